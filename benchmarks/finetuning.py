@@ -25,6 +25,7 @@ cores the scores take some hours, the rest half an hour; --only, --tasks, --seed
 --sides and --precisions choose. The tables are printed in Markdown.
 """
 
+import csv
 import json
 import os
 import pathlib
@@ -229,8 +230,6 @@ def worker_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any
 
 def our_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
     """A run of run_classifier."""
-    from bert_tf.tasks.reports import read_predictions
-
     name = f"{job['task']}-{job['seed']}-{job['precision']}"
     folder = bench.work_dir / "runs" / name
     # It would go on where a killed one stopped, but its time would be half a run's.
@@ -265,8 +264,9 @@ def our_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr[-4000:]}")
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     training = [m for m in map(json.loads, lines) if "learning_rate" in m][-1]
-    rows = read_predictions(str(folder / "dev_predictions.tsv"))
-    predictions: list = [row["prediction"] for row in rows]
+    with open(folder / "dev_predictions.tsv", encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        predictions: list = [row["prediction"] for row in rows]
     if job["regression"]:
         predictions = [float(number) for number in predictions]
     num_examples = len(rows_of(job["task"], bench.data[job["task"]] / "train.tsv"))

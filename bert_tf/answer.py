@@ -121,26 +121,22 @@ def sentence_round(
     context: str, span: Span, split: Callable[[str], Sequence[str]]
 ) -> Span:
     """The place of the sentence with an answer; or of all that the answer spans."""
-    start, end = span
+    start, end = found_start, found_end = span
     # A line that the answer begins or ends in is whole in this.
-    first = context.rfind("\n", 0, start) + 1
-    last = context.find("\n", end)
-    last = len(context) if last < 0 else last
-    sentence_start, sentence_end = start, end
-    place = first
-    for line in context[first:last].split("\n"):
+    place = context.rfind("\n", 0, start) + 1
+    for line in context[place : (context + "\n").index("\n", end)].split("\n"):
         line_end = place + len(line)
         for sentence in split(line):
             # Between sentences only white space is lost.
             while context[place].isspace():
                 place += 1
             if place <= start < place + len(sentence):
-                sentence_start = place
-            if place < end <= place + len(sentence):
-                sentence_end = place + len(sentence)
+                found_start = place
             place += len(sentence)
+            if place - len(sentence) < end <= place:
+                found_end = place
         place = line_end + 1
-    return sentence_start, sentence_end
+    return found_start, found_end
 
 
 def _on_one_line(text: str) -> str:
@@ -154,20 +150,21 @@ def options_of(
     from bert_tf.tasks.squad import null_threshold
 
     found = null_threshold.read(source.folder, checkpoint)
-    run = flags_of_run(source.folder)
+    of_run = flags_of_run(source.folder)
+    if found is not None:
+        # The threshold that was found for the model goes before the run's.
+        of_run["null_score_diff_threshold"] = found
     num_positions = source.require_config().max_position_embeddings
-    defaults = {
+    options = {
         **_DEFAULTS,
         "max_seq_length": min(_DEFAULTS["max_seq_length"], num_positions),
         "version_2_with_negative": found is not None,
         "null_score_diff_threshold": 0.0,
     }
-    # The threshold that was found for the model goes before the run's.
-    of_run = run if found is None else {**run, "null_score_diff_threshold": found}
-    options = {}
-    for name, default in defaults.items():
-        values = given.get(name), of_run.get(name), default
-        options[name] = next(value for value in values if value is not None)
+    for values in (of_run, given):
+        options |= {
+            name: v for name, v in values.items() if name in options and v is not None
+        }
     threshold = given.get("null_score_diff_threshold")
     if threshold is not None and not options["version_2_with_negative"]:
         raise InputError(
@@ -189,12 +186,10 @@ def flags_of_run(folder: str) -> dict[str, Any]:
 def run(options: AnswererOptions) -> None:
     """Prints the answers to each question."""
     questions = options.positional
-    if not questions:
+    if not questions or not all(map(str.strip, questions)):
         raise InputError(
             'Give a question: answer --checkpoint=DIR --context_file=FILE "Who ...?"'
         )
-    if not all(map(str.strip, questions)):
-        raise InputError("A question is empty.")
     context = read_context(options.context_file)
     cli.import_tensorflow()
     from bert_tf.conversion.export import source_of

@@ -6,6 +6,7 @@ r"""Combines the n-best answers of several run_squad runs into one set of answer
 The probability of each text is its mean over the runs, 0 for a run without it; with
 --version_2_with_negative the score difference of "no answer" is averaged as well. It
 writes predictions.json, nbest_predictions.json and null_odds.json as run_squad does.
+evaluate_squad --na_prob_file finds the threshold with the best score.
 
 Devlin et al. 2018 score ensembles of runs from several checkpoints and seeds (tables 2
 and 3), but do not state how they are averaged.
@@ -16,7 +17,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from absl import logging
@@ -24,7 +25,6 @@ from absl import logging
 from bert_tf import cli, files
 from bert_tf.errors import InputError
 from bert_tf.evaluate_squad import (
-    GoldFile,
     read_by_question,
     read_golds,
     report_unmatched,
@@ -63,16 +63,9 @@ class EnsembleOptions(Options):
     version_2_with_negative: bool = option(False, "The questions are SQuAD 2.0's.")
     null_score_diff_threshold: float | None = option(
         None,
-        'SQuAD 2.0: predict "" if the mean score difference is above this. Default:'
-        " the value that --find_null_threshold found for this --output_dir, else 0.",
-    )
-    find_null_threshold: bool = option(
-        False,
-        "SQuAD 2.0: find the threshold with the best F1 on --predict_file, and keep"
-        " it in --output_dir.",
+        'SQuAD 2.0: predict "" if the mean score difference is above this. Default: 0.',
     )
     n_best_size: int = option(20, "Answers to keep for each question.", least=1)
-    plots: bool = option(True, "With --find_null_threshold: draw the result as PNG.")
 
     def problems(self) -> Iterator[str]:
         """What is no ensemble, and options without effect."""
@@ -86,11 +79,8 @@ class EnsembleOptions(Options):
                 " predictions would be lost: give another one."
             )
         yield from self.refuse_without(
-            "version_2_with_negative",
-            "find_null_threshold",
-            "null_score_diff_threshold",
+            "version_2_with_negative", "null_score_diff_threshold"
         )
-        yield from self.need_with("find_null_threshold", "predict_file")
 
 
 def ensemble(
@@ -103,16 +93,14 @@ def ensemble(
     # Question -> text -> the probability, start_logit and end_logit of each run.
     texts: dict[str, dict[str, list[tuple[float, ...]]]] = {}
     score_diffs: dict[str, list[float]] = {}
-    for number, folder in enumerate(folders):
+    for folder in folders:
         path, odds_path = os.path.join(folder, N_BEST), os.path.join(folder, NULL_ODDS)
-        n_best = _read(path, list)
-        if not number:
+        n_best = _read(path, list, texts)
+        if not texts:
             texts = {question_id: {} for question_id in n_best}
             score_diffs = {question_id: [] for question_id in n_best}
-        _refuse_others(n_best, texts, path)
         if version_2_with_negative:
-            null_odds = _read(odds_path, (int, float))
-            _refuse_others(null_odds, texts, odds_path)
+            null_odds = _read(odds_path, (int, float), texts)
             for question_id, score_diff in null_odds.items():
                 # A run that found no span at all does not count.
                 if score_diff < NO_SPAN_SCORE_DIFF:
@@ -150,10 +138,18 @@ def ensemble(
         yield question_id, Decoded(kept, best_text, score_diff)
 
 
-def _read(path: str, kind: type | tuple[type, ...]) -> dict[str, Any]:
+def _read(
+    path: str, kind: type | tuple[type, ...], first: Collection[str]
+) -> dict[str, Any]:
+    """A file's values by question, which must be the first run's."""
     content = read_by_question(path, "prediction file", kind)
-    if not content:
-        raise InputError(f"{path}: there is no question in it.")
+    differing = content.keys() ^ set(first or content)
+    if differing or not content:
+        raise InputError(
+            f"{path}: an ensemble needs predictions for the same questions, and this"
+            f" file has {len(content)}; {len(differing)} differ from the first run's"
+            f"{f', such as {min(differing)}' if differing else ''}."
+        )
     return content
 
 
@@ -170,17 +166,6 @@ def _entry(entry: Any, where: str) -> tuple[str, tuple[float, ...]]:
         f"{where}: an answer must have a text, and three numbers: probability,"
         f" start_logit and end_logit. Found: {str(entry)[:80]}"
     )
-
-
-def _refuse_others(there: dict[str, Any], first: dict[str, Any], path: str) -> None:
-    """Raises InputError for other questions than the first run's."""
-    differing = there.keys() ^ first.keys()
-    if differing:
-        raise InputError(
-            f"{path} is of other questions than the first run's: {len(differing)}"
-            f" differ, such as {min(differing)}. An ensemble needs predictions for the"
-            " same file."
-        )
 
 
 def run(options: EnsembleOptions) -> None:
@@ -202,7 +187,7 @@ def run(options: EnsembleOptions) -> None:
     with PredictionFiles(output_dir, version_2) as writer:
         for question_id, decoded in itertools.chain([first], answers):
             writer.add(question_id, decoded)
-        threshold = _threshold(options, gold_file, writer) if version_2 else 0.0
+        threshold = options.null_score_diff_threshold or 0.0
         predictions = writer.texts(threshold)
         report = None
         if gold_file:
@@ -219,27 +204,6 @@ def run(options: EnsembleOptions) -> None:
     )
     if report:
         print(json.dumps(report, indent=2))
-
-
-def _threshold(
-    options: EnsembleOptions, gold_file: GoldFile | None, writer: PredictionFiles
-) -> float:
-    """The mean score difference above which there is no answer: flag, file, or 0."""
-    from bert_tf.tasks.squad import null_threshold
-
-    if options.find_null_threshold:
-        assert gold_file is not None
-        null_threshold.find(
-            options.output_dir,
-            gold_file.golds,
-            writer.best_texts,
-            writer.null_odds,
-            predict_file=options.predict_file or "",
-            plots=options.plots,
-        )
-    return null_threshold.given_or_found(
-        options.null_score_diff_threshold, [options.output_dir]
-    )
 
 
 def main() -> None:

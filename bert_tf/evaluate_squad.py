@@ -201,7 +201,7 @@ def _draw(
         odds = [null_odds[key] for key in golds if golds[key].has_answer == has_answer]
         if odds:
             drawn[f"na_prob_hist_{name}"] = pictures.histogram_picture(
-                {kind: odds}, f"Null odds: {name}", label=pictures.PROBABILITY
+                {kind: odds}, f"Null odds: {name}", label="null odds"
             )
     files.make_folder(folder)
     for name, content in drawn.items():

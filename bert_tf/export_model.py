@@ -135,7 +135,9 @@ def run(options: ExportOptions) -> None:
             Vocabulary.from_file(options.vocab_file) if options.vocab_file else None
         ),
         do_lower_case=options.given("do_lower_case"),
-        heads=_heads(options.heads),
+        heads=None
+        if options.heads is None
+        else [HEADS[word] for word in options.heads if word != _NO_HEADS],
     )
     settings = {"format": options.format}
     if options.format == "saved_model":
@@ -160,12 +162,6 @@ def run(options: ExportOptions) -> None:
     logging.info("Wrote %s: %s.", options.format, options.output_dir)
 
 
-def _heads(words: tuple[str, ...] | None) -> list[str] | None:
-    if words is None:
-        return None
-    return [HEADS[word] for word in words if word != _NO_HEADS]
-
-
 def _write_saved_model(path: str, model: "Source", options: ExportOptions) -> None:
     from bert_tf.conversion.names import SPAN
     from bert_tf.conversion.serving import head_to_serve, write_saved_model
@@ -185,18 +181,13 @@ def _write_saved_model(path: str, model: "Source", options: ExportOptions) -> No
     signatures = write_saved_model(
         path, model, head, max_seq_length=max_seq_length, **of_spans
     )
+    logging.info("Its signatures: %s.", ", ".join(sorted(signatures)))
     if model.tokenizer.vocabulary is None:
         logging.warning(
             "%s has no vocabulary, so the SavedModel takes ids, no text; give"
             " --vocab_file.",
             options.checkpoint,
         )
-    for name, function in sorted(signatures.items()):
-        inputs = function.input_signature[0]
-        specs = (
-            inputs.values() if isinstance(inputs, dict) else function.input_signature
-        )
-        logging.info("  %s(%s)", name, ", ".join(str(spec.name) for spec in specs))
 
 
 def _span_options(options: ExportOptions, max_seq_length: int) -> dict[str, int]:

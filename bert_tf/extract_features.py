@@ -11,7 +11,7 @@ under its name when it is complete.
 """
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from absl import logging
@@ -125,15 +125,10 @@ def run(options: ExtractionOptions) -> None:
             weights=options.layer_weights,
         ),
         strategy,
-        features.FeatureOptions(
-            batch_size=options.batch_size,
-            max_seq_length=options.max_seq_length,
-            max_lengths=options.max_lengths,
-            token_vectors=options.token_vectors,
+        features.FeatureOptions.of(
+            options,
             sentence_vectors=tuple(sorted(set(options.sentence_vectors))),
             word_vectors=options.words or features.FIRST_PIECE,
-            precision=options.precision,
-            jit_compile=options.jit_compile,
         ),
     )
     reader = features.FeatureReader(
@@ -141,35 +136,27 @@ def run(options: ExtractionOptions) -> None:
         max_seq_length=options.max_seq_length,
         by_word=options.words is not None,
     )
-    counts = dict.fromkeys(("vectors", "cut"), 0)
+    num_cut = 0
 
-    def counted(inputs: "Iterable[FeatureInput]") -> "Iterator[FeatureInput]":
-        for each in inputs:
-            counts["vectors"] += each.num_vectors
-            counts["cut"] += each.is_cut
+    def inputs() -> "Iterator[FeatureInput]":
+        nonlocal num_cut
+        for each in reader(features.read_lines(options.input_file)):
+            num_cut += each.is_cut
             yield each
 
     extractor.write(
-        counted(reader(features.read_lines(options.input_file))),
+        inputs(),
         options.output_file,
         options.format,
         vector_type=options.vector_type,
         num_inputs=num_lines,
     )
-    if counts["cut"]:
+    if num_cut:
         logging.warning(
             "%d of %d lines were longer than --max_seq_length=%d, and cut.",
-            counts["cut"],
-            num_lines,
-            options.max_seq_length,
+            *(num_cut, num_lines, options.max_seq_length),
         )
-    logging.info(
-        "Wrote %d lines, %d %s, to %s.",
-        num_lines,
-        counts["vectors"],
-        "words" if options.words else "tokens",
-        options.output_file,
-    )
+    logging.info("Wrote %d lines to %s.", num_lines, options.output_file)
 
 
 def main() -> None:

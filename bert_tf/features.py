@@ -8,7 +8,7 @@ each word between white space has one: that of its first piece, or the mean of i
 pieces'. A word that the tokenizer removes, such as a lone control character, is read as
 [UNK]. A word has a vector if its first piece was not cut off.
 
-JSON lines are the original's, byte for byte, "linex_index" included; here broken up:
+JSON lines are the original's, byte for byte, "linex_index" included:
 
     {"linex_index": 0,
      "features": [{"token": "[CLS]",
@@ -45,9 +45,8 @@ import json
 import math
 import os
 import re
-import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, Generic, NamedTuple, TypeVar
 
 import keras
 import numpy as np
@@ -83,7 +82,6 @@ from bert_tf.training.task import Task
 # How a token's layers are combined (Devlin et al. 2018, Table 7, has sums and a
 # concatenation of the last four, and the embeddings).
 NONE, SUM, MEAN, WEIGHTED, CONCAT = "none", "sum", "mean", "weighted", "concat"
-COMBINATIONS = (NONE, SUM, MEAN, WEIGHTED, CONCAT)
 # Layers by name, next to the numbers.
 EMBEDDINGS, ALL = "embeddings", "all"
 # Vectors of a whole line.
@@ -91,7 +89,6 @@ POOLED, CLS, MEAN_OF_TOKENS = "pooled", "cls", "mean"
 SENTENCE_VECTORS = (POOLED, CLS, MEAN_OF_TOKENS)
 # A word's vector from its pieces'.
 FIRST_PIECE, MEAN_OF_PIECES = "first", "mean"
-WORD_VECTORS = (FIRST_PIECE, MEAN_OF_PIECES)
 FORMATS = ("jsonl", "npz")
 
 VECTORS = "vectors"
@@ -100,6 +97,8 @@ LayerIndex = int | str  # a number, or EMBEDDINGS
 Arrays = Mapping[str, np.ndarray]
 # (batches, about how many) -> (batch, outputs), batch by batch.
 Predict = Callable[[Any, int], Iterator[tuple[Arrays, Arrays]]]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 # Layers
@@ -181,11 +180,8 @@ class LayerSelection:
 
     def vectors_shape(self, hidden_size: int) -> tuple[int, int]:
         """L and W."""
-        if self.combine == NONE:
-            return len(self.layers), hidden_size
-        if self.combine == CONCAT:
-            return 1, len(self.layers) * hidden_size
-        return 1, hidden_size
+        width = hidden_size * (len(self.layers) if self.combine == CONCAT else 1)
+        return len(self.labels), width
 
     def combined(self, hidden_states: Sequence[Any]) -> Any:
         """The layers' outputs [B, S, H] as vectors [B, S, L, W], float32."""
@@ -215,8 +211,6 @@ def feature_model(
     float32: vectors [B, S, L, W], pooled [B, H], cls [B, L, W], and mean
     [B, L, W] over the tokens, including [CLS] and [SEP].
     """
-    if not (token_vectors or sentence_vectors):
-        raise ValueError("There must be `token_vectors` or `sentence_vectors`.")
     inputs, states = encoder.input, encoder.output
     outputs: dict[str, Any] = {}
     vectors: Any = None
@@ -316,8 +310,8 @@ class FeatureReader:
     ) -> None:
         if max_seq_length < 5:
             raise InputError(
-                "--max_seq_length must be at least 5: [CLS], [SEP] and [SEP] of a pair,"
-                f" and a token of each text. Received: {max_seq_length}"
+                "--max_seq_length must be at least 5, so that there is room for a pair."
+                f" Received: {max_seq_length}"
             )
         self._tokenizer = tokenizer
         self._max_seq_length = max_seq_length
@@ -325,11 +319,13 @@ class FeatureReader:
 
     def __call__(self, lines: Iterable[Line]) -> Iterator[FeatureInput]:
         """Yields the input of each line."""
-        return map(self._by_words if self._by_word else self._by_tokens, lines)
-
-    def _by_tokens(self, line: Line) -> FeatureInput:
-        found, _ = self._assembled(*map(self._tokenizer.encode, line))
-        return found._replace(names=self._tokenizer.convert_ids_to_tokens(found.ids))
+        for line in lines:
+            if self._by_word:
+                yield self._by_words(line)
+                continue
+            found, _ = self._assembled(*map(self._tokenizer.encode, line))
+            names = self._tokenizer.convert_ids_to_tokens(found.ids)
+            yield found._replace(names=names)
 
     def _by_words(self, line: Line) -> FeatureInput:
         unknown = [self._tokenizer.vocabulary.unk_id]
@@ -370,14 +366,89 @@ class FeatureReader:
         return FeatureInput(ids, segment_ids, is_cut=is_cut), lengths
 
 
-# Extraction: a stream, whose memory does not grow with the number of inputs. Inputs are
-# taken in groups, whose features fit in memory together. A group's inputs are batched
-# by similar length, and their features are yielded in the inputs' order.
+# Predictions as a stream, whose memory does not grow with the number of items: the
+# items come in groups that fit in memory. A group's rows are batched by similar length,
+# and its results are handed back together, in the rows' order.
 
 
 INPUTS_AT_ONCE = 4096
 # 128 MB of float32.
 VALUES_AT_ONCE = 1 << 25
+
+# Some items, and the table of their rows; None if they have none.
+Group = tuple[list[Item], ExampleTable | None]
+
+
+class _Batches(Generic[Item]):
+    # The batches of all groups, for a `Predictor`; `group` is the last batch's.
+
+    def __init__(
+        self,
+        groups: Iterator[Group[Item]],
+        batch_size: int,
+        max_seq_length: int,
+        max_lengths: int | None,
+        num_items: int,
+    ) -> None:
+        self.group: Group[Item] = next(groups, ([], None))
+        self._groups = groups
+        self._batch_size = batch_size
+        items, table = self.group
+        self.total = 0
+        if table is None:
+            return
+        num_batches = -(-len(table) // batch_size)
+        self.total = num_batches * max(num_items, len(items)) // len(items)
+        # The first group decides on the lengths, so that later ones compile nothing.
+        found: tuple[int, ...] = ()
+        if max_lengths:
+            found = prediction_lengths(table.lengths, self.total, max_lengths)
+        # A later row may be longer than all of these.
+        shorter = (length for length in found if length < max_seq_length)
+        self._lengths = (*shorter, max_seq_length)
+        self.element_spec = self._of_table(table).element_spec
+
+    def _of_table(self, table: ExampleTable) -> EvaluationBatches:
+        plan = LengthPlan(table.lengths, self._batch_size, self._lengths, seed=None)
+        rows, buckets = plan.epoch(0)
+        return EvaluationBatches(table, rows, np.array(self._lengths)[buckets])
+
+    def __iter__(self) -> Iterator[Arrays]:
+        for group in itertools.chain([self.group], self._groups):
+            self.group = group
+            if group[1] is not None:
+                yield from self._of_table(group[1])
+
+
+def predict_groups(
+    groups: Iterator[Group[Item]],
+    predict: Predict,
+    keep: Callable[[list[Item], int, int, Arrays, Arrays], Result],
+    *,
+    batch_size: int,
+    max_seq_length: int,
+    max_lengths: int | None,
+    num_items: int,
+) -> Iterator[tuple[list[Item], list[Result]]]:
+    """Yields each group's items, and the results of their rows.
+
+    `keep(items, row, place, batch, outputs)` copies what is needed from a batch. Only
+    the last group may have no row.
+    """
+    batches = _Batches(groups, batch_size, max_seq_length, max_lengths, num_items)
+    done: dict[int, Result] = {}
+    if batches.total:
+        for batch, outputs in predict(batches, batches.total):
+            items, table = batches.group
+            assert table is not None
+            for place, row in enumerate(batch[ROWS].tolist()):
+                if row != PADDING:
+                    done[row] = keep(items, row, place, batch, outputs)
+            if len(done) == len(table):
+                yield items, [done.pop(row) for row in range(len(table))]
+    items, table = batches.group
+    if items and table is None:
+        yield items, []
 
 
 class Features(NamedTuple):
@@ -396,10 +467,8 @@ def _of_names(
         return states[: len(inputs.ids)].copy()
     spans = np.array(inputs.spans, np.int64).reshape(-1, 2)
     starts, ends = spans.T
-    if word_vectors == FIRST_PIECE:
+    if word_vectors == FIRST_PIECE or not len(spans):
         return states[starts]
-    if not len(spans):
-        return states[:0].copy()
     # Between two words there may be [SEP], so every second sum is a word's.
     bounds = spans.reshape(-1)
     if bounds[-1] == len(states):
@@ -421,6 +490,12 @@ class FeatureOptions:
     precision: str = "float32"
     jit_compile: bool = False
 
+    @classmethod
+    def of(cls, options: Any, **others: Any) -> "FeatureOptions":
+        """The options of these names of a command, and others."""
+        names = {field.name for field in dataclasses.fields(cls)} & {*dir(options)}
+        return cls(**({name: getattr(options, name) for name in names} | others))
+
 
 def extract(
     inputs: Iterable[FeatureInput],
@@ -438,91 +513,53 @@ def extract(
     tokens_at_once = max(
         options.max_seq_length, VALUES_AT_ONCE // max(values_per_token, 1)
     )
-    groups = _groups(iter(inputs), tokens_at_once, options, num_inputs)
-    first = next(groups, None)
-    if first is None:
-        return
-    batches = _Batches(first, groups)
-    total = len(first.batches) * max(1, -(-num_inputs // len(first.inputs)))
-    done: dict[int, Features] = {}
-    for batch, outputs in predict(batches, total):
-        group = batches.group.inputs
-        for place, row in enumerate(batch[ROWS].tolist()):
-            if row == PADDING:
-                continue
-            vectors = outputs.get(VECTORS)
-            if vectors is not None:
-                vectors = _of_names(vectors[place], group[row], options.word_vectors)
-            # Copies: a view would keep the batch.
-            sentence = {
-                name: values[place].copy()
-                for name, values in sorted(outputs.items())
-                if name != VECTORS
-            }
-            done[row] = Features(group[row], vectors, sentence)
-        if len(done) == len(group):
-            yield from (done.pop(row) for row in range(len(group)))
 
+    def keep(
+        group: list[FeatureInput], row: int, place: int, batch: Arrays, outputs: Arrays
+    ) -> Features:
+        vectors = outputs.get(VECTORS)
+        if vectors is not None:
+            vectors = _of_names(vectors[place], group[row], options.word_vectors)
+        # Copies: a view would keep the batch.
+        sentence = {
+            name: values[place].copy()
+            for name, values in sorted(outputs.items())
+            if name != VECTORS
+        }
+        return Features(group[row], vectors, sentence)
 
-class _InputGroup(NamedTuple):
-    inputs: list[FeatureInput]
-    batches: EvaluationBatches
-
-
-class _Batches:
-    """The batches of all groups, for a `Predictor`; `group` is the last batch's."""
-
-    def __init__(self, first: _InputGroup, groups: Iterator[_InputGroup]) -> None:
-        self.element_spec = first.batches.element_spec
-        self.group = first
-        self._groups = groups
-
-    def __iter__(self) -> Iterator[Any]:
-        for group in itertools.chain([self.group], self._groups):
-            self.group = group
-            yield from group.batches
+    for _, found in predict_groups(
+        _groups(iter(inputs), tokens_at_once),
+        predict,
+        keep,
+        batch_size=options.batch_size,
+        max_seq_length=options.max_seq_length,
+        max_lengths=options.max_lengths,
+        num_items=num_inputs,
+    ):
+        yield from found
 
 
 def _groups(
-    inputs: Iterator[FeatureInput],
-    tokens_at_once: int,
-    options: FeatureOptions,
-    num_inputs: int,
-) -> Iterator[_InputGroup]:
-    """Groups of that many tokens, or a few more; the first decides on the lengths."""
-    longest = options.max_seq_length
-    buckets: tuple[int, ...] = ()
-    while group := list(_next_group(inputs, tokens_at_once)):
-        table = _table(group, longest)
-        if not buckets and options.max_lengths:
-            num_batches = -(-max(num_inputs, len(group)) // options.batch_size)
-            buckets = prediction_lengths(
-                table.lengths, num_batches, options.max_lengths
-            )
-        # A later input may be longer than all of these.
-        buckets = (*(length for length in buckets if length < longest), longest)
-        plan = LengthPlan(table.lengths, options.batch_size, buckets, seed=None)
-        rows = plan.epoch(0)
-        batches = EvaluationBatches(table, rows.rows, np.array(buckets)[rows.buckets])
-        yield _InputGroup(group, batches)
-
-
-def _next_group(
     inputs: Iterator[FeatureInput], tokens_at_once: int
-) -> Iterator[FeatureInput]:
+) -> Iterator[Group[FeatureInput]]:
+    """Groups of that many tokens, or a few more."""
+    group: list[FeatureInput] = []
     tokens = 0
-    for each in itertools.islice(inputs, INPUTS_AT_ONCE):
-        yield each
+    for each in inputs:
+        group.append(each)
         tokens += len(each.ids)
-        if tokens >= tokens_at_once:
-            return
+        if tokens >= tokens_at_once or len(group) == INPUTS_AT_ONCE:
+            yield group, _table(group)
+            group, tokens = [], 0
+    if group:
+        yield group, _table(group)
 
 
-def _table(group: Sequence[FeatureInput], max_seq_length: int) -> ExampleTable:
+def _table(group: Sequence[FeatureInput]) -> ExampleTable:
     """The model's inputs of a group, in memory."""
     keys = ("input_ids", "input_mask", "segment_ids")
     longest = max(len(each.ids) for each in group)
-    assert longest <= max_seq_length
     block = {key: np.zeros([len(group), longest], np.int32) for key in keys}
     for row, each in enumerate(group):
         length = len(each.ids)
@@ -569,6 +606,7 @@ class FeatureExtractor:
                 sentence_vectors=options.sentence_vectors,
             )
         self.selection = selection
+        self.is_chief = is_chief(strategy)  # whether this process writes the files
         self._strategy = strategy
         self._options = options
         self._shape = selection.vectors_shape(config.hidden_size)
@@ -593,11 +631,6 @@ class FeatureExtractor:
             "selection": dataclasses.asdict(self.selection),
             "options": dataclasses.asdict(self._options),
         }
-
-    @property
-    def is_chief(self) -> bool:
-        """Whether this process writes the files."""
-        return is_chief(self._strategy)
 
     def extract(
         self, inputs: Iterable[FeatureInput], num_inputs: int = 0
@@ -665,15 +698,10 @@ class FeatureExtractor:
                 for other in files.glob(pattern):
                     files.remove(other)
             self._write(path, self.extract(inputs, len(inputs)), write)
-        try:
-            if not files.is_remote(path):
-                return np.load(path, mmap_mode="r")
-            with files.open_binary(path) as file:
-                return np.load(file)
-        except (ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:
-            raise InputError(
-                f"{path} is damaged ({error}): remove it to make it again."
-            ) from error
+        if not files.is_remote(path):
+            return np.load(path, mmap_mode="r")
+        with files.open_binary(path) as file:
+            return np.load(file)
 
     def _write(
         self,

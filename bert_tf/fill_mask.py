@@ -91,19 +91,17 @@ def fill_masks(
         probabilities = np.exp(logits - logits.max(axis=-1, keepdims=True))
         probabilities /= probabilities.sum(axis=-1, keepdims=True)
         for row, count, of_text in zip(rows, counts, probabilities, strict=True):
+            best = np.argsort(-of_text[:count], kind="stable")[:, :top_k]
             found[row] = [
                 [
                     Guess(token, float(of_blank[token_id]))
-                    for token_id, token in _top(of_blank, top_k, tokenizer)
+                    for token_id, token in zip(
+                        ids, tokenizer.convert_ids_to_tokens(ids), strict=True
+                    )
                 ]
-                for of_blank in of_text[:count]
+                for ids, of_blank in zip(best.tolist(), of_text, strict=False)
             ]
     return found
-
-
-def _top(row, top_k: int, tokenizer: "WordPieceTokenizer") -> list[tuple[int, str]]:
-    best = (-row).argsort(kind="stable")[:top_k].tolist()
-    return list(zip(best, tokenizer.convert_ids_to_tokens(best), strict=True))
 
 
 def show(text: str, guesses: Sequence[Sequence[Guess]]) -> str:

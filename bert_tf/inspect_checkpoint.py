@@ -5,6 +5,7 @@ python -m bert_tf.inspect_checkpoint /tmp/pretraining_output
 Several checkpoints may be given.
 """
 
+import math
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -53,50 +54,13 @@ def _facts(source: "Source") -> Iterator[tuple[str, str]]:
         step = step_of(source.weights.path)
         if step is not None:
             yield "step", f"{step:,}"
-    yield from _configuration(source)
-    yield from _parameters(source)
-    yield from _tokenizer(source)
-    yield from _training(source)
-
-
-def _configuration(source: "Source") -> Iterator[tuple[str, str]]:
     if source.config is None:
         yield "configuration", "none: its config file is missing"
-        return
-    yield "configuration", ""
-    for name, value in source.config.to_dict().items():
-        yield f"  {name}", str(value)
-
-
-def _parameters(source: "Source") -> Iterator[tuple[str, str]]:
-    from bert_tf.conversion import names
-
-    shapes = source.weights.shapes
-    parts: dict[str, int] = {}
-    homes = {row.original: head for head, rows in names.HEADS.items() for row in rows}
-    for name, shape in shapes.items():
-        part = homes.get(name) or _part_of(name)
-        size = 1
-        for dimension in shape:
-            size *= dimension
-        parts[part] = parts.get(part, 0) + size
-    yield "parameters", f"{sum(parts.values()):,} in {len(shapes)} tensors"
-    for part in sorted(parts, key=[*_ENCODER, *names.HEADS, _OTHER].index):
-        yield f"  {part}", f"{parts[part]:>13,}"
-    heads = names.heads_of(shapes)
-    yield "heads", ", ".join(heads) or "none"
-    if source.labels is not None:
-        yield "labels", ", ".join(source.labels) or "none: regression"
-    if source.problem_type is not None:
-        yield "problem type", source.problem_type
-
-
-def _part_of(name: str) -> str:
-    parts = name.split("/")
-    return parts[1] if parts[0] == "bert" and parts[1] in _ENCODER else _OTHER
-
-
-def _tokenizer(source: "Source") -> Iterator[tuple[str, str]]:
+    else:
+        yield "configuration", ""
+        for name, value in source.config.to_dict().items():
+            yield f"  {name}", str(value)
+    yield from _parameters(source)
     tokenizer = source.tokenizer
     if tokenizer.vocabulary is None:
         yield "vocabulary", "none"
@@ -107,38 +71,56 @@ def _tokenizer(source: "Source") -> Iterator[tuple[str, str]]:
     yield "casing", casing[tokenizer.do_lower_case]
     if tokenizer.difference:
         yield "tokenizer", f"another one than ours: {tokenizer.difference}"
+    yield from _training(source)
+
+
+def _parameters(source: "Source") -> Iterator[tuple[str, str]]:
+    from bert_tf.conversion import names
+
+    shapes = source.weights.shapes
+    parts = dict.fromkeys((*_ENCODER, *names.HEADS, _OTHER), 0)
+    homes = {row.original: head for head, rows in names.HEADS.items() for row in rows}
+    for name, shape in shapes.items():
+        first, _, rest = name.partition("/")
+        part = rest.partition("/")[0] if first == "bert" else _OTHER
+        part = homes.get(name) or (part if part in _ENCODER else _OTHER)
+        parts[part] += math.prod(shape)
+    yield "parameters", f"{sum(parts.values()):,} in {len(shapes)} tensors"
+    for part, size in parts.items():
+        if size:
+            yield f"  {part}", f"{size:>13,}"
+    heads = names.heads_of(shapes)
+    yield "heads", ", ".join(heads) or "none"
+    if source.labels is not None:
+        yield "labels", ", ".join(source.labels) or "none: regression"
+    if source.problem_type is not None:
+        yield "problem type", source.problem_type
 
 
 def _training(source: "Source") -> Iterator[tuple[str, str]]:
-    """What a run's own files record."""
-    path = os.path.join(source.folder, "flags.json")
-    if not files.exists(path):
+    """What a run's own files record, and the manifests of its records, if any."""
+    from bert_tf.answer import flags_of_run
+    from bert_tf.records.manifest import find_manifests, manifest_lines
+
+    values = flags_of_run(source.folder)
+    if not values:
         return
-    values = files.read_json(path)
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: must hold one JSON object.")
-    yield "trained by", path
+    yield "trained by", os.path.join(source.folder, "flags.json")
     unused = _SAID_BY_PHASES if values.get("phases") else ()
     for name in _TELLING_FLAGS:
         if values.get(name) is not None and name not in unused:
             yield f"  --{name}", str(values[name])
-    if values.get("input_file"):
-        yield from _records(str(values["input_file"]))
-
-
-def _records(patterns: str) -> Iterator[tuple[str, str]]:
-    """What the manifests of a pre-training's records contain, if they still exist."""
-    from bert_tf.records.manifest import find_manifests, manifest_lines
-
-    paths = [path for pattern in patterns.split(",") for path in files.glob(pattern)]
+    if not values.get("input_file"):
+        return
+    patterns = str(values["input_file"]).split(",")
+    paths = [path for pattern in patterns for path in files.glob(pattern)]
     manifests = find_manifests(paths)
     if not manifests:
         yield "records", "no manifest of them is there any more"
     for manifest in manifests:
         first, *others = manifest_lines(manifest)
         yield "records", first
-        for line in others:
-            yield "", line
+        yield from (("", line) for line in others)
 
 
 def run(options: Options) -> None:

@@ -1,11 +1,10 @@
-r"""Draws the attention between the tokens of a sentence: a PNG, and a page to explore.
+r"""Draws the attention between the tokens of a sentence.
 
     python -m bert_tf.plot_attention --checkpoint=/tmp/pretraining_output \
         --output_dir=/tmp/attention --layers=0,-1 "The cat sat because it was tired."
 
-It writes attention.png, with one row per layer and one column per head, and
-attention.html, where pointing at a token shows what it attends to. Two texts separated
-by " ||| " are a pair of sentences.
+It writes attention.png, with one row per layer and one column per head. Two texts
+separated by " ||| " are a pair of sentences.
 """
 
 import dataclasses
@@ -36,16 +35,6 @@ class AttentionOptions(SourceOptions):
     )
 
 
-def _numbers(options: AttentionOptions, name: str) -> list[int]:
-    given = getattr(options, name)
-    try:
-        return [int(part) for part in given]
-    except ValueError as error:
-        raise InputError(
-            f"--{name}={','.join(given)}: give whole numbers, such as 0,5,-1."
-        ) from error
-
-
 def run(options: AttentionOptions) -> None:
     """Draws the text's attention."""
     if len(options.positional) != 1:
@@ -53,11 +42,18 @@ def run(options: AttentionOptions) -> None:
             'Give one text: plot_attention --checkpoint=DIR --output_dir=DIR "A text."'
         )
     (text,) = options.positional
-    layers, heads = _numbers(options, "layers"), _numbers(options, "heads")
+    try:
+        layers, heads = (
+            [int(part) for part in given] for given in (options.layers, options.heads)
+        )
+    except ValueError as error:
+        raise InputError(
+            f"--layers and --heads must be whole numbers, such as 0,5,-1: {error}."
+        ) from error
     cli.import_tensorflow()
     from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_encoder, load_tokenizer
-    from bert_tf.study import attention_maps, attention_page, attention_picture
+    from bert_tf.study import attention_maps, attention_picture
 
     source = source_of(options)
     maps = attention_maps(
@@ -66,13 +62,9 @@ def run(options: AttentionOptions) -> None:
         *text.split(SEPARATOR, 1),
     ).of(layers, heads)
     files.make_folder(options.output_dir)
-    for name, content in (
-        ("attention.png", attention_picture(maps, text)),
-        ("attention.html", attention_page(maps, text)),
-    ):
-        path = os.path.join(options.output_dir, name)
-        files.write_atomically(path, content)
-        logging.info("Wrote %s.", path)
+    path = os.path.join(options.output_dir, "attention.png")
+    files.write_atomically(path, attention_picture(maps, text))
+    logging.info("Wrote %s.", path)
 
 
 def main() -> None:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from bert_tf.tasks.tagging.sentences import Sentence
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
-OF_TYPES = "word types"
 # Without --test_file one sentence in this many is for testing.
 _HELD_OUT = 5
 
@@ -108,15 +107,10 @@ def run(options: ProbeOptions) -> None:
     selection = LayerSelection.parse(
         ["embeddings", "all"], found.config.num_hidden_layers
     )
-    feature_options = FeatureOptions(
-        batch_size=options.batch_size,
-        max_seq_length=options.max_seq_length,
-        max_lengths=options.max_lengths,
-        precision=options.precision,
-        jit_compile=options.jit_compile,
-    )
     source = dataclasses.replace(found.source, config=found.config)
-    extractor = FeatureExtractor(source, selection, strategy, feature_options)
+    extractor = FeatureExtractor(
+        source, selection, strategy, FeatureOptions.of(options)
+    )
     tokenizer = WordPieceTokenizer(found.vocabulary, do_lower_case=found.do_lower_case)
     train, test = (
         _probed(options, extractor, tokenizer, split, some)
@@ -145,39 +139,30 @@ def _splits(options: ProbeOptions) -> "dict[str, list[Sentence]]":
     """The sentences to train on, and those to score."""
     from bert_tf.tasks.tagging.sentences import read_sentences
 
-    names = options.labels or None
-    layout = options.layout(names)
+    shuffle = random.Random(options.random_seed).shuffle
 
     def read(flag: str) -> "list[Sentence]":
-        return read_sentences(
-            files.expand_globs(str(getattr(options, flag)), flag), layout
-        )
+        paths = files.expand_globs(str(getattr(options, flag)), flag)
+        found = read_sentences(paths, options.layout(options.labels or None))
+        shuffle(found)
+        return found
 
-    shuffle = random.Random(options.random_seed).shuffle
     train = read("train_file")
-    shuffle(train)
     if options.test_file:
         test = read("test_file")
-        shuffle(test)
     else:
-        if len(train) < 2:
-            raise InputError(
-                f"--train_file={options.train_file} has one sentence, and there is"
-                " none left to score: give --test_file."
-            )
         count = max(1, len(train) // _HELD_OUT)
         train, test = train[count:], train[:count]
-    splits = {
-        split: first_words(some, options.max_words)
-        for split, some in (("train", train), ("test", test))
-    }
-    labels = {label for one in splits["train"] for label in one.labels or ()}
+    labels = {label for one in train for label in one.labels or ()}
     if len(labels) < 2:
         raise InputError(
             f"--train_file={options.train_file}: a probe needs words of two labels"
-            f" at least. Found: {', '.join(labels)}"
+            f" at least. Found: {', '.join(labels) or 'none'}"
         )
-    return splits
+    return {
+        "train": first_words(train, options.max_words),
+        "test": first_words(test, options.max_words),
+    }
 
 
 def first_words(sentences: "Sequence[Sentence]", max_words: int) -> "list[Sentence]":
@@ -196,10 +181,7 @@ def _probed(
 ) -> "ProbedWords":
     """The words of a split with all layers' vectors."""
     from bert_tf.study import ProbedWords
-    from bert_tf.tasks.tagging.frozen_features import (
-        inputs_of_windows,
-        words_of_vectors,
-    )
+    from bert_tf.tasks.tagging.frozen_features import inputs_of_windows
     from bert_tf.tasks.tagging.words import SentenceFeaturizer
 
     featurizer = SentenceFeaturizer(tokenizer, max_seq_length=options.max_seq_length)
@@ -212,7 +194,7 @@ def _probed(
     if tokenizer.do_lower_case:
         # The model cannot distinguish them, and the control task must not.
         words = [word.lower() for word in words]
-    order = words_of_vectors(windows).tolist()
+    order = [number for window in windows for number in window.words.tolist()]
     return ProbedWords(
         words=[words[number] for number in order],
         labels=[labels[number] for number in order],
@@ -228,30 +210,22 @@ def _report(
     title: str,
 ) -> None:
     """Writes the table and the picture, and prints the table."""
-    from bert_tf.study import probing_picture
+    from bert_tf.study import KINDS, probing_picture
     from bert_tf.tasks.selection import figure, table
 
-    def row(name: str, score: "ProbeScore") -> list[str]:
-        values = (score.accuracy, score.control_accuracy, score.selectivity)
-        return [name, *(figure(value, 100, 2) for value in values)]
-
-    text = f"{title}\n\n" + table(
-        ["layer", "accuracy", "control task", "selectivity"],
-        [
-            row(OF_TYPES, of_types),
-            *(row(*one) for one in zip(layers, scores, strict=True)),
-        ],
-    )
-    numbers = dict(zip(layers, map(dataclasses.asdict, scores), strict=True))
-    files.write_atomically(
-        os.path.join(folder, "probing.json"),
-        json.dumps({"layers": numbers}, indent=1) + "\n",
-    )
-    files.write_atomically(os.path.join(folder, "probing.md"), text)
-    files.write_atomically(
-        os.path.join(folder, "probing.png"),
-        probing_picture(layers, scores, of_types, title),
-    )
+    numbers = dict(zip(layers, scores, strict=True))
+    rows = [
+        [name, *(figure(getattr(score, kind), 100, 2) for kind in KINDS.values())]
+        for name, score in {"word types": of_types, **numbers}.items()
+    ]
+    text = f"{title}\n\n" + table(["layer", *KINDS], rows)
+    values = {name: dataclasses.asdict(score) for name, score in numbers.items()}
+    for name, content in (
+        ("probing.json", json.dumps({"layers": values}, indent=1) + "\n"),
+        ("probing.md", text),
+        ("probing.png", probing_picture(layers, scores, of_types, title)),
+    ):
+        files.write_atomically(os.path.join(folder, name), content)
     print(text, end="")
     sys.stdout.flush()
     logging.info("Wrote probing.md, probing.json and probing.png to %s.", folder)

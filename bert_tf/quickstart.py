@@ -24,7 +24,7 @@ import sys
 import sysconfig
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from absl import logging
@@ -61,18 +61,16 @@ class Document(NamedTuple):
     sentences: list[str]
 
 
-def read_documents(progress: Callable[[], None] = lambda: None) -> Iterator[Document]:
+def read_documents() -> Iterator[Document]:
     """The documents, in an order that depends on the Python version alone."""
     from pydoc_data import topics
 
     for name in sorted(topics.topics):
         yield Document(f"topic {name}", sentences_of(topics.topics[name]))
-        progress()
     library = sysconfig.get_path("stdlib")
     for path in _python_files(library):
         text = "\n\n".join(_docstrings(path))
         yield Document(os.path.relpath(path, library), sentences_of(text))
-        progress()
 
 
 def sentences_of(text: str) -> list[str]:
@@ -262,26 +260,14 @@ def run_all(settings: QuickstartOptions) -> None:
 
 def collect_text(settings: QuickstartOptions) -> dict[str, int]:
     """Writes the corpus, the held-out text and the labelled tables."""
-    from bert_tf.training.reporting import progress_bar
-
-    with progress_bar(0, unit="document", label="read") as bar:
-        documents = [
-            document
-            for document in read_documents(lambda: bar.update(1))
-            if len(document.sentences) > 1
-        ]
+    documents = [one for one in read_documents() if len(one.sentences) > 1]
     rng = random.Random(settings.random_seed)
     rng.shuffle(documents)
     num_held_out = int(len(documents) * HELD_OUT)
     held_out, seen = documents[:num_held_out], documents[num_held_out:]
     for name, part in (("corpus.txt", seen), ("held_out.txt", held_out)):
-        files.write_atomically(
-            settings.path(name),
-            "\n".join(
-                "".join(f"{sentence}\n" for sentence in document.sentences)
-                for document in part
-            ),
-        )
+        texts = ("".join(f"{line}\n" for line in one.sentences) for one in part)
+        files.write_atomically(settings.path(name), "\n".join(texts))
     known = {sentence for document in seen for sentence in document.sentences}
     unseen = usable_words(
         sentence
@@ -293,14 +279,9 @@ def collect_text(settings: QuickstartOptions) -> dict[str, int]:
     # Two examples a sentence; at least a quarter of the sentences is for evaluation.
     num_train = min(settings.num_finetune_examples // 2, len(unseen) * 3 // 4)
     files.make_folder(settings.path("word_order"))
-    for name, words in (
-        ("train.tsv", unseen[:num_train]),
-        ("dev.tsv", unseen[num_train:]),
-    ):
-        files.write_atomically(
-            settings.path("word_order", name),
-            table(examples(words, rng)),
-        )
+    for name, words in (("train", unseen[:num_train]), ("dev", unseen[num_train:])):
+        path = settings.path("word_order", f"{name}.tsv")
+        files.write_atomically(path, table(examples(words, rng)))
     sentences = [s for document in documents for s in document.sentences]
     return {
         "documents": len(documents),
@@ -315,13 +296,11 @@ def learn_vocabulary(settings: QuickstartOptions) -> None:
     from bert_tf.text.learning import learn_vocabulary as learn
 
     text = files.read_text(settings.path("corpus.txt"))
-    vocabulary = learn(
-        text.split("\n"), vocab_size=settings.vocab_size, do_lower_case=True
-    )
+    size = settings.vocab_size
+    vocabulary = learn(text.split("\n"), vocab_size=size, do_lower_case=True)
     vocabulary.save(settings.path("vocab.txt"))
-    files.write_atomically(
-        settings.path("bert_config.json"), config(settings).to_json_string()
-    )
+    path = settings.path("bert_config.json")
+    files.write_atomically(path, config(settings).to_json_string())
 
 
 def config(settings: QuickstartOptions) -> BertConfig:
@@ -392,23 +371,18 @@ def guess(settings: QuickstartOptions, pretrained: bool) -> list[str]:
     """What the network fills into the blanks."""
     import keras
 
-    from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
+    from bert_tf.conversion.loading import load_pretrainer
     from bert_tf.modeling.heads import BertPretrainer
     from bert_tf.text.vocabulary import Vocabulary
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
+    vocabulary = Vocabulary.from_file(settings.path("vocab.txt"))
+    tokenizer = WordPieceTokenizer(vocabulary, recognize_special_tokens=True)
     if pretrained:
         model = load_pretrainer(settings.path("pretraining"))
-        tokenizer = load_tokenizer(
-            settings.path("pretraining"), recognize_special_tokens=True
-        )
     else:
         keras.utils.set_random_seed(settings.random_seed)
         model = BertPretrainer(config(settings))
-        tokenizer = WordPieceTokenizer(
-            Vocabulary.from_file(settings.path("vocab.txt")),
-            recognize_special_tokens=True,
-        )
     return [show(text, fill_mask(model, tokenizer, text, top_k=3)) for text in BLANKS]
 
 
@@ -450,21 +424,11 @@ def table_steps(accuracies: dict[str, list[float]], settings: QuickstartOptions)
         lines.append(
             f"    {start:<14}{statistics.mean(values):>8.1%}{spread:>11.1%}   {single}"
         )
-    lines.append(f"Everything is in {settings.output_dir}:")
-    for name, what in (
-        ("corpus.txt", "the text, one sentence a line"),
-        ("vocab.txt", "the vocabulary"),
-        ("corpus.tfrecord", "the masked pairs"),
-        ("pretraining", "the pre-trained BERT (TensorBoard logs too)"),
-        ("word_order", "the labelled task"),
-        ("finetuning", "the fine-tuned models"),
-    ):
-        lines.append(f"    {settings.path(name):<40} {what}")
-    lines.append("Try your own:")
-    lines.append(
+    lines += [
+        f"Everything is in {settings.output_dir}. Try your own:",
         f"    python -m bert_tf.fill_mask --checkpoint={settings.path('pretraining')}"
-        ' "The [MASK] is closed."'
-    )
+        ' "The [MASK] is closed."',
+    ]
     return "\n".join(lines)
 
 

@@ -7,20 +7,17 @@ r"""Compares ways to use BERT for tagging, as in the paper's Table 7.
 
 It fine-tunes the model, and trains a BiLSTM on each choice of its layers, like run_ner
 and with its flags; prints the development scores next to the paper's, and writes them
-to feature_table.md and, as a picture, feature_table.png. Each way has its own folder;
-the same command again resumes.
+to feature_table.md. Each way has its own folder; the same command again resumes.
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Iterator
 from typing import Any
 
 from absl import logging
 
-from bert_tf import cli, files, run_ner, strict_json
-from bert_tf.errors import InputError
+from bert_tf import cli, files, run_ner
 from bert_tf.options import option, with_default
 from bert_tf.tasks.tagging.tagging_options import (
     BILSTM_EPOCHS,
@@ -32,14 +29,6 @@ from bert_tf.tasks.tagging.tagging_options import (
 from bert_tf.training.training_options import Evaluates, Trains
 
 _WAYS = tuple(PAPER_DEV_F1)
-# The table as data: way -> its metric, its score, and the flags of `_DATA`.
-TABLE_NAME = "feature_table.json"
-# What two runs must have in common for their scores to be in one table.
-_DATA = (
-    *("train_file", "dev_file", "tfds_name", "tfds_splits", "tfds_data_dir"),
-    *("format", "word_column", "label_column", "tag_scheme", "labels"),
-    "init_checkpoint",
-)
 
 # What only some of the ways have a use for.
 _OF_FEATURES = ("feature_dir", "bilstm_size", "bilstm_dropout")
@@ -111,12 +100,13 @@ def run(options: FeatureTableOptions) -> None:
     """Goes through the ways, and shows what came out."""
     cli.import_tensorflow()
     from bert_tf.tasks import finetuning
+    from bert_tf.tasks.selection import figure, table
     from bert_tf.tasks.tagging import frozen_features
 
     found = finetuning.files_of(options, options.output_dir)
     for way in {*options.ways} - {FINE_TUNED}:
         frozen_features.check_features(way, found)  # now, not after the others
-    scores: dict[str, float] = {}
+    rows = []
     for way in dict.fromkeys(options.ways):
         own = options.of_way(way)
         logging.info("***** %s *****", way)
@@ -124,41 +114,15 @@ def run(options: FeatureTableOptions) -> None:
         lines = files.read_text(os.path.join(own.output_dir, "eval_results.txt"))
         results = dict(line.split(" = ") for line in lines.splitlines())
         metric = "f1" if "f1" in results else "accuracy"
-        scores[way] = float(results[metric])
+        ours = figure(float(results[metric]), 100, 2)
+        rows.append([way, ours, figure(PAPER_DEV_F1[way], digits=1)])
+        header = ["features", f"ours, {metric}"]
+        text = table([*header, "BERT-BASE, CoNLL-2003 (Devlin et al. 2018), f1"], rows)
         # After each, so that the table can be read while the next one trains.
-        shown = _with_earlier(scores, metric, options)
-        text = frozen_features.feature_table(shown, metric)
-        for name, content in (
-            ("feature_table.md", text),
-            ("feature_table.png", frozen_features.feature_picture(shown, metric)),
-        ):
-            files.write_atomically(os.path.join(options.output_dir, name), content)
+        files.write_atomically(
+            os.path.join(options.output_dir, "feature_table.md"), text
+        )
     print(text, end="", flush=True)
-
-
-def _with_earlier(
-    scores: dict[str, float], metric: str, options: FeatureTableOptions
-) -> dict[str, float]:
-    """The scores, and those of ways that an earlier command compared on the same data.
-
-    They are recorded for later ones.
-    """
-    path = os.path.join(options.output_dir, TABLE_NAME)
-    table: dict[str, dict[str, Any]] = {}
-    if files.exists(path):
-        try:
-            found = files.read_json(path)
-            table = strict_json.checked(dict[str, dict], found, path, "table")
-        except InputError as error:
-            logging.warning("%s Earlier scores are left out.", error)
-    shared = {"metric": metric, **{name: options.as_flags()[name] for name in _DATA}}
-    table |= {way: {"score": score, **shared} for way, score in scores.items()}
-    files.write_atomically(path, json.dumps(table, indent=1) + "\n")
-    return {
-        way: table[way]["score"]
-        for way in _WAYS
-        if table.get(way, {}).items() >= shared.items()
-    }
 
 
 def main() -> None:

@@ -19,7 +19,6 @@ from bert_tf.tasks.data_set_options import GlueOptions
 from bert_tf.tasks.run_options import with_recipe
 
 SUBMISSION_NAME = "glue_submission.zip"
-LEARNING_RATES = (5e-5, 4e-5, 3e-5, 2e-5)
 
 
 def run(options: GlueOptions) -> None:
@@ -27,34 +26,31 @@ def run(options: GlueOptions) -> None:
     cli.import_tensorflow()
     options = with_recipe(options)
     from bert_tf.tasks import glue_suite
+    from bert_tf.tasks.finetuning import check_batches
     from bert_tf.tasks.glue import write_submission
-    from bert_tf.tasks.glue_suite import report, write_report
     from bert_tf.training.run_folder import held_for_training
-    from bert_tf.training.strategy import (
-        check_batch_size,
-        is_chief,
-        strategy_of,
-    )
+    from bert_tf.training.strategy import is_chief, strategy_of
 
     tasks = glue_suite.chosen_tasks(options)
     strategy = strategy_of(options)
-    check_batch_size(strategy, options.eval_batch_size, flag="eval_batch_size")
-    check_batch_size(strategy, options.predict_batch_size, flag="predict_batch_size")
+    check_batches(options, strategy)
     for data_set in tasks:
         glue_suite.check_examples(data_set, options)
     logging.info("GLUE: %s", ", ".join(data_set.name for data_set in tasks))
     output_dir = options.output_dir
     with held_for_training(output_dir, strategy):
+        results = glue_suite.read_results(output_dir)
         for data_set in tasks:
-            glue_suite.run_task(data_set, options, strategy)
-            if is_chief(strategy):
-                results = glue_suite.results_in(output_dir)
-                if results:
-                    write_report(results, output_dir)
+            name = data_set.name
+            found = glue_suite.run_task(data_set, options, strategy, results.get(name))
+            if found:
+                results[name] = found
+                if is_chief(strategy):
+                    glue_suite.write_report(results, output_dir)
     if not is_chief(strategy):
         return
     if results:
-        for line in report(results).splitlines():
+        for line in glue_suite.report([*results.values()]).splitlines():
             logging.info("%s", line)
     if options.do_predict:
         write_submission(

@@ -12,14 +12,11 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
 from bert_tf.options import Path, SourceOptions, option
-
-if TYPE_CHECKING:
-    from bert_tf.study import SentenceScore, SentenceScorer
 
 SEPARATOR = " ||| "
 
@@ -42,31 +39,14 @@ class ScoreOptions(SourceOptions):
     json: bool = option(False, "Print one JSON object per line.")
 
 
-class Text(NamedTuple):
-    """A text to score.
-
-    Attributes:
-        text: a sentence, or two with `SEPARATOR` between.
-        place: its place, "FILE:LINE: "; "" for an argument.
-    """
-
-    text: str
-    place: str = ""
-
-    @property
-    def parts(self) -> list[str]:
-        """The sentence, or the two of a pair."""
-        return self.text.split(SEPARATOR, 1)
-
-
-def _texts(options: ScoreOptions) -> list[Text]:
-    """What to score: the arguments, then the file's lines."""
-    texts = [Text(argument) for argument in options.positional]
+def _texts(options: ScoreOptions) -> list[tuple[str, str]]:
+    """What to score, each with its place for messages: arguments, then lines."""
+    texts = [(argument, "") for argument in options.positional]
     path = options.input_file
     if path:
         content = files.read_text(path, "file of sentences").removeprefix("\ufeff")
         texts += [
-            Text(line.rstrip("\r\n"), f"{path}:{number}: ")
+            (line.rstrip("\r\n"), f"{path}:{number}: ")
             for number, line in enumerate(files.lines(content), start=1)
             if line.strip()
         ]
@@ -77,69 +57,46 @@ def _texts(options: ScoreOptions) -> list[Text]:
     return texts
 
 
-def show_sentence(text: str, score: "SentenceScore", *, tokens: bool) -> str:
-    """A sentence's score as readable text."""
-    lines = [f"{score.pseudo_perplexity:12.3f}  {text}"]
-    if tokens:
-        lines += [
-            f"{'':12}  {value:9.3f}  {token}"
-            for token, value in zip(score.tokens, score.log_probabilities, strict=True)
-        ]
-    return "\n".join(lines)
-
-
-def _check(scorer: "SentenceScorer", texts: list[Text]) -> None:
-    """Raises InputError, with its place, for the first text that cannot be scored."""
-    for text in texts:
-        try:
-            scorer.check(*text.parts)
-        except InputError as error:
-            raise InputError(f"{text.place}{error}") from error
-
-
-def _lines(options: ScoreOptions, texts: list[Text]) -> Iterator[str]:
+def _lines(options: ScoreOptions, texts: list[tuple[str, str]]) -> Iterator[str]:
     from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
     from bert_tf.study import SentenceScorer, corpus_pseudo_perplexity
 
     source = source_of(options)
     scorer = SentenceScorer(
-        load_pretrainer(source),
-        load_tokenizer(source),
-        batch_size=options.batch_size,
+        load_pretrainer(source), load_tokenizer(source), batch_size=options.batch_size
     )
-    _check(scorer, texts)
-    split = [text.parts for text in texts]
+    split = [text.split(SEPARATOR, 1) for text, _ in texts]
+    for parts, (_, place) in zip(split, texts, strict=True):
+        try:
+            scorer.check(*parts)
+        except InputError as error:
+            raise InputError(f"{place}{error}") from error
     of_pairs = scorer.pairs((one[0], one[1]) for one in split if len(one) > 1)
     of_sentences = scorer.sentences(one[0] for one in split if len(one) == 1)
     scores = []
     for (text, _), parts in zip(texts, split, strict=True):
+        values: dict[str, Any] = {"text": text}
         if len(parts) > 1:
-            probability = next(of_pairs)
-            values = {"text": text, "next_sentence_probability": probability}
+            values["next_sentence_probability"] = probability = next(of_pairs)
             shown = f"{probability:12.2%}  {text}"
         else:
             score = next(of_sentences)
             scores.append(score)
-            values = {
-                "text": text,
-                "pseudo_perplexity": score.pseudo_perplexity,
-                "pseudo_log_likelihood": score.pseudo_log_likelihood,
-                "num_tokens": len(score.tokens),
-            }
+            values["pseudo_perplexity"] = score.pseudo_perplexity
+            values["pseudo_log_likelihood"] = score.pseudo_log_likelihood
+            values["num_tokens"] = len(score.tokens)
+            shown = f"{score.pseudo_perplexity:12.3f}  {text}"
             if options.tokens:
-                values["tokens"] = score.tokens
-                values["log_probabilities"] = score.log_probabilities
-            shown = show_sentence(text, score, tokens=options.tokens)
+                values |= score._asdict()
+                for token, value in zip(*score, strict=True):
+                    shown += f"\n{'':12}  {value:9.3f}  {token}"
         yield json.dumps(values, ensure_ascii=False) if options.json else shown
     if len(scores) > 1:
-        together = corpus_pseudo_perplexity(scores)
-        if options.json:
-            yield json.dumps(
-                {"num_sentences": len(scores), "pseudo_perplexity": together}
-            )
-        else:
-            yield f"{together:12.3f}  all {len(scores)} sentences together"
+        count, together = len(scores), corpus_pseudo_perplexity(scores)
+        values = {"num_sentences": count, "pseudo_perplexity": together}
+        shown = f"{together:12.3f}  all {count} sentences together"
+        yield json.dumps(values) if options.json else shown
 
 
 def run(options: ScoreOptions) -> None:

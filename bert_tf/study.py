@@ -2,14 +2,11 @@
 
 import dataclasses
 import hashlib
-import html
 import itertools
-import json
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from string import Template
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -218,6 +215,14 @@ class ProbeScore:
         return self.accuracy - self.control_accuracy
 
 
+# A table's name of each share -> ours.
+KINDS = {
+    "accuracy": "accuracy",
+    "control task": "control_accuracy",
+    "selectivity": "selectivity",
+}
+
+
 def control_labels(
     words: Sequence[str], labels: Sequence[str], *, seed: int = 0
 ) -> list[str]:
@@ -243,12 +248,8 @@ def probe(
     deviation[deviation < _SMALLEST_DEVIATION] = 1.0
     vectors = (vectors - mean) / deviation
     test_vectors = (test_vectors - mean) / deviation
-    drawn, test_drawn = (
-        control_labels(part.words, train.labels, seed=seed) for part in (train, test)
-    )
-    return ProbeScore(
-        accuracy=_accuracy(vectors, train.labels, test_vectors, test.labels, l2),
-        control_accuracy=_accuracy(vectors, drawn, test_vectors, test_drawn, l2),
+    return _score(
+        lambda labels: _fitted(vectors, labels, test_vectors, l2), train, test, seed
     )
 
 
@@ -257,13 +258,58 @@ def baseline(train: ProbedWords, test: ProbedWords, *, seed: int = 0) -> ProbeSc
 
     An unseen type has the most frequent label of all.
     """
+
+    def predicted(labels: Sequence[str]) -> list[str]:
+        counts: dict[str, Counter[str]] = {}
+        for word, label in zip(train.words, labels, strict=True):
+            counts.setdefault(word, Counter())[label] += 1
+        commonest = Counter(labels)
+        found = (counts.get(word, commonest) for word in test.words)
+        return [counter.most_common(1)[0][0] for counter in found]
+
+    return _score(predicted, train, test, seed)
+
+
+def _score(
+    predicted: Callable[[Sequence[str]], Sequence[str]],
+    train: ProbedWords,
+    test: ProbedWords,
+    seed: int,
+) -> ProbeScore:
+    """The score of what predicts the test words from the training words' labels."""
+
+    def accuracy(labels: Sequence[str], test_labels: Sequence[str]) -> float:
+        pairs = zip(predicted(labels), test_labels, strict=True)
+        return sum(one == other for one, other in pairs) / len(test_labels)
+
     drawn, test_drawn = (
         control_labels(part.words, train.labels, seed=seed) for part in (train, test)
     )
     return ProbeScore(
-        accuracy=_type_accuracy(train.words, train.labels, test.words, test.labels),
-        control_accuracy=_type_accuracy(train.words, drawn, test.words, test_drawn),
+        accuracy=accuracy(train.labels, test.labels),
+        control_accuracy=accuracy(drawn, test_drawn),
     )
+
+
+def _fitted(
+    vectors: np.ndarray, labels: Sequence[str], test_vectors: np.ndarray, l2: float
+) -> list[str]:
+    """What the best probe with that penalty predicts."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    if len(set(labels)) == 1:
+        # Very few types may all have drawn the same one.
+        return [labels[0]] * len(test_vectors)
+    regression = LogisticRegression(C=1.0 / l2, max_iter=_MAX_ITERATIONS)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        regression.fit(vectors, np.array(labels))
+    if any(issubclass(one.category, ConvergenceWarning) for one in caught):
+        logging.warning(
+            "A probe was still learning after %d iterations.", _MAX_ITERATIONS
+        )
+    return regression.predict(test_vectors).tolist()
 
 
 def probing_picture(
@@ -278,11 +324,7 @@ def probing_picture(
 
         figure = Figure(figsize=(8.0, 4.0), layout="constrained")
         axes = figure.add_subplot()
-        for label, name in (
-            ("accuracy", "accuracy"),
-            ("control task", "control_accuracy"),
-            ("selectivity", "selectivity"),
-        ):
+        for label, name in KINDS.items():
             values = [100 * getattr(score, name) for score in scores]
             axes.plot(layers, values, marker="o", label=label)
         label = "a word type's commonest label"
@@ -294,52 +336,7 @@ def probing_picture(
         return png(figure)
 
 
-def _accuracy(
-    vectors: np.ndarray,
-    labels: Sequence[str],
-    test_vectors: np.ndarray,
-    test_labels: Sequence[str],
-    l2: float,
-) -> float:
-    """The accuracy of the best probe, with that penalty."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.linear_model import LogisticRegression
-
-    if len(set(labels)) == 1:
-        # Very few types may all have drawn the same one.
-        return _equal([labels[0]] * len(test_labels), test_labels)
-    regression = LogisticRegression(C=1.0 / l2, max_iter=_MAX_ITERATIONS)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
-        regression.fit(vectors, np.array(labels))
-    if any(issubclass(one.category, ConvergenceWarning) for one in caught):
-        logging.warning(
-            "A probe was still learning after %d iterations.", _MAX_ITERATIONS
-        )
-    return _equal(regression.predict(test_vectors).tolist(), test_labels)
-
-
-def _type_accuracy(
-    words: Sequence[str],
-    labels: Sequence[str],
-    test_words: Sequence[str],
-    test_labels: Sequence[str],
-) -> float:
-    counts: dict[str, Counter[str]] = {}
-    for word, label in zip(words, labels, strict=True):
-        counts.setdefault(word, Counter())[label] += 1
-    commonest = Counter(labels).most_common(1)[0][0]
-    of_type = {word: found.most_common(1)[0][0] for word, found in counts.items()}
-    predicted = [of_type.get(word, commonest) for word in test_words]
-    return _equal(predicted, test_labels)
-
-
-def _equal(predicted: Sequence[str], labels: Sequence[str]) -> float:
-    pairs = zip(predicted, labels, strict=True)
-    return sum(one == other for one, other in pairs) / len(labels)
-
-
-# Attention between the tokens of a sentence, as pictures and as a page.
+# Attention between the tokens of a sentence, as pictures.
 #
 # Row i, column j of a map is the share of its attention that token i pays to token j
 # (softmax(Q K^T / sqrt(d)); Vaswani et al. 2017, Devlin et al. 2018, section 3).
@@ -357,15 +354,24 @@ class AttentionMaps:
     heads: tuple[int, ...]  # the number of each of the A heads, from 0
 
     def of(self, layers: Sequence[int], heads: Sequence[int]) -> "AttentionMaps":
-        """Some layers and heads of these; negative numbers count from the last one."""
-        rows = _chosen(layers, self.layers, "layer")
-        columns = _chosen(heads, self.heads, "head")
+        """Some layers and heads of these, or all; negative numbers are from the end."""
+        rows = _chosen(layers, len(self.layers), "layer")
+        columns = _chosen(heads, len(self.heads), "head")
         return AttentionMaps(
             tokens=self.tokens,
             probabilities=self.probabilities[rows][:, columns],
             layers=tuple(self.layers[row] for row in rows),
             heads=tuple(self.heads[column] for column in columns),
         )
+
+
+def _chosen(wanted: Sequence[int], count: int, what: str) -> list[int]:
+    for number in wanted:
+        if not -count <= number < count:
+            raise InputError(
+                f"There is no {what} {number}: the model has {count}, 0 to {count - 1}."
+            )
+    return [number % count for number in wanted] or list(range(count))
 
 
 def attention_maps(
@@ -377,11 +383,10 @@ def attention_maps(
     """The attention of all layers and heads, without dropout."""
     longest = encoder.bert_config.max_position_embeddings
     inputs = tokenizer([text_a], [text_b], max_length=longest)
-    ids = inputs["input_ids"][0].tolist()
     outputs = encoder(inputs, training=False)
     probabilities = np.concatenate(outputs["attention_probs"]).astype(np.float32)
     return AttentionMaps(
-        tokens=tokenizer.convert_ids_to_tokens(ids),
+        tokens=tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist()),
         probabilities=probabilities,
         layers=tuple(range(probabilities.shape[0])),
         heads=tuple(range(probabilities.shape[1])),
@@ -412,111 +417,3 @@ def attention_picture(maps: AttentionMaps, title: str) -> bytes:
         scale = figure.colorbar(image, ax=axes, format="{x:.0%}", aspect=40)
         scale.set_label("share of the row's attention")
         return png(figure)
-
-
-def _chosen(wanted: Sequence[int], there: Sequence[int], what: str) -> list[int]:
-    """The places of the wanted numbers."""
-    for number in wanted:
-        if not -len(there) <= number < len(there):
-            raise InputError(
-                f"There is no {what} {number}: the model has {len(there)}, 0 to"
-                f" {len(there) - 1}."
-            )
-    return [number % len(there) for number in wanted] or list(range(len(there)))
-
-
-# Attention as an interactive page: one self-contained HTML file.
-#
-# The tokens are shown twice, side by side. Lines lead from a token on the left to those
-# on the right that it attends to, thicker for more attention; pointing at a token shows
-# its lines alone. Layer, and head or the mean of all heads, are chosen above.
-
-
-# Shares are written to this many digits: more cannot be seen.
-_DIGITS = 3
-
-_PAGE = Template(
-    """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>$title</title>
-<style>
-body { font: 15px/1.4 sans-serif; margin: 2em; color: #222; }
-select { font: inherit; margin-right: 1.5em; }
-svg text { font: 14px monospace; cursor: default; }
-svg text.chosen { font-weight: bold; }
-</style>
-</head>
-<body>
-<h1 style="font-size: 1.2em">$title</h1>
-<p>Layer <select id="layer"></select> Head <select id="head"></select>
-Point at a token on the left.</p>
-<svg id="map"></svg>
-<script>
-const data = $data;
-const row = 22, left = 200, right = 420, top_ = 20;
-const svg = document.getElementById("map");
-const layer = document.getElementById("layer"), head = document.getElementById("head");
-function option(select, value, text) {
-  const o = document.createElement("option");
-  o.value = value; o.textContent = text; select.append(o);
-}
-data.layers.forEach((number, i) => option(layer, i, number));
-option(head, -1, "mean of all");
-data.heads.forEach((number, i) => option(head, i, number));
-layer.value = data.layers.length - 1;
-function add(name, attributes, text) {
-  const e = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const key in attributes) e.setAttribute(key, attributes[key]);
-  if (text !== undefined) e.textContent = text;
-  svg.append(e);
-  return e;
-}
-function share(from, to) {
-  const heads = data.probabilities[layer.value];
-  if (head.value >= 0) return heads[head.value][from][to];
-  return heads.reduce((sum, one) => sum + one[from][to], 0) / heads.length;
-}
-function draw(chosen) {
-  svg.replaceChildren();
-  const n = data.tokens.length;
-  svg.setAttribute("width", right + 320);
-  svg.setAttribute("height", top_ + row * n + 10);
-  for (let i = 0; i < n; i++) {
-    if (chosen !== null && i !== chosen) continue;
-    for (let j = 0; j < n; j++) {
-      const p = share(i, j);
-      if (p < 0.01) continue;
-      add("line", {x1: left + 6, y1: top_ + row * i - 5, x2: right - 6,
-        y2: top_ + row * j - 5, stroke: "#1f77b4", "stroke-width": 6 * p,
-        "stroke-opacity": chosen === null ? 0.5 : 0.9});
-    }
-  }
-  data.tokens.forEach((token, i) => {
-    const y = top_ + row * i;
-    const e = add("text", {x: left, y: y, "text-anchor": "end"}, token);
-    if (i === chosen) e.setAttribute("class", "chosen");
-    e.addEventListener("mouseenter", () => { if (chosen !== i) draw(i); });
-    const p = chosen === null ? "" : "  " + (100 * share(chosen, i)).toFixed(1) + " %";
-    add("text", {x: right, y: y}, token + p);
-  });
-}
-svg.addEventListener("mouseleave", () => draw(null));
-layer.addEventListener("change", () => draw(null));
-head.addEventListener("change", () => draw(null));
-draw(null);
-</script>
-</body>
-</html>
-"""
-)
-
-
-def attention_page(maps: AttentionMaps, title: str) -> str:
-    """The page's HTML."""
-    data = dataclasses.asdict(maps)
-    data["probabilities"] = maps.probabilities.astype(float).round(_DIGITS).tolist()
-    # "</script>" in a token must not end the script.
-    text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
-    return _PAGE.substitute(title=html.escape(title), data=text)

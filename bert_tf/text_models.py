@@ -75,58 +75,36 @@ _Predict = Callable[[Any, int], Iterator[Any]]
 
 
 class Prediction(NamedTuple):
-    """A classifier's prediction for a text.
+    """A classifier's prediction for a text."""
 
-    Attributes:
-        label: the label's name; of a multi-label classifier the tuple of all that are
-            likelier than not; of a regression the number, or the tuple of numbers.
-        probabilities: of each label by its name; empty for a regression.
-    """
-
+    # The label's name; of a multi-label classifier the tuple of all that are likelier
+    # than not; of a regression the number, or the tuple of numbers.
     label: Any
-    probabilities: dict[str, float]
+    probabilities: dict[str, float]  # by label; empty for a regression
 
 
 class Answer(NamedTuple):
-    """An answer to a question about a text.
-
-    Attributes:
-        text: the answer; "" for "no answer".
-        probability: among the best answers.
-        span: its characters in the text, half open; None for "no answer".
-    """
+    """An answer to a question about a text: "" and no span for "no answer"."""
 
     text: str
-    probability: float
-    span: tuple[int, int] | None
+    probability: float  # among the best answers
+    span: tuple[int, int] | None  # its characters in the text, half open
 
 
 class TaggedEntity(NamedTuple):
-    """Words that name one thing.
-
-    Attributes:
-        text: the words.
-        type: such as PER.
-        span: their numbers, half open.
-    """
+    """Words that name one thing."""
 
     text: str
-    type: str
-    span: tuple[int, int]
+    type: str  # such as PER
+    span: tuple[int, int]  # the words' numbers, half open
 
 
 class TaggedText(NamedTuple):
-    """A text's words and their labels.
-
-    Attributes:
-        words: the words.
-        labels: as many.
-        entities: what the labels spell; empty where they are of another kind.
-    """
+    """A text's words and their labels."""
 
     words: tuple[str, ...]
     labels: tuple[str, ...]
-    entities: tuple[TaggedEntity, ...]
+    entities: tuple[TaggedEntity, ...]  # spelled by the labels, if they spell any
 
 
 def load(
@@ -166,17 +144,8 @@ def load(
 class TextModel:
     """A checkpoint that reads texts: what `load` returns.
 
-    A method that the checkpoint's head cannot serve raises InputError.
-
-    Args:
-        source: the opened checkpoint.
-        max_length: see `load`.
-        batch_size: see `load`.
-
-    Attributes:
-        source: the opened checkpoint.
-        max_length: the most tokens of a sequence, or of a window.
-        model: the Keras model, with its head.
+    A method that the checkpoint's head cannot serve raises InputError, as does an input
+    that is no text.
     """
 
     head = "an encoder"
@@ -186,7 +155,6 @@ class TextModel:
     def __init__(
         self, source: Source, *, max_length: int | None, batch_size: int
     ) -> None:
-
         positions = source.require_config().max_position_embeddings
         if max_length is not None and not 5 <= max_length <= positions:
             raise InputError(
@@ -236,20 +204,11 @@ class TextModel:
         *,
         pooling: str = "mean",
     ) -> np.ndarray:
-        """A vector for each text, or pair, as from extract_features.
+        """A vector for each text, or pair, as from extract_features: float32 [N, H].
 
-        Args:
-            texts: N texts; what is beyond `max_length` tokens is cut, with a warning.
-            pairs: as many second texts; None or "" for none.
-            pooling: "mean" over the last layer's tokens, [CLS] and [SEP] included;
-                "cls", the last layer's output at [CLS]; or "pooled", the pooler's.
-
-        Returns:
-            float32 [N, H].
-
-        Raises:
-            InputError: an input is no text, or the model has no pooler.
-            ValueError: there is no such pooling.
+        `pooling` is "mean" over the last layer's tokens, [CLS] and [SEP] included;
+        "cls", the last layer's output at [CLS]; or "pooled", the pooler's. What is
+        beyond `max_length` tokens is cut, with a warning.
         """
         if pooling not in SENTENCE_VECTORS:
             raise ValueError(
@@ -310,17 +269,12 @@ class TextModel:
 
 
 class TextClassifier(TextModel):
-    """A checkpoint with a classifier: `predict`; and `embed`.
-
-    Attributes:
-        target: what it predicts, `bert_tf.tasks.tables.Target`.
-    """
+    """A checkpoint with a classifier: `predict`; and `embed`."""
 
     head = "a classifier"
     method = "predict"
 
     def _load(self) -> keras.Model:
-
         model = load_classifier(self.source)
         labels = self.source.labels
         is_number = model.problem_type == REGRESSION and model.num_labels == 1
@@ -335,18 +289,10 @@ class TextClassifier(TextModel):
     def predict(
         self, texts: Texts, pairs: str | Sequence[str | None] | None = None
     ) -> list[Prediction]:
-        """The model's predictions for texts, as from run_classifier.
+        """The model's predictions for texts, or pairs, as from run_classifier.
 
-        Args:
-            texts: N texts. One beyond `max_length` tokens is cut, with a warning, or
-                read in windows if the run had --long_text=window.
-            pairs: as many second texts; None or "" for none.
-
-        N predictions; if the checkpoint has no names of labels, they are "0",
-        "1", ...
-
-        Raises:
-            InputError: an input is no text.
+        A text beyond `max_length` tokens is cut, with a warning, or read in windows if
+        the run had --long_text=window. Labels without names are "0", "1", ...
         """
         examples = [
             Example(text, pair, None, f"text {number}")
@@ -374,20 +320,17 @@ class TextClassifier(TextModel):
         if counts:
             logits = average_windows(logits, counts)
         target = self.target
-        labels: Iterable[Any]
-        if target.kind == MULTI_LABEL:
-            labels = [
-                tuple(name for name, on in zip(target.labels, row, strict=True) if on)
-                for row in target.predictions(logits)
-            ]
-        elif target.kind == REGRESSION:
-            labels = [
-                values[0] if len(values) == 1 else tuple(values)
+        if target.kind == REGRESSION:
+            return [
+                Prediction(values[0] if len(values) == 1 else tuple(values), {})
                 for values in logits.tolist()
             ]
-            return [Prediction(label, {}) for label in labels]
-        else:
-            labels = target.words(logits)
+        labels: Iterable[Any] = target.words(logits)
+        if target.kind == MULTI_LABEL:
+            labels = [
+                tuple(itertools.compress(target.labels, row))
+                for row in target.predictions(logits)
+            ]
         return [
             Prediction(label, dict(zip(target.labels, row, strict=True)))
             for label, row in zip(
@@ -403,26 +346,13 @@ class MaskFiller(TextModel):
     method = "fill"
 
     def _load(self) -> keras.Model:
-
         self._mask_tokenizer = load_tokenizer(
             self.source, recognize_special_tokens=True
         )
         return load_pretrainer(self.source)
 
     def fill(self, texts: Texts, *, top_k: int = 5) -> list[list[list[Guess]]]:
-        """The likeliest tokens for each [MASK], as from fill_mask.
-
-        Args:
-            texts: N texts, with a [MASK] at least.
-            top_k: how many tokens for each.
-
-        Returns:
-            For each text, and each [MASK] of it, `top_k` guesses (token, probability),
-            the likeliest first.
-
-        Raises:
-            InputError: there is no [MASK], or a text is longer than the model takes.
-        """
+        """The likeliest tokens for each [MASK] of each text, as from fill_mask."""
         return fill_masks(
             self.model,
             self._mask_tokenizer,
@@ -440,7 +370,6 @@ class QuestionAnswerer(TextModel):
     _default_length = _SPAN_LENGTH
 
     def _load(self) -> keras.Model:
-
         model = load_span_predictor(self.source)
         given = {"max_seq_length": self.max_length}
         self._answerer = Answerer(
@@ -454,20 +383,9 @@ class QuestionAnswerer(TextModel):
     def answer(
         self, questions: Texts, contexts: Texts, *, top_k: int = 1
     ) -> list[list[Answer]]:
-        """Answers questions one after the other, like the command answer.
+        """Answers each question about its text, or all about one, as the command does.
 
-        Args:
-            questions: N questions.
-            contexts: the text that each is about, however long; or a str, for all.
-            top_k: how many answers for each, at most.
-
-        Returns:
-            For each question its answers: the model's own first, then the
-            others, the likeliest first.
-
-        Raises:
-            InputError: there is no word in a question or a text, or there are not as
-                many texts as questions.
+        The model's own answer is first, then the others, the likeliest first.
         """
         if isinstance(contexts, str):
             contexts = [contexts] * (
@@ -484,34 +402,22 @@ class QuestionAnswerer(TextModel):
 
 
 class WordTagger(TextModel):
-    """A checkpoint with a tagger: `tag`; and `embed`.
-
-    Attributes:
-        labels: the labels' names, in the order of the outputs.
-    """
+    """A checkpoint with a tagger: `tag`; and `embed`."""
 
     head = "a tagger"
     method = "tag"
 
     def _load(self) -> keras.Model:
-
         model = load_tagger(self.source)
         self.labels = self.source.labels or tuple(map(str, range(model.num_labels)))
         self._predict = _predictor(model)
         return model
 
     def tag(self, texts: Texts | Sequence[Sequence[str]]) -> list[TaggedText]:
-        """A label for each word, as run_ner predicts it.
+        """A label for each word, as run_ner predicts it; a long text has windows.
 
-        Args:
-            texts: N texts; a str is split at white space, so put spaces between words
-                and punctuation, or give lists of words. A long one is read in windows.
-
-        Returns:
-            Each text's words, their labels, and the entities that these spell.
-
-        Raises:
-            InputError: a text has no word.
+        A str is split at white space: put spaces between words and punctuation, or give
+        lists of words.
         """
         all_words = [
             tuple(text.split() if isinstance(text, str) else text)
@@ -548,21 +454,13 @@ class WordTagger(TextModel):
         tagged = []
         for words in all_words:
             labels = tuple(itertools.islice(names, len(words)))
-            spelt = entities(labels) if spells_entities else []
-            tagged.append(
-                TaggedText(
-                    words,
-                    labels,
-                    tuple(
-                        TaggedEntity(
-                            " ".join(words[one.start : one.end]),
-                            one.type,
-                            (one.start, one.end),
-                        )
-                        for one in spelt
-                    ),
+            spelt = tuple(
+                TaggedEntity(
+                    " ".join(words[one.start : one.end]), one.type, (one.start, one.end)
                 )
+                for one in (entities(labels) if spells_entities else ())
             )
+            tagged.append(TaggedText(words, labels, spelt))
         return tagged
 
 

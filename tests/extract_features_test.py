@@ -1,13 +1,12 @@
 import json
 import os
 import tempfile
-from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from bert_tf import cli, extract_features, features
+from bert_tf import cli, extract_features
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.text.vocabulary import Vocabulary
@@ -115,31 +114,6 @@ class ExtractFeaturesTest(tf.test.TestCase):
             found["mean"][:, 0], [s.mean(axis=0) for s in sums], atol=1e-5
         )
 
-    def test_a_killed_run_starts_over_to_the_same_bytes(self):
-        path = self.run_script()
-        with open(path, "rb") as file:
-            whole = file.read()
-        os.remove(path)
-        line_of, lines = features.json_line, []
-
-        def killed(index, *arguments):
-            if index == 3:
-                raise KeyboardInterrupt
-            lines.append(index)
-            return line_of(index, *arguments)
-
-        with (
-            mock.patch.object(features, "json_line", killed),
-            self.assertRaises(KeyboardInterrupt),
-        ):
-            self.run_script()
-        self.assertEqual(lines, [0, 1, 2])
-        self.assertEqual(os.listdir(self.folder), ["in.txt"])
-        self.run_script()
-        with open(path, "rb") as file:
-            self.assertEqual(file.read(), whole)
-        self.assertEqual(sorted(os.listdir(self.folder)), ["in.txt", "out"])
-
     def test_lines_that_are_cut_are_counted(self):
         with self.assertLogs(level="WARNING") as logs:
             self.run_script(max_seq_length=5)
@@ -168,7 +142,3 @@ class ExtractFeaturesTest(tf.test.TestCase):
             with self.assertRaisesRegex(flags.Error, message):
                 self.run_script(*arguments)
         self.assertEqual(os.listdir(self.folder), ["in.txt"])
-
-
-if __name__ == "__main__":
-    tf.test.main()

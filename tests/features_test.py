@@ -16,7 +16,6 @@ import tensorflow as tf
 from bert_tf import features
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
-from bert_tf.extract_features import ExtractionOptions
 from bert_tf.features import (
     FeatureExtractor,
     FeatureInput,
@@ -35,7 +34,6 @@ from bert_tf.features import (
     write_arrays,
 )
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.options import declarations
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.modeling import numpy_bert
@@ -51,29 +49,23 @@ from tests.training import toy
 
 
 class LayerSelectionTest(tf.test.TestCase):
-    def test_the_originals_numbers(self):
-        # hidden_states: the embeddings, then layers 0 to 11.
-        selection = LayerSelection.parse(["-1", "-2", "-12", "0", "11"], 12)
-        self.assertEqual(selection.hidden_states, [12, 11, 1, 1, 12])
-        self.assertEqual(selection.labels, [-1, -2, -12, 0, 11])
-        self.assertEqual(selection.vectors_shape(768), (5, 768))
-
-    def test_words(self):
-        selection = LayerSelection.parse(["embeddings", " all"], 3)
-        self.assertEqual(selection.hidden_states, [0, 1, 2, 3])
-        self.assertEqual(selection.labels, ["embeddings", 0, 1, 2])
-
-    def test_combinations(self):
-        for combine, weights, shape in (
-            ("sum", (), (1, 8)),
-            ("mean", (), (1, 8)),
-            ("weighted", ("0.5", "2"), (1, 8)),
-            ("concat", (), (1, 16)),
+    def test_layers_and_combinations(self):
+        for layers, options, hidden_states, labels, shape in (
+            # hidden_states: the embeddings, then layers 0 to 2.
+            (["-1", "-3", "0"], {}, [3, 1, 1], [-1, -3, 0], (3, 8)),
+            (["embeddings", " all"], {}, range(4), ["embeddings", 0, 1, 2], (4, 8)),
+            (["-1", "0"], {"combine": "sum"}, [3, 1], ["sum(-1,0)"], (1, 8)),
+            (["-1", "0"], {"combine": "mean"}, [3, 1], ["mean(-1,0)"], (1, 8)),
+            (
+                ["-1", "0"],
+                {"combine": "weighted", "weights": ("0.5", "2")},
+                *([3, 1], ["weighted(-1,0)"], (1, 8)),
+            ),
+            (["-1", "0"], {"combine": "concat"}, [3, 1], ["concat(-1,0)"], (1, 16)),
         ):
-            selection = LayerSelection.parse(
-                ["-1", "embeddings"], 3, combine=combine, weights=weights
-            )
-            self.assertEqual(selection.labels, [f"{combine}(-1,embeddings)"])
+            selection = LayerSelection.parse(layers, 3, **options)
+            self.assertEqual(selection.hidden_states, [*hidden_states])
+            self.assertEqual(selection.labels, labels)
             self.assertEqual(selection.vectors_shape(8), shape)
 
     def test_what_is_wrong_is_said(self):
@@ -174,10 +166,6 @@ class FeatureModelTest(tf.test.TestCase):
         names = {weight.path for weight in self.model("embeddings").weights}
         self.assertFalse([name for name in names if "encoder" in name])
 
-    def test_no_vectors_are_refused(self):
-        with self.assertRaisesRegex(ValueError, "must be `token_vectors`"):
-            self.model("-1", token_vectors=False)
-
     def test_the_digest_is_of_the_weights_that_count(self):
         weight = self.encoder.get_layer("layer_2").weights[0]
         before = [weights_digest(self.model(layers)) for layers in ("0", "-1")]
@@ -249,78 +237,67 @@ class LinesTest(tf.test.TestCase):
                 count_lines(path)
 
 
-class TokensTest(tf.test.TestCase):
-    def test_a_text(self):
+class ReaderTest(tf.test.TestCase):
+    def test_tokens(self):
         found = read("Unaffable, Café")
-        self.assertEqual(
-            found.names, ["[CLS]", "un", "##aff", "##able", ",", "cafe", "[SEP]"]
-        )
-        self.assertEqual(found.ids, [2, 5, 6, 7, 9, 8, 3])
-        self.assertEqual(found.segment_ids, [0] * 7)
-        self.assertIsNone(found.spans)
-        self.assertEqual(found.num_vectors, 7)
-
-    def test_a_pair(self):
-        found = read("a b ||| c")
-        self.assertEqual(found.ids, [2, 12, 13, 3, 14, 3])
-        self.assertEqual(found.segment_ids, [0, 0, 0, 0, 1, 1])
-
-    def test_a_second_text_of_nothing_is_none(self):
-        self.assertEqual(read("a ||| \u200b").ids, [2, 12, 3])
-        self.assertEqual(read("\u200b ||| a").ids, [2, 3, 12, 3])
-        self.assertEqual(read("").ids, [2, 3])
-
-    def test_what_is_too_long_is_cut(self):
-        found = read("a b c a b c", 5)
-        self.assertEqual((found.ids, found.is_cut), ([2, 12, 13, 14, 3], True))
-        # 4 and 3 tokens, room for 4: the longer one, then both in turn.
-        found = read("a b c a ||| c b a", 7)
-        self.assertEqual(found.ids, [2, 12, 13, 3, 14, 13, 3])
-        self.assertEqual(found.segment_ids, [0, 0, 0, 0, 1, 1, 1])
-        self.assertFalse(read("a b c", 5).is_cut)
-
-    def test_there_must_be_room(self):
+        names = ["[CLS]", "un", "##aff", "##able", ",", "cafe", "[SEP]"]
+        self.assertEqual(found.names, names)
+        self.assertEqual((found.spans, found.num_vectors), (None, 7))
+        for text, length, ids, segment_ids, is_cut in (
+            ("Unaffable, Café", 16, [2, 5, 6, 7, 9, 8, 3], [0] * 7, False),
+            ("a b ||| c", 16, [2, 12, 13, 3, 14, 3], [0, 0, 0, 0, 1, 1], False),
+            # A second text of nothing is none.
+            ("a ||| \u200b", 16, [2, 12, 3], [0] * 3, False),
+            ("\u200b ||| a", 16, [2, 3, 12, 3], [0, 0, 1, 1], False),
+            ("", 16, [2, 3], [0, 0], False),
+            ("a b c", 5, [2, 12, 13, 14, 3], [0] * 5, False),
+            ("a b c a b c", 5, [2, 12, 13, 14, 3], [0] * 5, True),
+            # 4 and 3 tokens, room for 4: the longer one, then both in turn.
+            (
+                *("a b c a ||| c b a", 7, [2, 12, 13, 3, 14, 13, 3]),
+                *([0, 0, 0, 0, 1, 1, 1], True),
+            ),
+        ):
+            found = read(text, length)
+            self.assertEqual(found[:2], (ids, segment_ids))
+            self.assertEqual(found.is_cut, is_cut)
         with self.assertRaisesRegex(InputError, "must be at least 5.*Received: 4"):
             read("a", 4)
 
-
-class WordsTest(tf.test.TestCase):
-    def test_words_are_what_stands_between_white_space(self):
-        found = read("Unaffable, a\t日本", by_word=True)
-        self.assertEqual(found.names, ["Unaffable,", "a", "日本"])
-        self.assertEqual(found.ids, [2, 5, 6, 7, 9, 12, 10, 11, 3])
-        self.assertEqual(found.spans, [(1, 5), (5, 6), (6, 8)])
-        self.assertEqual(found.num_vectors, 3)
-
-    def test_words_of_a_pair(self):
-        found = read("a b ||| unaffable c", by_word=True)
-        self.assertEqual(found.names, ["a", "b", "unaffable", "c"])
-        self.assertEqual(found.spans, [(1, 2), (2, 3), (4, 7), (7, 8)])
-
-    def test_a_word_of_nothing_is_unknown(self):
-        # Zero-width and control characters, which Python splits at, too.
-        found = read("a \u200b b\x1cc \x0c\u200b", by_word=True)
-        self.assertEqual(found.names, ["a", "\u200b", "b\x1cc", "\x0c\u200b"])
-        # "bc" is one word, and not in the vocabulary.
-        self.assertEqual(found.ids, [2, 12, 1, 1, 1, 3])
-
-    def test_the_model_reads_the_same_as_by_token(self):
+    def test_words(self):
+        for text, length, names, ids, spans in (
+            (
+                *("Unaffable, a\t日本", 16, ["Unaffable,", "a", "日本"]),
+                *([2, 5, 6, 7, 9, 12, 10, 11, 3], [(1, 5), (5, 6), (6, 8)]),
+            ),
+            (
+                *("a b ||| unaffable c", 16, ["a", "b", "unaffable", "c"]),
+                *([2, 12, 13, 3, 5, 6, 7, 14, 3], [(1, 2), (2, 3), (4, 7), (7, 8)]),
+            ),
+            # A word of nothing is unknown: zero-width and control characters, which
+            # Python splits at, too. "bc" is one word, and not in the vocabulary.
+            (
+                *("a \u200b b\x1cc \x0c\u200b", 16),
+                ["a", "\u200b", "b\x1cc", "\x0c\u200b"],
+                *([2, 12, 1, 1, 1, 3], [(1, 2), (2, 3), (3, 4), (4, 5)]),
+            ),
+            # Words whose first piece is cut off have no vector.
+            (
+                *("a unaffable b", 5, ["a", "unaffable"]),
+                *([2, 12, 5, 6, 3], [(1, 2), (2, 4)]),
+            ),
+            (
+                *("a b c ||| unaffable", 6, ["a", "b", "unaffable"]),
+                *([2, 12, 13, 3, 5, 3], [(1, 2), (2, 3), (4, 5)]),
+            ),
+            ("", 16, [], [2, 3], []),
+        ):
+            found = read(text, length, by_word=True)
+            self.assertEqual((found.names, found.ids, found.spans), (names, ids, spans))
+            self.assertEqual(found.num_vectors, len(names))
+        # The model reads the same as by token.
         for text in ("Unaffable, café ||| 日本 a,b", "a\x0bb c", "x\u2028y é\u00a0a"):
             self.assertEqual(read(text, by_word=True)[:2], read(text)[:2])
-
-    def test_words_whose_first_piece_is_cut_off_have_no_vector(self):
-        found = read("a unaffable b", 5, by_word=True)
-        self.assertEqual(found.ids, [2, 12, 5, 6, 3])
-        self.assertEqual(found.names, ["a", "unaffable"])
-        self.assertEqual(found.spans, [(1, 2), (2, 4)])
-        found = read("a b c ||| unaffable", 6, by_word=True)
-        self.assertEqual(found.ids, [2, 12, 13, 3, 5, 3])
-        self.assertEqual(found.spans, [(1, 2), (2, 3), (4, 5)])
-
-    def test_an_empty_line(self):
-        found = read("", by_word=True)
-        self.assertEqual((found.ids, found.spans), ([2, 3], []))
-        self.assertEqual(found.num_vectors, 0)
 
 
 LENGTH = 9
@@ -386,7 +363,7 @@ class ExtractTest(tf.test.TestCase):
 
         def predict(batches, total):
             for batch, outputs in echo(batches, total):
-                groups.append(len(batches.group.inputs))
+                groups.append(len(batches.group[0]))
                 yield batch, outputs
 
         def inputs():
@@ -533,15 +510,6 @@ class FeatureExtractorTest(tf.test.TestCase):
         outputs[-1]()
         self.assertEqual(os.listdir(self.folder), ["x"])
 
-    def test_a_damaged_file_is_named(self):
-        extractor = self.extractor(self.checkpoint())
-        extractor.vectors(INPUTS, self.folder, "dev")
-        (path,) = glob.glob(os.path.join(self.folder, "*"))
-        for length in (20, 150):
-            os.truncate(path, length)
-            with self.assertRaisesRegex(InputError, "is damaged .*remove it to make"):
-                extractor.vectors(INPUTS, self.folder, "dev")
-
     def test_what_the_features_depend_on(self):
         source = self.checkpoint()
         made = self.extractor(source).settings
@@ -570,31 +538,24 @@ def as_python_writes(values):
 
 class NumberListsTest(tf.test.TestCase):
     def test_numbers_by_hand(self):
-        values = [
-            0.0,
-            -0.0,
-            1.0,
-            -2.5,
-            0.1,
-            0.0001,
-            0.00001,
-            0.0000125,
-            0.0000004,
-            123.456,
-        ]
-        (text,) = number_lists(np.array([values], np.float32))
-        self.assertEqual(
-            text,
-            "0.0, -0.0, 1.0, -2.5, 0.1, 0.0001, 1e-05, 1.2e-05, 0.0, 123.456001",
-        )
-
-    def test_half_a_millionth_goes_to_the_even_one(self):
-        # Exact in binary: 2^-7 = 0.0078125, whose seventh decimal is a lone 5.
-        values = np.array([[0.0078125, 0.0234375, -0.0078125, 3.0078125]], np.float32)
-        self.assertEqual(
-            number_lists(values),
-            ["0.007812, 0.023438, -0.007812, 3.007812"],
-        )
+        for values, text in (
+            (
+                [0.0, -0.0, 1.0, -2.5, 0.1, 0.0001, 0.00001, 0.0000125, 0.0000004],
+                "0.0, -0.0, 1.0, -2.5, 0.1, 0.0001, 1e-05, 1.2e-05, 0.0",
+            ),
+            ([123.456], "123.456001"),
+            # Exact in binary: 2^-7 = 0.0078125, whose seventh decimal is a lone 5.
+            (
+                [0.0078125, 0.0234375, -0.0078125, 3.0078125],
+                "0.007812, 0.023438, -0.007812, 3.007812",
+            ),
+            (
+                [3e9, -1e30, math.inf, -math.inf, math.nan, 0.5],
+                "3000000000.0, -1.0000000150474662e+30, Infinity, -Infinity, NaN, 0.5",
+            ),
+        ):
+            self.assertEqual(number_lists(np.array([values], np.float32)), [text])
+        self.assertEqual(number_lists(np.zeros([0, 4], np.float32)), [])
 
     def test_any_bits_are_written_as_python_writes_them(self):
         rng = np.random.default_rng(0)
@@ -609,17 +570,6 @@ class NumberListsTest(tf.test.TestCase):
         rows = np.concatenate(rows)
         for row, text in zip(rows, number_lists(rows), strict=True):
             self.assertEqual(text, as_python_writes(row))
-
-    def test_huge_and_broken_numbers(self):
-        values = [3e9, -1e30, math.inf, -math.inf, math.nan, 0.5]
-        rows = np.array([values], np.float32)
-        self.assertEqual(
-            number_lists(rows),
-            ["3000000000.0, -1.0000000150474662e+30, Infinity, -Infinity, NaN, 0.5"],
-        )
-
-    def test_no_rows(self):
-        self.assertEqual(number_lists(np.zeros([0, 4], np.float32)), [])
 
 
 class JsonLineTest(tf.test.TestCase):
@@ -665,12 +615,6 @@ class JsonLineTest(tf.test.TestCase):
             b" [2.0, 3.0]}]}}\n",
         )
 
-    def test_nothing_but_sentence_vectors(self):
-        sentence = {"pooled": np.array([0.25], np.float32)}
-        inputs = FeatureInput([2, 3], [0, 0], ["[CLS]", "[SEP]"])
-        line = json_line(3, Features(inputs, None, sentence), [-1])
-        self.assertEqual(line, b'{"linex_index": 3, "sentence": {"pooled": [0.25]}}\n')
-
 
 NAMES = [["[CLS]", "é", "[SEP]"], ["[CLS]", "[SEP]"], ["[CLS]", "wider", "x", "[SEP]"]]
 RNG = np.random.default_rng(0)
@@ -706,6 +650,9 @@ class ArraysTest(tf.test.TestCase):
     def test_all_arrays(self):
         for dtype in ("float32", "float16"):
             arrays = self.write(three_lines(), dtype)
+            content = self.content
+            self.write(three_lines(), dtype)
+            self.assertEqual(self.content, content)
             self.assertEqual(arrays["vectors"].dtype, dtype)
             self.assertAllEqual(
                 arrays["vectors"], np.concatenate(VECTORS).astype(dtype)
@@ -717,21 +664,11 @@ class ArraysTest(tf.test.TestCase):
             self.assertAllEqual(arrays["mean"], MEAN.astype(dtype))
             self.assertEqual(json.loads(str(arrays["settings"])), {"weights": "abc"})
 
-    def test_the_same_features_are_the_same_bytes(self):
-        self.write(three_lines())
-        content = self.content
-        self.write(three_lines())
-        self.assertEqual(self.content, content)
-
     def test_a_word_without_end_makes_no_array_of_words_wide(self):
         words = FeatureInput([], [], ["a", "x" * 100_000, "b"], [(0, 1)])
         arrays = self.write([Features(words, VECTORS[0], {})])
         self.assertEqual(arrays["names"].dtype, np.dtype("U200"))
         self.assertEqual(arrays["names"].tolist(), ["a", "x" * 200, "b"])
-
-    def test_sentence_vectors_alone(self):
-        arrays = self.write(three_lines(token_vectors=False))
-        self.assertEqual(sorted(arrays), ["layers", "mean", "pooled", "settings"])
 
     def test_lines_without_a_word(self):
         inputs = FeatureInput([2, 3], [0, 0], [], [])
@@ -741,23 +678,5 @@ class ArraysTest(tf.test.TestCase):
         self.assertAllEqual(arrays["offsets"], [0] * 4)
         line = b'{"linex_index": 0, "features": []}\n'
         self.assertEqual(json_line(0, lines[0], [-1, -2]), line)
-
-    def test_no_line(self):
         with self.assertRaisesRegex(InputError, "has no line"):
             self.write([])
-
-
-class OptionsTest(tf.test.TestCase):
-    def test_they_offer_what_there_is(self):
-        declared = declarations(ExtractionOptions)
-        for name, values in (
-            ("combine", features.COMBINATIONS),
-            ("words", features.WORD_VECTORS),
-            ("format", features.FORMATS),
-            ("sentence_vectors", features.SENTENCE_VECTORS),
-        ):
-            self.assertCountEqual(declared[name].choices, values)
-
-
-if __name__ == "__main__":
-    tf.test.main()

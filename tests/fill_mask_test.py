@@ -84,7 +84,3 @@ class FillMaskTest(tf.test.TestCase):
             values = cli.parse(fill_mask.run, ["--checkpoint=nowhere", *texts])
             with self.assertRaisesRegex(InputError, message):
                 fill_mask.run(values)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -51,7 +51,6 @@ from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
 from bert_tf.tasks import glue, glue_suite
 from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
-from bert_tf.tasks.reports import read_predictions
 from bert_tf.tasks.run_options import Settings
 from bert_tf.tasks.selection import Record, Records
 from bert_tf.tasks.squad import null_threshold
@@ -254,27 +253,22 @@ def _read_selection(folder):
         _ = record.status, record.share, record.score("accuracy"), record.to_json()
 
 
-def _make_result(folder):
-    glue_suite.write_result(
-        glue_suite.TaskResult(
-            task="MRPC",
-            scores={"f1": 0.9, "accuracy": 0.8},
-            metric="f1",
-            run="lr5e-05",
-            restarts=(0.9, 0.8),
-            num_runs=2,
-            num_failed=0,
-            seconds=3.5,
-            predicted=("test",),
-            inputs={"dev": "a"},
-        ),
-        folder,
-    )
+_RESULT = {
+    "task": "MRPC",
+    "scores": {"f1": 0.9, "accuracy": 0.8},
+    "metric": "f1",
+    "run": "lr5e-05",
+    "restarts": [0.9, 0.8],
+    "num_runs": 2,
+    "num_failed": 0,
+    "seconds": 3.5,
+    "predicted": ["test"],
+    "inputs": {"dev": "a"},
+}
 
 
-def _read_result(folder):
-    result = glue_suite.read_result(folder)
-    if result is not None:
+def _read_results(folder):
+    for result in glue_suite.read_results(folder).values():
         _ = result.has_failed, result.scores[result.metric]
 
 
@@ -502,10 +496,6 @@ READERS = {
         _json_lines_of("x.jsonl", _TAGGED, _TAGGED),
         _sentences("x.jsonl"),
     ),
-    "slashes": (
-        _of("x.txt", "the/DT cat/NN\nsat/VB 1\\/2/CD\n"),
-        _sentences("x.txt", format="slashes"),
-    ),
     "text": (_of("x.txt", "The cat sat.\nIt slept.\n\nMore.\n"), _corpus("x.txt")),
     "text in .gz": (
         _of("x.txt.gz", gzip.compress(b"The cat sat.\nIt slept.\n" * 9)),
@@ -528,17 +518,16 @@ READERS = {
         _best,
     ),
     "selection": (_make_selection, _read_selection),
-    "GLUE's results": (_make_result, _read_result),
+    "GLUE's results": (
+        _json_of("glue.json", {"tasks": {"MRPC": _RESULT}}),
+        _read_results,
+    ),
     "GLUE's predictions": (
         _of("WNLI.tsv", _GLUE),
         _at(
             "WNLI.tsv",
             lambda path: glue._checked(path, glue.task_file("WNLI", "test")),
         ),
-    ),
-    "predictions": (
-        _of("x.tsv", "index\tlabel\ttext_a\n0\tyes\ta\\tb\n1\tno\tc\\n\n"),
-        _at("x.tsv", read_predictions),
     ),
     "null threshold": (
         _json_of(

@@ -16,7 +16,7 @@ from tests.modeling.examples import randomize
 from tests.training import toy
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", "run", "##s", "."]
-TAGGED = "A/DT dog/NN runs/VBZ ./.\na/DT run/NN ./.\n"
+TAGGED = "A DT\ndog NN\nruns VBZ\n. .\n\na DT\nrun NN\n. .\n\n"
 
 
 class ProbeTest(tf.test.TestCase):
@@ -41,7 +41,6 @@ class ProbeTest(tf.test.TestCase):
                 [
                     f"--init_checkpoint={self.folder}",
                     f"--train_file={self.tagged}",
-                    "--format=slashes",
                     "--max_seq_length=16",
                     f"--output_dir={self.out}",
                     *arguments,
@@ -104,8 +103,8 @@ class ProbeTest(tf.test.TestCase):
     def test_bad_input(self):
         path = os.path.join(self.out + ".txt")
         for content, message in (
-            ("a/X dog/X\na/X\n", "two labels at least. Found: X"),
-            ("a/X dog/Y\n", "has one sentence"),
+            ("a X\ndog X\n\na X\n", "two labels at least. Found: X"),
+            ("a X\ndog Y\n", "two labels at least. Found: none"),
         ):
             with open(path, "w") as file:
                 file.write(content)
@@ -119,7 +118,3 @@ class ProbeTest(tf.test.TestCase):
         ]
         for most, expected in ((1, 1), (4, 1), (5, 2), (100, 3)):
             self.assertLen(probe.first_words(some, most), expected)
-
-
-if __name__ == "__main__":
-    tf.test.main()

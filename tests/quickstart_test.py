@@ -48,14 +48,14 @@ class SentencesTest(tf.test.TestCase):
 
 class DocumentsTest(tf.test.TestCase):
     def test_python_brings_more_than_a_megabyte(self):
-        counted = []
-        documents = list(quickstart.read_documents(lambda: counted.append(1)))
-        sentences = [s for document in documents for s in document.sentences]
-        self.assertGreater(sum(map(len, sentences)), 1_000_000)
-        self.assertGreater(len(documents), 300)
-        self.assertLen(counted, len(documents))
-        self.assertIn("topic assignment", {document.name for document in documents})
-        self.assertIn("argparse.py", {document.name for document in documents})
+        names, size = set(), 0
+        for document in quickstart.read_documents():
+            names.add(document.name)
+            size += sum(map(len, document.sentences))
+            if size > 1_000_000:
+                break
+        self.assertContainsSubset({"topic assignment", "argparse.py"}, names)
+        self.assertGreater(size, 1_000_000)
 
 
 class WordOrderTest(tf.test.TestCase):
@@ -88,18 +88,6 @@ class WordOrderTest(tf.test.TestCase):
             ),
             [["one", "two", "three", "four", "five"]],
         )  # fmt: skip
-
-    def test_the_seed_decides(self):
-        words = [[*"abcde", "x" * number] for number in range(1, 20)]
-        first = quickstart.examples(words, random.Random(1))
-        self.assertEqual(first, quickstart.examples(words, random.Random(1)))
-        self.assertNotEqual(first, quickstart.examples(words, random.Random(2)))
-
-    def test_table(self):
-        self.assertEqual(
-            quickstart.table([("0", "b a"), ("1", "a b")]),
-            "label\ttext_a\n0\tb a\n1\ta b\n",
-        )
 
 
 class StepsTest(tf.test.TestCase):
@@ -175,7 +163,3 @@ class WholeQuickstartTest(tf.test.TestCase):
             for text in (first, printed.contents())
         ]
         self.assertEqual(*without_times)
-
-
-if __name__ == "__main__":
-    tf.test.main()

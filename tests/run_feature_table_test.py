@@ -1,5 +1,4 @@
 import dataclasses
-import json
 import os
 import tempfile
 from unittest import mock
@@ -72,61 +71,8 @@ class RunFeatureTableTest(tf.test.TestCase):
         (table,) = printed.call_args.args
         self.assertRegex(table, r"\| fine_tuned \| +10.00 \| +96.4 \|")
         self.assertRegex(table, r"\| last +\| +20.00 \| +94.9 \|")
-        names = os.listdir(self.root)
-        self.assertContainsSubset({"feature_table.md", "feature_table.png"}, names)
         # The script's own are as they were.
         self.assertIsNone(flag_values.features)
-
-    def test_the_ways_before_stay_when_one_fails(self):
-        def ran(own):
-            if own.features:
-                raise InputError("no room")
-            os.makedirs(own.output_dir)
-            with open(os.path.join(own.output_dir, "eval_results.txt"), "w") as file:
-                file.write("f1 = 0.5\n")
-
-        with (
-            self.model(12),
-            mock.patch.object(run_ner, "run", ran),
-            self.assertRaisesRegex(InputError, "no room"),
-        ):
-            run_feature_table.run(self.flags())
-        with open(os.path.join(self.root, "feature_table.md")) as file:
-            self.assertIn("fine_tuned", file.read())
-
-    def test_the_ways_of_an_earlier_command_stay_in_the_table(self):
-        data = {name: self.flags().as_flags()[name] for name in run_feature_table._DATA}
-        table = {
-            "last": {"metric": "f1", "score": 0.25, **data},
-            "embeddings": {"metric": "f1", "score": 0.125, **data, "dev_file": "x"},
-            "second_to_last": {"metric": "accuracy", "score": 0.125, **data},
-        }
-        with open(os.path.join(self.root, "feature_table.json"), "w") as file:
-            json.dump(table, file)
-
-        def ran(own):
-            os.makedirs(own.output_dir)
-            with open(os.path.join(own.output_dir, "eval_results.txt"), "w") as file:
-                file.write("f1 = 0.5\n")
-
-        with self.model(12), mock.patch.object(run_ner, "run", ran):
-            run_feature_table.run(self.flags("--ways=fine_tuned"))
-        with open(os.path.join(self.root, "feature_table.md")) as file:
-            lines = file.read().splitlines()
-        self.assertLen(lines, 4)
-        self.assertRegex(lines[2], r"fine_tuned \| +50.00")
-        self.assertRegex(lines[3], r"last +\| +25.00")
-
-    def test_a_damaged_table_is_made_again(self):
-        for text in ("", "[1]", '{"last": 1}'):
-            with open(os.path.join(self.root, "feature_table.json"), "w") as file:
-                file.write(text)
-            with self.assertLogs(level="WARNING") as logs:
-                shown = run_feature_table._with_earlier(
-                    {"fine_tuned": 0.5}, "f1", self.flags()
-                )
-            self.assertEqual(shown, {"fine_tuned": 0.5})
-            self.assertIn("Earlier scores are left out", logs.output[0])
 
     def test_what_a_later_way_would_find_out_is_said_at_once(self):
         with mock.patch.object(run_ner, "run", side_effect=AssertionError("trained")):
@@ -154,7 +100,3 @@ class RunFeatureTableTest(tf.test.TestCase):
             self.flags("--features=last")
         with self.assertRaisesRegex(Exception, "table is of the development set"):
             self.flags("--nodo_eval")
-
-
-if __name__ == "__main__":
-    tf.test.main()

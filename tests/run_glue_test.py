@@ -235,7 +235,3 @@ class RefusalTest(RunGlueTestCase):
         for argument in ("--do_train=false", "--data_dir=x", "--task_name=RTE"):
             with self.assertRaises(flags.UnrecognizedFlagError):
                 self.run_script(argument)
-
-
-if __name__ == "__main__":
-    tf.test.main()

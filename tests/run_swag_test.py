@@ -4,7 +4,6 @@ import json
 import os
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf import cli, run_swag
 from bert_tf.errors import InputError
@@ -142,7 +141,3 @@ class RunSwagTest(ScriptCase):
         ):
             with self.assertRaisesRegex(Exception, message):
                 cli.parse(run_swag.run, ["--output_dir=x", *arguments])
-
-
-if __name__ == "__main__":
-    tf.test.main()

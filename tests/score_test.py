@@ -58,14 +58,6 @@ class ScoreTest(tf.test.TestCase):
         self.assertEqual(sentence["num_tokens"], 1)
         self.assertBetween(pair["next_sentence_probability"], 0.0, 1.0)
 
-    def test_a_line_ends_at_a_line_feed_alone(self):
-        path = os.path.join(self.get_temp_dir(), "lines")
-        with open(path, "wb") as file:
-            file.write("\ufeffcat\u2028sat\x0ccat\r\nsat".encode())
-        found = map(json.loads, self.printed("--json", f"--input_file={path}"))
-        texts = [line["text"] for line in found if "text" in line]
-        self.assertEqual(texts, ["cat\u2028sat\x0ccat", "sat"])
-
     def test_what_cannot_be_scored_is_said_before_anything_else(self):
         path = os.path.join(self.get_temp_dir(), "lines")
         with open(path, "w") as file:
@@ -80,7 +72,3 @@ class ScoreTest(tf.test.TestCase):
     def test_nothing_to_score(self):
         with self.assertRaisesRegex(InputError, "Give a sentence"):
             self.printed()
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -1,5 +1,6 @@
 """What the tests of fine-tuning scripts share: a toy BERT's files, and the run."""
 
+import csv
 import os
 
 import tensorflow as tf
@@ -7,6 +8,12 @@ import tensorflow as tf
 from bert_tf import cli
 from bert_tf.text.vocabulary import Vocabulary
 from tests.training import toy
+
+
+def read_tsv(path):
+    """The rows of a table of predictions, by column."""
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 class ScriptCase(tf.test.TestCase):

@@ -20,10 +20,10 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
-from bert_tf.tasks.reports import read_predictions
 from bert_tf.text.vocabulary import Vocabulary
 from tests import answer_test, fill_mask_test
 from tests.modeling.examples import randomize
+from tests.script_case import read_tsv
 from tests.training import toy
 
 WORDS = [f"w{number}" for number in range(20)]
@@ -86,7 +86,7 @@ class TextModelsTest(tf.test.TestCase):
             output_dir=self.path("predicted"),
             **{"max_seq_length": 12, **options},
         )
-        return read_predictions(self.path("predicted", "test_predictions.tsv"))
+        return read_tsv(self.path("predicted", "test_predictions.tsv"))
 
     def test_predict_is_run_classifiers(self):
         labels = ("neg", "other", "pos")
@@ -315,7 +315,3 @@ class TextModelsTest(tf.test.TestCase):
             with self.assertRaisesRegex(InputError, "5 and the model's 16 positions"):
                 bert_tf.load(folder, max_length=max_length)
         self.assertIn("WordTagger", repr(model))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -70,12 +70,12 @@ def tagged_files(bench: Bench, num_documents: int | None) -> Split:
     paths = []
     for name, some in parts.items():
         path = bench.work_dir / "data" / f"brown-{len(documents)}-{name}.txt"
-        lines = (
-            " ".join(f"{word}/{tag}" for word, tag in sentence)
-            for document in some
-            for sentence in tagged_sentences(document)
-        )
+        sentences = [one for document in some for one in tagged_sentences(document)]
+        lines = (" ".join(map("/".join, sentence)) for sentence in sentences)
         _write(path, "".join(f"{line}\n" for line in lines))
+        # The same in columns, for our side.
+        blocks = ("\n".join(map("\t".join, sentence)) for sentence in sentences)
+        _write(path.with_suffix(".conll"), "\n\n".join(blocks) + "\n")
         paths.append(path)
     return Split(*paths)
 

@@ -174,14 +174,17 @@ def words(
 ) -> "tuple[ExampleTable, Task]":
     """Records of tagged words, and the task."""
     from bert_tf.conversion.loading import load_config, load_tokenizer
+    from bert_tf.modeling.heads import BertTagger
+    from bert_tf.modeling.objectives import TAGGING
     from bert_tf.records.batching import SplitRecords
     from bert_tf.tasks.tagging import words as words_module
     from bert_tf.tasks.tagging.sentences import Layout, read_sentences
     from bert_tf.tasks.tagging.words import SentenceFeaturizer
+    from bert_tf.training.task import Task
 
     length = MAX_SEQ_LENGTHS[NER]
     names = tags_of(train)
-    sentences = read_sentences([str(train)], Layout(format="slashes"))
+    sentences = read_sentences([str(train.with_suffix(".conll"))], Layout())
     featurizer = SentenceFeaturizer(
         load_tokenizer(job["checkpoint"]), max_seq_length=length
     )
@@ -191,8 +194,12 @@ def words(
         NER,
         words_module.blocks(featurizer(sentences), labels, length),
     )
-    return records.table, words_module.task(
-        load_config(job["start"]), len(names), dropout=0.0
+    return records.table, Task(
+        name=NER,
+        build_model=lambda: BertTagger(
+            load_config(job["start"]), len(names), dropout=0.0
+        ),
+        objective=TAGGING,
     )
 
 

@@ -96,12 +96,15 @@ def our_run(bench: Bench, job: dict[str, Any]) -> dict[str, Any]:
     folder = bench.work_dir / "runs" / f"{job['kind']}-{job['seed']}"
     # It would go on where a killed one stopped, but its time would be half a run's.
     shutil.rmtree(folder, ignore_errors=True)
+    files = [pathlib.Path(job[name]) for name in ("train", "dev")]
+    if job["kind"] == NER:
+        files = [path.with_suffix(".conll") for path in files]
     command = [
         *(bench.pythons[OURS], "-m", f"bert_tf.run_{job['kind']}"),
         *("--do_train=true", "--do_eval=true", "--bias_correction=true"),
         *("--decay_from=warmup", "--pad=length"),
-        f"--train_file={job['train']}",
-        f"--dev_file={job['dev']}",
+        f"--train_file={files[0]}",
+        f"--dev_file={files[1]}",
         f"--init_checkpoint={job['checkpoint']}",
         f"--max_seq_length={job['max_seq_length']}",
         f"--train_batch_size={job['batch_size']}",
@@ -113,8 +116,6 @@ def our_run(bench: Bench, job: dict[str, Any]) -> dict[str, Any]:
         f"--random_seed={job['seed']}",
         f"--output_dir={folder}",
     ]
-    if job["kind"] == NER:
-        command.append("--format=slashes")
     finished(command)
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     training = [m for m in map(json.loads, lines) if "learning_rate" in m][-1]

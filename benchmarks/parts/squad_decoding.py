@@ -184,7 +184,7 @@ def decode(
     **options: Any,
 ) -> Answered:
     """Writes prediction files into a folder, which is made."""
-    from bert_tf.tasks.squad.decoding import Decoder, DecodingSettings
+    from bert_tf.tasks.squad.decoding import Decoder
     from bert_tf.tasks.squad.scoring import PredictionFiles
 
     folder.mkdir(exist_ok=True)
@@ -192,13 +192,7 @@ def decode(
     threshold = settings.pop("null_score_diff_threshold", 0.0)
     is_version_2 = logits.case.is_version_2
     decoder = Decoder(
-        tokenizer,
-        DecodingSettings(
-            version_2_with_negative=is_version_2,
-            do_lower_case=logits.case.casing == "uncased",
-            **settings,
-            **options,
-        ),
+        tokenizer, version_2_with_negative=is_version_2, **settings, **options
     )
     arrays = dict(np.load(logits.path))
     left_out = set(skipped)

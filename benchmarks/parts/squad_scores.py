@@ -193,7 +193,7 @@ def scores_of(path: pathlib.Path, values: dict[str, Any]) -> dict[str, float]:
         golds_of([one for questions in half for one in questions])
         for half in (articles[::2], articles[1::2])
     )
-    threshold = best_thresholds(found_on, texts, null_odds).best_f1_thresh
+    threshold = best_thresholds(found_on, texts, null_odds)["best_f1_thresh"]
     scores = evaluate_v2(scored_on, texts, null_odds, threshold)
     names = [
         name for name in ("exact", "f1", "HasAns_f1", "NoAns_f1") if name in scores

@@ -7,7 +7,7 @@ from typing import Any
 
 from bert_tf import options
 from bert_tf.errors import InputError
-from bert_tf.metrics import METRICS, OWN_METRICS
+from bert_tf.metrics import OWN_METRICS
 from bert_tf.options import Options, Path, option
 from bert_tf.tasks.glue import OWN_TABLE, TASKS, find, xnli
 from bert_tf.tasks.run_options import (
@@ -155,7 +155,12 @@ def data_set_of(given: DataSetOptions) -> DataSet:
     if given.tfds_name is not None:
         found = found.from_tfds(given.tfds_name, given.tfds_data_dir)
     if given.metrics:
-        found = dataclasses.replace(found, metrics=_metrics(given.metrics))
+        if given.metrics[0] == "mean_squared_error":
+            raise InputError(
+                "--metrics: the best run has the highest score by the first one, which"
+                " mean_squared_error cannot be: name another one before it."
+            )
+        found = dataclasses.replace(found, metrics=given.metrics)
     return found
 
 
@@ -235,21 +240,6 @@ def _own(given: DataSetOptions) -> DataSet:
 def _column(value: str) -> Column:
     """A column's number if the flag has one, else its name."""
     return int(value) if re.fullmatch(r"-?[0-9]+", value) else value
-
-
-def _metrics(names: tuple[str, ...]) -> tuple[str, ...]:
-    unknown = [name for name in names if name not in METRICS]
-    if unknown:
-        raise InputError(
-            f"--metrics={','.join(unknown)}: no such metric. There are"
-            f" {', '.join(METRICS)}."
-        )
-    if names[0] == "mean_squared_error":
-        raise InputError(
-            "--metrics: the best run has the highest score by the first one, which"
-            " mean_squared_error cannot be: name another one before it."
-        )
-    return tuple(names)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -35,24 +35,15 @@ from bert_tf.tasks.selection import (
 from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints
 from bert_tf.training.run_folder import held_for_training
-from bert_tf.training.strategy import is_chief
 
-# The result of a GLUE task, kept in OUTPUT_DIR/TASK/result.json.
-#
-#     {"task": "MRPC", "scores": {"f1": 0.88, "accuracy": 0.84}, "metric": "f1",
-#      "run": "lr5e-05_bs32_ep3_seed12345",
-#      "restarts": [0.88, 0.86], "num_runs": 8, "num_failed": 1, "seconds": 812.4,
-#      "predicted": ["test"], "inputs": {"dev": SHA-256, "test": SHA-256}}
-#
-# Scores are from 0 to 1 (correlations from -1).
-
-
-RESULT_NAME = "result.json"
+# Not in the average: Devlin et al. 2018 leave out WNLI, and AX has no labels.
+NOT_AVERAGED = ("WNLI", "AX")
+TABLE_NAME = "glue.json"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskResult:
-    """A task's result."""
+    """A task's result; scores are from 0 to 1 (correlations from -1)."""
 
     task: str  # as GLUE spells it
     # The best run's, on the development set; MNLI's second set has `_mismatched`.
@@ -99,60 +90,53 @@ def result_of(
     )
 
 
-def write_result(result: TaskResult, folder: str) -> None:
-    """Writes a task's result to its folder."""
-    files.write_atomically(
-        os.path.join(folder, RESULT_NAME),
-        json.dumps(dataclasses.asdict(result), indent=1) + "\n",
-    )
-
-
-def read_result(folder: str) -> TaskResult | None:
-    """The result in a task's folder; None if there is none, or a damaged one."""
-    path = os.path.join(folder, RESULT_NAME)
-    if not files.exists(path):
-        return None
-    try:
-        result = strict_json.read(TaskResult, path)
-        numbers = [*result.scores.values(), *result.restarts, result.seconds]
-        if result.metric in result.scores and all(map(math.isfinite, numbers)):
-            return result
-        reason = f"{path}: scores must be finite, and {result.metric} one of them."
-    except InputError as error:
-        reason = str(error)
-    logging.warning("%s It is made again.", reason)
-    return None
-
-
-# The table of GLUE: OUTPUT_DIR/glue.md, glue.json and glue.png.
+# The table of GLUE: OUTPUT_DIR/glue.md, glue.png, and glue.json, which also is the
+# record of what is done: {"tasks": {"MRPC": {...}}, "average": 0.84, "average_over":
+# ["MRPC"]}, each task as `TaskResult`.
 #
 # Our scores are on the development sets, of runs chosen by those same scores; the
 # paper's (Devlin et al. 2018, table 1) are the server's, on the test sets. The table
 # states this: expect lower scores on the test sets.
 
 
-# Model -> task -> metric -> score on the test set, in per cent.
-Paper = Mapping[str, Mapping[str, Mapping[str, float]]]
-
-# Not in the average: Devlin et al. 2018 leave out WNLI, and AX has no labels.
-NOT_AVERAGED = ("WNLI", "AX")
-
-
-def write_report(
-    results: Sequence[TaskResult], folder: str, paper: Paper = PAPER
-) -> None:
+def write_report(results: Mapping[str, TaskResult], folder: str) -> None:
     """Writes the table in its three forms."""
-    files.write_atomically(os.path.join(folder, "glue.md"), report(results, paper))
-    average, tasks = average_of(results)
+    rows = [results[name] for name in GLUE_TASKS if name in results]
+    average, tasks = average_of(rows)
     values = {
-        "tasks": {result.task: dataclasses.asdict(result) for result in results},
+        "tasks": {row.task: dataclasses.asdict(row) for row in rows},
         "average": None if math.isnan(average) else average,
         "average_over": tasks,
     }
-    files.write_atomically(
-        os.path.join(folder, "glue.json"), json.dumps(values, indent=1) + "\n"
-    )
-    files.write_atomically(os.path.join(folder, "glue.png"), picture(results, paper))
+    for name, content in (
+        (TABLE_NAME, json.dumps(values, indent=1) + "\n"),
+        ("glue.md", report(rows)),
+        ("glue.png", picture(rows)),
+    ):
+        files.write_atomically(os.path.join(folder, name), content)
+
+
+def read_results(folder: str) -> dict[str, TaskResult]:
+    """The results in a folder's table, of earlier starts; none of a damaged one."""
+    path = os.path.join(folder, TABLE_NAME)
+    if not files.exists(path):
+        return {}
+    try:
+        values = strict_json.checked(dict, files.read_json(path), path, "table")
+        results = {
+            task: strict_json.from_values(TaskResult, row, path)
+            for task, row in strict_json.checked(
+                dict, values.get("tasks"), path, "tasks"
+            ).items()
+        }
+        for one in results.values():
+            numbers = [*one.scores.values(), *one.restarts, one.seconds]
+            if one.metric not in one.scores or not all(map(math.isfinite, numbers)):
+                raise InputError(f"{path}: scores must be finite, with {one.metric}.")
+        return results
+    except InputError as error:
+        logging.warning("%s Its runs are scored again.", error)
+        return {}
 
 
 def short_name(metric: str) -> str:
@@ -162,7 +146,7 @@ def short_name(metric: str) -> str:
     return f"{name} (mm)" if metric.endswith(MISMATCHED) else name
 
 
-def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
+def picture(results: Sequence[TaskResult]) -> bytes:
     """A bar for each task's score, ours next to the paper's, as a PNG."""
     bars = [
         (result, metric)
@@ -175,7 +159,7 @@ def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
             100 * result.scores[metric] for result, metric in bars
         ]
     }
-    for model, tasks in paper.items():
+    for model, tasks in PAPER.items():
         series[f"{model} of Devlin et al. 2018, test set"] = [
             tasks.get(result.task, {}).get(metric, math.nan) for result, metric in bars
         ]
@@ -195,8 +179,7 @@ def picture(results: Sequence[TaskResult], paper: Paper = PAPER) -> bytes:
             labels = ["" if math.isnan(score) else f"{score:.1f}" for score in scores]
             axes.bar_label(drawn_bars, labels, fontsize=7, rotation=90, padding=2)
         axes.set_xticks(range(len(bars)), names, fontsize=8)
-        axes.set_ylabel("score, per cent")
-        axes.set_title("GLUE: our development scores and the paper's test scores")
+        axes.set(ylabel="score, per cent")
         drawn.legend(loc="outside lower center", ncols=len(series), fontsize=7)
         return png(drawn)
 
@@ -210,18 +193,18 @@ def average_of(results: Sequence[TaskResult]) -> tuple[float, list[str]]:
     return (glue_average(scores) if scores else math.nan), [*scores]
 
 
-def report(results: Sequence[TaskResult], paper: Paper = PAPER) -> str:
+def report(results: Sequence[TaskResult]) -> str:
     """The table as Markdown; scores in per cent."""
     header = [
         *("task", "metric", "best, dev", "mean ± sd of restarts", "runs", "failed"),
         *("best settings", "duration"),
-        *(f"{model}, test" for model in paper),
+        *(f"{model}, test" for model in PAPER),
     ]
-    rows = [_row(result, paper) for result in results]
+    rows = [_row(result) for result in results]
     average, tasks = average_of(results)
     of_average = ""
     if tasks:
-        rows += _averages(results, paper, average, len(tasks))
+        rows += _averages(results, average, len(tasks))
         missing = [one for one in GLUE_TASKS if one not in (*tasks, *NOT_AVERAGED)]
         of_average = (
             f" GLUE's average is the mean over {', '.join(tasks)} of the mean of each"
@@ -233,7 +216,7 @@ def report(results: Sequence[TaskResult], paper: Paper = PAPER) -> str:
     return (
         "# GLUE\n\n"
         "Ours: the development sets, in per cent, of the runs that were chosen on them."
-        f" Devlin et al. 2018 ({', '.join(paper)}): the test sets, as GLUE's server"
+        f" Devlin et al. 2018 ({', '.join(PAPER)}): the test sets, as GLUE's server"
         " scored them. The two are not the same measure: on its test set a run scores"
         " less than on the development set that it was chosen by.\n\n"
         f"{table(header, rows)}\n"
@@ -244,7 +227,7 @@ def report(results: Sequence[TaskResult], paper: Paper = PAPER) -> str:
 
 
 def _averages(
-    results: Sequence[TaskResult], paper: Paper, average: float, num_tasks: int
+    results: Sequence[TaskResult], average: float, num_tasks: int
 ) -> list[list[str]]:
     """GLUE's average, and the paper's kind, which alone compares with the paper's."""
     scores = {result.task: result.scores for result in results}
@@ -255,22 +238,22 @@ def _averages(
 
     empty = [""] * 5
     label = f"GLUE's average of {num_tasks} tasks"
-    rows = [[label, "", figure(average, 100, 1), *empty, *([""] * len(paper))]]
+    rows = [[label, "", figure(average, 100, 1), *empty, *([""] * len(PAPER))]]
     if columns:
         label = f"the paper's average of {len(columns)} of its {len(COLUMNS)} columns"
         ours = figure(average_of_columns(scores), 100, 1)
-        papers = [figure(average_of_columns(each), 1, 1) for each in paper.values()]
+        papers = [figure(average_of_columns(each), 1, 1) for each in PAPER.values()]
         rows.append([label, "", ours, *empty, *papers])
     return rows
 
 
-def _row(result: TaskResult, paper: Paper) -> list[str]:
+def _row(result: TaskResult) -> list[str]:
     restarts = result.restarts
     spread = ""
     if len(restarts) > 1:
         spread = f" ± {figure(standard_deviation(restarts), 100, 1)}"
     rate, batch, epochs, _ = result.run.split("_")
-    papers = (models.get(result.task, {}) for models in paper.values())
+    papers = (models.get(result.task, {}) for models in PAPER.values())
     return [
         result.task,
         " / ".join(map(short_name, result.scores)),
@@ -357,12 +340,15 @@ def check_examples(data_set: DataSet, options: GlueOptions) -> None:
 
 
 def run_task(
-    data_set: DataSet, options: GlueOptions, strategy: tf.distribute.Strategy
-) -> None:
+    data_set: DataSet,
+    options: GlueOptions,
+    strategy: tf.distribute.Strategy,
+    there: TaskResult | None,
+) -> TaskResult | None:
     """A task: its selection, the best run's scores and predictions.
 
-    Its result is written to its folder. Completed work is not repeated. AX is only
-    predicted.
+    `there` is an earlier start's result; what it holds is not made again. AX is only
+    predicted, and has no result.
     """
     logging.info("***** %s *****", data_set.name)
     values = _options_of(data_set, options)
@@ -381,7 +367,7 @@ def run_task(
             model, _ = run.restore(_best_of(options, "MNLI"))
             files.make_folder(folder)
             _scores(run, model, task.test_splits, ())
-        return
+        return None
     # run_classifier may be given the same folder.
     with held_for_training(folder, strategy):
         selection = search(run, folder)
@@ -389,30 +375,20 @@ def run_task(
     inputs = {
         split: task.identity(split) for split in (*data_set.dev_splits, *predicted)
     }
-    there = read_result(folder)
     if (
         there is not None
         and there.run == selection.best.settings.name
         and inputs.items() <= there.inputs.items()
     ):
         logging.info("%s: the best run is scored already.", data_set.name)
-        result = result_of(
+        return result_of(
             data_set.name, selection, there.scores, there.predicted, there.inputs
         )
-    else:
-        model, _ = run.restore(_best_of(options, data_set.name))
-        run.save_adapter(model, folder)
-        scores = _scores(run, model, task.dev_splits, data_set.metrics)
-        _scores(run, model, predicted, ())
-        result = result_of(data_set.name, selection, scores, predicted, inputs)
-    if is_chief(strategy):
-        write_result(result, folder)
-
-
-def results_in(output_dir: str) -> list[TaskResult]:
-    """The results of all tasks, in GLUE's order, including those of earlier starts."""
-    found = (read_result(os.path.join(output_dir, name)) for name in GLUE_TASKS)
-    return [result for result in found if result is not None]
+    model, _ = run.restore(_best_of(options, data_set.name))
+    run.save_adapter(model, folder)
+    scores = _scores(run, model, task.dev_splits, data_set.metrics)
+    _scores(run, model, predicted, ())
+    return result_of(data_set.name, selection, scores, predicted, inputs)
 
 
 def _scores(

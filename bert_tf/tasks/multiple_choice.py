@@ -5,6 +5,21 @@ Devlin et al. 2018, section 4.4: each ending makes a sequence of its own, [CLS] 
 score, with a softmax over the endings. As in the paper, the common beginning of all
 endings stands before each of them. Here [CLS]'s output has passed through the pooler,
 as in the original's classifier.
+
+Examples are SWAG's (Zellers et al. 2018), HellaSwag's, or any table's with a column for
+each part, by name:
+
+    premise   the first sentence: "sent1", "ctx_a", "ctx" or "context"
+    start     the beginning of every ending: "sent2" or "ctx_b"; may be missing
+              or empty
+    endings   one column each, "ending0", "ending1", ...; or one field that holds
+              a list of all, "endings"
+    label     the number of the right ending, from 0: "label"
+
+The file's name gives its format: .csv, .tsv, and .jsonl, .json or .ndjson, each
+compressed or not (.gz, .bz2, .xz); any other file is JSON lines if it begins with a
+brace, else CSV. Every row is used or reported with its line number. A few unusable rows
+are left out, but none of a test set, where predictions are identified by position.
 """
 
 import csv
@@ -39,25 +54,18 @@ from bert_tf.tasks.finetuning import (
 )
 from bert_tf.tasks.reports import write_probabilities
 from bert_tf.tasks.run_options import ChoiceOptions
-from bert_tf.tasks.tables import LeftOutRows, Target, columns_of, table_rows
+from bert_tf.tasks.tables import (
+    LeftOutRows,
+    Target,
+    columns_of,
+    table_rows,
+    unpacked_text,
+)
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.wordpiece import Tokens, truncate_pair
 from bert_tf.training.task import Task
-
-# Examples: SWAG's (Zellers et al. 2018), HellaSwag's, or any table's with a column for
-# each part, by name:
-#
-#     premise   the first sentence: "sent1", "ctx_a", "ctx" or "context"
-#     start     the beginning of every ending: "sent2" or "ctx_b"; may be missing
-#               or empty
-#     endings   one column each, "ending0", "ending1", ...; or one field that holds
-#               a list of all, "endings"
-#     label     the number of the right ending, from 0: "label"
-#
-# Files in SWAG's format that have all of the context in "sent1" leave "sent2" empty.
-
 
 # The columns to look for if none are given: the first one that exists.
 PREMISES = ("sent1", "ctx_a", "ctx", "context")
@@ -133,33 +141,19 @@ class ColumnNames:
                 if name is not None and name not in there:
                     raise InputError(
                         f"{path}: no column {name!r}; --{flag} gives another name."
-                        f" {columns_of(there, path)}"
+                        f" {columns_of(there)}"
                     )
         return found
 
     def target(self, num_endings: int, path: str) -> Target:
         """The classes of that many endings."""
         labels = self.labels or tuple(map(str, range(num_endings)))
-        if (
-            num_endings < 2
-            or len({*labels}) != num_endings
-            or len(labels) > num_endings
-        ):
+        if num_endings < 2 or not len({*labels}) == len(labels) == num_endings:
             raise InputError(
                 f"{path}: there must be two endings or more to choose from, and as many"
                 f" labels, each once. Found: {num_endings}, and {','.join(labels)}."
             )
         return Target(kind=SINGLE_LABEL, labels=labels)
-
-
-# Reads examples of multiple choice from CSV, TSV and JSON lines.
-#
-# The file's name gives its format: .csv, .tsv, and .jsonl, .json or .ndjson, each
-# compressed or not (.gz, .bz2, .xz); any other file is JSON lines if it begins with a
-# brace, else CSV.
-#
-# Every row is used or reported with its line number. A few unusable rows are left out,
-# but none of a test set, where predictions are identified by their position.
 
 
 # A row: its line, and its cells by column, or why it has none; {} for a blank one.
@@ -270,7 +264,7 @@ def _problem(example: ChoiceExample, target: Target, *, has_labels: bool) -> str
 
 def _rows(path: str) -> tuple[list[str], Iterator[Row]]:
     """The columns' names, and the rows; empty lines are left out."""
-    text = _text(path)
+    text = unpacked_text(path)
     if not text.strip():
         raise InputError(f"{path}: the file is empty.")
     suffix = blocks.compression(path)
@@ -316,18 +310,6 @@ def _object(line: str) -> Mapping[str, Any] | str:
     if not isinstance(value, dict):
         return f"it must be a JSON object. Found: {type(value).__name__}."
     return value
-
-
-def _text(path: str) -> str:
-    """A file's text, without a byte order mark."""
-    if not files.exists(path):
-        raise InputError(f"No such data file: {path}")
-    content = b"".join(blocks.read_pieces(path))
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}:{line}: not UTF-8.") from error
 
 
 def task(
@@ -379,22 +361,18 @@ class ChoiceFeaturizer(TextFeaturizer):
         return [truncate_pair(premise, ending, room) for ending in endings]
 
 
-# `write_choices` writes a header, then one row per example:
-#
-#     index       the example's number in its file, from 0
-#     label       the right ending's label as in the file; empty if there is none
-#     prediction  the predicted one's
-#     correct     1 or 0; empty if there is no label
-#     p_LABEL     each ending's probability
-#     premise, start, ending_LABEL    the texts
-#
-# with CSV's commas and quotes: pandas.read_csv reads it.
-
-
 def write_choices(
     path: str, examples: Sequence[ChoiceExample], target: Target, logits: np.ndarray
 ) -> None:
-    """Writes the table of the predictions."""
+    """Writes the table of the predictions, as CSV with a header.
+
+    index       the example's number in its file, from 0
+    label       the right ending's label as in the file; empty if there is none
+    prediction  the predicted one's
+    correct     1 or 0; empty if there is no label
+    p_LABEL     each ending's probability
+    premise, start, ending_LABEL    the texts
+    """
     content = io.StringIO(newline="")
     writer = csv.writer(content, lineterminator="\n")
     writer.writerow(
@@ -478,20 +456,18 @@ def _read(options: ChoiceOptions) -> dict[str, ChoiceSet]:
         label=options.label_column,
         labels=options.labels or None,
     )
-    wanted = {
-        "train": (options.do_train, options.train_file),
-        "dev": (options.looks_at_dev, options.dev_file),
-        "test": (options.do_predict, options.test_file),
-    }
     sets = {}
-    for number, (split, (is_wanted, path)) in enumerate(wanted.items()):
+    wanted = (options.do_train, options.looks_at_dev, options.do_predict)
+    for number, (split, is_wanted) in enumerate(
+        zip(("train", "dev", "test"), wanted, strict=True)
+    ):
         has_labels = split != "test"
+        path = getattr(options, f"{split}_file")
         if is_wanted and options.tfds_name:
+            name, data_dir = options.tfds_name, options.tfds_data_dir
             sets[split] = read_tfds_choices(
-                options.tfds_name,
-                options.tfds_splits[number],
-                columns,
-                data_dir=options.tfds_data_dir,
+                *(name, options.tfds_splits[number], columns),
+                data_dir=data_dir,
                 has_labels=has_labels,
             )
         elif is_wanted:

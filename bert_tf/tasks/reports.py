@@ -5,17 +5,14 @@ N examples, M of them with a label, C outputs.
 
 import dataclasses
 import os
-import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
 
 from bert_tf import files
-from bert_tf.errors import InputError
-from bert_tf.metrics import pearson_and_spearman
 from bert_tf.pictures import drawing, png
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Example, Target
 
@@ -28,26 +25,7 @@ def write_probabilities(path: str, target: Target, logits: np.ndarray) -> None:
     logging.info("Wrote %d lines to %s.", len(lines), path)
 
 
-# SPLIT_predictions.tsv: the prediction for each example, with its text.
-#
-# It has a header, then one line per example, with tabs between the cells:
-#
-#     index       the example's number in its split, from 0
-#     label       the true label as in the data; empty if there is none
-#     prediction  the predicted one, written alike: entailment, or a,c, or 3.214
-#     correct     1 or 0, for several labels all together; empty if there is no label
-#     p_LABEL     each label's probability
-#     text_a, text_b
-#
-# For numbers there is `error`, prediction minus label, instead of `correct` and the
-# probabilities. In a cell a backslash is written \\, a tab \t, a line feed \n and a
-# carriage return \r, so that a row is always one line; nothing is quoted.
-# `read_predictions` undoes it; for pandas: read_csv(path, sep="\t", quoting=3).
-
-
-_ESCAPES = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
-_ESCAPE_TABLE = str.maketrans(_ESCAPES)
-_MEANINGS = {escape: character for character, escape in _ESCAPES.items()}
+_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
 def write_predictions(
@@ -58,7 +36,21 @@ def write_predictions(
     *,
     rows: Sequence[int] | None = None,
 ) -> None:
-    """Writes the table of the predictions, of all examples or of some rows."""
+    r"""Writes the table of the predictions, of all examples or of some rows.
+
+    It has a header, then one line per example, with tabs between the cells:
+
+        index       the example's number in its split, from 0
+        label       the true label as in the data; empty if there is none
+        prediction  the predicted one, written alike: entailment, or a,c, or 3.214
+        correct     1 or 0, for several labels all together; empty if there is no label
+        p_LABEL     each label's probability
+        text_a, text_b
+
+    For numbers there is `error`, prediction minus label, instead of `correct` and the
+    probabilities. In a cell a backslash is written \\, a tab \t, a line feed \n and a
+    carriage return \r; nothing is quoted: pandas' read_csv(path, sep="\t", quoting=3).
+    """
     words = target.words(logits)
     probabilities = target.probabilities(logits)
     errors = dict(zip(*_errors(examples, target, logits), strict=True))
@@ -84,29 +76,9 @@ def write_predictions(
         cells = [str(row), example.label or "", words[row], *judged]
         table.append([*cells, example.text_a, example.text_b or ""])
     lines = (
-        "\t".join(cell.translate(_ESCAPE_TABLE) for cell in cells) + "\n"
-        for cells in table
+        "\t".join(cell.translate(_ESCAPES) for cell in cells) + "\n" for cells in table
     )
     files.write_atomically(path, "".join(lines))
-
-
-def read_predictions(path: str) -> list[dict[str, str]]:
-    """The rows of a table of `write_predictions`: column -> cell, escapes undone."""
-    text = files.read_text(path, "table of predictions")
-    header, *rows = (
-        [
-            re.sub(r"\\[\\tnr]", lambda found: _MEANINGS[found.group()], cell)
-            for cell in line.removesuffix("\n").split("\t")
-        ]
-        for line in files.lines(text or "\n")
-    )
-    for number, cells in enumerate(rows, start=2):
-        if len(cells) != len(header):
-            raise InputError(
-                f"{path}:{number}: {len(cells)} cells, but the header has"
-                f" {len(header)}. Was the file edited?"
-            )
-    return [dict(zip(header, cells, strict=True)) for cells in rows]
 
 
 def labelled(
@@ -177,8 +149,7 @@ def write_reports(
 
     SPLIT_predictions.tsv is every example; SPLIT_mistakes.tsv the most confident
     mistakes in the same columns; SPLIT_confusion.png which label is given for which;
-    SPLIT_calibration.png how reliable the probabilities are. For numbers there
-    is SPLIT_regression.png, predicted against true, instead of the two.
+    SPLIT_calibration.png how reliable the probabilities are. Numbers have no picture.
     """
     written = []
 
@@ -191,23 +162,18 @@ def write_reports(
     if len(rows) and num_mistakes:
         worst = mistakes(examples, target, logits, num_mistakes)
         write_predictions(path("mistakes.tsv"), examples, target, logits, rows=worst)
-    if len(rows) and plots:
+    if len(rows) and plots and target.kind != REGRESSION:
         title = ", ".join(filter(None, [task_name, f"{split}: {len(rows)} examples"]))
-        predictions = target.predictions(logits)[rows]
-        probabilities = target.probabilities(logits)[rows]
         named = [
             f"{class_names[label]} ({label})" if label in class_names else label
             for label in target.labels
         ]
         target = dataclasses.replace(target, labels=tuple(named))
-        if target.kind == REGRESSION:
-            picture = regression_picture(target, predictions, labels, title)
-            files.write_atomically(path("regression.png"), picture)
-        else:
-            picture = confusion_picture(target, predictions, labels, title)
-            files.write_atomically(path("confusion.png"), picture)
-            picture = calibration_picture(target, probabilities, labels, title)
-            files.write_atomically(path("calibration.png"), picture)
+        for name, draw, found in (
+            ("confusion.png", confusion_picture, target.predictions(logits)),
+            ("calibration.png", calibration_picture, target.probabilities(logits)),
+        ):
+            files.write_atomically(path(name), draw(target, found[rows], labels, title))
     logging.info("Wrote %s to %s.", ", ".join(map(os.path.basename, written)), folder)
     return written
 
@@ -224,11 +190,9 @@ def confusion_matrix(
         # 2 true + predicted: 3 both, 2 only true, 1 only predicted, 0 neither.
         outcomes = 2 * labels + predictions
         return np.stack([(outcomes == i).sum(axis=0) for i in (3, 2, 1, 0)], axis=-1)
-    from sklearn import metrics
-
-    return metrics.confusion_matrix(
-        labels, predictions, labels=range(target.num_outputs)
-    )
+    counts = np.zeros([target.num_outputs] * 2, np.int64)
+    np.add.at(counts, (labels, predictions), 1)
+    return counts
 
 
 def confusion_picture(
@@ -240,28 +204,25 @@ def confusion_picture(
     columns: Sequence[str] = target.labels
     if target.kind == MULTI_LABEL:
         columns = ["found", "missed", "false alarm", "rightly not"]
-    with drawing():
-        from matplotlib.figure import Figure
+    height, width = np.minimum(counts.shape, _MOST_NUMBERED)
 
-        height, width = np.minimum(counts.shape, _MOST_NUMBERED)
-        size = (4 + 0.9 * width, 2 + 0.6 * height)
-        figure = Figure(figsize=size, layout="constrained")
+    def draw(figure: Any) -> None:
         axes = figure.add_subplot()
         image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         figure.colorbar(image, ax=axes, format="{x:.0%}", label="share of the row")
         axes.set(xlabel="prediction", ylabel="label")
-        # Titles and labels are plain text: $ must not begin a formula.
-        axes.set_title(title, fontsize="medium", parse_math=False)
-        if len(counts) <= _MOST_NUMBERED:
-            style: dict[str, Any] = {"rotation": 40, "ha": "right", "parse_math": False}
-            axes.set_xticks(range(len(columns)), columns, **style)
-            axes.set_yticks(range(len(counts)), target.labels, parse_math=False)
-            for (row, column), count in np.ndenumerate(counts):
-                share = shares[row, column]
-                color = "white" if share > 0.5 else "black"
-                style = {"ha": "center", "va": "center", "color": color}
-                axes.text(column, row, f"{count}\n{share:.1%}", **style)
-        return png(figure)
+        if len(counts) > _MOST_NUMBERED:
+            return
+        style: dict[str, Any] = {"rotation": 40, "ha": "right", "parse_math": False}
+        axes.set_xticks(range(len(columns)), columns, **style)
+        axes.set_yticks(range(len(counts)), target.labels, parse_math=False)
+        for (row, column), count in np.ndenumerate(counts):
+            share = shares[row, column]
+            style = {"ha": "center", "va": "center"}
+            style["color"] = "white" if share > 0.5 else "black"
+            axes.text(column, row, f"{count}\n{share:.1%}", **style)
+
+    return _picture(draw, (4 + 0.9 * width, 2 + 0.6 * height), title)
 
 
 NUM_BINS = 15
@@ -322,54 +283,33 @@ def calibration_picture(
     error = np.mean([part.expected_calibration_error for part in parts.values()])
     if len(parts) > _MOST_CURVES:
         parts = {"all labels": reliability(probabilities.ravel(), labels.ravel())}
-    with drawing():
-        from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(5.6, 6.4), layout="constrained")
+    def draw(figure: Any) -> None:
         diagram, histogram = figure.subplots(2, sharex=True, height_ratios=[3, 1])
         diagram.plot([0, 1], [0, 1], color="gray", linestyle="--", linewidth=1)
         for name, part in parts.items():
             filled = part.counts > 0
-            diagram.plot(
-                part.confidence[filled], part.accuracy[filled], "o-", label=name
-            )
-        _name_curves(diagram)
+            x, y = part.confidence[filled], part.accuracy[filled]
+            diagram.plot(x, y, "o-", label=name)
+        for text in diagram.legend(loc="upper left", fontsize="small").get_texts():
+            text.set_parse_math(False)
         diagram.set_ylabel("share that came true")
-        said = f"expected calibration error {error:.3f}, Brier score {brier:.3f}"
-        diagram.set_title(f"{title}\n{said}", fontsize="medium", parse_math=False)
         counts = np.sum([part.counts for part in parts.values()], axis=0)
         histogram.bar((np.arange(NUM_BINS) + 0.5) / NUM_BINS, counts, 0.9 / NUM_BINS)
         histogram.set(xlim=(0, 1), xlabel="confidence", ylabel="predictions")
-        return png(figure)
+
+    said = f"expected calibration error {error:.3f}, Brier score {brier:.3f}"
+    return _picture(draw, (5.6, 6.4), f"{title}\n{said}")
 
 
-def regression_picture(
-    target: Target, predictions: np.ndarray, labels: np.ndarray, title: str
+def _picture(
+    draw: Callable[[Any], None], size: tuple[float, float], title: str
 ) -> bytes:
-    """Predicted against true numbers, as a PNG, with the line of equality."""
-    columns = np.reshape(predictions, (-1, target.num_outputs)).T
-    truths = np.reshape(labels, (-1, target.num_outputs)).T
     with drawing():
         from matplotlib.figure import Figure
 
-        figure = Figure(figsize=(5.6, 5.8), layout="constrained")
-        axes = figure.add_subplot()
-        ends = [min(columns.min(), truths.min()), max(columns.max(), truths.max())]
-        axes.plot(ends, ends, color="gray", linestyle="--", linewidth=1)
-        said = []
-        named = target.labels or ("",)
-        for name, column, truth in zip(named, columns, truths, strict=True):
-            axes.scatter(truth, column, s=9, alpha=0.4, label=name)
-            pearson, _ = pearson_and_spearman(column, truth)
-            said.append(f"{name} {pearson:.3f}".lstrip())
-        if target.labels:
-            _name_curves(axes)
-        axes.set(xlabel="label", ylabel="prediction")
-        title = f"{title}\nPearson {', '.join(said)}"
-        axes.set_title(title, fontsize="medium", parse_math=False)
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure)
+        # Titles and labels are plain text: $ must not begin a formula.
+        figure.axes[0].set_title(title, fontsize="medium", parse_math=False)
         return png(figure)
-
-
-def _name_curves(axes: Any) -> None:
-    for text in axes.legend(loc="upper left", fontsize="small").get_texts():
-        text.set_parse_math(False)

@@ -366,8 +366,7 @@ class ReportOptions(Options, title=options.RESULTS):
     plots: bool = option(
         True,
         "Draw a labelled split's predictions as PNG in --output_dir: a confusion"
-        " matrix and a calibration plot (Guo et al. 2017), or predicted against"
-        " true numbers.",
+        " matrix and a calibration plot (Guo et al. 2017); of numbers none.",
     )
     num_mistakes: int = option(
         50,

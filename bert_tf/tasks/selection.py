@@ -32,6 +32,7 @@ never mixes the files of two runs.
 """
 
 import dataclasses
+import functools
 import gc
 import glob
 import json
@@ -39,15 +40,15 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import keras
 from absl import logging
 
 from bert_tf import files, strict_json
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.tasks.finetuning import MAJORITY, SELECTION_NAME, FineTuning
+from bert_tf.tasks.finetuning import SELECTION_NAME, FineTuning
 from bert_tf.tasks.run_options import Settings
 from bert_tf.training import checkpoints
 from bert_tf.training.checkpoints import (
@@ -192,6 +193,25 @@ class Records:
         self._records[record.settings] = record
         self._write()
 
+    def best(self) -> Record | None:
+        """The finished run with the best score, the first of equals, if any."""
+        finished = [one.settings for one in self.all() if one.status == FINISHED]
+        return self[self.ranked(finished)[0]] if finished else None
+
+    def ranked(
+        self, settings: Iterable[Settings], share: float = 1.0
+    ) -> list[Settings]:
+        """By the score after a share of the steps, the best first; NaN comes last."""
+        scores = {one: self[one].score(self.metric, share) for one in settings}
+
+        def compare(first: Settings, second: Settings) -> int:
+            one, other = scores[first], scores[second]
+            return is_better(other, one, self.metric) - is_better(
+                one, other, self.metric
+            )
+
+        return sorted(scores, key=functools.cmp_to_key(compare))
+
     def _write(self) -> None:
         if self.is_chief:
             lines = [self._header, *(one.to_json() for one in self.all())]
@@ -290,119 +310,7 @@ class BestRun:
 Run = Callable[[Settings, str, float], tuple[Scores, int]]
 
 
-@dataclasses.dataclass
-class Trials:
-    """Makes and records runs, and finds the best one."""
-
-    run: Run
-    records: Records
-    folder: str
-    metric: str
-    keeper: BestRun
-
-    def __post_init__(self) -> None:
-        # The selection may have been killed between a record and its weights.
-        self._tidy()
-
-    def missing(self, settings: Sequence[Settings], share: float) -> list[Settings]:
-        """The runs that have neither reached that share nor failed."""
-        return [
-            one
-            for one in settings
-            if self.records[one].status != FAILED and self.records[one].share < share
-        ]
-
-    def make(self, settings: Sequence[Settings], share: float) -> None:
-        """Trains each run to a share of its steps, unless it is there already."""
-        missing = self.missing(settings, share)
-        if len(missing) < len(settings):
-            logging.info(
-                "%d of %d runs are made already.",
-                *(len(settings) - len(missing), len(settings)),
-            )
-        for one in missing:
-            record = self._make_one(one, share)
-            self.records.put(record)
-            self._tidy()
-            result = "failed, its numbers are not finite"
-            if not record.failure:
-                result = f"{self.metric} {record.score(self.metric, share):.4g}"
-                result += f" after {share:g} of its steps" if share < 1.0 else ""
-            best = self.best()
-            logging.info(
-                "run %d of %d: %s -> %s%s, %s",
-                settings.index(one) + 1,
-                len(settings),
-                one.name,
-                result,
-                f" (best {best.score(self.metric):.4g})" if best else "",
-                clock(record.seconds),
-            )
-
-    def best(self) -> Record | None:
-        """The finished run with the best score, the first of equals, if any."""
-        finished = {
-            one.settings: one.score(self.metric)
-            for one in self.records.all()
-            if one.status == FINISHED
-        }
-        return self.records[ranked(finished, self.metric)[0]] if finished else None
-
-    def hopeful(
-        self, settings: Sequence[Settings], share: float, count: int
-    ) -> list[Settings]:
-        """The runs to continue after a share of their steps, best first."""
-        scores = {
-            one: self.records[one].score(self.metric, share)
-            for one in settings
-            if self.records[one].status != FAILED
-        }
-        return ranked(scores, self.metric)[:count]
-
-    def _make_one(self, settings: Settings, share: float) -> Record:
-        before = self.records[settings]
-        began = time.monotonic()
-        try:
-            scores, step = self.run(settings, self._folder_of(settings), share)
-        except DivergedError as error:
-            after = dataclasses.replace(before, failure=" ".join(str(error).split()))
-        else:
-            if self.metric not in scores:
-                raise InputError(
-                    f"--best_metric={self.metric} is none of the scores on the"
-                    f" development set: {', '.join(scores)}."
-                )
-            all_scores = {**before.scores, share: dict(scores)}
-            after = dataclasses.replace(before, scores=all_scores, step=step)
-        seconds = before.seconds + time.monotonic() - began
-        return dataclasses.replace(after, seconds=seconds)
-
-    def _folder_of(self, settings: Settings) -> str:
-        return os.path.join(self.folder, RUNS_NAME, settings.name)
-
-    def _tidy(self) -> None:
-        """Keeps the best run's weights; frees the space of the other ended ones."""
-        best = self.best()
-        if best is not None:
-            self.keeper.keep(self._folder_of(best.settings))
-        for record in self.records.all():
-            if record.status != STOPPED and record is not best:
-                self.keeper.discard(self._folder_of(record.settings))
-
-
-def ranked(scores: Mapping[Settings, float], metric: str) -> list[Settings]:
-    """The settings, best score first, equals in their order; NaN comes last."""
-    order: list[Settings] = []
-    for settings, score in scores.items():
-        position = len(order)
-        while position and is_better(score, scores[order[position - 1]], metric):
-            position -= 1
-        order.insert(position, settings)
-    return order
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Selection:
+class Selection(NamedTuple):
     """The result of a selection."""
 
     metric: str
@@ -427,23 +335,59 @@ def select(
 ) -> Selection:
     """Makes the missing runs, and finds the best one."""
     records = Records(folder, metric, made_with, is_chief)
-    trials = Trials(run, records, folder, metric, keeper)
+    runs = os.path.join(folder, RUNS_NAME)
+
+    def tidy() -> None:
+        """Keeps the best run's weights; frees the space of the other ended ones."""
+        best = records.best()
+        if best is not None:
+            keeper.keep(os.path.join(runs, best.settings.name))
+        for record in records.all():
+            if record.status != STOPPED and record is not best:
+                keeper.discard(os.path.join(runs, record.settings.name))
+
+    def make(wanted: Sequence[Settings], share: float) -> bool:
+        """Trains runs to a share of their steps, if any is not there already."""
+        missing = [
+            one
+            for one in wanted
+            if records[one].status != FAILED and records[one].share < share
+        ]
+        if made := len(wanted) - len(missing):
+            logging.info("%d of %d runs are made already.", made, len(wanted))
+        for one in missing:
+            record = _made(run, records[one], os.path.join(runs, one.name), share)
+            records.put(record)
+            tidy()
+            result = "failed, its numbers are not finite"
+            if not record.failure:
+                result = f"{metric} {record.score(metric, share):.4g}"
+                result += f" after {share:g} of its steps" if share < 1.0 else ""
+            best = records.best()
+            logging.info(
+                "run %d of %d: %s -> %s%s, %s",
+                wanted.index(one) + 1,
+                len(wanted),
+                one.name,
+                result,
+                f" (best {best.score(metric):.4g})" if best else "",
+                clock(record.seconds),
+            )
+        return bool(missing)
+
+    tidy()  # it may have been killed between a record and its weights
     if stop_early_at is None:
-        trials.make(settings, 1.0)
+        make(settings, 1.0)
     else:
         count = min(stop_early_keep or math.ceil(len(settings) / 3), len(settings))
-        trials.make(settings, stop_early_at)
-        hopeful = trials.hopeful(settings, stop_early_at, count)
-        logging.info(
-            "After %g of their steps, the best %d of %d runs continue; the others keep"
-            " their checkpoints.",
-            *(stop_early_at, len(hopeful), len(settings)),
-        )
+        make(settings, stop_early_at)
+        logging.info("The best %d of the %d runs continue.", count, len(settings))
         # If one of them fails, the next best takes its place.
-        while trials.missing(hopeful, 1.0):
-            trials.make(hopeful, 1.0)
-            hopeful = trials.hopeful(settings, stop_early_at, count)
-    best = trials.best()
+        is_changed = True
+        while is_changed:
+            going = [one for one in settings if records[one].status != FAILED]
+            is_changed = make(records.ranked(going, stop_early_at)[:count], 1.0)
+    best = records.best()
     if best is None:
         failures = [one.failure for one in records.all() if one.failure]
         raise InputError(
@@ -451,7 +395,21 @@ def select(
             f" {os.path.join(folder, SELECTION_NAME)} they are made again. The first"
             f" one: {failures[0]}"
         )
-    return Selection(metric=metric, best=best, records=records.all(), baseline=baseline)
+    return Selection(metric, best, records.all(), baseline)
+
+
+def _made(run: Run, before: Record, folder: str, share: float) -> Record:
+    """The record of a run after it was trained to a share of its steps."""
+    began = time.monotonic()
+    try:
+        scores, step = run(before.settings, folder, share)
+    except DivergedError as error:
+        after = dataclasses.replace(before, failure=" ".join(str(error).split()))
+    else:
+        all_scores = {**before.scores, share: dict(scores)}
+        after = dataclasses.replace(before, scores=all_scores, step=step)
+    seconds = before.seconds + time.monotonic() - began
+    return dataclasses.replace(after, seconds=seconds)
 
 
 # Options that decide where and how fast a run is made, or what is logged, or that a
@@ -613,7 +571,7 @@ def write_report(selection: Selection, folder: str) -> None:
 
 
 def report(selection: Selection) -> str:
-    """The report, as Markdown: the best run, the settings, all runs."""
+    """The report, as Markdown: the best run, and the runs of each of the settings."""
     failed = "one whose numbers were not finite."
     if selection.baseline is not None:
         failed = (
@@ -628,8 +586,7 @@ def report(selection: Selection) -> str:
         f" {failed}\n\n"
         f"{_groups(selection)}\n"
         "Standard deviations are those of samples (n - 1). Runs that were stopped early"
-        " are in no figure; their checkpoints wait to be gone on with.\n\n"
-        f"{_runs(selection)}"
+        f" are in no figure; they can be resumed. Each run is in {SELECTION_NAME}.\n"
     )
 
 
@@ -660,22 +617,3 @@ def _groups(selection: Selection) -> str:
         row = [f"{rate:g}", str(batch_size), f"{epochs:g}", str(len(scores))]
         rows.append([*row, *map(figure, figures), str(failed), str(stopped)])
     return table(header, rows)
-
-
-def _runs(selection: Selection) -> str:
-    metric = selection.metric
-    every = [scores for one in selection.records for scores in one.scores.values()]
-    names = {metric: None} | {name: None for scores in every for name in scores}
-    names.pop(MAJORITY, None)
-    rows = []
-    for one in selection.records:
-        status = one.status
-        if status == STOPPED:
-            status = f"stopped at {one.share:g}"
-        elif status == FINISHED and one.has_failed(metric, selection.baseline):
-            status += ", failed"
-        scores = one.scores.get(one.share, {})
-        figures = [figure(scores.get(name, math.nan)) for name in names]
-        row = [one.settings.name, status, *figures, str(one.step), clock(one.seconds)]
-        rows.append(row)
-    return table(["run", "status", *names, "at step", "duration"], rows)

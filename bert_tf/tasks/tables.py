@@ -18,17 +18,13 @@ from bert_tf import files
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
 from bert_tf.metrics import METRICS_OF, OF_TWO_CLASSES
+from bert_tf.text import blocks
 from bert_tf.text.tfds import TfdsRows
 
-# Labelled sentences and sentence pairs, from TSV and CSV files.
-#
-# A `TableSplit` describes which columns of a split hold what. TSV files are cut at tabs
-# alone, as in the original (quotes are ordinary characters); files that end in .csv are
-# read with commas and quotes.
-#
-# Every row is used or reported with its line number. A few unusable rows (too few
-# columns, an unknown label) are left out; GLUE's own QQP has some.
-
+# TSV files are cut at tabs alone, as in the original (quotes are ordinary characters);
+# files that end in .csv are read with commas and quotes. Every row is used or reported
+# with its line number. A few unusable rows (too few columns, an unknown label) are left
+# out; GLUE's own QQP has some.
 
 # Per file. QQP's train.tsv has a few rows that line ends within a question split.
 MAX_UNUSABLE = 0.01
@@ -80,34 +76,24 @@ class LeftOutRows:
             blank = [line for line in self.blank if line < self._last]
             self.num_rows += len(blank)
             self._unusable |= dict.fromkeys(blank, "the row is blank.")
-        count = len(self._unusable)
-        if count:
-            first, reason = next(iter(self._unusable.items()))
-            lines = _numbered(self._unusable)
-            if not has_labels or count > MAX_UNUSABLE * self.num_rows:
-                limit = f"; at most {MAX_UNUSABLE:.0%} may be" if has_labels else ""
-                raise InputError(
-                    f"{self.path}:{first}: {reason} ({count:,} of {self.num_rows:,}"
-                    f" rows cannot be used: {lines}{limit}.)"
-                )
-            logging.warning(
-                "%s: left out %d of %d rows, which cannot be used: %s. The first one:"
-                " %s",
-                *(self.path, count, self.num_rows, lines, reason),
+        count, most = len(self._unusable), MAX_UNUSABLE * has_labels * self.num_rows
+        if count > most:
+            line, reason = next(iter(self._unusable.items()))
+            raise InputError(
+                f"{self.path}:{line}: {reason} ({count:,} of {self.num_rows:,} rows"
+                f" cannot be used; at most {int(most):,} may be.)"
             )
-        for what, some in (("blank", self.blank), ("unlabelled", self.unlabelled)):
-            if some:
+        for what, lines in (
+            ("unusable", [*self._unusable]),
+            ("blank", self.blank),
+            ("unlabelled", self.unlabelled),
+        ):
+            if lines:
+                first = f"line {lines[0]}: {self._unusable.get(lines[0], what)}"
                 logging.warning(
-                    "%s: left out %d %s rows: %s.",
-                    *(self.path, len(some), what, _numbered(some)),
+                    "%s: left out %d %s rows of %d; the first one is %s",
+                    *(self.path, len(lines), what, self.num_rows, first),
                 )
-
-
-def _numbered(lines: Iterable[int]) -> str:
-    """The first few of some line numbers: "lines 3, 8, 9, 12, 13 and 12 more"."""
-    numbers = [str(line) for line in lines]
-    more = f" and {len(numbers) - 5:,} more" if len(numbers) > 5 else ""
-    return f"lines {', '.join(numbers[:5])}{more}"
 
 
 def _checked(
@@ -152,17 +138,7 @@ class TableSplit:
     no_label: str | None = None
 
     def read(self, path: str, check: LabelCheck | None = None) -> list[Example]:
-        """The examples of a file.
-
-        Args:
-            path: the file.
-            check: checks each label; None: any label is allowed.
-
-        Raises:
-            InputError: no such file, not UTF-8, a column is missing, it has no example,
-                or too many rows are unusable. Without labels no row may be unusable:
-                predictions are identified by their position.
-        """
+        """The examples of a file; `check` raises InputError for a wrong label."""
         left_out = LeftOutRows(path)
         rows = self._texts(path, left_out)
         examples = [example for _, example in _checked(rows, check, left_out)]
@@ -176,7 +152,7 @@ class TableSplit:
         return examples
 
     def _texts(self, path: str, left_out: LeftOutRows) -> Iterator[Texts]:
-        text = files.read_text(path, "data file").removeprefix("\ufeff")
+        text = unpacked_text(path)
         if not text:
             raise InputError(f"{path}: the file is empty.")
         rows = table_rows(text, path, is_csv=path.lower().endswith(".csv"))
@@ -192,21 +168,15 @@ class TableSplit:
                 left_out.blank.append(number)
                 continue
             left_out.count(number)
-            try:
-                if any(row[places[column]] != v for column, v in self.only.items()):
-                    continue
-                cells = {column: row[place] for column, place in places.items()}
-            except IndexError:
-                is_there = range(-len(row), len(row))
-                missing = next(
-                    c for c, place in places.items() if place not in is_there
-                )
-                left_out.add(
-                    number,
-                    f"column {missing!r} is missing: the row has {len(row)}"
-                    f" column{'' if len(row) == 1 else 's'}."
-                    f"{_other_separator(row, path)}",
-                )
+            there = range(-len(row), len(row))
+            cells = {
+                column: row[place] for column, place in places.items() if place in there
+            }
+            if any(cells.get(column, v) != v for column, v in self.only.items()):
+                continue
+            if missing := [column for column in places if column not in cells]:
+                reason = f"column {missing[0]!r} is missing"
+                left_out.add(number, f"{reason}: the row has {len(row)} columns.")
                 continue
             label = None
             if self.label is not None:
@@ -217,6 +187,21 @@ class TableSplit:
                 label = self.rename.get(label, label)
             text_b = None if self.text_b is None else cells[self.text_b]
             yield number, cells[self.text_a], text_b, label
+
+
+def unpacked_text(path: str, what: str = "data file") -> str:
+    """A file's text, compressed or not, without a byte order mark."""
+    if not files.exists(path) or files.is_folder(path):
+        raise InputError(f"No such {what}: {path}")
+    content = b"".join(blocks.read_pieces(path))
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"{path}:{line}: not UTF-8 (byte 0x{content[error.start]:02x}); convert"
+            " the file, e.g. with iconv -t utf-8."
+        ) from error
 
 
 def table_rows(
@@ -240,21 +225,10 @@ def table_rows(
         csv.field_size_limit(limit)
 
 
-def columns_of(header: Sequence[str], path: str) -> str:
+def columns_of(header: Sequence[str]) -> str:
     """A file's columns, for a message about a missing one."""
     names = ", ".join(map(repr, header)) or "none (no header)"
-    return f"Columns: {names}.{_other_separator(header, path)}"
-
-
-def _other_separator(row: Sequence[str], path: str) -> str:
-    """Advice for a row of one cell, if another separator splits it."""
-    sign, ending = (",", ".csv")
-    if path.lower().endswith(".csv"):
-        sign, ending = ("\t", ".tsv")
-    if len(row) != 1 or sign not in row[0]:
-        return ""
-    has, lacks = ("commas", "tabs") if sign == "," else ("tabs", "commas")
-    return f" It has {has}, no {lacks}: give the file a name that ends in {ending}."
+    return f"Columns: {names}. Files named .csv have commas between, others tabs."
 
 
 def _index(column: Column, header: list[str] | None, path: str) -> int:
@@ -265,16 +239,14 @@ def _index(column: Column, header: list[str] | None, path: str) -> int:
     if header is None or count != 1:
         raise InputError(
             f"{path}: one column must be named {column!r}. Found: {count}."
-            f" {columns_of(header or (), path)}"
+            f" {columns_of(header or ())}"
         )
     return header.index(column)
 
 
-# Labelled sentences and sentence pairs from TensorFlow Datasets.
-#
-# The library shuffles a set when it prepares it. GLUE's sets keep each row's number in
-# the feature "idx"; their examples are returned in that order, which the GLUE server
-# expects.
+# TensorFlow Datasets shuffles a set when it prepares it. GLUE's sets keep each row's
+# number in the feature "idx"; their examples are returned in that order, which the GLUE
+# server expects.
 
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
@@ -308,12 +280,7 @@ class TfdsSplit:
     def read(
         self, check: LabelCheck | None = None, *, separator: str = ","
     ) -> list[Example]:
-        """The examples, in the order of the set's `index`.
-
-        A set that is not yet prepared is prepared, which may download it. Examples of
-        class -1, the library's mark for no label (in SNLI, where the annotators did not
-        agree), are all left out.
-        """
+        """The examples, in the order of the set's `index`, except those of class -1."""
         rows = self._rows()
         left_out = LeftOutRows(rows.path)
         texts = self._texts(rows, left_out, separator)
@@ -370,21 +337,16 @@ class TfdsSplit:
             yield place, row[of.text_a], text_b, label
 
 
-# What a classifier predicts: one label, several labels, or numbers.
-#
-# A target defines how a label is written in a table and in a record, and what the
-# model's outputs mean. Several labels, or several numbers, are written in one cell with
-# a separator, such as a comma, between them.
-#
-# Shapes: N examples, C outputs.
-
-
 __all__ = ["MULTI_LABEL", "REGRESSION", "SINGLE_LABEL", "Target"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a classifier predicts."""
+    """What a classifier predicts: one label, several labels, or numbers.
+
+    It defines how a label is written in a table (several with a separator between them)
+    and in a record, and what the model's outputs mean. N examples, C outputs.
+    """
 
     kind: str  # SINGLE_LABEL, MULTI_LABEL or REGRESSION
     # The classes in the order of the outputs; for a regression of several numbers their
@@ -481,10 +443,6 @@ def split_cell(cell: str, separator: str) -> list[str]:
     return [word for word in words if word]
 
 
-# A data set of labelled sentences or sentence pairs, as data: its labels, its metrics,
-# and how each split is read, from tables in --data_dir or from TensorFlow Datasets.
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataSet:
     """A classification or regression data set.
@@ -538,15 +496,7 @@ class DataSet:
     def from_tfds(
         self, name: str | None = None, folder: str | None = None
     ) -> "DataSet":
-        """The same data set, read from TensorFlow Datasets.
-
-        Args:
-            name: the set's name there, such as one with a version: "glue/cola:2.0.0".
-            folder: the folder of prepared data sets; None for the library's own.
-
-        Raises:
-            InputError: it is not there.
-        """
+        """The same data set, read from TensorFlow Datasets, such as a version of it."""
         if self.tfds is None:
             raise InputError(
                 f"{self.name} is not read from TensorFlow Datasets: leave `tfds_name`"
@@ -562,16 +512,7 @@ class DataSet:
         return dataclasses.replace(self, files={}, splits=splits)
 
     def read(self, data_dir: str | None, split: str) -> list[Example]:
-        """The examples of a split.
-
-        Args:
-            data_dir: folder of the tables; not used for TensorFlow Datasets.
-            split: such as "train".
-
-        Raises:
-            InputError: as `TableSplit.read` and `TfdsSplit.read`, or the data set has
-                no such split.
-        """
+        """The examples of a split."""
         found = self.splits.get(split)
         if found is None:
             raise InputError(
@@ -587,11 +528,7 @@ class DataSet:
         return found.read(self.path(data_dir, split), check)
 
     def path(self, data_dir: str | None, split: str) -> str:
-        """The file of a split.
-
-        Raises:
-            InputError: no folder is given, or there is none.
-        """
+        """The file of a split."""
         if data_dir is None:
             raise InputError(f"{self.name} is read from files: give `data_dir`.")
         if not files.is_folder(data_dir):
@@ -599,15 +536,7 @@ class DataSet:
         return os.path.join(data_dir, self.files[split])
 
     def target(self, labels: tuple[str, ...] | None = None) -> Target:
-        """What a classifier of this data set predicts.
-
-        Args:
-            labels: the classes of a data set without fixed ones.
-
-        Raises:
-            InputError: there are too few classes, one occurs twice, or a metric does
-                not fit such a target.
-        """
+        """What a classifier of this data set predicts."""
         found = (labels or ()) if self.labels is None else self.labels
         is_single = self.kind == SINGLE_LABEL
         if len(set(found)) < len(found) or (is_single and len(found) < 2):
@@ -627,11 +556,7 @@ class DataSet:
         return Target(kind=self.kind, labels=tuple(found), separator=self.separator)
 
     def read_target(self, data_dir: str | None) -> Target:
-        """What a classifier predicts; reads the labels if the set has no fixed ones.
-
-        Raises:
-            InputError: as `read` and `target`.
-        """
+        """What a classifier predicts; reads the labels if the set has no fixed ones."""
         if self.labels is not None:
             return self.target()
         split = self.splits["train"]

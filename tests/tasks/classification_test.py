@@ -75,68 +75,47 @@ class TaskTest(tf.test.TestCase):
 
 
 class FeaturizerTest(tf.test.TestCase):
-    def record(self, text, label="x", **options):
-        found = records(featurizer(**options), examples(text, label=label))
-        self.assertEqual({len(values) for values in found.values()}, {1})
-        return {name: values[0] for name, values in found.items()}
-
-    def test_a_sentence(self):
+    def test_records_by_hand(self):
+        found = records(featurizer(), examples("a b"))
         self.assertEqual(
-            self.record("a b"),
+            found,
             {
-                "input_ids": [CLS, A, B, SEP, 0, 0, 0, 0],
-                "input_mask": [1, 1, 1, 1, 0, 0, 0, 0],
-                "segment_ids": [0] * 8,
-                "label_ids": [1],
-                "is_real_example": [1],
+                "input_ids": [[CLS, A, B, SEP, 0, 0, 0, 0]],
+                "input_mask": [[1, 1, 1, 1, 0, 0, 0, 0]],
+                "segment_ids": [[0] * 8],
+                "label_ids": [[1]],
+                "is_real_example": [[1]],
             },
         )
+        for text, ids, segment_ids in (
+            (("a b", "c"), [CLS, A, B, SEP, C, SEP, 0, 0], [0, 0, 0, 0, 1, 1, 0, 0]),
+            # Cut to the length.
+            ("a b c d e a b", [CLS, A, B, C, D, E, A, SEP], [0] * 8),
+            (("a b c", "d e d"), [CLS, A, B, C, SEP, D, E, SEP], [0] * 5 + [1] * 3),
+            # An empty second sentence is none; so is one that tokenizes to nothing.
+            (("a b c d e a b", ""), [CLS, A, B, C, D, E, A, SEP], [0] * 8),
+            (("a b c d e a b", " "), [CLS, A, B, C, D, E, A, SEP], [0] * 8),
+            (("a b c d e a b", "\u200b"), [CLS, A, B, C, D, E, A, SEP], [0] * 8),
+        ):
+            found = records(featurizer(), examples(text))
+            self.assertEqual(found["input_ids"], [ids])
+            self.assertEqual(found["segment_ids"], [segment_ids])
+            self.assertEqual(found["input_mask"], [[int(i > 0) for i in ids]])
 
-    def test_a_pair(self):
-        record = self.record(("a b", "c"))
-        self.assertEqual(record["input_ids"], [CLS, A, B, SEP, C, SEP, 0, 0])
-        self.assertEqual(record["segment_ids"], [0, 0, 0, 0, 1, 1, 0, 0])
-        self.assertEqual(record["input_mask"], [1, 1, 1, 1, 1, 1, 0, 0])
-
-    def test_cut_to_the_length(self):
-        self.assertEqual(
-            self.record("a b c d e a b")["input_ids"], [CLS, A, B, C, D, E, A, SEP]
-        )
-        self.assertEqual(
-            self.record(("a b c", "d e d"))["input_ids"],
-            [CLS, A, B, C, SEP, D, E, SEP],
-        )
-
-    def test_an_empty_second_sentence_is_none(self):
-        # Spaces and what tokenizes to nothing count as empty too.
-        for empty in ("", " ", "\u200b"):
-            self.assertEqual(
-                self.record(("a b c d e a b", empty))["input_ids"],
-                [CLS, A, B, C, D, E, A, SEP],
-            )
-
-    def test_labels(self):
-        self.assertEqual(self.record("a", label=None)["label_ids"], [0])
-        self.assertEqual(
-            self.record("a", label="2.5", target=NUMBER)["label_ids"], [2.5]
-        )
-        self.assertEqual(
-            self.record("a", label="z,y", target=SEVERAL)["label_ids"],
-            [1.0, 0.0, 1.0],
-        )
-        with self.assertRaisesRegex(InputError, "file.tsv:3.*one of y, x. Found: 'z'"):
-            self.record("a", label="z")
-
-    def test_records_are_those_of_the_schema(self):
-        for target, label in (
-            (CLASSES, "x"),
-            (NUMBER, "1.5"),
-            (SEVERAL, "x,z"),
+    def test_labels_and_the_schema(self):
+        for target, label, expected in (
+            (CLASSES, "x", [1]),
+            (CLASSES, None, [0]),
+            (NUMBER, "2.5", [2.5]),
+            (SEVERAL, "z,y", [1.0, 0.0, 1.0]),
         ):
             schema = classification.schema(target, 8)
-            for block in featurizer(target=target).blocks(examples("a", label=label)):
-                parsed = schema.parse(schema.serialize_block(block))
-                self.assertAllEqual(parsed["label_ids"], block["label_ids"])
+            (block,) = featurizer(target=target).blocks(examples("a", label=label))
+            self.assertEqual(block["label_ids"].tolist(), [expected])
+            parsed = schema.parse(schema.serialize_block(block))
+            self.assertAllEqual(parsed["label_ids"], block["label_ids"])
+        with self.assertRaisesRegex(InputError, "file.tsv:3.*one of y, x. Found: 'z'"):
+            records(featurizer(), examples("a", label="z"))
 
     def test_counts_what_was_cut(self):
         make = featurizer()
@@ -342,12 +321,6 @@ class SessionTest(tf.test.TestCase):
             session = self.session(**options)
             self.assertNotEqual(session.task.identity("dev"), made, options)
 
-    def test_what_is_cut_is_said(self):
-        with self.assertLogs(level="INFO") as logs:
-            self.session(max_seq_length=10, records="cut").task.identity("dev")
-        said = "3 of 11 dev examples were longer than --max_seq_length=10 and cut."
-        self.assertTrue(any(said in line for line in logs.output), logs.output)
-
     def test_another_head_is_refused(self):
         number = BertClassifier(toy.CONFIG, 1)
         for place, (model, labels, kind, described) in enumerate(
@@ -377,7 +350,3 @@ class SessionTest(tf.test.TestCase):
         # There is no training file to read them from.
         session = self.session(init_checkpoint=folder, labels="", records="labelled")
         self.assertEqual(session.task.labels, ("yes", "no"))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -313,7 +313,3 @@ def spied():
 
     with mock.patch.object(tensorflow_step, "replica_gradients", spying):
         yield batches
-
-
-if __name__ == "__main__":
-    tf.test.main()

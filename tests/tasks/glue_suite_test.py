@@ -7,19 +7,18 @@ import zipfile
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.tasks import glue
+from bert_tf.tasks import glue, glue_suite
 from bert_tf.tasks.finetuning import Settings
 from bert_tf.tasks.glue_suite import (
     TaskResult,
     picture,
-    read_result,
+    read_results,
     report,
     result_of,
     write_report,
-    write_result,
 )
 from bert_tf.tasks.selection import Record, Selection
-from tests.finetuning.drawn import drawn
+from tests.drawn import drawn
 
 # The two that are small enough to write by hand.
 WNLI = ["0", "1"] * 73
@@ -81,14 +80,6 @@ class SubmissionTest(tf.test.TestCase):
         self.assertIsNone(name("XNLI", "test"))
         glue.write_task_file(self.folder, "tsv", "test", ["0"])
         self.assertFalse(os.path.exists(self.folder))
-
-    def test_words(self):
-        words = ["not_entailment", "entailment"]
-        glue.write_task_file(self.folder, "RTE", "test", words)
-        self.assertEqual(
-            self.content("RTE.tsv"),
-            "index\tprediction\n0\tnot_entailment\n1\tentailment\n",
-        )
 
     def test_scores_are_within_0_and_5(self):
         glue.write_task_file(
@@ -165,9 +156,10 @@ def cells(line):
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
+@unittest.mock.patch.object(glue_suite, "PAPER", PAPER)
 class ReportTest(tf.test.TestCase):
     def test_the_tables_rows(self):
-        lines = report(RESULTS, PAPER).splitlines()
+        lines = report(RESULTS).splitlines()
         self.assertIn("Ours: the development sets", lines[2])
         self.assertIn("Devlin et al. 2018 (Base): the test sets", lines[2])
         rows = [cells(line) for line in lines if line.startswith("|")]
@@ -198,28 +190,45 @@ class ReportTest(tf.test.TestCase):
         self.assertIn("missing: CoLA, SST-2, STS-B, QQP, QNLI, RTE.", lines[-1])
 
     def test_without_a_task_that_counts(self):
-        text = report(RESULTS[2:], PAPER)
+        text = report(RESULTS[2:])
         self.assertNotIn("average", text)
 
-    def test_written(self):
-        write_report(RESULTS, self.get_temp_dir())
-        with open(os.path.join(self.get_temp_dir(), "glue.json")) as file:
-            values = json.load(file)
+    def test_written_and_read(self):
+        folder = self.get_temp_dir()
+        self.assertEqual(read_results(folder), {})
+        # In GLUE's order, whatever the order of the runs.
+        write_report({one.task: one for one in reversed(RESULTS)}, folder)
+        with open(os.path.join(folder, "glue.json")) as file:
+            whole = file.read()
+        values = json.loads(whole)
         self.assertAllClose(values["average"], 0.84)
         self.assertEqual(values["average_over"], ["MRPC", "MNLI"])
         self.assertEqual(values["tasks"]["MRPC"]["scores"], RESULTS[0].scores)
-        with open(os.path.join(self.get_temp_dir(), "glue.md")) as file:
+        with open(os.path.join(folder, "glue.md")) as file:
             text = file.read()
         self.assertEqual(text, report(RESULTS))
-        # The paper's own numbers, of its table 1.
-        self.assertIn("84.6 / 83.4", text)
-        with open(os.path.join(self.get_temp_dir(), "glue.png"), "rb") as file:
+        with open(os.path.join(folder, "glue.png"), "rb") as file:
             self.assertEqual(file.read(4), b"\x89PNG")
+        self.assertEqual(read_results(folder), {one.task: one for one in RESULTS})
+        for damaged in (
+            '{"tasks": {"MRPC": {"task": "MRPC"}}}',
+            "[]",
+            whole.replace('"f1": 0.9', '"f1": "high"'),
+            whole.replace('"f1": 0.9', '"f1": Infinity'),
+            whole.replace('"f1": 0.9', '"f2": 0.9'),
+            "[" * 100_000,
+        ):
+            self.assertNotEqual(damaged, whole)
+            with open(os.path.join(folder, "glue.json"), "w") as file:
+                file.write(damaged)
+            with self.assertLogs(level="WARNING"):
+                self.assertEqual(read_results(folder), {})
 
 
+@unittest.mock.patch.object(glue_suite, "PAPER", PAPER)
 class PictureTest(tf.test.TestCase):
     def test_says_what_the_bars_are(self):
-        texts, content = drawn(lambda: picture(RESULTS, PAPER))
+        texts, content = drawn(lambda: picture(RESULTS))
         self.assertContainsSubset(
             {
                 *("MRPC\nF1", "MNLI\naccuracy", "MNLI\naccuracy (mm)"),
@@ -230,13 +239,13 @@ class PictureTest(tf.test.TestCase):
         )
         # MRPC was chosen by F1: its accuracy is no bar.
         self.assertNotIn("85.0", texts)
-        self.assertEqual(content, picture(RESULTS, PAPER))
+        self.assertEqual(content, picture(RESULTS))
 
     def test_a_task_whose_runs_all_failed_looks_failed(self):
         failed = dataclasses.replace(RESULTS[0], num_failed=RESULTS[0].num_runs)
-        texts, _ = drawn(lambda: picture([failed, *RESULTS[1:]], PAPER))
+        texts, _ = drawn(lambda: picture([failed, *RESULTS[1:]]))
         self.assertContainsSubset({"MRPC, failed\nF1", "MNLI\naccuracy"}, texts)
-        self.assertIn("| 90.0 / 85.0 (failed) |", report([failed], PAPER))
+        self.assertIn("| 90.0 / 85.0 (failed) |", report([failed]))
 
 
 class ResultTest(tf.test.TestCase):
@@ -275,31 +284,3 @@ class ResultTest(tf.test.TestCase):
                 predicted=("test",),
             ),
         )
-        write_result(found, self.get_temp_dir())
-        self.assertEqual(read_result(self.get_temp_dir()), found)
-
-    def test_none_there_or_damaged(self):
-        folder = self.get_temp_dir()
-        self.assertIsNone(read_result(os.path.join(folder, "nowhere")))
-        path = os.path.join(folder, "result.json")
-        write_result(result("MRPC", {"f1": 0.8, "accuracy": 0.75}, "f1"), folder)
-        with open(path) as file:
-            whole = file.read()
-        for damaged in (
-            '{"task": "MRPC"}',
-            "[]",
-            whole.replace('"f1": 0.8', '"f1": "high"'),
-            whole.replace('"f1": 0.8', '"f1": Infinity'),
-            whole.replace('"f1": 0.8', '"f2": 0.8'),
-            whole.replace('"seconds": ', '"seconds": 1%s' % ("0" * 400)),
-            "[" * 100_000,
-        ):
-            self.assertNotEqual(damaged, whole)
-            with open(path, "w") as file:
-                file.write(damaged)
-            with self.assertLogs(level="WARNING"):
-                self.assertIsNone(read_result(folder))
-
-
-if __name__ == "__main__":
-    tf.test.main()

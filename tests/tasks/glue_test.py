@@ -118,7 +118,7 @@ class ReleasedTasksTest(tf.test.TestCase):
         with self.assertLogs(level="WARNING") as logs:
             found = self.read("mnli", "train", "train.tsv", header, *rows)
         self.assertEqual(found, [("Premise.", "Hypothesis.", "entailment")])
-        self.assertIn("1 unlabelled rows: lines 2.", logs.output[0])
+        self.assertIn("left out 1 unlabelled rows of 2; the first", logs.output[0])
 
     def test_the_diagnostics(self):
         self.assertEqual(
@@ -260,7 +260,3 @@ class AddTaskTest(tf.test.TestCase):
             with self.assertRaisesRegex(ValueError, message):
                 add_task(self.data_set(**values))
         self.assertEqual([*TASKS][-1], "XNLI")
-
-
-if __name__ == "__main__":
-    tf.test.main()

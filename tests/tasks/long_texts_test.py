@@ -77,7 +77,3 @@ class PairTest(tf.test.TestCase):
         averages = average_windows(logits, [2, 1, 3])
         self.assertAllClose(averages, [[2, 5], [7, 7], [1, 4]])
         self.assertEqual(averages.dtype, np.float32)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -148,7 +148,3 @@ class FingerprintTest(tf.test.TestCase):
         "128\\na 3\\n", halved.
         """
         self.assertEqual(fingerprint(["a"], [3], 128), 3526307621018167084)
-
-
-if __name__ == "__main__":
-    tf.test.main()

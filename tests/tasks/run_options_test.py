@@ -258,7 +258,3 @@ class AdapterUsageTest(tf.test.TestCase, parameterized.TestCase):
         ):
             help_text = " ".join(declared[name].help.split())
             self.assertIn(paper, help_text)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -91,31 +91,26 @@ class TableSplitTest(tf.test.TestCase):
             (
                 "a\tb\nA\t1\nC\n",
                 {"text_a": 0, "label": 1},
-                r"data.tsv:3: column 1 is missing: the row has 1 column\."
-                r" \(1 of 2 rows cannot be used: lines 3; at most 1% may be\.\)",
+                r"data.tsv:3: column 1 is missing: the row has 1 columns\."
+                r" \(1 of 2 rows cannot be used; at most 0 may be\.\)",
             ),
             (
                 "a\tb\nA\t1\n",
                 {"text_a": "text"},
-                "named 'text'. Found: 0. Columns: 'a', 'b'\\.$",
+                "named 'text'. Found: 0. Columns: 'a', 'b'. Files named .csv have",
             ),
             ("a\tb\ta\nA\t1\tB\n", {"text_a": "a"}, "named 'a'. Found: 2"),
             (
                 "text,label\nA,1\n",
                 {"text_a": "text"},
-                "Columns: 'text,label'. It has commas, no tabs: .* ends in .csv.",
-            ),
-            (
-                "text,label\nA,1\n",
-                {"text_a": 0, "label": 1, "has_header": False},
-                "has 1 column. It has commas, no tabs: .* ends in .csv.",
+                "Columns: 'text,label'. Files named .csv",
             ),
             # Without labels, each line is a prediction's.
             (f"id\ttext\n{rows}500\n", {"text_a": "text"}, ":502: column 'text'"),
             (
                 "text\none\n\n\ntwo\n\n",
                 {"text_a": "text"},
-                r"tsv:3: the row is blank. \(2 of 4 rows .*: lines 3, 4",
+                r"tsv:3: the row is blank. \(2 of 4 rows",
             ),
             ("header only\n", {"text_a": 0}, "no examples"),
             ("\ufeff", {"text_a": 0}, "the file is empty"),
@@ -125,12 +120,9 @@ class TableSplitTest(tf.test.TestCase):
                 TableSplit(**columns).read(self.write(content))
         with self.assertRaisesRegex(InputError, "No such data file: nowhere.tsv"):
             TableSplit(text_a=0).read("nowhere.tsv")
-        for content, message in (
-            ("text\tlabel\nA\t1\n", "has tabs, no commas: .* ends in .tsv"),
-            ('text,l\n"A,x\nB,y\n', "data.csv:3: unexpected end of data"),
-        ):
-            with self.assertRaisesRegex(InputError, message):
-                TableSplit(text_a="text").read(self.write(content, "data.csv"))
+        path = self.write('text,l\n"A,x\nB,y\n', "data.csv")
+        with self.assertRaisesRegex(InputError, "data.csv:3: unexpected end of data"):
+            TableSplit(text_a="text").read(path)
 
     def test_few_unusable_rows_are_left_out_with_their_lines(self):
         # What the line end within a question does to a row of QQP, and an empty label.
@@ -149,17 +141,14 @@ class TableSplitTest(tf.test.TestCase):
         self.assertEqual(examples[95].source, f"{path}:100")
         (warning,) = logs.output
         self.assertIn(
-            f"{path}: left out 3 of 499 rows, which cannot be used: lines 97, 98, 99."
-            " The first one: column 'q2' is missing: the row has 2 columns.",
+            f"{path}: left out 3 unusable rows of 499; the first one is line 97: column"
+            " 'q2' is missing: the row has 2 columns.",
             warning,
         )
         # One per cent of 499 is 4.
         path = self.write("id\tq1\tq2\tlabel\n" + "\n".join([*rows, *"xyz"]))
-        with self.assertRaisesRegex(
-            InputError,
-            r"data.tsv:97: column 'q2' .* \(6 of 502 rows .*"
-            r" 97, 98, 99, 501, 502 and 1 more",
-        ):
+        message = r"data.tsv:97: column 'q2' .* \(6 of 502 rows cannot be .* most 5"
+        with self.assertRaisesRegex(InputError, message):
             split.read(path, check)
 
     def test_blank_and_unlabelled_rows_are_left_out_and_counted(self):
@@ -167,10 +156,8 @@ class TableSplitTest(tf.test.TestCase):
         with self.assertLogs(level="WARNING") as logs:
             examples = TableSplit(text_a="t", label="l", no_label="-").read(path)
         self.assertLen(examples, 1)
-        self.assertIn("left out 2 blank rows: lines 9, 10.", logs.output[0])
-        self.assertIn(
-            "7 unlabelled rows: lines 2, 3, 4, 5, 6 and 2 more", logs.output[1]
-        )
+        self.assertIn("left out 2 blank rows of 8; the first", logs.output[0])
+        self.assertIn("left out 7 unlabelled rows of 8; the first", logs.output[1])
 
 
 # What a model's outputs of 0, 1, ... are, against the library's numbers of a class.
@@ -253,7 +240,7 @@ class GlueTest(tf.test.TestCase):
             examples = rte.read(None, "train")
         self.assertEqual([e.text_a[-1] for e in examples], ["0", "2"])
         self.assertIn(
-            "glue/rte/2.0.0:train: left out 1 unlabelled rows: lines 1.",
+            "glue/rte/2.0.0:train: left out 1 unlabelled rows of 3",
             logs.output[-1],
         )
         with rows([-1, -1, -1]), self.assertRaisesRegex(
@@ -461,7 +448,3 @@ class TargetTest(tf.test.TestCase):
         with np.errstate(all="raise", under="ignore"):
             self.assertAllClose(ONE.probabilities(logits), [[1.0, 0.0, 0.0]])
             self.assertAllClose(SEVERAL.probabilities(logits), [[1.0, 0.5, 0.0]])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -14,7 +14,7 @@ from bert_tf.training.reporting import (
     read_curves,
     write_curves,
 )
-from tests.finetuning.drawn import drawn
+from tests.drawn import drawn
 
 
 class CurvesTest(tf.test.TestCase):

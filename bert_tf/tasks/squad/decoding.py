@@ -59,21 +59,6 @@ class Candidate(NamedTuple):
         return self.start_logit + self.end_logit
 
 
-def null_candidate(
-    start_logits: Sequence[np.ndarray], end_logits: Sequence[np.ndarray]
-) -> Candidate:
-    """The candidate "no answer", of the window that finds it least likely."""
-    of_windows = [
-        Candidate(None, float(start[0]), float(end[0]))
-        for start, end in zip(start_logits, end_logits, strict=True)
-    ]
-    return min(
-        of_windows,
-        key=lambda candidate: candidate.score,
-        default=Candidate(None, 0.0, 0.0),
-    )
-
-
 def ranked(
     features: QuestionFeatures,
     start_logits: Sequence[np.ndarray],
@@ -188,18 +173,6 @@ def _with_spaces(text: str, number: int) -> int:
     return place
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class DecodingSettings:
-    """How answers are chosen."""
-
-    n_best_size: int = 20  # of a window's starts and ends, and of the answers kept
-    max_answer_length: int = 30  # in tokens
-    version_2_with_negative: bool = False  # "no answer" is one of them (SQuAD 2.0)
-    do_lower_case: bool = True  # tokens are lower-cased and without accents
-    answer_text: str = ALIGNMENT  # or OFFSETS
-    verbose_logging: bool = False  # log each alignment that failed
-
-
 class NBestEntry(NamedTuple):
     """One of the n best answers: "" and no span for "no answer".
 
@@ -224,12 +197,17 @@ class Decoded(NamedTuple):
     score_diff: float | None
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Decoder:
     """Chooses answers."""
 
-    def __init__(self, tokenizer: WordPieceTokenizer, settings: DecodingSettings):
-        self._vocabulary = tokenizer.vocabulary.tokens
-        self._settings = settings
+    tokenizer: WordPieceTokenizer
+    _: dataclasses.KW_ONLY
+    n_best_size: int = 20  # of a window's starts and ends, and of the answers kept
+    max_answer_length: int = 30  # in tokens
+    version_2_with_negative: bool = False  # "no answer" is one of them (SQuAD 2.0)
+    answer_text: str = ALIGNMENT  # or OFFSETS
+    verbose_logging: bool = False  # log each alignment that failed
 
     def __call__(
         self,
@@ -238,24 +216,29 @@ class Decoder:
         end_logits: Sequence[np.ndarray],
     ) -> Decoded:
         """Chooses a question's answers."""
-        settings = self._settings
         starts = [np.asarray(logits, np.float64) for logits in start_logits]
         ends = [np.asarray(logits, np.float64) for logits in end_logits]
-        null = (
-            null_candidate(starts, ends) if settings.version_2_with_negative else None
-        )
+        null = None
+        if self.version_2_with_negative:
+            # "No answer" has the scores of the window that finds it least likely.
+            of_windows = [
+                Candidate(None, float(start[0]), float(end[0]))
+                for start, end in zip(starts, ends, strict=True)
+            ]
+            none = Candidate(None, 0.0, 0.0)
+            null = min(of_windows, key=lambda one: one.score, default=none)
         chosen: dict[str, tuple[Candidate, Span | None]] = {}
         for candidate in ranked(
             features,
             starts,
             ends,
             null,
-            count=settings.n_best_size,
-            max_answer_length=settings.max_answer_length,
+            count=self.n_best_size,
+            max_answer_length=self.max_answer_length,
         ):
             text, span = self._text(features, candidate)
             chosen.setdefault(text, (candidate, span))
-            if len(chosen) == settings.n_best_size:
+            if len(chosen) == self.n_best_size:
                 break
         if null is not None:
             chosen.setdefault("", (null, None))
@@ -280,7 +263,7 @@ class Decoder:
             return "", None
         paragraph = features.paragraph
         first, last = candidate.tokens
-        if self._settings.answer_text == OFFSETS:
+        if self.answer_text == OFFSETS:
             start, end = paragraph.offsets[first][0], paragraph.offsets[last][1]
             return paragraph.context[start:end], (start, end)
         words = paragraph.words[
@@ -288,9 +271,10 @@ class Decoder:
         ]
         text = " ".join([paragraph.context[start:end] for start, end in words])
         ids = paragraph.ids[first : last + 1]
-        token_text = joined([self._vocabulary[token_id] for token_id in ids])
-        alignment = align(token_text, text, self._settings.do_lower_case)
-        if alignment.failure and self._settings.verbose_logging:
+        vocabulary = self.tokenizer.vocabulary.tokens
+        token_text = joined([vocabulary[token_id] for token_id in ids])
+        alignment = align(token_text, text, self.tokenizer.do_lower_case)
+        if alignment.failure and self.verbose_logging:
             logging.info(
                 "Question %s: answer %r becomes all of %r: %s.",
                 features.question.question_id,

@@ -35,9 +35,8 @@ from bert_tf.training import checkpoints
 FILE_NAME = "null_threshold.json"
 _KEY = "null_score_diff_threshold"
 
-NUM_BINS = 40
+_NUM_BINS = 40
 SCORE_DIFFERENCE = "score difference: null answer - best text"
-PROBABILITY = "null odds"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,32 +55,6 @@ class NullThreshold:
     checkpoint: str = ""  # its name in this folder, or its whole path; "" if unknown
 
 
-def choose(
-    golds: Golds,
-    best_texts: Mapping[str, str],
-    null_odds: Mapping[str, float],
-    predict_file: str = "",
-    checkpoint: str = "",
-) -> NullThreshold:
-    """The threshold with the best F1 on a development set, by the official search.
-
-    Predictions with it may score less than the search reports: it may stop between
-    equal score differences, and gives 0 if answering nothing is best.
-    """
-    best = best_thresholds(golds, best_texts, null_odds)
-    threshold = float(best.best_f1_thresh)
-    report = evaluate_v2(golds, best_texts, null_odds, threshold)
-    return NullThreshold(
-        null_score_diff_threshold=threshold,
-        exact_at_threshold=report["exact"],
-        f1_at_threshold=report["f1"],
-        **best._asdict(),
-        num_questions=len(golds),
-        predict_file=predict_file,
-        checkpoint=checkpoint,
-    )
-
-
 def find(
     folder: str,
     golds: Golds,
@@ -92,13 +65,28 @@ def find(
     checkpoint: str = "",
     plots: bool = True,
 ) -> NullThreshold:
-    """Chooses a threshold and writes all of its files, the pictures first."""
+    """Chooses the threshold with the best F1, and writes all of its files.
+
+    Predictions with it may score less than the official search reports: it may stop
+    between equal score differences, and gives 0 if answering nothing is best.
+    """
     if checkpoint:
         # A folder may be moved together with its checkpoints.
         there, name = os.path.split(files.absolute(checkpoint))
         is_here = there == files.absolute(folder).rstrip("/")
         checkpoint = name if is_here else os.path.join(there, name)
-    chosen = choose(golds, best_texts, null_odds, predict_file, checkpoint)
+    best = best_thresholds(golds, best_texts, null_odds)
+    threshold = float(best["best_f1_thresh"])
+    report = evaluate_v2(golds, best_texts, null_odds, threshold)
+    chosen = NullThreshold(
+        null_score_diff_threshold=threshold,
+        exact_at_threshold=report["exact"],
+        f1_at_threshold=report["f1"],
+        **best,
+        num_questions=len(golds),
+        predict_file=predict_file,
+        checkpoint=checkpoint,
+    )
     if plots:
         for name, content in _drawn(chosen, golds, best_texts, null_odds).items():
             files.write_atomically(os.path.join(folder, name), content)
@@ -107,31 +95,9 @@ def find(
     logging.info(
         "null_score_diff_threshold=%s has the best F1 of %s questions: %.3f, exact"
         " match %.3f. Wrote it to %s.",
-        chosen.null_score_diff_threshold,
-        chosen.num_questions,
-        chosen.f1_at_threshold,
-        chosen.exact_at_threshold,
-        path_in(folder),
+        *(threshold, len(golds), report["f1"], report["exact"], path_in(folder)),
     )
     return chosen
-
-
-def given_or_found(
-    given: float | None,
-    folders: Sequence[str],
-    default: float = 0.0,
-    *,
-    checkpoint: str = "",
-) -> float:
-    """The threshold to predict with: the one given, or found before, or the default."""
-    if given is not None:
-        return given
-    for folder in folders:
-        found = read(folder, checkpoint)
-        if found is not None:
-            logging.info("--%s=%s, from %s.", _KEY, found, path_in(folder))
-            return found
-    return default
 
 
 def path_in(folder: str) -> str:
@@ -209,7 +175,7 @@ def threshold_picture(curve: Curve, threshold: float, title: str) -> bytes:
         ):
             # Between two thresholds nothing changes.
             axes.step([left, *thresholds], values, where="post", label=name)
-        _mark(axes, threshold)
+        axes.axvline(threshold, color="black", label=f"threshold {threshold:.3f}")
         axes.set(xlim=(left, right), ylim=(0, 1.02), ylabel="share, by F1")
         axes.set_xlabel(f"threshold of the {SCORE_DIFFERENCE}")
         axes.legend(fontsize="small")
@@ -226,25 +192,22 @@ def histogram_picture(
 ) -> bytes:
     """The distribution of null odds, each kind of question as shares of that kind.
 
-    Extreme values (a question without any text has a million) are in the outer
-    bins.
+    Extreme values (a question without any text has a million) are in the outer bins.
     """
     kinds = {name: np.array(odds, np.float64) for name, odds in values.items() if odds}
     left, right = _range(np.concatenate(list(kinds.values())))
-    if label == PROBABILITY and left >= -0.1 and right <= 1.1:
-        left, right = 0.0, 1.0
 
     def draw(axes: Any) -> None:
         for name, odds in kinds.items():
             axes.hist(
                 np.clip(odds, left, right),
-                bins=np.linspace(left, right, NUM_BINS + 1).tolist(),
+                bins=np.linspace(left, right, _NUM_BINS + 1).tolist(),
                 weights=np.full(len(odds), 1 / len(odds)),
                 alpha=0.55,
                 label=f"{name}: {len(odds):,}",
             )
         if threshold is not None:
-            _mark(axes, threshold)
+            axes.axvline(threshold, color="black", label=f"threshold {threshold:.3f}")
         axes.set(xlabel=label, ylabel="share of the questions")
         axes.legend(fontsize="small")
 
@@ -273,11 +236,6 @@ def _picture(draw: Callable[[Any], None], title: str) -> bytes:
         draw(axes)
         axes.set_title(title, fontsize="medium", parse_math=False)
         return png(figure)
-
-
-def _mark(axes: Any, threshold: float) -> None:
-    label = f"threshold {threshold:.3f}"
-    axes.axvline(threshold, color="black", linestyle="--", linewidth=1, label=label)
 
 
 def _range(values: Sequence[float] | np.ndarray) -> tuple[float, float]:

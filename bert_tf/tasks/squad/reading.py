@@ -14,7 +14,6 @@ import dataclasses
 import json
 import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -23,16 +22,12 @@ from absl import logging
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.tasks.squad.squad_options import SquadOptions
-from bert_tf.text import blocks
+from bert_tf.tasks.tables import unpacked_text
 from bert_tf.text.tfds import TfdsRows
 
 # The original's doc_tokens. U+00A0 and the other spaces do not separate them, so a word
 # can be several of the tokenizer's, and one made only of such spaces has no token.
 WORD = re.compile("[^ \t\r\n\u202f]+")
-
-# Kinds of faults: with the first one the question is skipped, with the second not.
-MALFORMED = "malformed"
-FAULTY_ANSWERS = "faulty answers of questions that are kept"
 
 _MAX_SHOWN = 60
 
@@ -66,21 +61,10 @@ class Question:
 
 
 def read_json(path: str) -> tuple[Any, str]:
-    """The value of a SQuAD file, and the SHA-256 of its unpacked content."""
-    if not files.exists(path) or files.is_folder(path):
-        raise InputError(
-            f"No such SQuAD file: {path}. SQuAD's files are at"
-            " rajpurkar.github.io/SQuAD-explorer."
-        )
-    content = b"".join(blocks.read_pieces(path))
+    """The value of a SQuAD file, and the SHA-256 of its unpacked text."""
+    text = unpacked_text(path, "SQuAD file")
     try:
-        return json.loads(content.decode("utf-8-sig")), files.sha256(content)
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"{path}:{line}: not UTF-8 (byte 0x{error.object[error.start]:02x});"
-            " convert the file, e.g. with iconv -t utf-8."
-        ) from error
+        return json.loads(text), files.sha256(text.encode())
     except (ValueError, RecursionError) as error:
         # Also a number of thousands of digits, or as many nested lists.
         raise InputError(f"{path}: not valid JSON: {error}.") from error
@@ -93,11 +77,7 @@ def shown(value: object) -> str:
 
 
 class EntryError(Exception):
-    """An unusable entry: what is wrong, and the kind of fault."""
-
-    def __init__(self, what: str, kind: str = MALFORMED) -> None:
-        super().__init__(what)
-        self.kind = kind
+    """What is wrong with an unusable entry."""
 
 
 def _checked(value: Any, kind: type, wanted: str) -> Any:
@@ -128,35 +108,19 @@ class CheckedQuestions:
             "version_2_with_negative": version_2_with_negative,
             "for_training": for_training,
         }
-        self.skipped: Counter[str] = Counter()  # questions left out, by reason
-        self.notes: Counter[str] = Counter()  # other faults, by kind
+        self.num_skipped = 0
         self._ids: set[str] = set()
         self._questions = list(self._read(articles))
         self.num_questions = len(self._questions)
         self.have_answers = all(one.answers or one.is_impossible for one in self)
-        num_skipped = self.skipped.total()
-        summary = (
-            f"Skipped {num_skipped} of {num_skipped + self.num_questions} questions"
-        )
-        if num_skipped:
-            summary += f": {_listed(self.skipped)}"
-        if self.notes:
-            summary += f". Also: {_listed(self.notes)}"
+        total = self.num_skipped + self.num_questions
+        summary = f"{source}: skipped {self.num_skipped} of {total} questions."
         if not self._questions:
-            raise InputError(
-                f"{source}: there is no question in it that can be used. {summary}."
-            )
-        log = logging.warning if self.skipped or self.notes else logging.info
-        log("%s: %s.", source, summary)
+            raise InputError(f"{summary} There is none that can be used.")
+        logging.info("%s", summary)
 
     def __iter__(self) -> Iterator[Question]:
         return iter(self._questions)
-
-    def _note(self, kind: str, where: str = "", what: str = "") -> None:
-        """Counts a fault that skips no question, and warns of it if it is described."""
-        self.notes[kind] += 1
-        if what:
-            logging.warning("%s: %s: %s.", self.source, where, what)
 
     def _read(self, articles: list[Any]) -> Iterator[Question]:
         for number, article in enumerate(articles, start=1):
@@ -190,8 +154,11 @@ class CheckedQuestions:
             try:
                 yield self._question(qa, question_id, paragraph, place)
             except EntryError as fault:
-                self.skipped[fault.kind] += 1
-                logging.warning("%s: %s: %s; skipped.", self.source, place, fault)
+                self.num_skipped += 1
+                self._warn(place, f"{fault}; skipped")
+
+    def _warn(self, where: str, what: object) -> None:
+        logging.warning("%s: %s: %s.", self.source, where, what)
 
     def _question(
         self, entry: Any, question_id: Any, paragraph: Paragraph, where: str
@@ -200,14 +167,13 @@ class CheckedQuestions:
         _checked(question_id, str, "its `id` must be text or a number")
         text = _checked(entry.get("question"), str, "its `question` must be text")
         if question_id in self._ids:
-            what = "a question before it has the same id"
-            raise EntryError(what, "with the id of an earlier one")
+            raise EntryError("a question before it has the same id")
         is_impossible = self._is_impossible(entry, where)
         answers: tuple[GoldAnswer, ...] = ()
         if not self._for_training:
             answers = self._answers(entry, paragraph.context, where)
         elif not is_impossible:
-            answers = (self._answer_to_train_on(entry, paragraph.context, where),)
+            answers = (_answer_to_train_on(entry, paragraph.context),)
         self._ids.add(question_id)
         return Question(
             question_id=question_id,
@@ -225,7 +191,7 @@ class CheckedQuestions:
             what = "its `is_impossible` must be true or false"
             if self._for_training:
                 raise EntryError(what)
-            self._note(FAULTY_ANSWERS, where, what)
+            self._warn(where, what)
             return False
         if value and not self._version_2_with_negative:
             raise InputError(
@@ -234,33 +200,6 @@ class CheckedQuestions:
             )
         return value
 
-    def _answer_to_train_on(
-        self, entry: dict[str, Any], context: str, where: str
-    ) -> GoldAnswer:
-        """The first answer that can be trained on."""
-        entries = _checked(entry.get("answers"), list, "its `answers` must be a list")
-        faults = []
-        for each in entries:
-            try:
-                answer = read_answer(each, context)
-            except EntryError as fault:
-                faults.append(fault)
-                continue
-            if len(entries) > 1:
-                self._note("questions with several answers, of which one is trained on")
-            if not context.startswith(*answer):
-                there = context[answer.start : answer.start + len(answer.text)]
-                self._note(
-                    "answers that stand in the text with other characters",
-                    where,
-                    f"the answer {shown(answer.text)} stands there as {shown(there)}",
-                )
-            return answer
-        if not entries:
-            what = "it has no answer, nor is it impossible"
-            raise EntryError(what, "without an answer")
-        raise faults[0]
-
     def _answers(
         self, entry: dict[str, Any], context: str, where: str
     ) -> tuple[GoldAnswer, ...]:
@@ -268,21 +207,29 @@ class CheckedQuestions:
         entries = entry.get("answers")
         answers = []
         if entries is not None and not isinstance(entries, list):
-            self._note(FAULTY_ANSWERS, where, "its `answers` must be a list")
+            self._warn(where, "its `answers` must be a list")
             entries = None
         for each in entries or ():
             try:
                 answers.append(read_answer(each, context))
             except EntryError as fault:
-                self._note(FAULTY_ANSWERS, where, str(fault))
+                self._warn(where, fault)
                 # It counts in the official scores.
                 if isinstance(each, dict) and isinstance(each.get("text"), str):
                     answers.append(GoldAnswer(each["text"], -1))
         return tuple(answers)
 
 
-def _listed(counts: Counter[str]) -> str:
-    return ", ".join(f"{number} {kind}" for kind, number in counts.items())
+def _answer_to_train_on(entry: dict[str, Any], context: str) -> GoldAnswer:
+    """The first answer that can be trained on."""
+    entries = _checked(entry.get("answers"), list, "its `answers` must be a list")
+    fault = EntryError("it has no answer, nor is it impossible")
+    for number, each in enumerate(entries):
+        try:
+            return read_answer(each, context)
+        except EntryError as error:
+            fault = fault if number else error
+    raise fault
 
 
 def read_file(
@@ -360,18 +307,17 @@ def read_tfds(
 
 def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestions:
     """The questions to train on, or to answer."""
-    version_2 = options.version_2_with_negative
+    kinds = {
+        "version_2_with_negative": options.version_2_with_negative,
+        "for_training": for_training,
+    }
     if options.tfds_name:
-        return read_tfds(
-            options.tfds_name,
-            options.tfds_splits[0 if for_training else 1],
-            data_dir=options.tfds_data_dir,
-            version_2_with_negative=version_2,
-            for_training=for_training,
-        )
+        split = options.tfds_splits[0 if for_training else 1]
+        return read_tfds(options.tfds_name, split, options.tfds_data_dir, **kinds)
     path = options.train_file if for_training else options.predict_file
-    assert path is not None
-    return read_file(path, version_2_with_negative=version_2, for_training=for_training)
+    if path is None:
+        raise InputError("Give `predict_file`: the runs are compared by it.")
+    return read_file(path, **kinds)
 
 
 def read_answer(entry: Any, context: str) -> GoldAnswer:
@@ -385,8 +331,7 @@ def read_answer(entry: Any, context: str) -> GoldAnswer:
     if not 0 <= start <= len(context) - len(text):
         raise EntryError(
             f"the answer {shown(text)} at answer_start {start} is not within the"
-            f" context's {len(context):,} characters",
-            "with an answer outside the context",
+            f" context's {len(context):,} characters"
         )
     # The usual case does not need the words.
     if not (context.startswith(text, start) and " ".join(text.split()) == text):
@@ -394,8 +339,7 @@ def read_answer(entry: Any, context: str) -> GoldAnswer:
         if " ".join(text.split()) not in there:
             raise EntryError(
                 f"the answer {shown(text)} is not in the words at answer_start {start}:"
-                f" {shown(there)}",
-                "with an answer that the words at its place do not give",
+                f" {shown(there)}"
             )
     return GoldAnswer(text, start)
 

@@ -21,7 +21,6 @@ import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from bert_tf import files
@@ -41,15 +40,6 @@ class Gold(NamedTuple):
 
 
 Golds = Mapping[str, Gold]
-
-
-class BestThresholds(NamedTuple):
-    """The best scores in percent, and the null odds up to which to answer for them."""
-
-    best_exact: float
-    best_exact_thresh: float
-    best_f1: float
-    best_f1_thresh: float
 
 
 class Curve(NamedTuple):
@@ -90,13 +80,12 @@ def _best(prediction: str, golds: Sequence[str], of_nothing: int) -> tuple[int, 
 
 
 def evaluate_v1(
-    golds: Golds | Iterable[tuple[str, Gold]], predictions: Mapping[str, str]
+    golds: Golds | Sequence[tuple[str, Gold]], predictions: Mapping[str, str]
 ) -> dict[str, float]:
     """The official scores of SQuAD 1.1; a repeated id counts each time."""
-    exact_sum = total = 0
-    f1_sum: float = 0
-    for question_id, gold in golds.items() if isinstance(golds, Mapping) else golds:
-        total += 1
+    exact_sum, f1_sum = 0, 0.0
+    pairs = [*(golds.items() if isinstance(golds, Mapping) else golds)]
+    for question_id, gold in pairs:
         if question_id not in predictions:
             continue
         if not gold.texts:
@@ -108,23 +97,16 @@ def evaluate_v1(
         exact, best_f1 = _best(predictions[question_id], texts, 0)
         exact_sum += exact
         f1_sum += best_f1
+    total = len(pairs)
     return {"exact_match": 100.0 * exact_sum / total, "f1": 100.0 * f1_sum / total}
-
-
-class _Scores(NamedTuple):
-    """Each question's scores, 0 to 1, and whether it has an answer."""
-
-    exact: dict[str, float]
-    f1: dict[str, float]
-    has_answer: dict[str, bool]
 
 
 def _scores_v2(
     golds: Golds,
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float] | None,
-) -> _Scores:
-    """Each question's scores by the rules of SQuAD 2.0, before any threshold."""
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Exact match and F1, 0 to 1, of each question, before any threshold (2.0)."""
     for values, what in (
         (predictions, 'prediction ("" is that of no answer)'),
         (null_odds, "null odd"),
@@ -135,12 +117,13 @@ def _scores_v2(
                 f"{len(missing)} of {len(golds)} questions have no {what}, such as"
                 f" {missing[0]}; the evaluation of SQuAD 2.0 needs one for each."
             )
-    scores = _Scores({}, {}, {key: gold.has_answer for key, gold in golds.items()})
+    exact: dict[str, float] = {}
+    f1_scores: dict[str, float] = {}
     for key, gold in golds.items():
         texts = [normalize_answer(text) for text in gold.texts]
         texts = [text for text in texts if text] or [""]
-        scores.exact[key], scores.f1[key] = _best(predictions[key], texts, 1)
-    return scores
+        exact[key], f1_scores[key] = _best(predictions[key], texts, 1)
+    return exact, f1_scores
 
 
 def evaluate_v2(
@@ -154,21 +137,20 @@ def evaluate_v2(
     The default threshold is the official script's. It is meant for probabilities, not
     for BERT's score differences.
     """
-    raw = _scores_v2(golds, predictions, null_odds)
-
-    def decided(scores: dict[str, float]) -> dict[str, float]:
-        """The scores if what is above the threshold counts as not answered."""
-        return {
-            key: float(not raw.has_answer[key])
+    scores = _scores_v2(golds, predictions, null_odds)
+    # What is above the threshold counts as not answered.
+    exact, f1_scores = (
+        {
+            key: float(not golds[key].has_answer)
             if (null_odds[key] if null_odds else 0.0) > threshold
             else score
-            for key, score in scores.items()
+            for key, score in of_each.items()
         }
-
-    exact, f1_scores = decided(raw.exact), decided(raw.f1)
+        for of_each in scores
+    )
     report: dict[str, Any] = {}
     for prefix, wanted in (("", None), ("HasAns_", True), ("NoAns_", False)):
-        ids = [key for key in golds if wanted in (None, raw.has_answer[key])]
+        ids = [key for key in golds if wanted in (None, golds[key].has_answer)]
         if ids:
             # `sum` rounds as the official script's does, whatever the Python version.
             total = len(ids)
@@ -176,30 +158,25 @@ def evaluate_v2(
             report[f"{prefix}f1"] = 100.0 * sum(f1_scores[key] for key in ids) / total
             report[f"{prefix}total"] = total
     if null_odds is not None:
-        report |= _best_thresholds(raw, predictions, null_odds)._asdict()
+        report |= best_thresholds(golds, predictions, null_odds)
     return report
 
 
 def best_thresholds(
     golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float]
-) -> BestThresholds:
-    """The thresholds of null odds with the best scores, by the official search."""
+) -> dict[str, float]:
+    """The best scores in percent, and the null odds up to which to answer for them."""
+    found = {}
     scores = _scores_v2(golds, predictions, null_odds)
-    return _best_thresholds(scores, predictions, null_odds)
-
-
-def _best_thresholds(
-    scores: _Scores, predictions: Mapping[str, str], null_odds: Mapping[str, float]
-) -> BestThresholds:
-    exact, best_f1 = (
-        best_threshold(scores.has_answer, predictions, of_each, null_odds)
-        for of_each in (scores.exact, scores.f1)
-    )
-    return BestThresholds(*exact, *best_f1)
+    for name, of_each in zip(("best_exact", "best_f1"), scores, strict=True):
+        found[name], found[f"{name}_thresh"] = best_threshold(
+            golds, predictions, of_each, null_odds
+        )
+    return found
 
 
 def best_threshold(
-    has_answer: Mapping[str, bool],
+    golds: Golds,
     predictions: Mapping[str, str],
     scores: Mapping[str, float],
     null_odds: Mapping[str, float],
@@ -212,10 +189,10 @@ def best_threshold(
     separate; and where nothing is better than answering none, its threshold is 0, which
     is below all probabilities, but not below all score differences.
     """
-    score: float = sum(not answerable for answerable in has_answer.values())
+    score: float = sum(not gold.has_answer for gold in golds.values())
     best, threshold = score, 0.0
-    for question_id in _ascending(has_answer, null_odds):
-        if has_answer[question_id]:
+    for question_id in _ascending(golds, null_odds):
+        if golds[question_id].has_answer:
             score += scores[question_id]
         elif predictions[question_id]:
             score -= 1
@@ -228,33 +205,28 @@ def precision_recall_curves(
     golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float]
 ) -> dict[str, Curve]:
     """The official script's three curves, whose areas it reports as NAME_ap."""
-    scores = _scores_v2(golds, predictions, null_odds)
-    if not any(scores.has_answer.values()):
+    exact, f1_scores = _scores_v2(golds, predictions, null_odds)
+    oracle = {key: float(gold.has_answer) for key, gold in golds.items()}
+    if not any(oracle.values()):
         return {}
-    worth: dict[str, Mapping[str, float]] = {
-        "pr_exact": scores.exact,
-        "pr_f1": scores.f1,
-        "pr_oracle": scores.has_answer,
-    }
+    worth = {"pr_exact": exact, "pr_f1": f1_scores, "pr_oracle": oracle}
     return {
-        name: precision_recall(scores.has_answer, of_each, null_odds)
+        name: precision_recall(golds, of_each, null_odds)
         for name, of_each in worth.items()
     }
 
 
 def precision_recall(
-    has_answer: Mapping[str, bool],
-    scores: Mapping[str, float],
-    null_odds: Mapping[str, float],
+    golds: Golds, scores: Mapping[str, float], null_odds: Mapping[str, float]
 ) -> Curve:
     """Precision and recall at every threshold that separates two questions."""
-    num_answerable = sum(has_answer.values())
-    ids = _ascending(has_answer, null_odds)
+    num_answerable = sum(gold.has_answer for gold in golds.values())
+    ids = _ascending(golds, null_odds)
     rightly_not = len(ids) - num_answerable
     curve = Curve([-math.inf], [1.0], [0.0], [rightly_not / len(ids)], 0.0)
     right, area = 0.0, 0.0
     for i, question_id in enumerate(ids):
-        if has_answer[question_id]:
+        if golds[question_id].has_answer:
             right += scores[question_id]
         else:
             rightly_not -= 1
@@ -270,11 +242,9 @@ def precision_recall(
     return curve._replace(average_precision=area)
 
 
-def _ascending(
-    has_answer: Mapping[str, bool], null_odds: Mapping[str, float]
-) -> list[str]:
+def _ascending(golds: Golds, null_odds: Mapping[str, float]) -> list[str]:
     """The questions by null odd; equal ones in the order of `null_odds`."""
-    ids = [question_id for question_id in null_odds if question_id in has_answer]
+    ids = [question_id for question_id in null_odds if question_id in golds]
     return sorted(ids, key=null_odds.__getitem__)
 
 
@@ -313,21 +283,15 @@ class Answers:
         if not self._version_2:
             return evaluate_v1(golds, self.best_texts)
         best = best_thresholds(golds, self.best_texts, self.null_odds)
-        return {**evaluate_v2(golds, self.texts(threshold)), **best._asdict()}
+        return {**evaluate_v2(golds, self.texts(threshold)), **best}
 
 
-def best_metric(version_2_with_negative: bool, wanted: str | None = None) -> str:
-    """The score by which the best checkpoint is chosen."""
-    there = ["exact_match", "f1"]
-    if version_2_with_negative:
-        kinds = ("", "HasAns_", "NoAns_", "best_")
-        there = [f"{kind}{name}" for kind in kinds for name in ("exact", "f1")]
-    if wanted and wanted not in there:
-        raise InputError(
-            f"--best_metric={wanted} is none of the evaluation's metrics:"
-            f" {', '.join(there)}."
-        )
-    return wanted or ("best_f1" if version_2_with_negative else "f1")
+def metric_names(version_2_with_negative: bool) -> list[str]:
+    """The scores by which checkpoints may be chosen, the usual one last."""
+    if not version_2_with_negative:
+        return ["exact_match", "f1"]
+    kinds = ("", "HasAns_", "NoAns_", "best_")
+    return [f"{kind}{name}" for kind in kinds for name in ("exact", "f1")]
 
 
 PREDICTIONS = "predictions.json"
@@ -360,12 +324,7 @@ class PredictionFiles(Answers):
         self._file.write(b"{")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
         if files.exists(self._temporary):
             files.remove(self._temporary)

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -17,17 +17,13 @@ from bert_tf.config import BertConfig
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.errors import InputError
+from bert_tf.features import Group, predict_groups
 from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.objectives import SPAN
 from bert_tf.parallel import available_cores
 from bert_tf.records.batching import (
-    PADDING,
-    ROWS,
-    EvaluationBatches,
     ExampleTable,
-    LengthPlan,
     SplitRecords,
-    prediction_lengths,
     rows_digest,
 )
 from bert_tf.records.spec import RecordSpec
@@ -45,7 +41,6 @@ from bert_tf.tasks.squad.decoding import (
     OFFSETS,
     Decoded,
     Decoder,
-    DecodingSettings,
     NBestEntry,
     text_or_null,
 )
@@ -60,8 +55,8 @@ from bert_tf.tasks.squad.scoring import (
     Answers,
     Golds,
     PredictionFiles,
-    best_metric,
     golds_of,
+    metric_names,
 )
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.squad.windows import (
@@ -97,14 +92,7 @@ def schema(max_seq_length: int, *, for_training: bool) -> RecordSpec:
     return RecordSpec.spans(max_seq_length, for_training)
 
 
-# Questions into logits, as a stream: memory does not grow with their number.
-#
-# Questions are taken in groups of some thousand windows. A group's windows are batched
-# by similar length, and its questions are yielded in order once all their windows are
-# done. The static lengths are chosen from the first group, so that later groups need no
-# new compilation.
-
-
+# About how many windows are predicted, and kept in memory, at once.
 WINDOWS_AT_ONCE = 4096
 
 
@@ -117,57 +105,6 @@ class QuestionLogits(NamedTuple):
     end_logits: list[np.ndarray]
 
 
-class _Group:
-    """Questions that are predicted together, some of them perhaps without a window."""
-
-    def __init__(
-        self, questions: list[QuestionFeatures], batches: EvaluationBatches | None
-    ) -> None:
-        self.questions = questions
-        self.batches = batches
-        self.num_missing = sum(len(question.windows) for question in questions)
-        self._start: list[np.ndarray] = [np.empty(0)] * self.num_missing
-        self._end: list[np.ndarray] = [np.empty(0)] * self.num_missing
-
-    def take(self, batch: Arrays, outputs: Arrays, *, with_padding: bool) -> None:
-        """Keeps the logits of a batch's windows."""
-        lengths = batch["input_mask"].sum(axis=1)
-        for place, row in enumerate(batch[ROWS]):
-            if row == PADDING:
-                continue
-            stop = None if with_padding else lengths[place]
-            # Copies: a view would keep the batch.
-            self._start[row] = outputs["start_logits"][place, :stop].copy()
-            self._end[row] = outputs["end_logits"][place, :stop].copy()
-            self.num_missing -= 1
-
-    def results(self) -> Iterator[QuestionLogits]:
-        """The questions, in their order."""
-        first = 0
-        for question in self.questions:
-            of_question = slice(first, first + len(question.windows))
-            yield QuestionLogits(
-                question, self._start[of_question], self._end[of_question]
-            )
-            first = of_question.stop
-
-
-class WindowBatches:
-    """The batches of all windows, group by group, as input of a `Predictor`."""
-
-    def __init__(self, first: _Group, groups: Iterator[_Group]) -> None:
-        assert first.batches is not None
-        self.element_spec = first.batches.element_spec
-        self.group = first  # the one that the last batch was of
-        self._groups = groups
-
-    def __iter__(self) -> Iterator[Arrays]:
-        """The batches; can be iterated once."""
-        for group in itertools.chain([self.group], self._groups):
-            self.group = group
-            yield from group.batches or ()
-
-
 def question_logits(
     features: Iterable[QuestionFeatures],
     predict: Outputs,
@@ -177,63 +114,51 @@ def question_logits(
     max_lengths: int | None,
     num_questions: int,
 ) -> Iterator[QuestionLogits]:
-    """Predicts questions, in their order."""
-    groups = _groups(
-        iter(features), batch_size, max_seq_length, max_lengths, num_questions
-    )
-    first = next(groups, None)
-    if first is None:
-        return
-    if first.batches is None:
-        yield from first.results()
-        return
-    batches = WindowBatches(first, groups)
-    total = len(first.batches) * -(-num_questions // len(first.questions))
-    for batch, outputs in predict(batches, total):
-        group = batches.group
-        group.take(batch, outputs, with_padding=max_lengths is None)
-        if not group.num_missing:
-            yield from group.results()
-    if batches.group.batches is None:
-        yield from batches.group.results()
+    """Predicts questions, in their order; memory does not grow with their number."""
+
+    def keep(
+        group: Any, row: int, place: int, batch: Arrays, outputs: Arrays
+    ) -> tuple[np.ndarray, np.ndarray]:
+        stop = None if max_lengths is None else batch["input_mask"][place].sum()
+        # Copies: a view would keep the batch.
+        start = outputs["start_logits"][place, :stop].copy()
+        return start, outputs["end_logits"][place, :stop].copy()
+
+    for questions, found in predict_groups(
+        _groups(features, max_seq_length),
+        predict,
+        keep,
+        batch_size=batch_size,
+        max_seq_length=max_seq_length,
+        max_lengths=max_lengths,
+        num_items=num_questions,
+    ):
+        rows = iter(found)
+        for question in questions:
+            own = list(itertools.islice(rows, len(question.windows)))
+            yield QuestionLogits(
+                question, [start for start, _ in own], [end for _, end in own]
+            )
 
 
 def _groups(
-    features: Iterator[QuestionFeatures],
-    batch_size: int,
-    max_seq_length: int,
-    max_lengths: int | None,
-    num_questions: int,
-) -> Iterator[_Group]:
+    features: Iterable[QuestionFeatures], max_seq_length: int
+) -> Iterator[Group[QuestionFeatures]]:
     """The questions in groups; only the last one may have no window."""
-    record_schema = schema(max_seq_length, for_training=False)
-    buckets: tuple[int, ...] | None = None if max_lengths else (max_seq_length,)
-    while questions := _next_questions(features):
-        of_group = list(blocks(questions, max_seq_length=max_seq_length))
-        if not of_group:
-            yield _Group(questions, None)
-            continue
-        table = ExampleTable(of_group, record_schema)
-        if buckets is None:
-            assert max_lengths is not None
-            batches = -(-len(table) // batch_size)
-            estimate = batches * num_questions // len(questions)
-            buckets = prediction_lengths(table.lengths, estimate, max_lengths)
-            # A later window may be longer than all of these.
-            buckets = (*(n for n in buckets if n < max_seq_length), max_seq_length)
-        plan = LengthPlan(table.lengths, batch_size, buckets, seed=None).epoch(0)
-        lengths = np.array(buckets)[plan.buckets]
-        yield _Group(questions, EvaluationBatches(table, plan.rows, lengths))
-
-
-def _next_questions(features: Iterator[QuestionFeatures]) -> list[QuestionFeatures]:
-    """Questions with about `WINDOWS_AT_ONCE` windows together; and the rest."""
-    questions: list[QuestionFeatures] = []
-    windows = 0
-    while windows < WINDOWS_AT_ONCE and (question := next(features, None)) is not None:
-        questions.append(question)
-        windows += len(question.windows)
-    return questions
+    remaining = iter(features)
+    while True:
+        questions: list[QuestionFeatures] = []
+        windows = 0
+        for question in remaining:
+            questions.append(question)
+            windows += len(question.windows)
+            if windows >= WINDOWS_AT_ONCE:
+                break
+        if not questions:
+            return
+        records = list(blocks(questions, max_seq_length=max_seq_length))
+        spec = schema(max_seq_length, for_training=False)
+        yield questions, ExampleTable(records, spec) if records else None
 
 
 class Answerer:
@@ -267,15 +192,14 @@ class Answerer:
             max_query_length=max_query_length,
             for_training=False,
         )
-        settings = DecodingSettings(
+        self._threshold = null_score_diff_threshold
+        self._decoder = Decoder(
+            tokenizer,
             n_best_size=n_best_size,
             max_answer_length=max_answer_length,
             version_2_with_negative=version_2_with_negative,
-            do_lower_case=tokenizer.do_lower_case,
             answer_text=OFFSETS,
         )
-        self._threshold = null_score_diff_threshold
-        self._decoder = Decoder(tokenizer, settings)
 
     def __call__(
         self, questions: Sequence[str], context: str
@@ -292,36 +216,27 @@ class Answerer:
         for features in self._featurizer(asked):
             if not features.windows:
                 raise InputError("The text to find answers in has no word.")
-            decoded = self._decoder(features, *self._logits(features))
+            (found,) = question_logits(
+                [features],
+                self._predict,
+                batch_size=min(self._batch_size, len(features.windows)),
+                max_seq_length=self._max_seq_length,
+                max_lengths=1,
+                num_questions=1,
+            )
+            decoded = self._decoder(*found)
             said = text_or_null(decoded.best_text, decoded.score_diff, self._threshold)
             # The prediction first.
             yield sorted(decoded.n_best, key=lambda entry: entry.text != said)
 
-    def _logits(
-        self, features: QuestionFeatures
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Scores of each window's tokens to be an answer's first, and its last."""
-        starts: list[np.ndarray] = []
-        ends: list[np.ndarray] = []
-        for block in blocks([features], self._max_seq_length):
-            all_lengths = block["input_mask"].sum(axis=1)
-            for first in range(0, len(all_lengths), self._batch_size):
-                rows = slice(first, first + self._batch_size)
-                lengths = all_lengths[rows]
-                outputs = self._model(
-                    {
-                        name: np.asarray(block[name][rows, : lengths.max()], np.int32)
-                        for name in ("input_ids", "input_mask", "segment_ids")
-                    },
-                    training=False,
-                )
-                for scores, name in ((starts, "start_logits"), (ends, "end_logits")):
-                    values = np.asarray(outputs[name])
-                    scores += [
-                        row[:length]
-                        for row, length in zip(values, lengths, strict=True)
-                    ]
-        return starts, ends
+    def _predict(self, batches: Any, total: int) -> Iterator[tuple[Arrays, Arrays]]:
+        for tensors in batches:
+            batch = {name: np.asarray(value) for name, value in tensors.items()}
+            inputs = {
+                name: batch[name] for name in ("input_ids", "input_mask", "segment_ids")
+            }
+            outputs = self._model(inputs, training=False)
+            yield batch, {name: np.asarray(value) for name, value in outputs.items()}
 
 
 # The runs on SQuAD: questions in, answers out.
@@ -336,51 +251,39 @@ class Questions:
 
     options: SquadOptions
     found: ModelFiles
-    training: CheckedQuestions | None
-    scored: CheckedQuestions | None
+    splits: Mapping[str, CheckedQuestions]  # "train", and "dev" to answer
 
     def __post_init__(self) -> None:
         # Refuses its lengths now rather than after training.
-        self._featurizer(for_training=False)
+        self._featurizer("dev")
 
     def data(self) -> RunData:
         """The training set."""
-        source = self._require(self.training)
-        return RunData(
-            f"{source.num_questions} questions of {source.source}",
-            rows_digest([source.identity]),
-        )
-
-    @property
-    def num_training_questions(self) -> int:
-        """How many there are to train on."""
-        return self._require(self.training).num_questions
+        train = self.splits["train"]
+        described = f"{train.num_questions} questions of {train.source}"
+        return RunData(described, rows_digest([train.identity]))
 
     def identity(self, split: str) -> str:
         """A digest of a split's questions, and of how they are read."""
-        source = self._require(self.training if split == "train" else self.scored)
-        featurizer = self._featurizer(for_training=split == "train")
-        return rows_digest([{**featurizer.settings, "questions": source.identity}])
+        return rows_digest([self._made_from(split)])
 
-    def _require(self, source: CheckedQuestions | None) -> CheckedQuestions:
-        if source is None:
-            raise InputError("Give `predict_file`: the runs are compared by it.")
-        return source
+    def _made_from(self, split: str) -> dict[str, Any]:
+        settings = self._featurizer(split).settings
+        return {**settings, "questions": self.splits[split].identity}
 
     def answers(self, outputs: Outputs) -> Iterator[tuple[QuestionFeatures, Decoded]]:
         """Predicts and decodes the questions, in their order, as a stream."""
-        source, options = self._require(self.scored), self.options
-        settings = DecodingSettings(
+        source, options = self.splits["dev"], self.options
+        decoder = Decoder(
+            self.found.tokenizer,
             n_best_size=options.n_best_size,
             max_answer_length=options.max_answer_length,
             version_2_with_negative=options.version_2_with_negative,
-            do_lower_case=self.found.do_lower_case,
             answer_text=options.answer_text,
             verbose_logging=options.verbose_logging,
         )
-        decoder = Decoder(self.found.tokenizer, settings)
         for result in question_logits(
-            self._featurizer(for_training=False)(source),
+            self._featurizer("dev")(source),
             outputs,
             batch_size=options.predict_batch_size,
             max_seq_length=options.max_seq_length,
@@ -391,7 +294,6 @@ class Questions:
 
     def predict(self, split: str, outputs: Outputs) -> Answers:
         """The answers to the questions, without their files."""
-        del split
         answers = Answers(version_2_with_negative=self.options.version_2_with_negative)
         for features, decoded in self.answers(outputs):
             answers.add(features.question.question_id, decoded)
@@ -399,43 +301,39 @@ class Questions:
 
     def score(self, split: str, answers: Answers) -> dict[str, float]:
         """The answers' scores, by --null_score_diff_threshold."""
-        del split
-        golds = golds_of(self._require(self.scored))
+        golds = golds_of(self.splits[split])
         return answers.scores(golds, self.options.null_score_diff_threshold)
 
-    def _featurizer(self, *, for_training: bool) -> QuestionFeaturizer:
+    def _featurizer(self, split: str) -> QuestionFeaturizer:
         return QuestionFeaturizer(
             self.found.tokenizer,
             max_seq_length=self.options.max_seq_length,
             doc_stride=self.options.doc_stride,
             max_query_length=self.options.max_query_length,
-            for_training=for_training,
+            for_training=split == "train",
         )
 
     @functools.cached_property
     def records(self) -> SplitRecords:
         """The windows to train on, made once."""
-        source = self._require(self.training)
-        featurizer = self._featurizer(for_training=True)
-        length = self.options.max_seq_length
+        train, length = self.splits["train"], self.options.max_seq_length
+        num_workers = self.options.num_workers or available_cores()
         found = parallel_blocks(
-            source,
-            featurizer,
-            num_workers=self.options.num_workers or available_cores(),
+            train, self._featurizer("train"), num_workers=num_workers
         )
         first = next(found, None)
         if first is None:
             raise InputError(
-                f"{source.source}: no paragraph has a token, so that there is"
+                f"{train.source}: no paragraph has a token, so that there is"
                 " nothing to train on."
             )
         records = SplitRecords.of(
             schema(length, for_training=True),
-            {**featurizer.settings, "questions": source.identity},
+            self._made_from("train"),
             itertools.chain([first], found),
         )
         logging.info(
-            "%d questions have %d windows.", source.num_questions, records.num_records
+            "%d questions have %d windows.", train.num_questions, records.num_records
         )
         return records
 
@@ -446,13 +344,13 @@ def squad_task(questions: Questions) -> FineTuningTask[Answers]:
     built = model_options(
         options, opened_adapter(options, found.config), has_pooler=False
     )
-    metric = best_metric(options.version_2_with_negative, options.best_metric)
+    metrics = metric_names(options.version_2_with_negative)
     return FineTuningTask.of(
         task(found.config, recompute=options.recompute, **built),
         head=names.SPAN,
         trains_task="squad",
         records=lambda: questions.records,
-        num_examples=lambda: questions.num_training_questions,
+        num_examples=lambda: questions.splits["train"].num_questions,
         data=questions.data,
         predict=questions.predict,
         score=questions.score,
@@ -460,43 +358,39 @@ def squad_task(questions: Questions) -> FineTuningTask[Answers]:
         identity=questions.identity,
         dev_splits=("dev",),
         test_splits=("dev",),
-        metrics=(metric,),
-        metric=metric,
+        metrics=metrics,
+        metric=metrics[-1],
     )
 
 
 def read_questions(options: SquadOptions, found: ModelFiles) -> Questions:
     """The options' questions, read once and checked."""
-    # A metric that does not exist is reported before the files are read.
-    best_metric(options.version_2_with_negative, options.best_metric)
-    training, scored = None, None
+    splits = {}
     if options.do_train:
-        training = questions_of(options, for_training=True)
+        splits["train"] = train = questions_of(options, for_training=True)
     if options.do_predict or options.looks_at_dev:
-        if not (options.predict_file or options.tfds_name):
-            raise InputError("Give `predict_file`: the runs are compared by it.")
-        scored = questions_of(options, for_training=False)
+        splits["dev"] = dev = questions_of(options, for_training=False)
         wants = {
             "find_null_threshold": options.find_null_threshold,
             "eval_steps": options.do_train and options.eval_steps,
             "learning_rates": options.selects,
         }
         for name, is_wanted in wants.items():
-            if is_wanted and not scored.have_answers:
+            if is_wanted and not dev.have_answers:
                 raise InputError(
-                    f"`{name}` needs a development set; {scored.source} has"
+                    f"`{name}` needs a development set; {dev.source} has"
                     " questions without an answer."
                 )
-    if training is not None and options.max_lengths is None:
+    if options.do_train and options.max_lengths is None:
         # Now rather than after a first stage.
         for settings in options.settings:
             finetuning.steps_of(
-                training.num_questions / settings.train_batch_size,
+                train.num_questions / settings.train_batch_size,
                 settings.num_train_epochs,
                 is_whole=False,
                 flag="num_train_epochs",
             )
-    return Questions(options, found, training, scored)
+    return Questions(options, found, splits)
 
 
 def main(options: SquadOptions) -> None:
@@ -531,7 +425,7 @@ def main(options: SquadOptions) -> None:
             eval_steps=0,
         )
         logging.info("***** First stage: %s *****", options.first_train_file)
-        questions = Questions(own, run.found, first, None)
+        questions = Questions(own, run.found, {"train": first})
         stage = FineTuning(squad_task(questions), own, run.found, run.strategy)
         stage.fine_tune(folder, epochs_flag="first_num_train_epochs")
         return folder
@@ -548,9 +442,8 @@ def predict(
 ) -> None:
     """Answers questions, writes the answers, and scores them if they are known."""
     options: Any = run.options
-    source, folder = questions.scored, options.output_dir
+    source, folder = questions.splits["dev"], options.output_dir
     version_2 = options.version_2_with_negative
-    assert source is not None
     logging.info("***** Running predictions *****")
     logging.info("  Num questions = %d", source.num_questions)
     golds = golds_of(source)
@@ -565,11 +458,11 @@ def predict(
     if not source.have_answers:
         logging.warning("No scores: there are questions without a known answer.")
         return
-    if source.skipped:
+    if source.num_skipped:
         logging.warning(
-            "The scores are of the %d questions that could be used; the"
-            " official script, and bert_tf.evaluate_squad, count all %d.",
-            *(source.num_questions, source.num_questions + source.skipped.total()),
+            "The scores leave out the %d questions that could not be used; the"
+            " official script, and bert_tf.evaluate_squad, count them.",
+            source.num_skipped,
         )
     run_folder.report_evaluation(
         folder,
@@ -599,9 +492,12 @@ def _threshold(run: FineTuning, answers: Answers, golds: Golds, step: int) -> fl
             checkpoint=checkpoint,
             plots=options.plots,
         )
-    return null_threshold.given_or_found(
-        options.given("null_score_diff_threshold"),
-        folders,
-        options.null_score_diff_threshold,
-        checkpoint=checkpoint,
-    )
+    given = options.given("null_score_diff_threshold")
+    if given is not None:
+        return given
+    for each in folders:
+        if (found := null_threshold.read(each, checkpoint)) is not None:
+            path = null_threshold.path_in(each)
+            logging.info("--null_score_diff_threshold=%s, from %s.", found, path)
+            return found
+    return options.null_score_diff_threshold

@@ -81,15 +81,6 @@ class WindowOptions(Options, title=options.LENGTHS):
         least=1,
     )
 
-    def problems(self) -> Iterator[str]:
-        """A length without room for a paragraph."""
-        yield from super().problems()
-        if self.max_seq_length <= self.max_query_length + 3:
-            yield (
-                "`max_seq_length` must be greater than `max_query_length` + 3, so that"
-                " there is room for a paragraph."
-            )
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FirstStageOptions(Options, title=options.TRAINING):

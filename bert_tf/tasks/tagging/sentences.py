@@ -34,9 +34,6 @@ jsonl     One sentence per line. Labels are words, or numbers that --labels name
           `document_id`, if there is one.
 
               {"tokens": ["EU", "rejects"], "ner_tags": ["B-ORG", "O"]}
-
-slashes   One sentence per line, each word followed by a slash and its label, as in the
-          Brown corpus: EU/np rejects/vbz
 """
 
 import dataclasses
@@ -53,7 +50,7 @@ from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.tfds import TfdsRows
 
-FORMATS = ("auto", "conll", "conllu", "jsonl", "slashes")
+FORMATS = ("auto", "conll", "conllu", "jsonl")
 DOCUMENT_START = "-DOCSTART-"
 # CoNLL-U's columns, and the value of one that is not annotated.
 _ALL = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
@@ -141,7 +138,6 @@ class Layout:
     word_column: str | None = None
     label_column: str | None = None  # default: -1; UPOS; ner_tags, labels, or tags
     document_column: str = "document_id"  # in JSON, shared by a document's sentences
-    separator: str = "/"  # for slashes, before a label
     label_names: tuple[str, ...] | None = None  # of labels that are numbers
 
 
@@ -218,12 +214,6 @@ def _lines(path: str) -> Iterator[Numbered]:
         raise InputError(f"No such file of tagged words: {path}")
     number = 0
     for block in blocks.read_blocks(path):
-        content = block.data.rstrip(b"\r\n")
-        if block.offset == 0 and b"\r" in content and b"\n" not in content:
-            raise InputError(
-                f"{path}: its lines end in carriage returns alone. Convert it, e.g."
-                " with tr '\\r' '\\n'."
-            )
         for line in blocks.lines(block, path, keep_mark=False):
             number += 1
             yield number, line.strip(" \t")
@@ -232,12 +222,13 @@ def _lines(path: str) -> Iterator[Numbered]:
 def _conll(
     path: str, layout: Layout, has_labels: bool | None, document: int
 ) -> Iterable[Sentence]:
-    word_column = _number(layout.word_column, 0, "word_column")
-    label_column = _number(layout.label_column, -1, "label_column")
     lines, first, width = _with_width(_lines(path))
+    where = f"{path}:{first}"
+    label_column = _column(layout.label_column, -1, "label_column", where, None)
+    word_column = _column(
+        layout.word_column, 0, "word_column", where, width if width else None
+    )
     if width:
-        where = f"{path}:{first}"
-        _check_column(where, width, word_column, "word_column")
         has_column = -width <= label_column < width
         is_other = has_column and label_column % width != word_column % width
         if has_labels and not is_other:
@@ -316,14 +307,6 @@ def _with_width(lines: Iterator[Numbered]) -> tuple[Iterator[Numbered], int, int
     return itertools.chain(seen, lines), *found
 
 
-def _check_column(where: str, width: int, column: int, flag: str) -> None:
-    if not -width <= column < width:
-        raise InputError(
-            f"{where}: --{flag}={column}, but there are {width} columns; the first one"
-            " is 0."
-        )
-
-
 def _check_width(where: str, cells: Sequence[str], width: int, first: int) -> None:
     if len(cells) != width:
         raise InputError(
@@ -332,31 +315,35 @@ def _check_width(where: str, cells: Sequence[str], width: int, first: int) -> No
         )
 
 
-def _number(value: str | None, default: int, flag: str) -> int:
+def _column(
+    value: str | None, default: int, flag: str, where: str, width: int | None
+) -> int:
+    """A column's number, from a flag's; without a width there may be no such column."""
     try:
-        return default if value is None else int(value)
-    except ValueError as error:
+        number = default if value is None else int(value)
+    except ValueError:
+        number = width = 0
+    if width is not None and not -width <= number < width:
         raise InputError(
-            f"--{flag}={value}: the columns of a column file have numbers, from 0; -1"
-            " is the last one."
-        ) from error
+            f"{where}: --{flag}={value}: columns have numbers, from 0 or from -1"
+            " backwards, and there must be such a one; CoNLL-U's have names, too."
+        )
+    return number
 
 
 def _conllu(
     path: str, layout: Layout, has_labels: bool | None, document: int
 ) -> Iterator[Sentence]:
     def column(value: str | None, default: str, flag: str) -> int:
-        if value is None or value in COLUMNS:
-            return COLUMNS.index(value or default)
-        return _number(value, 0, flag)
+        if value in COLUMNS:
+            value = str(COLUMNS.index(value))
+        return _column(value, COLUMNS.index(default), flag, source, len(rows[0]))
 
-    word_column = column(layout.word_column, "FORM", "word_column")
-    label_column = column(layout.label_column, "UPOS", "label_column")
     sentences = []
     is_annotated = False
     for source, number, rows in _conllu_rows(path, document):
-        _check_column(source, len(rows[0]), word_column, "word_column")
-        _check_column(source, len(rows[0]), label_column, "label_column")
+        word_column = column(layout.word_column, "FORM", "word_column")
+        label_column = column(layout.label_column, "UPOS", "label_column")
         labels = tuple(cells[label_column] for cells in rows)
         is_annotated = is_annotated or {*labels} != {UNSPECIFIED}
         sentences.append(
@@ -409,29 +396,6 @@ def _conllu_rows(
         source = source if rows else f"{path}:{number}"
         rows.append(cells)
         seen_words = True
-
-
-def _slashes(
-    path: str, layout: Layout, has_labels: bool | None, document: int
-) -> Iterator[Sentence]:
-    for number, line in _lines(path):
-        if not line:
-            continue
-        words, labels = _BETWEEN.split(line), None
-        if has_labels is None:
-            has_labels = all(layout.separator in cell for cell in words)
-        if has_labels:
-            parts = [cell.rpartition(layout.separator) for cell in words]
-            for word, separator, label in parts:
-                if not word or not label:
-                    raise InputError(
-                        f"{path}:{number}: {word + separator + label!r} must be a"
-                        f" word, {layout.separator} and its label."
-                    )
-            words, labels = [part[0] for part in parts], [part[2] for part in parts]
-        yield Sentence.of_words(
-            words, labels, document=document, source=f"{path}:{number}"
-        )
 
 
 def _json_lines(
@@ -516,5 +480,4 @@ _READERS: dict[str, Callable[..., Iterable[Sentence]]] = {
     "conll": _conll,
     "conllu": _conllu,
     "jsonl": _json_lines,
-    "slashes": _slashes,
 }

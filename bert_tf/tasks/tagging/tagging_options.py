@@ -61,7 +61,7 @@ class FormatOptions(Options, title=options.DATA):
         FORMATS[0],
         "Format of the files. conll: one word per line, in columns; conllu:"
         " Universal Dependencies' format; jsonl: one sentence per line, {'tokens':"
-        " [...], 'ner_tags': [...]}; slashes: one sentence per line, word/TAG;"
+        " [...], 'ner_tags': [...]};"
         " auto: conllu or jsonl by the file's name, else conll.",
         choices=FORMATS,
     )
@@ -75,15 +75,6 @@ class FormatOptions(Options, title=options.DATA):
         "The labels' column. Default: -1; for conllu UPOS; for jsonl ner_tags,"
         " labels or tags; for TensorFlow datasets ner.",
     )
-    tag_separator: str = option(
-        "/", "For slashes: the separator between word and label."
-    )
-
-    def problems(self) -> Iterator[str]:
-        """A separator without effect."""
-        yield from super().problems()
-        if not self.tag_separator:
-            yield "`tag_separator` must not be empty."
 
     def layout(self, label_names: tuple[str, ...] | None = None) -> Layout:
         """How to read the files."""
@@ -92,7 +83,6 @@ class FormatOptions(Options, title=options.DATA):
             format=self.format,
             word_column=self.word_column,
             label_column=self.label_column,
-            separator=self.tag_separator,
             label_names=label_names,
             **({} if column is None else {"document_column": column}),
         )

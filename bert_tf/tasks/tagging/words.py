@@ -35,7 +35,6 @@ from absl import logging
 from scipy import special
 
 from bert_tf import files, strict_json
-from bert_tf.config import BertConfig
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
@@ -80,7 +79,6 @@ from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import STATE_NAME
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.task import Task
 
 # [CLS] and [SEP].
 _SPECIAL_TOKENS = 2
@@ -161,24 +159,6 @@ class SentenceFeaturizer:
                 )
 
 
-def task(
-    config: BertConfig,
-    num_labels: int,
-    *,
-    name: str = "tagging",
-    recompute: bool = False,
-    **options: Any,
-) -> Task:
-    """The task of labelling words."""
-    return Task(
-        name=name,
-        build_model=lambda: BertTagger(
-            config, num_labels, recompute=recompute, **options
-        ),
-        objective=TAGGING,
-    )
-
-
 def schema(max_seq_length: int) -> RecordSpec:
     """The features of a record."""
     return RecordSpec(
@@ -208,14 +188,11 @@ def blocks(
         yield block
 
 
-# The labels that a tagger predicts, and how they spell entities.
-
-
 AUTO = "auto"
 
 
 class TaggerLabels(NamedTuple):
-    """A tagger's labels."""
+    """The labels that a tagger predicts."""
 
     names: tuple[str, ...]  # in the order of its outputs
     scheme: str  # how they spell entities; "none" if they do not
@@ -326,24 +303,22 @@ def _labels(sentences: Sequence[Sentence]) -> list[tuple[str, ...]]:
     return [one.labels for one in sentences if one.labels is not None]
 
 
-# Predicted labels as a column file, for the official scorer (conlleval).
-#
-#     EU NNP B-NP B-ORG B-ORG
-#     rejects VBZ B-VP O O
-#
-# It has the columns of the input file, separated by a blank, and the predicted label
-# after them; for other formats the word, its label if known, and the predicted one. The
-# scorer compares the last two columns: if the labels are not the last input column,
-# they are repeated before the predicted ones. There is one line for each input line
-# except comments, including blank ones and -DOCSTART-, so that the two files can be
-# compared line by line. The scorer counts -DOCSTART- as a word correctly labelled O,
-# which affects its accuracy but no entity.
-
-
 def write_predictions(
     path: str, sentences: Sequence[Sentence], labels: Sequence[Sequence[str]]
 ) -> None:
-    """Writes the file."""
+    """Writes predicted labels as a column file, for the official scorer (conlleval).
+
+        EU NNP B-NP B-ORG B-ORG
+        rejects VBZ B-VP O O
+
+    It has the columns of the input file, separated by a blank, and the predicted label
+    after them; for other formats the word, its label if known, and the predicted one.
+    The scorer compares the last two columns: if the labels are not the last input
+    column, they are repeated before the predicted ones. There is one line for each
+    input line except comments, including blank ones and -DOCSTART-, so that the two
+    files can be compared line by line. The scorer counts -DOCSTART- as a word correctly
+    labelled O, which affects its accuracy but no entity.
+    """
     # The labels are the last column, or there are none.
     repeats = not all(
         row.endswith(f" {label}")
@@ -414,16 +389,12 @@ def predict_words(
 
 
 ACCURACY = "accuracy"
-STRICT = "strict_"
-_ENTITY_SCORES = ("precision", "recall", "f1")
 
 
 def metric_names(scheme: str) -> list[str]:
     """The scores' names, with the one that compares runs last."""
-    if scheme == NO_SCHEME:
-        return [LOSS, ACCURACY]
-    strict = [STRICT + name for name in _ENTITY_SCORES if scheme in STRICT_SCHEMES]
-    return [LOSS, ACCURACY, *strict, *_ENTITY_SCORES]
+    entities = [] if scheme == NO_SCHEME else [*entity_scores((), (), scheme)]
+    return [LOSS, ACCURACY, *entities]
 
 
 def entity_scores(
@@ -433,10 +404,10 @@ def entity_scores(
     results = {}
     readings: dict[str, str | None] = {"": None}
     if scheme in STRICT_SCHEMES:
-        readings = {STRICT: scheme, **readings}
+        readings = {"strict_": scheme, **readings}
     for prefix, reading in readings.items():
         counts = total(count_entities(golds, predictions, reading).values())
-        for name in _ENTITY_SCORES:
+        for name in ("precision", "recall", "f1"):
             results[prefix + name] = getattr(counts, name)
     return results
 
@@ -497,14 +468,12 @@ class Words:
         options = self._options
         if split not in self._features:
             self._features[split] = list(self.featurizer(self.splits[split]))
-        is_dev = split == "dev"
+        batch_size = options.predict_batch_size
         return predict_words(
             self._features[split],
             self._label_ids[split],
             outputs,
-            batch_size=options.eval_batch_size
-            if is_dev
-            else options.predict_batch_size,
+            batch_size=options.eval_batch_size if split == "dev" else batch_size,
             max_seq_length=options.max_seq_length,
             max_lengths=options.max_lengths,
         )
@@ -532,10 +501,11 @@ class Words:
             ACCURACY: num_correct / num_words,
             MAJORITY: max(Counter(labels).values()) / num_words,
         }
-        scheme = self.labels.scheme
-        if scheme != NO_SCHEME:
+        if self.labels.scheme != NO_SCHEME:
             predictions = self._by_sentence(split, found)
-            results |= entity_scores(self._golds[split], predictions, scheme)
+            results |= entity_scores(
+                self._golds[split], predictions, self.labels.scheme
+            )
         return results
 
     def report(self, split: str, found: WordPredictions) -> str:
@@ -592,17 +562,15 @@ class Words:
     def records(self) -> SplitRecords:
         """The windows to train on, made once."""
         sentences, length = self.splits[TRAIN], self._options.max_seq_length
+        labels = self._label_ids[TRAIN]
         records = SplitRecords.of(
             schema(length),
             self._made_from(TRAIN),
-            blocks(self.featurizer(sentences), self._label_ids[TRAIN], length),
+            blocks(self.featurizer(sentences), labels, length),
         )
         logging.info(
             "%d sentences, %d words, %d labels: %d windows.",
-            len(sentences),
-            len(self._label_ids[TRAIN]),
-            len(self.labels.names),
-            records.num_records,
+            *(len(sentences), len(labels), len(self.labels.names), len(records.table)),
         )
         return records
 
@@ -616,8 +584,12 @@ def tagging_task(
         options, opened_adapter(options, found.config), has_pooler=False
     )
     num_labels = len(words.labels.names)
-    return FineTuningTask.of(
-        task(found.config, num_labels, recompute=options.recompute, **built),
+    return FineTuningTask(
+        name="tagging",
+        objective=TAGGING,
+        build_model=lambda: BertTagger(
+            found.config, num_labels, recompute=options.recompute, **built
+        ),
         records=lambda: words.records,
         predict=words.predict,
         refuse_folder=refuse_features,

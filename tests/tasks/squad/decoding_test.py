@@ -1,6 +1,3 @@
-import dataclasses
-import json
-
 import numpy as np
 import tensorflow as tf
 from absl import logging
@@ -8,7 +5,6 @@ from absl import logging
 from bert_tf.tasks.squad.decoding import (
     NO_SPAN_SCORE_DIFF,
     Decoder,
-    DecodingSettings,
     align,
     text_or_null,
 )
@@ -122,7 +118,7 @@ def scores(length=32, default=-50, **by_place):
 def decode(features, starts, ends, **settings):
     if isinstance(starts, np.ndarray):
         starts, ends = [starts], [ends]
-    return Decoder(TOKENIZER, DecodingSettings(**settings))(features, starts, ends)
+    return Decoder(TOKENIZER, **settings)(features, starts, ends)
 
 
 def texts(decoded):
@@ -148,26 +144,6 @@ class NBestTest(tf.test.TestCase):
         self.assertEqual([first.span, second.span], [(0, 14), (0, 23)])
         self.assertEqual(decoded.best_text, "Anna met Bobby")
         self.assertIsNone(decoded.score_diff)
-
-    def test_scores_as_they_are_written(self):
-        decoded = decode(
-            features_of(self.context), scores(p4=0.1), scores(p4=0.7), n_best_size=1
-        )
-        entry = decoded.n_best[0]
-        self.assertEqual(
-            json.dumps(entry[1:4]), "[1.0, 0.10000000149011612, 0.699999988079071]"
-        )
-
-    def test_sums_are_in_float64(self):
-        # In float32 a b and b c have the same sum, and a b comes first.
-        least = 2.0**-23
-        decoded = decode(
-            features_of("a b c"),
-            scores(p4=1 + least, p5=1),
-            scores(p6=1.25 * least, p5=0),
-            n_best_size=3,
-        )
-        self.assertEqual(texts(decoded), ["a b c", "b c", "a b"])
 
     def test_only_spans_of_the_paragraph(self):
         # Of the seven highest, two starts are the paragraph's, and three ends.
@@ -241,14 +217,15 @@ class NBestTest(tf.test.TestCase):
         self.assertEqual([e.span for e in decoded.n_best], [(6, 7), (4, 5)])
 
 
-class NullAnswerTest(tf.test.TestCase):
-    settings = DecodingSettings(version_2_with_negative=True, n_best_size=2)
+SQUAD_2 = {"version_2_with_negative": True, "n_best_size": 2}
 
+
+class NullAnswerTest(tf.test.TestCase):
     def test_the_least_likely_window_says_the_score(self):
         features = features_of("a b c d e f g h", max_seq_length=9, doc_stride=2)
         starts = [scores(9, p0=3, p5=1), scores(9, p0=0.5), scores(9, p0=2)]
         ends = [scores(9, p0=3, p5=0), scores(9, p0=1), scores(9, p0=-0.5)]
-        decoded = decode(features, starts, ends, **dataclasses.asdict(self.settings))
+        decoded = decode(features, starts, ends, **SQUAD_2)
         # 6, 1.5 and 1.5, of which the first is taken; b has 1.
         self.assertEqual(texts(decoded), ["", "b"])
         self.assertEqual(decoded.n_best[0][2:], (0.5, 1.0, None))
@@ -260,9 +237,7 @@ class NullAnswerTest(tf.test.TestCase):
 
     def test_no_answer_is_always_among_the_n_best(self):
         starts, ends = scores(p0=-9, p4=1, p5=0), scores(p0=-9, p5=0, p6=0)
-        decoded = decode(
-            features_of("a b c"), starts, ends, **dataclasses.asdict(self.settings)
-        )
+        decoded = decode(features_of("a b c"), starts, ends, **SQUAD_2)
         self.assertEqual(texts(decoded), ["a b", "a b c", ""])
         self.assertAllClose(sum(entry.probability for entry in decoded.n_best), 1)
         self.assertEqual(decoded.score_diff, -19)
@@ -272,13 +247,13 @@ class NullAnswerTest(tf.test.TestCase):
             features_of("a"),
             scores(p0=1, p4=1),
             scores(p0=1, p4=1),
-            **dataclasses.asdict(self.settings),
+            **SQUAD_2,
         )
         self.assertEqual(texts(decoded), ["a", ""])
         self.assertEqual(decoded.score_diff, 0)
 
     def test_one_n_best(self):
-        settings = {"n_best_size": 1, "version_2_with_negative": True}
+        settings = SQUAD_2 | {"n_best_size": 1}
         decoded = decode(
             features_of("a b"), scores(p0=1, p4=2), scores(p4=2), **settings
         )
@@ -295,7 +270,7 @@ class NullAnswerTest(tf.test.TestCase):
             features,
             scores(p0=3, p1=2),
             scores(p0=3, p1=2),
-            **dataclasses.asdict(self.settings),
+            **SQUAD_2,
         )
         self.assertEqual(decoded.n_best, [("", 1.0, 3.0, 3.0, None)])
         self.assertEqual(decoded.best_text, "")
@@ -311,22 +286,6 @@ class EdgesTest(tf.test.TestCase):
             self.assertEqual(decoded, ([("empty", 1.0, 0.0, 0.0, None)], "empty", None))
             decoded = decode(features, [], [], version_2_with_negative=True)
             self.assertEqual(decoded, ([("", 1.0, 0.0, 0.0, None)], "", 1e6))
-
-    def test_a_question_of_only_spaces(self):
-        # [CLS] [SEP] a [SEP]
-        decoded = decode(features_of("a", question=" \n"), scores(p2=1), scores(p2=1))
-        self.assertEqual(decoded.best_text, "a")
-        self.assertEqual(decoded.n_best[0].span, (0, 1))
-
-    def test_the_very_end(self):
-        # The record is full: window, [SEP], nothing after it.
-        features = features_of("a b c d", max_seq_length=9)
-        for answer_text in ("alignment", "offsets"):
-            decoded = decode(
-                features, scores(9, p7=1), scores(9, p7=1), answer_text=answer_text
-            )
-            self.assertEqual(decoded.best_text, "d")
-            self.assertEqual(decoded.n_best[0].span, (6, 7))
 
 
 class AnswerTextTest(tf.test.TestCase):
@@ -371,17 +330,6 @@ class AnswerTextTest(tf.test.TestCase):
             aligned, cut = self.both(context, *tokens)
             self.assertEqual((aligned[0], cut[0]), (aligned_text, cut_text))
 
-    def test_cased_tokens_are_found_in_cased_words(self):
-        tokenizer = WordPieceTokenizer(
-            Vocabulary(["[UNK]", "[CLS]", "[SEP]", "Café", "(", ")"]),
-            do_lower_case=False,
-        )
-        features = features_of("(Café)", question="", tokenizer=tokenizer)
-        settings = DecodingSettings(do_lower_case=False)
-        logits = [scores(p3=1)]
-        decoded = Decoder(tokenizer, settings)(features, logits, logits)
-        self.assertEqual(decoded.best_text, "Café")
-
     def test_offsets_know_which_of_equal_pieces(self):
         # ban ##an ##an: the last two are "an" both, and the first "an" is in "ban".
         aligned, cut = self.both("( Banan )", 2, 2)
@@ -399,7 +347,3 @@ class AnswerTextTest(tf.test.TestCase):
         )
         with self.assertNoLogs(logging.get_absl_logger(), "INFO"):
             decode(features, *logits, n_best_size=1)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -8,9 +8,8 @@ from absl import logging
 
 from bert_tf.errors import InputError
 from bert_tf.tasks.squad import null_threshold
-from bert_tf.tasks.squad import null_threshold as pictures
 from bert_tf.tasks.squad.scoring import Curve, Gold
-from tests.finetuning.drawn import drawn
+from tests.drawn import drawn
 
 # By score difference: right, an invention, half right (F1 2/3), right, an invention.
 GOLDS = {
@@ -25,8 +24,13 @@ NULL_ODDS = {"a": -3.0, "b": -2.0, "c": -1.0, "d": 0.5, "e": 2.0}
 
 
 class NullThresholdTest(tf.test.TestCase):
-    def test_chosen_by_hand(self):
-        chosen = null_threshold.choose(GOLDS, TEXTS, NULL_ODDS, "dev.json")
+    def find(self, *arguments, **options):
+        return null_threshold.find(self.get_temp_dir(), *arguments, **options)
+
+    def test_found_by_hand_written_and_read(self):
+        folder = self.get_temp_dir()
+        self.assertIsNone(null_threshold.read(folder))
+        chosen = self.find(GOLDS, TEXTS, NULL_ODDS, predict_file="dev.json")
         # Of 5: exact 2, then 3, 2, 2, 3, 2; F1 2, then 3, 2, 2 2/3, 3 2/3, 2 2/3.
         self.assertEqual((chosen.best_exact, chosen.best_exact_thresh), (60.0, -3.0))
         self.assertAllClose(chosen.best_f1, 100 * (11 / 3) / 5)
@@ -35,22 +39,6 @@ class NullThresholdTest(tf.test.TestCase):
         self.assertAllClose(chosen.f1_at_threshold, 100 * (11 / 3) / 5)
         self.assertEqual(chosen.exact_at_threshold, 60.0)
         self.assertEqual((chosen.num_questions, chosen.predict_file), (5, "dev.json"))
-
-    def test_where_the_official_search_misleads(self):
-        # Between b and the questions after it in the search there is no threshold.
-        chosen = null_threshold.choose(GOLDS, TEXTS, {**NULL_ODDS, "e": 0.5})
-        self.assertEqual(chosen.null_score_diff_threshold, 0.5)
-        self.assertAllClose(chosen.f1_at_threshold, 100 * (8 / 3) / 5)
-        chosen = null_threshold.choose({"b": Gold((), False)}, {"b": "x"}, {"b": -2.0})
-        found = chosen.best_f1, chosen.null_score_diff_threshold, chosen.f1_at_threshold
-        self.assertEqual(found, (100.0, 0.0, 0.0))
-
-    def test_found_written_and_read(self):
-        folder = self.get_temp_dir()
-        self.assertIsNone(null_threshold.read(folder))
-        chosen = null_threshold.find(
-            folder, GOLDS, TEXTS, NULL_ODDS, predict_file="dev.json"
-        )
         self.assertEqual(null_threshold.read(folder), 0.5)
         self.assertCountEqual(
             os.listdir(folder),
@@ -64,13 +52,19 @@ class NullThresholdTest(tf.test.TestCase):
             content = json.load(file)
         self.assertEqual(null_threshold.NullThreshold(**content), chosen)
 
-    def test_without_pictures_or_without_a_curve(self):
-        folder = self.get_temp_dir()
-        null_threshold.find(folder, GOLDS, TEXTS, NULL_ODDS, plots=False)
-        self.assertEqual(os.listdir(folder), ["null_threshold.json"])
-        null_threshold.find(folder, {"b": Gold((), False)}, {"b": ""}, {"b": 1.0})
+    def test_where_the_official_search_misleads(self):
+        # Between b and the questions after it in the search there is no threshold.
+        chosen = self.find(GOLDS, TEXTS, {**NULL_ODDS, "e": 0.5}, plots=False)
+        self.assertEqual(os.listdir(self.get_temp_dir()), ["null_threshold.json"])
+        self.assertEqual(chosen.null_score_diff_threshold, 0.5)
+        self.assertAllClose(chosen.f1_at_threshold, 100 * (8 / 3) / 5)
+        # Without an answer there is no curve.
+        chosen = self.find({"b": Gold((), False)}, {"b": "x"}, {"b": -2.0})
+        found = chosen.best_f1, chosen.null_score_diff_threshold, chosen.f1_at_threshold
+        self.assertEqual(found, (100.0, 0.0, 0.0))
         self.assertCountEqual(
-            os.listdir(folder), ["null_threshold.json", "null_score_diff_histogram.png"]
+            os.listdir(self.get_temp_dir()),
+            ["null_threshold.json", "null_score_diff_histogram.png"],
         )
 
     def test_a_file_without_a_threshold(self):
@@ -96,16 +90,14 @@ class NullThresholdTest(tf.test.TestCase):
             )
 
         def threshold(checkpoint):
-            return null_threshold.given_or_found(
-                None, [folder], 7.0, checkpoint=checkpoint
-            )
+            return null_threshold.read(folder, checkpoint)
 
         find(mine)
         self.assertEqual(threshold(mine), 0.5)
         self.assertEqual(threshold(""), 0.5)
         for checkpoint in (later, other):
             with self.assertLogs(logging.get_absl_logger(), "WARNING") as logs:
-                self.assertEqual(threshold(checkpoint), 7.0)
+                self.assertIsNone(threshold(checkpoint))
             self.assertIn(f"found for {mine}, and the model is", logs.output[0])
         # A folder that is moved takes its own model along; another one stays itself.
         moved = tempfile.mkdtemp(dir=self.get_temp_dir())
@@ -115,11 +107,11 @@ class NullThresholdTest(tf.test.TestCase):
         # The run's best checkpoint, in best/, is the one of the same step.
         run, folder = folder, os.path.join(folder, "best")
         self.assertEqual(threshold(os.path.join(folder, "model.ckpt-12")), 0.5)
-        self.assertEqual(threshold(os.path.join(folder, "model.ckpt-8")), 7.0)
+        self.assertIsNone(threshold(os.path.join(folder, "model.ckpt-8")))
         folder = run
         find(other)
         self.assertEqual(threshold(other), 0.5)
-        self.assertEqual(threshold(os.path.join(moved, "model.ckpt-12")), 7.0)
+        self.assertIsNone(threshold(os.path.join(moved, "model.ckpt-12")))
 
 
 class PicturesTest(tf.test.TestCase):
@@ -133,7 +125,7 @@ class PicturesTest(tf.test.TestCase):
 
     def test_precision_and_recall_over_the_threshold(self):
         def draw():
-            return pictures.threshold_picture(self.CURVE, 0.5, "5 $questions")
+            return null_threshold.threshold_picture(self.CURVE, 0.5, "5 $questions")
 
         texts, content = drawn(draw)
         self.assertContainsSubset(
@@ -149,27 +141,17 @@ class PicturesTest(tf.test.TestCase):
         self.assertEqual(draw(), content)
 
     def test_precision_over_recall(self):
-        texts, _ = drawn(lambda: pictures.precision_recall_picture(self.CURVE, "F1"))
+        texts, _ = drawn(
+            lambda: null_threshold.precision_recall_picture(self.CURVE, "F1")
+        )
         self.assertIn("F1\naverage precision 68.75", texts)
 
     def test_histogram(self):
         values = {"answerable": [-3.0, -1.0, -2.0, 1e6], "unanswerable": [], "x": [4.0]}
         texts, _ = drawn(
-            lambda: pictures.histogram_picture(values, "5", threshold=-0.5)
+            lambda: null_threshold.histogram_picture(values, "5", threshold=-0.5)
         )
         self.assertContainsSubset({"answerable: 4", "x: 1", "threshold -0.500"}, texts)
         self.assertNotIn("unanswerable: 0", texts)
         # The million is in the last bin, not on the axis.
         self.assertContainsSubset({"−2", "0", "2"}, texts)
-
-    def test_histogram_of_probabilities(self):
-        texts, _ = drawn(
-            lambda: pictures.histogram_picture(
-                {"answerable": [0.25, 0.5]}, "2", label=pictures.PROBABILITY
-            )
-        )
-        self.assertContainsSubset({"0.0", "0.2", "1.0"}, texts)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -56,9 +56,8 @@ class AnswersTest(tf.test.TestCase):
             # From the last word to the first one: none.
             (" One two", " One", 0, "''"),
         ):
-            with self.assertRaisesRegex(EntryError, f"{start}: {words}$") as raised:
+            with self.assertRaisesRegex(EntryError, f"{start}: {words}$"):
                 read_answer(entry(text, start), context)
-            self.assertContainsSubsequence(raised.exception.kind, "do not give")
 
     def test_outside(self):
         for text, start in (("The", -1), (".", 16), ("closed.", 10), ("x" * 17, 0)):
@@ -78,18 +77,13 @@ class AnswersTest(tf.test.TestCase):
             (entry("", 0), "is empty: ''"),
             (entry(" \n", 0), "is empty"),
         ):
-            with self.assertRaisesRegex(EntryError, reason) as raised:
+            with self.assertRaisesRegex(EntryError, reason):
                 read_answer(value, CAFE)
-            self.assertEqual(raised.exception.kind, "malformed")
 
 
 IDS = ["t1", "t2", "t3", "r1"]
 TOWER = "The tower is 300 m high. It leans."
 RIVER = "The river Ohre flows to the Elbe."
-
-
-def answer(text, start):
-    return {"text": text, "answer_start": start}
 
 
 def qa(question_id, *answers, **values):
@@ -115,12 +109,12 @@ def plain():
                 "Tower",
                 (
                     TOWER,
-                    [qa("t1", answer("300 m", 13)), qa("t2", answer("leans.", 28))],
+                    [qa("t1", entry("300 m", 13)), qa("t2", entry("leans.", 28))],
                 ),
                 ("", []),
-                (TOWER[:24], [qa("t3", answer("The tower", 0))]),
+                (TOWER[:24], [qa("t3", entry("The tower", 0))]),
             ),
-            article("River", (RIVER, [qa("r1", answer("Ohre", 10))])),
+            article("River", (RIVER, [qa("r1", entry("Ohre", 10))])),
         ],
     }
 
@@ -150,17 +144,19 @@ class ReaderTest(tf.test.TestCase):
         """The questions read from those of one paragraph, and what was said."""
         content = plain()
         content["data"][1]["paragraphs"][0]["qas"] += qas
-        questions, messages, report = self.read(
+        questions, messages, found = self.read(
             content, for_training=for_training, **flags
         )
-        total = report.num_questions + report.skipped.total()
+        total = found.num_questions + found.num_skipped
         self.assertEqual(total, 4 + len(qas))
-        self.assertLen(questions, report.num_questions)
-        return questions[4:], messages, report
+        self.assertEqual(
+            messages.pop(), f"skipped {found.num_skipped} of {total} questions."
+        )
+        return questions[4:], messages
 
     def test_questions_in_the_files_order(self):
         for for_training in (False, True):
-            questions, messages, report = self.read(plain(), for_training=for_training)
+            questions, messages, found = self.read(plain(), for_training=for_training)
             self.assertEqual([q.question_id for q in questions], IDS)
             self.assertEqual(
                 [q.text for q in questions], [f"What of {i}?" for i in IDS]
@@ -170,17 +166,12 @@ class ReaderTest(tf.test.TestCase):
                 [TOWER, TOWER, TOWER[:24], RIVER],
             )
             self.assertIs(questions[0].paragraph, questions[1].paragraph)
+            answers = [("300 m", 13)], [("leans.", 28)], [("The tower", 0)]
             self.assertEqual(
-                [q.answers for q in questions],
-                [
-                    (("300 m", 13),),
-                    (("leans.", 28),),
-                    (("The tower", 0),),
-                    (("Ohre", 10),),
-                ],
+                [[*q.answers] for q in questions], [*answers, [("Ohre", 10)]]
             )
-            self.assertEqual(messages, ["Skipped 0 of 4 questions."])
-            self.assertEqual(report.num_questions, 4)
+            self.assertEqual(messages, ["skipped 0 of 4 questions."])
+            self.assertEqual(found.num_questions, 4)
 
     def test_packed_and_in_other_orders(self):
         content = json.dumps(plain(), indent=2).encode()
@@ -206,9 +197,9 @@ class ReaderTest(tf.test.TestCase):
             self.assertEqual(questions.have_answers, expected)
 
     def test_questions_without_an_answer(self):
-        impossible = qa("r2", is_impossible=True, plausible_answers=[answer("", -9)])
+        impossible = qa("r2", is_impossible=True, plausible_answers=[entry("", -9)])
         for for_training in (False, True):
-            (question,), _, _ = self.of_river(
+            (question,), _ = self.of_river(
                 impossible, for_training=for_training, version_2_with_negative=True
             )
             self.assertTrue(question.is_impossible)
@@ -224,122 +215,81 @@ class ReaderTest(tf.test.TestCase):
         content = {"data": [article("T", (TOWER, [qa("t1"), qa("t2")]))]}
         content["data"][0]["paragraphs"][0]["qas"][1]["is_impossible"] = False
         for for_training in (False, True):
-            questions, _, report = self.read(
+            questions, _, found = self.read(
                 content, version_2_with_negative=True, for_training=for_training
             )
             first, *others = questions
             self.assertTrue(first.is_impossible)
             # The one that says that it has an answer is trained on only with one.
             self.assertLen(others, 0 if for_training else 1)
-            self.assertEqual(report.skipped.total(), int(for_training))
+            self.assertEqual(found.num_skipped, int(for_training))
 
     def test_answers_of_impossible_questions(self):
-        entry = qa("r2", answer("Ohre", 10), is_impossible=True)
-        (question,), _, _ = self.of_river(entry, version_2_with_negative=True)
-        self.assertEqual(question.answers, ())
-        (question,), _, _ = self.of_river(
-            entry, for_training=False, version_2_with_negative=True
-        )
-        self.assertEqual(question.answers, (("Ohre", 10),))
+        impossible = qa("r2", entry("Ohre", 10), is_impossible=True)
+        for for_training, answers in ((True, ()), (False, (("Ohre", 10),))):
+            (question,), _ = self.of_river(
+                impossible, for_training=for_training, version_2_with_negative=True
+            )
+            self.assertEqual(question.answers, answers)
 
     def test_numbers_as_ids(self):
-        (question,), _, _ = self.of_river(qa(262133, answer("Elbe", 28)))
+        (question,), _ = self.of_river(qa(262133, entry("Elbe", 28)))
         self.assertEqual(question.question_id, "262133")
 
-    def test_malformed_questions(self):
-        good = qa("r2", answer("Ohre", 10))
-        for name, value, what in (
-            ("id", None, "question 2: its `id` must be text or a number. Found: None"),
-            ("id", True, "question 2: its `id` must be text or a number. Found: True"),
-            ("id", "r1", "question 'r1': a question before it has the same id"),
-            ("question", None, "question 'r2': its `question` must be text. Found: No"),
-            ("question", [1], "question 'r2': its `question` must be text. Found: [1]"),
-        ):  # fmt: skip
-            for for_training in (False, True):
-                questions, messages, _ = self.of_river(
-                    {**good, name: value}, for_training=for_training
-                )
-                self.assertEmpty(questions)
-                where = "article 2 ('River'), paragraph 1, "
-                self.assertStartsWith(messages[0], f"{where}{what}")
-                self.assertEndsWith(messages[0], "; skipped.")
-                kind = "with the id of an earlier one" if value == "r1" else "malformed"
-                self.assertEqual(messages[1], f"Skipped 1 of 5 questions: 1 {kind}.")
-        questions, messages, _ = self.of_river("r2", good)
-        self.assertLen(questions, 1)
-        self.assertIn("question 2: it must be an object. Found: 'r2'", messages[0])
-
-    def test_answers_that_cannot_be_trained_on(self):
-        for entry, what, kind in (
-            (qa("r2"), "has no answer, nor is it impossible", "without an answer"),
-            (qa("r2", answers=None), "`answers` must be a list", "malformed"),
-            (qa("r2", {"text": "Elbe"}), "`answer_start` must be", "malformed"),
-            (qa("r2", is_impossible="no"), "must be true or false", "malformed"),
+    def test_what_costs_a_question(self):
+        good = qa("r2", entry("Ohre", 10))
+        for faulty, what, of_training_alone in (
+            ({**good, "id": None}, "2: its `id` must be text or a number. Fou", False),
+            ({**good, "id": True}, "2: its `id` must be text or a number. Fou", False),
+            ({**good, "id": "r1"}, "'r1': a question before it has the same", False),
+            ({**good, "question": None}, "'r2': its `question` must be text.", False),
+            ({**good, "question": [1]}, "'r2': its `question` must be text.", False),
+            ("r2", "2: it must be an object. Found: 'r2'", False),
+            (qa("r2"), "'r2': it has no answer, nor is it impossible", True),
+            (qa("r2", answers=None), "'r2': its `answers` must be a list", True),
+            (qa("r2", {"text": "Elbe"}), "'r2': an answer's `answer_start` mu", True),
+            (qa("r2", is_impossible="no"), "'r2': its `is_impossible` must be", True),
         ):
-            questions, messages, _ = self.of_river(entry)
-            self.assertEmpty(questions)
-            where = "article 2 ('River'), paragraph 1, question 'r2': "
-            self.assertStartsWith(messages[0], where)
-            self.assertIn(what, messages[0])
-            self.assertEqual(messages[1], f"Skipped 1 of 5 questions: 1 {kind}.")
+            for for_training in {True, of_training_alone}:
+                questions, (message,) = self.of_river(faulty, for_training=for_training)
+                self.assertEmpty(questions)
+                where = "article 2 ('River'), paragraph 1, question "
+                self.assertStartsWith(message, where + what)
+                self.assertEndsWith(message, "; skipped.")
 
     def test_faulty_answers_cost_no_question_that_is_not_trained_on(self):
-        entry = qa(
+        faulty = qa(
             "r2",
-            answer("Elbe", 28),
-            answer("Elbe", 10),
-            answer("", 5),
-            {"text": "the Elbe"},
-            {"answer_start": 3},
-            "Elbe",
+            *(entry("Elbe", 28), entry("Elbe", 10), entry("", 5)),
+            *({"text": "the Elbe"}, {"answer_start": 3}, "Elbe"),
         )
-        (question,), messages, _ = self.of_river(entry, for_training=False)
+        (question,), messages = self.of_river(faulty, for_training=False)
         # Those that have a text are scored by it, as the official evaluation does.
         self.assertEqual(
             question.answers,
             (("Elbe", 28), ("Elbe", -1), ("", -1), ("the Elbe", -1)),
         )
-        self.assertLen(messages, 6)
+        self.assertLen(messages, 5)
         self.assertIn("'r2': the answer 'Elbe' is not in the words", messages[0])
-        self.assertEqual(
-            messages[-1],
-            "Skipped 0 of 5 questions. Also: 5 faulty answers of questions that are"
-            " kept.",
-        )
-        for entry in (
-            {"id": "r2", "question": "Where?"},
-            qa("r2", answers=None),
-            qa("r2"),
+        for faulty, number in (
+            ({"id": "r2", "question": "Where?"}, 0),
+            (qa("r2", answers=None), 0),
+            (qa("r2"), 0),
+            (qa("r2", answers="Elbe"), 1),
+            (qa("r2", is_impossible=0), 1),
         ):
-            (question,), messages, _ = self.of_river(entry, for_training=False)
-            self.assertEqual(question.answers, ())
-            self.assertEqual(messages, ["Skipped 0 of 5 questions."])
-        for entry in (qa("r2", answers="Elbe"), qa("r2", is_impossible=0)):
-            (question,), messages, _ = self.of_river(entry, for_training=False)
-            self.assertFalse(question.is_impossible)
-            self.assertLen(messages, 2)
+            (question,), messages = self.of_river(faulty, for_training=False)
+            self.assertEqual((question.answers, question.is_impossible), ((), False))
+            self.assertLen(messages, number)
 
     def test_one_of_several_answers_is_trained_on(self):
-        (question,), messages, _ = self.of_river(
-            qa("r2", answer("Elbe", 0), answer("Ohre", 10), answer("Elbe", 28))
+        (question,), _ = self.of_river(
+            qa("r2", entry("Elbe", 0), entry("Ohre", 10), entry("Elbe", 28))
         )
         self.assertEqual(question.answers, (("Ohre", 10),))
-        self.assertEqual(
-            messages,
-            [
-                "Skipped 0 of 5 questions. Also: 1 questions with several answers, of"
-                " which one is trained on."
-            ],
-        )
-
-    def test_answers_with_other_characters(self):
-        (question,), messages, _ = self.of_river(qa("r2", answer("hre", 10)))
+        # It may be part of a word.
+        (question,), _ = self.of_river(qa("r2", entry("hre", 10)))
         self.assertEqual(question.answers, (("hre", 10),))
-        self.assertIn("'r2': the answer 'hre' stands there as 'Ohr'.", messages[0])
-        self.assertIn(
-            "Also: 1 answers that stand in the text with other characters.",
-            messages[1],
-        )
 
     def test_malformed_articles_and_paragraphs(self):
         tower = r"squad.json: article 1 \('Tower'\), paragraph 4: it must be an object"
@@ -365,7 +315,7 @@ class ReaderTest(tf.test.TestCase):
             ([1], r'key "data" has the list of articles. Found: \[1\]\.$'),
             ({"id": "Ohre"}, r"list of articles. Found: \{'id': 'Ohre'\}\.$"),
             ({"data": {"a": 1}}, "list of articles. Found: "),
-            ({"data": []}, r"no question in it that can be used. Skipped 0 of 0"),
+            ({"data": []}, r"skipped 0 of 0 questions. There is none"),
             (b'{"data":\n [}', "not valid JSON: Expecting value: line 2 column 3"),
             (b"[" * 100_000, "squad.json: not valid JSON: "),
             (b"[" + b"1" * 5_000 + b"]", "squad.json: not valid JSON: "),
@@ -448,7 +398,3 @@ class LibrarysSetsTest(tf.test.TestCase):
         ) as raised:  # fmt: skip
             read_tfds("glue/cola", "train")
         self.assertNotIn("\n", str(raised.exception))
-
-
-if __name__ == "__main__":
-    tf.test.main()

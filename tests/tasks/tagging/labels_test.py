@@ -20,29 +20,16 @@ SPELLINGS = {
 
 class SchemesTest(tf.test.TestCase):
     def test_each_scheme_is_told_and_becomes_each_other_one(self):
-        for scheme, labels in SPELLINGS.items():
-            self.assertEqual(find_scheme([labels.split()]), scheme)
-            for other, expected in SPELLINGS.items():
-                self.assertEqual(
-                    respelt(labels.split(), scheme, other), expected.split()
-                )
-
-    def test_one_type_without_a_name(self):
-        spellings = {
-            "iob1": "I O I I B B I O I",
-            "iob2": "B O B I B B I O B",
-            "iobes": "S O B E S B E O S",
-            "bilou": "U O B L U B L O U",
-        }
-        for scheme, labels in spellings.items():
-            self.assertEqual(find_scheme([labels.split()]), scheme)
-            for other, expected in spellings.items():
-                self.assertEqual(
-                    respelt(labels.split(), scheme, other), expected.split()
-                )
-        self.assertEqual(labels_in("iob2", ["O", "B"]), ["O", "B", "I"])
-        self.assertEqual(labels_in("iob2", ["B_A", "B-A"]), ["O", "B-A", "I-A"])
-        self.assertEqual(labels_in("bilou", ["U", "O"]), ["O", "B", "I", "L", "U"])
+        # One type without a name, too.
+        nameless = ("I O I I B B I O I", "B O B I B B I O B")
+        nameless += ("S O B E S B E O S", "U O B L U B L O U")
+        for spellings in (SPELLINGS, dict(zip(SPELLINGS, nameless, strict=True))):
+            for scheme, labels in spellings.items():
+                self.assertEqual(find_scheme([labels.split()]), scheme)
+                for other, expected in spellings.items():
+                    self.assertEqual(
+                        respelt(labels.split(), scheme, other), expected.split()
+                    )
 
     def test_a_wrong_label_does_not_change_the_scheme(self):
         right, wrong = ["B-A", "I-A", "O", "B-B"], ["O", "I-A"]
@@ -55,12 +42,15 @@ class SchemesTest(tf.test.TestCase):
         self.assertEqual(respelt(["I-A", "nn"], "none", "iob2"), ["I-A", "nn"])
 
     def test_labels_of_a_scheme(self):
-        self.assertEqual(
-            labels_in("iob2", ["O", "I-B", "B-A"]),
-            ["O", "B-A", "I-A", "B-B", "I-B"],
-        )
-        self.assertEqual(labels_in("iobes", ["B-A"]), ["O", "B-A", "I-A", "E-A", "S-A"])
-        self.assertEqual(labels_in("none", ["vb", "nn", "vb"]), ["nn", "vb"])
+        for scheme, labels, expected in (
+            ("iob2", ["O", "I-B", "B-A"], ["O", "B-A", "I-A", "B-B", "I-B"]),
+            ("iobes", ["B-A"], ["O", "B-A", "I-A", "E-A", "S-A"]),
+            ("none", ["vb", "nn", "vb"], ["nn", "vb"]),
+            ("iob2", ["O", "B"], ["O", "B", "I"]),
+            ("iob2", ["B_A", "B-A"], ["O", "B-A", "I-A"]),
+            ("bilou", ["U", "O"], ["O", "B", "I", "L", "U"]),
+        ):
+            self.assertEqual(labels_in(scheme, labels), expected)
 
     def test_the_scheme_of_a_models_labels(self):
         for labels, scheme in (
@@ -159,7 +149,3 @@ accuracy:  75.00%; precision:  50.00%; recall:  60.00%; FB1:  54.55
               ORG: precision:   0.00%; recall:   0.00%; FB1:   0.00  2
               PER: precision: 100.00%; recall: 100.00%; FB1: 100.00  1
 """
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -119,9 +119,9 @@ class ConlluTest(tf.test.TestCase):
             (
                 one,
                 {"label_column": "12"},
-                "=12, but there are 10 columns",
+                "x.conllu:1: --label_column=12: columns have numbers",
             ),
-            (one, {"label_column": "upos"}, "--label_column=upos"),
+            (one, {"label_column": "upos"}, "--label_column=upos: columns have numb"),
             ("# newdoc\n\n", {}, "no sentence"),
         ):
             with self.assertRaisesRegex(InputError, message):
@@ -237,18 +237,6 @@ class ReaderTest(tf.test.TestCase):
         self.assertEqual(found.rows, ("a DT", "b NN"))
         self.assertEqual(self.read("a DT\n", has_labels=None)[0].labels, ("DT",))
 
-    def test_slashes(self):
-        found = self.read(
-            "\n\tThe/at Fulton/np-tl ''/'' ///nn\n\n1/2/cd\n", format="slashes"
-        )
-        self.assertEqual(found[0].words, ("The", "Fulton", "''", "//"))
-        self.assertEqual(found[0].labels, ("at", "np-tl", "''", "nn"))
-        self.assertEqual((found[1].words, found[1].labels), (("1/2",), ("cd",)))
-        (found,) = self.read("a_x b_y", format="slashes", separator="_")
-        self.assertEqual(found.labels, ("x", "y"))
-        (found,) = self.read("and/or b", format="slashes", has_labels=None)
-        self.assertEqual((found.words, found.labels), (("and/or", "b"), None))
-
     def test_json_lines(self):
         rows = [
             {"tokens": ["a b", ""], "ner_tags": ["O", "B-X"], "document_id": 7},
@@ -277,6 +265,9 @@ class ReaderTest(tf.test.TestCase):
             label_names=("nn", "vb"),
         )
         self.assertEqual(found.labels, ("vb", "nn"))
+        # UTF-8 cannot hold halves of characters.
+        (found,) = self.read('{"words": ["\\ud83d"]}', name="x.json", has_labels=None)
+        self.assertEqual(found.words, ("\ufffd",))
         (found,) = self.read('{"words": ["a"]}', name="x.json", has_labels=None)
         self.assertIsNone(found.labels)
 
@@ -285,11 +276,17 @@ class ReaderTest(tf.test.TestCase):
             ("a O\nb\n", {}, ":2: 1 columns, but line 1, the first word's, has 2"),
             ("#end\na O\n", {}, ":1: 1 columns, but line 2, the first word's, has"),
             ("a\n", {}, ":1: 1 columns.*--label_column"),
-            ("a O\n", {"word_column": "4"}, ":1: --word_column=4.*2 columns"),
-            ("a O\n", {"label_column": "ner"}, "--label_column=ner.*have numbers"),
+            (
+                "a O\n",
+                {"word_column": "4"},
+                ":1: --word_column=4: columns have",
+            ),
+            (
+                "a O\n",
+                {"label_column": "ner"},
+                ":1: --label_column=ner: columns have",
+            ),
             ("\n\n", {}, "no sentence"),
-            ("a/x b\n", {"format": "slashes"}, ":1: 'b' must be a word, /"),
-            ("\na/\n", {"format": "slashes"}, ":2: 'a/' must be"),
             ("{]", {"format": "jsonl"}, ":1: it must be one JSON object"),
             ("3", {"format": "jsonl"}, ":1: it must be one JSON object"),
             ('{"x": 1}', {"format": "jsonl"}, "tokens or words must be a list.*are: x"),
@@ -311,7 +308,6 @@ class ReaderTest(tf.test.TestCase):
                 "has a name for, from 0. Found: 2",
             ),
             (b"\xff O\n", {}, ":1: not UTF-8"),
-            (b"a O\rb O\r", {}, "end in carriage returns alone"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.read(text, **layout)
@@ -358,7 +354,3 @@ class LibrarysSetTest(tf.test.TestCase):
         ):
             with mocked(conll2003(row)), self.assertRaisesRegex(InputError, message):
                 read_tfds("conll2003", "train")
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -8,7 +8,6 @@ from absl import logging
 from bert_tf import run_ner
 from bert_tf.conversion.names import HEADS, TAGGING
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.modeling import objectives
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.tagging import words
 from bert_tf.tasks.tagging.sentences import Layout, Sentence, digest, read_sentences
@@ -93,7 +92,6 @@ class FeaturesTest(tf.test.TestCase):
             [Sentence.of_words(["a", "b"], ["x", "y"], document=0, source="")],
         ]
         self.assertLen({digest(one) for one in rows}, 4)
-        self.assertEqual(digest(rows[0]), digest([sentence("a b")]))
 
 
 FEATURES = [
@@ -118,17 +116,6 @@ class TaskTest(tf.test.TestCase):
         schema = words.schema(7)
         parsed = schema.parse(tf.constant(schema.serialize_block(block)))
         self.assertAllEqual(parsed["label_ids"], block["label_ids"])
-
-    def test_the_loss_is_the_mean_over_words(self):
-        (block,) = words.blocks(FEATURES, LABELS, 7)
-        logits = np.zeros([2, 7, 6], np.float32)
-        logits[0, 1, 4] = np.log(5.0)  # p = 5 / 10
-        logits[1, 4, 5] = np.log(15.0)  # p = 15 / 20
-        logits[:, 5] = 100.0  # of no word
-        means = objectives.TAGGING.means(block, {"logits": logits})
-        # Of the third word p = 1 / 6.
-        expected = -np.log([0.5, 0.75, 1 / 6]).mean()
-        self.assertAllClose(means["cross_entropy"].value(), expected)
 
 
 def labelled(labels):
@@ -157,43 +144,54 @@ def find(train, file_scheme="iob2", *, recorded=None, source=None, **options):
 
 
 class LabelsTest(tf.test.TestCase):
-    def test_labels_of_the_sentences(self):
-        self.assertEqual(find("O I-A"), ("O B-A I-A", "iob2"))
-        self.assertEqual(find("O I-A", "iob1"), ("O B-A I-A", "iob2"))
-        self.assertEqual(find("O U-A", "bilou"), ("O B-A I-A L-A U-A", "bilou"))
-        self.assertEqual(find("vb nn", "none"), ("nn vb", "none"))
-        self.assertEqual(find("O S-A", "iobes"), ("O B-A I-A E-A S-A", "iobes"))
-
-    def test_labels_that_are_given(self):
+    def test_labels_to_train_on(self):
         given = ["B-A", "I-A", "O", "B-B"]
-        self.assertEqual(find("O B-A", labels=given), (" ".join(given), "iob2"))
-        # They name the files' numbers, which the model has in another scheme.
-        self.assertEqual(
-            find("O I-A", "iob1", labels=["O", "I-A"]), ("O B-A I-A", "iob2")
-        )
-        with self.assertRaisesRegex(InputError, "each label must be there once"):
-            find("O B-A", labels=["O", "B-A", "O"])
-        # What they lack is found when words are numbered.
-        self.assertEqual(find("O B-C", "iob1", labels=given)[0], " ".join(given))
-
-    def test_a_trained_head_goes_on_with_its_labels(self):
         trained = source("B-A O I-A I-C B-C")
-        self.assertEqual(find("O B-A", source=trained)[0], "B-A O I-A I-C B-C")
-        self.assertEqual(find("O B-X", source=trained, init_head=False)[0], "O B-X I-X")
-        with self.assertRaisesRegex(InputError, "ckpt has a head.*--init_head=false"):
-            find("O B-X", source=trained)
-        with self.assertRaisesRegex(InputError, "the labels here are O, B-A"):
-            find("O B-A", source=trained, labels=["O", "B-A"])
-        # A classifier's labels are something else.
-        other = source("yes no", head="classifier")
-        self.assertEqual(find("O B-A", source=other)[0], "O B-A I-A")
+        for arguments, options, expected in (
+            # Those of the sentences.
+            (("O I-A",), {}, ("O B-A I-A", "iob2")),
+            (("O I-A", "iob1"), {}, ("O B-A I-A", "iob2")),
+            (("O U-A", "bilou"), {}, ("O B-A I-A L-A U-A", "bilou")),
+            (("vb nn", "none"), {}, ("nn vb", "none")),
+            (("O S-A", "iobes"), {}, ("O B-A I-A E-A S-A", "iobes")),
+            # Those given. They name the files' numbers, which the model has in another
+            # scheme; what they lack is found when words are numbered.
+            (("O B-A",), {"labels": given}, (" ".join(given), "iob2")),
+            (("O I-A", "iob1"), {"labels": ["O", "I-A"]}, ("O B-A I-A", "iob2")),
+            (("O B-C", "iob1"), {"labels": given}, (" ".join(given), "iob2")),
+            # A trained head's; a classifier's are something else.
+            (("O B-A",), {"source": trained}, ("B-A O I-A I-C B-C", "iob2")),
+            (
+                ("O B-X",),
+                {"source": trained, "init_head": False},
+                ("O B-X I-X", "iob2"),
+            ),
+            (
+                ("O B-A",),
+                {"source": source("yes no", head="classifier")},
+                ("O B-A I-A", "iob2"),
+            ),
+        ):
+            self.assertEqual(find(*arguments, **options), expected)
+        for labels, options, message in (
+            ("O B-A", {"labels": ["O", "B-A", "O"]}, "each label must be there once"),
+            ("O B-X", {"source": trained}, "ckpt has a head.*--init_head=false"),
+            (
+                "O B-A",
+                {"source": trained, "labels": ["O", "B-A"]},
+                "the labels here are O, B-A",
+            ),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                find(labels, **options)
 
     def test_without_training(self):
-        self.assertEqual(
-            find(None, recorded=["O", "S-A"], labels=["x"]), ("O S-A", "iobes")
-        )
-        self.assertEqual(find(None, labels=["nn", "vb"]), ("nn vb", "none"))
-        self.assertEqual(find(None, source=source("O I-A")), ("O I-A", "iob2"))
+        for options, expected in (
+            ({"recorded": ["O", "S-A"], "labels": ["x"]}, ("O S-A", "iobes")),
+            ({"labels": ["nn", "vb"]}, ("nn vb", "none")),
+            ({"source": source("O I-A")}, ("O I-A", "iob2")),
+        ):
+            self.assertEqual(find(None, **options), expected)
         with self.assertRaisesRegex(InputError, "give --labels"):
             find(None)
 
@@ -450,7 +448,3 @@ class WordsTest(ScriptCase):
             [["I-PER", "I-PER", "B-PER"], ["O", "I-PER"]],
         )
         self.assertIn("accuracy: 100.00%", found.report("dev", predictions))
-
-
-if __name__ == "__main__":
-    tf.test.main()
