@@ -364,7 +364,7 @@ def _shard_job(folder):
 
 def _make_shard_result(folder):
     _write(folder, "records", b"x" * 9)
-    statistics = RecordStatistics(max_seq_length=8, mask_id=4).to_values()
+    statistics = RecordStatistics(max_seq_length=8, mask_id=4)
     result = record_sets.ShardResult(
         num_records=[1], num_bytes=[9], statistics=statistics
     )
@@ -372,12 +372,6 @@ def _make_shard_result(folder):
     FinishedResults(job.result_path, record_sets.ShardResult).keep(
         "records", dataclasses.asdict(job.settings), result
     )
-
-
-def _read_shard_result(folder):
-    result = _shard_job(folder).finished()
-    if result is not None:
-        RecordStatistics.from_values(result.statistics)
 
 
 def _make_chunk(folder):
@@ -533,9 +527,7 @@ READERS = {
         _of("WNLI.tsv", _GLUE),
         _at(
             "WNLI.tsv",
-            lambda path: glue._checked(
-                path, glue.task_file("WNLI", "test")
-            ),
+            lambda path: glue._checked(path, glue.task_file("WNLI", "test")),
         ),
     ),
     "predictions": (
@@ -553,7 +545,10 @@ READERS = {
         _json_of("features.json", {"features": "all", "weights": "x"}),
         _at("features.json", words.read_features),
     ),
-    "result of a shard": (_make_shard_result, _read_shard_result),
+    "result of a shard": (
+        _make_shard_result,
+        lambda folder: _shard_job(folder).finished(),
+    ),
     "tokenized chunk": (_make_chunk, _read_chunk),
     "start of a run": (_make_start, _read_start),
 }

@@ -59,12 +59,7 @@ _SCANNED = (range(0x20000), range(0x2F800, 0x2FA20), range(0xE0000, 0xF0000))
 
 
 class UnicodeTables(NamedTuple):
-    """The entries in pages of 256, equal pages once; and the expansions. All int32.
-
-    The entry of a code point c is `entries[pages[c >> 8] + (c & 255)]`. Expansion k is
-    the `lengths[k]` code points from `expanded[starts[k]]` on, whose own entries are in
-    `expanded_entries`. Those of one code point come first, and so are at `expanded[k]`.
-    """
+    """The entries in pages of 256, equal pages once; and the expansions. All int32."""
 
     pages: np.ndarray
     entries: np.ndarray
@@ -417,11 +412,7 @@ class GraphEncoding(NamedTuple):
 
 
 class GraphTokenizer(tf.Module):
-    """Texts to ids, in TensorFlow and tensorflow-text operations alone.
-
-    It has no assets: `tf.saved_model.save` takes it, alone or as part of a model.
-    As with any `tf.function`, a method does not keep its object alive.
-    """
+    """Texts to ids, in TensorFlow and tensorflow-text operations alone."""
 
     def __init__(
         self,

@@ -101,11 +101,7 @@ _NO_WEIGHTS = ("optimizer/", "seed_generator/")
 
 
 def is_handle(path: str) -> bool:
-    """Whether `path` names a preset to be downloaded, rather than a file or folder.
-
-    Handles are kaggle://, hf:// and modelscope:// addresses, and the names that
-    KerasHub knows, such as bert_base_en_uncased.
-    """
+    """Whether `path` names a preset to be downloaded, rather than a file or folder."""
     if path.startswith(_SCHEMES):
         return True
     # The cheap checks first: the last one imports KerasHub.
@@ -267,11 +263,7 @@ def _head_of(folder: str) -> str | None:
 
 
 def _rows(config: BertConfig, head: str | None) -> dict[str, names.Name]:
-    """The weights of KerasHub's model by their places.
-
-    The head's places begin with the name of its file: a layer of the head may have the
-    same name as one of the backbone.
-    """
+    """The weights of KerasHub's model by their places."""
     encoder = (*names.encoder_names(config), *names.POOLER)
     rows = {str(row.keras_hub): row for row in encoder}
     for row in names.HEADS[head] if head else ():

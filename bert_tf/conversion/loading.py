@@ -144,10 +144,7 @@ def _refuse_what_does_not_fit(
 def refuse_other_function(
     source: Source, config: BertConfig, said_by: str = "the model's config"
 ) -> None:
-    """Raises InputError if a config gives other outputs with a source's weights.
-
-    The weights' shapes do not show it: heads of attention, activation, epsilon.
-    """
+    """Raises InputError if a config gives other outputs with a source's weights."""
     if source.config is None:
         return
     fields = _FUNCTION
@@ -327,11 +324,7 @@ def model_files(
     do_lower_case: bool | None,
     output_dir: str,
 ) -> ModelFiles:
-    """The model that options of these names describe, or else the checkpoint's files.
-
-    Options must agree with the checkpoint: with another vocabulary or casing the model
-    would silently get ids with another meaning.
-    """
+    """The model that these options describe, or else the checkpoint's files."""
     source = open_source(init_checkpoint) if init_checkpoint else None
     if bert_config_file:
         config = BertConfig.from_json_file(bert_config_file)
@@ -376,11 +369,7 @@ def checked_casing(
     do_lower_case: bool | None,
     vocabulary_said_by: str,
 ) -> bool:
-    """Whether to lower-case: the user's choice, or else the checkpoint's.
-
-    Its tokenizer files or its name (cased_..., uncased_...) give it, or else the
-    vocabulary, by upper-case letters: a TF1 release may be in any folder.
-    """
+    """Whether to lower-case: the user's choice, or else the checkpoint's."""
     said_by, there = vocabulary_said_by, None
     if source is not None:
         own = source.tokenizer.vocabulary

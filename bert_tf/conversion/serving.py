@@ -73,11 +73,7 @@ def _cut(tokens: tf.RaggedTensor, most: tf.Tensor) -> tf.RaggedTensor:
 def _cut_pair(
     tokens_a: tf.RaggedTensor, tokens_b: tf.RaggedTensor, max_length: tf.Tensor
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Cuts pairs to `max_length` tokens together, always the longer one by its end.
-
-    At equal lengths the second one gives way, as in the original: first the longer one
-    comes down to the other's length, then both in turn.
-    """
+    """Cuts pairs to `max_length` tokens together, always the longer one by its end."""
     length_a, length_b = _lengths(tokens_a), _lengths(tokens_b)
     excess = tf.maximum(0, length_a + length_b - max_length)
     cut_b = tf.minimum(excess, tf.maximum(0, length_b - length_a))
@@ -495,10 +491,7 @@ class _ServedSpanPredictor(_ServedModel):
 def _has_most_context(
     windows: _Windows, place: tf.Tensor, inside: tf.Tensor, most: tf.Tensor
 ) -> tf.Tensor:
-    """Whether no other window, nor an earlier one as good, is better: bool [W, S].
-
-    A window's worth to a token is min(tokens before, tokens after) + 0.01 * its size.
-    """
+    """Whether no other window, nor an earlier one as good, is better: bool [W, S]."""
     sizes = windows.sizes[:, None]
     worth = tf.cast(tf.minimum(place, sizes - 1 - place), tf.float32)
     worth += 0.01 * tf.cast(sizes, tf.float32)

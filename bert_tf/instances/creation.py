@@ -68,10 +68,7 @@ _TOKENS_AT_A_TIME = 1 << 22
 
 
 class Buffers(NamedTuple):
-    """The instances in the order in which they were made, the n-th one's parts at n.
-
-    `tokens`, `positions` and `labels` hold those of all instances one after another.
-    """
+    """The instances in the order in which they were made, the n-th one's parts at n."""
 
     tokens: np.ndarray  # masked: uint16 or int32
     stops: np.ndarray  # int64 [n], where in `tokens` each ends
@@ -107,10 +104,7 @@ class _Recipe(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Instances:
-    """The instances of a corpus, in the order in which they are written.
-
-    `len` is their number. They are held as compact arrays: about 2.5 bytes per token.
-    """
+    """The instances of a corpus, in the order in which they are written."""
 
     buffers: Buffers  # all of them, in the order in which they were made
     order: np.ndarray  # their numbers in the buffers
@@ -154,10 +148,7 @@ class Instances:
         max_predictions: int,
         max_sequences: int,
     ) -> dict[str, np.ndarray]:
-        """Rows of the instances of these numbers; row n holds those from starts[n] on.
-
-        The features are those of packed rows, as in `RecordSpec`.
-        """
+        """Packed rows of these instances; row n holds those from starts[n] on."""
         tokens, predictions, slots = (
             (len(starts) - 1, length)
             for length in (max_tokens, max_predictions, max_sequences)

@@ -128,13 +128,7 @@ def exact_next_sentence_pair(
     target: int,
     stream: np.ndarray,
 ) -> Pair:
-    """A pair with a true label, which only the text reveals.
-
-    Two things differ from the original's pair. A random B never comes from the same
-    document, where it might actually follow. And a lone sentence does not always get a
-    random B: it is joined with the next sentence or, at a document's end, is
-    itself split in two.
-    """
+    """A pair with a true label, which only the text reveals."""
     pair = _neighbours(documents, order[document], sentence, target, stream)
     if pair.second_start == pair.second_stop or random(stream) >= IS_RANDOM_RATE:
         return pair
@@ -153,11 +147,7 @@ def exact_next_sentence_pair(
 
 @compiled
 def sentence_order_pair(documents, order, document, sentence, target, stream):
-    """Two neighbouring segments, half of the time in the wrong order.
-
-    Lan et al. 2019 (ALBERT, arXiv:1909.11942), section 3.1 "Inter-sentence coherence
-    loss". A lone sentence is split in two, as in `exact_next_sentence_pair`.
-    """
+    """Two neighbouring segments, half of the time in the wrong order."""
     pair = _neighbours(documents, order[document], sentence, target, stream)
     if pair.second_start == pair.second_stop or random(stream) >= IS_RANDOM_RATE:
         return pair
@@ -173,10 +163,7 @@ def sentence_order_pair(documents, order, document, sentence, target, stream):
 
 @compiled
 def _neighbours(documents, number, sentence, target, stream):
-    """Two consecutive segments.
-
-    Draws: the number of A's sentences if there are two or more, else of A's tokens.
-    """
+    """Two consecutive segments."""
     sentence_starts = documents.sentence_starts
     end = _gathered(documents, number, sentence, target, 2)
     start, stop = sentence_starts[sentence], sentence_starts[end]
@@ -206,10 +193,7 @@ def _gathered(documents, number, sentence, target, at_least):
 
 @compiled
 def _random_segment(documents, number, target, stream):
-    """Sentences from a random place of a document, up to a length, at least one.
-
-    Draws: the sentence to begin with.
-    """
+    """Sentences from a random place of a document, up to a length, at least one."""
     sentence_starts = documents.sentence_starts
     document_start = documents.document_starts[number]
     document_end = documents.document_starts[number + 1]

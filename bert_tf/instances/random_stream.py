@@ -37,15 +37,12 @@ def say_if_not_compiled_yet(function: Any) -> None:
     if not hasattr(function, "stats"):
         return
     folder = function.stats.cache_path
-    if folder is None:
-        logging.warning(
-            "Compiling inner loops, up to two minutes, as in every run: neither"
-            " the package's folder nor the user's cache folder can be written, to keep"
-            " the machine code. NUMBA_CACHE_DIR may name another folder."
-        )
-    elif not any(pathlib.Path(folder).glob(f"*.{function.__name__}-*.nbi")):
+    if folder is None or not any(
+        pathlib.Path(folder).glob(f"*.{function.__name__}-*.nbi")
+    ):
         logging.info(
-            "Compiling inner loops, once after an installation: up to two minutes."
+            "Compiling inner loops, up to two minutes: in every run unless the"
+            " package's folder, the user's or NUMBA_CACHE_DIR can be written."
         )
 
 

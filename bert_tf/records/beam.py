@@ -282,10 +282,7 @@ def create_records_on_beam(
     beam_options: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Manifest:
-    """Writes what `create_records` writes, with Beam.
-
-    Unlike there, an overwritten set is removed before the text is read.
-    """
+    """Writes what `create_records` writes, with Beam."""
     pipeline = _pipeline(runner, beam_options)
     if not overwrite and (finished := record_set.find_finished()):
         return finished

@@ -153,10 +153,6 @@ def choose_words(noise: RecordNoise, sequences: Sequences) -> Choice:
     order = tf.math.top_k(order, length).indices
     sizes = tf.gather(sizes, order, batch_dims=1)
 
-    def has_overflow(is_kept: tf.Tensor, totals: tf.Tensor) -> tf.Tensor:
-        del is_kept
-        return tf.reduce_any(totals > limits)
-
     def reject(is_kept: tf.Tensor, totals: tf.Tensor) -> list[tf.Tensor]:
         fits = totals <= limits
         spent = tf.reduce_max(tf.where(fits, totals, 0), axis=1, keepdims=True)
@@ -164,7 +160,9 @@ def choose_words(noise: RecordNoise, sequences: Sequences) -> Choice:
         return [is_kept, tf.cumsum(tf.where(is_kept, sizes, 0), axis=1)]
 
     is_kept, _ = tf.while_loop(
-        has_overflow, reject, [sizes > 0, tf.cumsum(sizes, axis=1)]
+        lambda _, totals: tf.reduce_any(totals > limits),
+        reject,
+        [sizes > 0, tf.cumsum(sizes, axis=1)],
     )
     # From the random order back to the words' numbers.
     is_kept = tf.scatter_nd(
@@ -180,9 +178,7 @@ def choose_words(noise: RecordNoise, sequences: Sequences) -> Choice:
 def choose_spans(noise: RecordNoise, sequences: Sequences) -> Choice:
     """Span after span, in all rows at once, until no word is left that fits.
 
-    The next span's first word is, of those that can be, the one with the most noise:
-    the same as drawing words until one can be, since a word that cannot be a first word
-    now cannot be one later.
+    The next span's first word is, of those that can be, the one with the most noise.
     """
     is_candidate, is_separator = sequences.is_candidate, sequences.is_separator
     length = is_candidate.shape[1]
@@ -205,9 +201,6 @@ def choose_spans(noise: RecordNoise, sequences: Sequences) -> Choice:
     def can_begin(is_free: tf.Tensor, left: tf.Tensor) -> tf.Tensor:
         return is_free & (sizes > 0) & (sizes <= left)
 
-    def is_any_left(is_first: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_any(is_first)
-
     def add_span(
         is_first: tf.Tensor, is_free: tf.Tensor, left: tf.Tensor, spans: tf.Tensor
     ) -> list[tf.Tensor]:
@@ -215,11 +208,13 @@ def choose_spans(noise: RecordNoise, sequences: Sequences) -> Choice:
         first = first[:, None]
         stop = first + tf.gather(num_words, first, batch_dims=1)
         is_later_and_taken = ~is_free & (index > first)
+        first_taken = tf.where(is_later_and_taken, index, length)
+        first_taken = tf.reduce_min(first_taken, axis=1, keepdims=True)
         is_in_span = (
             tf.reduce_any(is_first, axis=1, keepdims=True)
             & (index >= first)
             & (index < stop)
-            & (index < _first_index(is_later_and_taken))
+            & (index < first_taken)
             & (ends - tf.gather(begins, first, batch_dims=1) <= left)
         )
         is_free = is_free & ~is_in_span
@@ -230,7 +225,7 @@ def choose_spans(noise: RecordNoise, sequences: Sequences) -> Choice:
 
     is_free = tf.ones_like(is_candidate)
     _, is_free, _, spans = tf.while_loop(
-        is_any_left,
+        lambda is_first, *_: tf.reduce_any(is_first),
         add_span,
         [
             can_begin(is_free, sequences.limits),
@@ -285,21 +280,14 @@ def _span_length_distribution() -> list[float]:
     ]
 
 
-# Targets of a left-to-right language model: at every token, the one that follows.
-#
-# The ablation "LTR" of Devlin et al. 2018, section 5.1: nothing is masked, and a model
-# with `left_to_right` in its config predicts each token from those before it. The
-# targets are in the masked LM's features, so that its head and its loss can be used
-# here, too.
-#
-# Shapes: B batch, L tokens of a record.
-
-
 def next_token_targets(
-    batch: Mapping[str, tf.Tensor], keys: RecordKeys | None = None
+    batch: Mapping[str, tf.Tensor], _: RecordKeys | None = None
 ) -> dict[str, tf.Tensor]:
-    """Targets are the next tokens, at the positions 0 to L - 2."""
-    del keys
+    """Targets of a left-to-right model: at every token, the one that follows.
+
+    The ablation "LTR" of Devlin et al. 2018, section 5.1: nothing is masked. The
+    targets are in the masked LM's features, for its head and its loss.
+    """
     ids, mask = batch["input_ids"], batch["input_mask"]
     has_next = mask[:, 1:] > 0
     if "sequence_ids" in batch:
@@ -320,19 +308,10 @@ def next_token_targets(
 
 
 class RowSequences:
-    """The sequences of a batch of rows, each as a row of its own.
-
-    Attributes:
-        input_ids: [M, S] int32, 0 for padding.
-        input_mask: [M, S] int32.
-        keys: [M], each sequence's own.
-    """
+    """The sequences of a batch of rows, each as a row of its own: [M, S]."""
 
     def __init__(
-        self,
-        batch: Mapping[str, tf.Tensor],
-        keys: RecordKeys,
-        max_sequence_length: int,
+        self, batch: Mapping[str, tf.Tensor], keys: RecordKeys, max_sequence_length: int
     ) -> None:
         length = batch["input_ids"].shape[1]
         num_slots = batch["cls_positions"].shape[1]
@@ -505,10 +484,7 @@ class DynamicMasking:
         groups: tf.Tensor,
         labels: tf.Tensor,
     ) -> tf.Tensor:
-        """[B, P], the new ids: [MASK], a random token, or the token itself.
-
-        Each token of a replaced span gets its own random token.
-        """
+        """[B, P], the new ids: [MASK], a random token, or the token itself."""
         word_ids = self._ids.word_ids
         random_ids = tf.gather(
             tf.constant(word_ids, tf.int32),

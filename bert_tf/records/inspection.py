@@ -52,10 +52,7 @@ class RecordBlock(NamedTuple):
 
 
 class InspectedRecords:
-    """Record files, and the manifests, vocabulary and spec that belong to them.
-
-    `problems` has the warnings; `vocabulary` is None if it is unknown.
-    """
+    """Record files, and the manifests, vocabulary and spec that belong to them."""
 
     def __init__(self, patterns: Sequence[str], vocab_file: str | None = None) -> None:
         self.problems: list[str] = []
@@ -65,7 +62,7 @@ class InspectedRecords:
         except InputError:
             sets = (each for path in self.paths for each in self._sets_of(path))
             self.manifests = list({each.path: each for each in sets}.values())
-        self.vocabulary = self._find_vocabulary(vocab_file)
+        self.vocabulary = self._find_vocabulary(vocab_file)  # None if unknown
         self.spec = self._find_spec()
 
     def blocks(self) -> Iterator[RecordBlock]:
@@ -75,10 +72,10 @@ class InspectedRecords:
         for manifest in self.manifests:
             expected |= manifest.records_by_path()
         for path in self.paths:
-            in_file = 0
+            first = number
             try:
                 for records in record_blocks(path):
-                    if not in_file:
+                    if number == first:
                         spec = RecordSpec.of_record(records[0], path)
                         if spec != self.spec:
                             raise InputError(
@@ -86,21 +83,20 @@ class InspectedRecords:
                                 f" {self.spec}."
                             )
                     columns, rows = self.spec.read(records)
-                    count = len(records)
-                    num_bytes = sum(map(len, records)) + FRAME_BYTES * count
+                    num_bytes = sum(len(record) + FRAME_BYTES for record in records)
                     yield RecordBlock(
-                        path, number, in_file, count, num_bytes, rows, columns
-                    )
-                    in_file += count
-                    number += count
+                        path, number, number - first, len(records), num_bytes, rows,
+                        columns,
+                    )  # fmt: skip
+                    number += len(records)
             except InputError as error:
                 self.warn(str(error))
-            else:
-                if in_file != expected.get(path, in_file):
-                    self.warn(
-                        f"{path} has {in_file} records; its manifest says"
-                        f" {expected[path]}."
-                    )
+                continue
+            if number - first != expected.get(path, number - first):
+                self.warn(
+                    f"{path} has {number - first} records; its manifest says"
+                    f" {expected[path]}."
+                )
 
     def warn(self, problem: str) -> None:
         """Logs what is wrong, once."""
@@ -110,16 +106,16 @@ class InspectedRecords:
 
     def _sets_of(self, path: str) -> list[Manifest]:
         """The manifest of a file's set, whether or not the set is whole."""
-        try:
-            return find_manifests([path])
-        except InputError as error:
-            self.warn(str(error))
         own = manifest_path([path])
-        try:
-            return [Manifest.from_json_file(own)] if files.exists(own) else []
-        except InputError as error:
-            self.warn(str(error))
-            return []
+        for find in (
+            lambda: find_manifests([path]),
+            lambda: [Manifest.from_json_file(own)] if files.exists(own) else [],
+        ):
+            try:
+                return find()
+            except InputError as error:
+                self.warn(str(error))
+        return []
 
     def _find_vocabulary(self, vocab_file: str | None) -> Vocabulary | None:
         """The user's vocabulary, or else that of the first set."""
@@ -170,10 +166,7 @@ class InspectedRecords:
 
 
 def _find_files(patterns: Sequence[str]) -> list[str]:
-    """The record files of some patterns, without the files that accompany records.
-
-    Incomplete files, left by a killed run, are only taken if there are no others.
-    """
+    """The record files of some patterns, without the files that accompany records."""
     found: list[str] = []
     for pattern in patterns:
         # A shell has expanded patterns already, and a name may look like one.
@@ -219,118 +212,86 @@ def broken_rules(
     Without a vocabulary only negative ids can be wrong, and [CLS], [SEP] and [MASK] are
     not checked.
     """
-    if "sequence_ids" in columns:
-        broken = _broken_in_rows(columns, vocabulary)
-    else:
-        broken = _broken_in_sequences(columns, vocabulary)
-    if "masked_lm_positions" in columns:
-        _add_broken_predictions(broken, columns, vocabulary)
-    if "next_sentence_labels" in columns:
-        labels = columns["next_sentence_labels"]
-        broken["label"] = ((labels != 0) & (labels != 1)).any(axis=1)
-        if vocabulary is not None:
-            is_mask = columns["input_ids"] == vocabulary.ids.get(MASK, -1)
-            if "masked_lm_positions" in columns:
-                is_prediction = columns["masked_lm_weights"] > 0
-                places = columns["masked_lm_positions"].clip(0, is_mask.shape[1] - 1)
-                is_mask[np.nonzero(is_prediction)[0], places[is_prediction]] = False
-            broken["mask"] = is_mask.any(axis=1)
-    return broken
-
-
-def _broken_in_sequences(
-    columns: Columns, vocabulary: Vocabulary | None
-) -> dict[str, np.ndarray]:
-    ids, mask, segments = (
-        columns[name] for name in ("input_ids", "input_mask", "segment_ids")
+    size = np.iinfo(np.int64).max if vocabulary is None else len(vocabulary)
+    cls, sep, mask_id = (
+        -1 if vocabulary is None else vocabulary.ids.get(token, -1)
+        for token in (CLS, SEP, MASK)
     )
-    lengths = mask.sum(axis=1)
-    places = np.arange(ids.shape[1])
-    is_token = places < lengths[:, None]
-    b_lengths = segments.sum(axis=1)
+    ids, mask = columns["input_ids"], columns["input_mask"]
+    is_token = np.arange(ids.shape[1]) < mask.sum(axis=1)[:, None]
+    broken = {
+        "input_mask": mask != is_token,
+        "padding": (ids != 0) & ~is_token,
+        "segments": (columns["segment_ids"] != 0) & ~is_token,
+        "vocabulary": (ids < 0) | (ids >= size),
+        "mask": ids == mask_id,
+    }
+    # The rules of each of a packed row's sequences.
+    sequences, rows, _ = _sequences(columns)
+    begins = np.arange(ids.shape[1])
+    lengths = sequences["input_mask"].sum(axis=1)
+    b_lengths = sequences["segment_ids"].sum(axis=1)
     a_lengths = lengths - b_lengths
-    in_b = is_token & (places >= a_lengths[:, None])
-    broken = {
-        "input_mask": (mask != is_token).any(axis=1),
-        "padding": ((ids != 0) & ~is_token).any(axis=1),
-        "segments": (segments != in_b).any(axis=1) | (a_lengths < 0),
-        "vocabulary": _is_outside(ids, vocabulary),
+    in_b = (begins < lengths[:, None]) & (begins >= a_lengths[:, None])
+    in_sequences = {
+        "segments": (sequences["segment_ids"] != in_b).any(axis=1) | (a_lengths < 0)
     }
     if vocabulary is not None:
-        sep = vocabulary.ids.get(SEP, -1)
-        broken["cls"] = ids[:, 0] != vocabulary.ids.get(CLS, -1)
-        broken["sep"] = (_last(ids, lengths) != sep) | (
-            (b_lengths > 0) & (_last(ids, a_lengths) != sep)
+        in_sequences["cls"] = sequences["input_ids"][:, 0] != cls
+        in_sequences["sep"] = np.zeros(len(rows), bool)
+        for ends in (lengths, np.where(b_lengths > 0, a_lengths, lengths)):
+            last = (ends - 1).clip(0, ids.shape[1] - 1)[:, None]
+            last_ids = np.take_along_axis(sequences["input_ids"], last, axis=1)[:, 0]
+            in_sequences["sep"] |= last_ids != sep
+    for rule, is_broken in in_sequences.items():
+        of_rows = np.bincount(rows[is_broken], minlength=len(ids)) > 0
+        broken[rule] = broken.get(rule, False) | of_rows[:, None]
+    if "sequence_ids" in columns:
+        broken["rows"] = _broken_rows(columns)
+    if "masked_lm_positions" in columns:
+        positions, wanted, weights = (
+            columns[f"masked_lm_{name}"] for name in ("positions", "ids", "weights")
         )
-    return broken
+        is_used = weights > 0
+        in_front = np.arange(weights.shape[1]) < is_used.sum(axis=1)[:, None]
+        falls = np.diff(positions, axis=1, prepend=-1) <= 0
+        outside = (positions < 0) | (positions >= mask.sum(axis=1, keepdims=True))
+        broken["weights"] = (weights != in_front) | (
+            ((positions != 0) | (wanted != 0)) & ~is_used
+        )
+        broken["positions"] = (falls | outside) & is_used
+        broken["vocabulary"] = np.concatenate(
+            [broken["vocabulary"], (wanted < 0) | (wanted >= size)], axis=1
+        )
+        if vocabulary is not None:
+            broken["special"] = np.isin(wanted, (cls, sep)) & is_used
+        places = positions.clip(0, ids.shape[1] - 1)
+        broken["mask"][np.nonzero(is_used)[0], places[is_used]] = False
+    if "next_sentence_labels" in columns:
+        broken["label"] = ~np.isin(columns["next_sentence_labels"], (0, 1))
+    if vocabulary is None or "next_sentence_labels" not in columns:
+        del broken["mask"]
+    return {rule: cells.any(axis=1) for rule, cells in broken.items()}
 
 
-def _is_outside(ids: np.ndarray, vocabulary: Vocabulary | None) -> np.ndarray:
-    is_outside = ids < 0
-    if vocabulary is not None:
-        is_outside |= ids >= len(vocabulary)
-    return np.asarray(is_outside.any(axis=1))
-
-
-def _last(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The id at the end of each row's first `lengths` ids."""
-    ends = (lengths - 1).clip(0, ids.shape[1] - 1)
-    return ids[np.arange(len(ids)), ends]
-
-
-def _broken_in_rows(
-    columns: Columns, vocabulary: Vocabulary | None
-) -> dict[str, np.ndarray]:
-    """The rules of each of a row's sequences, and of how they make up a row."""
-    sequences, rows, _ = unpacked_columns(columns)
-    num_rows, length = columns["input_ids"].shape
-    broken = {
-        rule: np.bincount(rows[is_broken], minlength=num_rows) > 0
-        for rule, is_broken in _broken_in_sequences(sequences, vocabulary).items()
-    }
-    mask, ids = columns["input_mask"], columns["sequence_ids"]
-    is_token = mask > 0
-    in_front = np.arange(length) < mask.sum(axis=1)[:, None]
-    broken["input_mask"] |= (mask != in_front).any(axis=1)
-    for rule, name in (("padding", "input_ids"), ("segments", "segment_ids")):
-        broken[rule] |= ((columns[name] != 0) & ~is_token).any(axis=1)
+def _broken_rows(columns: Columns) -> np.ndarray:
+    """Where a packed row's features do not describe the same sequences, [rows, any]."""
+    ids = columns["sequence_ids"]
     steps = np.diff(ids, axis=1, prepend=0)
-    is_first = is_token & (steps == 1)
-    is_kept = np.where(is_token, (steps == 0) | is_first, ids == 0)
-    is_kept[:, 0] = ids[:, 0] == is_token[:, 0]
     slots = np.arange(1, columns["cls_positions"].shape[1] + 1)
-    is_used = slots <= ids.max(axis=1, keepdims=True)
-    begins = (is_first[:, :, None] & (ids[:, :, None] == slots)).argmax(axis=1)
-    broken["rows"] = (
-        ~is_kept.all(axis=1)
-        | (columns["next_sentence_weights"] != is_used).any(axis=1)
-        | (columns["cls_positions"] != np.where(is_used, begins, 0)).any(axis=1)
-        | ((columns["next_sentence_labels"] != 0) & ~is_used).any(axis=1)
+    is_own = ids[:, :, None] == slots
+    is_used = is_own.any(axis=1)
+    return np.concatenate(
+        [
+            ((steps != 0) & (steps != 1) & (ids != 0)),
+            (ids != 0) != (columns["input_mask"] != 0),
+            columns["next_sentence_weights"] != is_used,
+            # The first of no tokens is 0.
+            columns["cls_positions"] != is_own.argmax(axis=1),
+            (columns["next_sentence_labels"] != 0) & ~is_used,
+        ],
+        axis=1,
     )
-    return broken
-
-
-def _add_broken_predictions(
-    broken: dict[str, np.ndarray], columns: Columns, vocabulary: Vocabulary | None
-) -> None:
-    positions, ids, weights = (
-        columns[f"masked_lm_{name}"] for name in ("positions", "ids", "weights")
-    )
-    is_used: np.ndarray = weights > 0
-    in_front = np.arange(weights.shape[1]) < is_used.sum(axis=1)[:, None]
-    lengths = columns["input_mask"].sum(axis=1, keepdims=True)
-    outside = (positions < 0) | (positions >= lengths)
-    falls = positions[:, 1:] <= positions[:, :-1]
-    broken["weights"] = (
-        (weights != in_front) | (((positions != 0) | (ids != 0)) & ~is_used)
-    ).any(axis=1)
-    broken["positions"] = (outside & is_used).any(axis=1) | (
-        falls & is_used[:, 1:] & is_used[:, :-1]
-    ).any(axis=1)
-    broken["vocabulary"] = broken["vocabulary"] | _is_outside(ids, vocabulary)
-    if vocabulary is not None:
-        special = [vocabulary.ids.get(token, -1) for token in (CLS, SEP)]
-        broken["special"] = (np.isin(ids, special) & is_used).any(axis=1)
 
 
 class Survey:
@@ -480,11 +441,7 @@ def examples(
 def read_example(
     record: Columns, vocabulary: Vocabulary | None, pairs: str = "nsp"
 ) -> dict[str, Any]:
-    """A record's tokens as the model sees them, predictions and label, even if broken.
-
-    A prediction is "masked", "random" or "kept"; "replaced" is one of the first two, if
-    the id of [MASK] is unknown. Without a vocabulary tokens are ids.
-    """
+    """A record's tokens as the model sees them, predictions and label."""
     ids = record["input_ids"]
     used = np.flatnonzero(record["input_mask"] | ids)
     length = int(used[-1]) + 1 if len(used) else 0

@@ -64,10 +64,7 @@ def read_records(
     check_data: bool = True,
     progress: Progress = lambda num_bytes: None,
 ) -> Iterator[bytes]:
-    """Yields the records of a file, compressed or not, as far as they are readable.
-
-    Raises InputError at the first damage. Unless data are checked, each is b"".
-    """
+    """Yields the records of a file, compressed or not, as far as they are readable."""
     rest = b""  # what is read and not used yet
     position = 0  # of the next record, from the beginning of `rest`
     number = 0
@@ -151,11 +148,7 @@ def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
 
 
 def record_counts(paths: Sequence[str], cache_path: str | None = None) -> list[int]:
-    """The number of records in each file, remembered from one start to the next.
-
-    All bytes are read once, of several files at a time: the counts are kept
-    (`bert_tf.finished`) for files of the same size and time of change.
-    """
+    """The number of records in each file, remembered from one start to the next."""
     known: FinishedResults[int] = FinishedResults(cache_path, int)
     states = {path: _state(path) for path in paths}
 
@@ -265,10 +258,7 @@ class RecordKeys(NamedTuple):
 
 
 class InputShard(NamedTuple):
-    """Which rows of each batch a worker reads, and in how many pieces.
-
-    The rows are split in order: worker 0's replicas have the first ones.
-    """
+    """Which rows of each batch a worker reads, and in how many pieces."""
 
     worker: int = 0  # its number, from 0
     num_workers: int = 1  # how many there are

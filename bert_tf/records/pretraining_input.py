@@ -26,7 +26,7 @@ from bert_tf.records.dynamic_masking import (
     MaskingOptions,
     next_token_targets,
 )
-from bert_tf.records.manifest import Manifest, agreed, common_kind, find_manifests
+from bert_tf.records.manifest import agreed, common_kind, find_manifests
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     Batch,
@@ -45,14 +45,12 @@ from bert_tf.text.vocabulary import Vocabulary
 
 
 def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
-    """The record files of each max_seq_length.
-
-    A file's manifest gives its length, or else its first record.
-    """
-    known: dict[str, int] = {}
-    for manifest in find_manifests(paths):
-        for path in manifest.records_by_path():
-            known[os.path.normpath(path)] = manifest.max_seq_length
+    """The record files of each max_seq_length, of the manifest or the first record."""
+    known = {
+        os.path.normpath(path): manifest.max_seq_length
+        for manifest in find_manifests(paths)
+        for path in manifest.records_by_path()
+    }
     lengths: dict[int, list[str]] = {}
     for path in paths:
         length = known.get(os.path.normpath(path))
@@ -73,16 +71,6 @@ def _length(features: Mapping[str, tf.train.Feature], name: str) -> int:
 
 class PretrainingRecords:
     """The record files that a flag names."""
-
-    paths: list[str]  # the files, in the order of the patterns
-    manifests: list[Manifest]  # of the sets that they belong to
-    schema: RecordSpec  # what a record holds
-    max_seq_length: int  # tokens of a record
-    max_predictions_per_seq: int  # masked-LM slots of a batch's records
-    is_dynamic: bool  # whether the records are unmasked
-    has_pairs: bool  # whether there is a next sentence to predict
-    is_packed: bool  # whether a record is a row of several sequences
-    max_sequence_length: int  # tokens of a sequence, of which a row has several
 
     def __init__(
         self,
@@ -115,11 +103,14 @@ class PretrainingRecords:
             raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
         path, record = found
         features = features_of(record, path)
+        # Tokens of a record; of a packed row's sequence see max_sequence_length.
         self.max_seq_length = self._settled(
             "max_seq_length", max_seq_length, _length(features, "input_ids")
         )
         self._left_to_right = left_to_right
         self._masking: functools.partial[DynamicMasking] | None = None
+        # Masked-LM slots of a batch's records.
+        self.max_predictions_per_seq: int
         if left_to_right:
             if not self.is_dynamic:
                 raise InputError(
@@ -228,12 +219,9 @@ class PretrainingRecords:
         vocab_size: int | None = None,
         packed: bool = False,
     ) -> tf.data.Dataset:
-        """Batches in order; see `bert_tf.records.pipeline.evaluation_dataset`.
-
-        Records that are masked as they are read have the same masks at every
-        evaluation, whatever the run: they depend on the seed of the records' making.
-        """
+        """Batches in order; see `bert_tf.records.pipeline.evaluation_dataset`."""
         _ = self.counts  # whole files: see `first_record`
+        # The same masks at every evaluation, whatever the run.
         seed = self.manifests[0].random_seed if self.is_dynamic else 0
         return evaluation_dataset(
             self.paths,
@@ -246,19 +234,15 @@ class PretrainingRecords:
     @functools.cached_property
     def counts(self) -> list[int]:
         """The number of records in each file: the manifest's, or else counted."""
-        known = {}
-        for manifest in self.manifests:
-            known.update(manifest.records_by_path())
-        unknown = [path for path in self.paths if path not in known]
-        counts = record_counts(unknown, self._counts_cache)
-        known.update(zip(unknown, counts, strict=True))
-        return [known[path] for path in self.paths]
+        unknown = [path for path in self.paths if path not in self._known_counts]
+        counts = dict(
+            zip(unknown, record_counts(unknown, self._counts_cache), strict=True)
+        )
+        return [(self._known_counts | counts)[path] for path in self.paths]
 
     @functools.cached_property
-    def _compressions(self) -> list[str]:
-        """Each file's compression; files named in a manifest have none."""
-        known = {path for one in self.manifests for path in one.records_by_path()}
-        return ["" if path in known else compression_of(path) for path in self.paths]
+    def _known_counts(self) -> dict[str, int]:
+        return {k: n for m in self.manifests for k, n in m.records_by_path().items()}
 
     def vocabulary(
         self, do_lower_case: bool | None
@@ -335,7 +319,11 @@ class PretrainingRecords:
             return batch
 
         return {
-            "compressions": self._compressions,
+            # Files named in a manifest are not compressed.
+            "compressions": [
+                "" if path in self._known_counts else compression_of(path)
+                for path in self.paths
+            ],
             "vocab_size": vocab_size,
             "transform": transform if steps else None,
         }

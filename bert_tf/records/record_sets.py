@@ -1,16 +1,13 @@
 """Tokenized documents to a finished set of record files, with its manifest.
 
-Every way of making a set makes the same checks, files and reports:
-
 1. `plan_record_set` checks the arguments and builds the manifest except the counts;
    `RecordSet.find_finished` checks existing files with the set's names;
 2. the text is cut into chunks, each of which is tokenized on any core;
 3. `RecordSet.announce` takes the names: a manifest that is "not complete", and the
    vocabulary;
-4. the documents become masked pairs and records, in one of two ways: as one pool with
-   one random stream, dealt to the files in turn (the original's), or dealt into groups,
-   each with a random stream and a file of its own. A file gets its name when it is
-   complete;
+4. the documents become masked pairs and records: as one pool with one random stream,
+   dealt to the files in turn (the original's way), or dealt into groups, each with a
+   random stream and a file of its own. A file gets its name when it is complete;
 5. `RecordSet.complete` makes the manifest "complete", with a report.
 
 Whenever the command is killed, the same command again ends with the same set.
@@ -23,7 +20,7 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import logging
@@ -89,7 +86,7 @@ class ShardResult:
     num_documents: int = 0  # the documents that they were made from
     # Documents' last lone tokens, of which no exact pair can be made.
     num_left_out: int = 0
-    statistics: dict[str, Any]  # `RecordStatistics.to_values()`
+    statistics: RecordStatistics
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,9 +104,8 @@ class ShardJob:
         if not files.exists(self.path):
             return None
         result = self._results().find("records", dataclasses.asdict(self.settings))
-        if result and result.num_bytes == [files.size(self.path)]:
-            return result
-        return None
+        is_whole = result and result.num_bytes == [files.size(self.path)]
+        return result if is_whole else None
 
     def write(
         self, documents: Documents, ids: TokenIds, *, is_alone: bool = True
@@ -185,7 +181,7 @@ def write_instances(
         num_records=list(writer.num_records),
         num_documents=instances.num_documents,
         num_left_out=instances.num_left_out,
-        statistics=statistics.to_values(),
+        statistics=statistics,
     )
 
 
@@ -206,27 +202,17 @@ class RecordSet:
         return self.manifest.path.removesuffix(MANIFEST_SUFFIX)
 
     @property
-    def is_sharded(self) -> bool:
-        """Whether each record file has a random stream of its own."""
-        return self.manifest.shards[0].random_seed is not None
-
-    @property
     def identity(self) -> str:
-        """A digest of all that the record files depend on.
-
-        The text counts by its content, not its path.
-        """
-        nameless = dataclasses.replace(
-            self.manifest,
-            source_files=tuple(
-                dataclasses.replace(source, path="")
-                for source in self.manifest.source_files
-            ),
+        """A digest of all that the record files depend on: of the text, its content."""
+        nameless = tuple(
+            dataclasses.replace(source, path="")
+            for source in self.manifest.source_files
         )
+        manifest = dataclasses.replace(self.manifest, source_files=nameless)
         return digest(
             [
                 _WAY_OF_MAKING,
-                nameless.to_json_string(),
+                manifest.to_json_string(),
                 [(chunk.start, chunk.stop) for chunk in self.chunks],
                 [files.absolute(path) for path in self.output_files],
             ]
@@ -271,23 +257,12 @@ class RecordSet:
         return finished
 
     def check_read(self, tokenized: Sequence[TokenizedChunk]) -> None:
-        """Raises InputError for text without a token; warns of odd text and lengths."""
-        tokens_of: Counter[str] = Counter()
-        for chunk, result in zip(self.chunks, tokenized, strict=True):
-            tokens_of[chunk.source.path] += result.num_tokens
-        empty = [path for path, num_tokens in tokens_of.items() if not num_tokens]
-        more = f" and {len(empty) - 3} more" if len(empty) > 3 else ""
-        listed = ", ".join(empty[:3]) + more
-        if len(empty) == len(tokens_of):
+        """Raises InputError for text without a token; warns of few slots."""
+        if not any(chunk.num_tokens for chunk in tokenized):
             raise InputError(
-                f"--input_file: nothing in {listed}: no line gives a token."
-            )
-        if empty:
-            logging.warning(
-                "%d of %d input files have nothing in them: %s",
-                len(empty),
-                len(tokens_of),
-                listed,
+                f"--input_file: nothing in {self.chunks[0].source.path}"
+                f"{' and the others' if len(self.chunks) > 1 else ''}: no line gives a"
+                " token."
             )
         if self.settings.masking == STATIC_MASKING:
             warn_if_few(
@@ -299,8 +274,7 @@ class RecordSet:
     def announce(self, results: Sequence[ShardResult] = ()) -> None:
         """Takes the names: from here on the record files are this set's.
 
-        Record files of an overwritten set that the new one does not replace are
-        removed.
+        What the new set does not replace of an overwritten one is removed.
         """
         manifest = _with_counts(self.manifest, results) if results else self.manifest
         stale: set[str] = set()
@@ -325,11 +299,9 @@ class RecordSet:
         for chunk in tokenized:
             dropped.update(chunk.dropped)
         dropped[LONE_TOKENS] += sum(result.num_left_out for result in results)
-        statistics, *others = (
-            RecordStatistics.from_values(result.statistics) for result in results
-        )
-        for other in others:
-            statistics.merge(other)
+        statistics = results[0].statistics
+        for other in results[1:]:
+            statistics.merge(other.statistics)
         manifest = _with_counts(self.manifest, results)
         report: dict[str, Any] = {
             "read": {
@@ -348,8 +320,31 @@ class RecordSet:
         files.write_atomically(manifest.path, manifest.to_json_string())
         for path in (manifest.path, manifest.vocab_path):
             remove_leftovers(path)
-        _warn_of_next_sentences(statistics, self.settings, report["used_documents"])
-        _log_report(report, statistics)
+        if self.settings.pairs == NEXT_SENTENCE and report["used_documents"] == 1:
+            logging.warning(
+                "There is one document only: random next sentences come from itself."
+                " Put a blank line between documents."
+            )
+        elif statistics.num_random_next == statistics.num_records:
+            logging.warning(
+                "All %d instances have a random next sentence: no document has two "
+                "sentences that fit together. Documents are separated by blank lines, "
+                "sentences by line ends alone.",
+                statistics.num_records,
+            )
+        read = [f"{count:,} {name}" for name, count in report["read"].items()]
+        logging.info("Read %s", ", ".join(read))
+        for reason, count in report["dropped"].items():
+            logging.info("Dropped %s: %s", f"{count:,}", reason)
+        for line in statistics.lines():
+            logging.info("%s", line)
+        if rows := report.get("rows"):
+            logging.info(
+                "Packed %d sequences into %d rows; %.2f%% of all places are padding",
+                rows["sequences"],
+                rows["rows"],
+                100 * rows["padding_share"],
+            )
         logging.info(
             "Wrote %d records to %s, %s (%.1f s)",
             manifest.num_records,
@@ -371,45 +366,6 @@ def _with_counts(wanted: Manifest, results: Sequence[ShardResult]) -> Manifest:
         )
     )
     return dataclasses.replace(wanted, shards=shards)
-
-
-def _warn_of_next_sentences(
-    statistics: RecordStatistics, settings: InstanceSettings, num_documents: int
-) -> None:
-    """Warns of text whose documents or sentences were not found."""
-    num_records = statistics.num_records
-    if settings.pairs != NEXT_SENTENCE:
-        return
-    if num_documents == 1:
-        logging.warning(
-            "There is one document only: random next sentences come from itself. Put a"
-            " blank line between documents."
-        )
-    elif statistics.num_random_next == num_records:
-        logging.warning(
-            "All %d instances have a random next sentence: no document has two "
-            "sentences that fit together. Documents are separated by blank lines, "
-            "sentences by line ends alone.",
-            num_records,
-        )
-
-
-def _log_report(report: Mapping[str, Any], statistics: RecordStatistics) -> None:
-    read = [f"{count:,} {name}" for name, count in report["read"].items()]
-    logging.info("Read %s", ", ".join(read))
-    if not report["dropped"]:
-        logging.info("Dropped nothing")
-    for reason, count in report["dropped"].items():
-        logging.info("Dropped %s: %s", f"{count:,}", reason)
-    for line in statistics.lines():
-        logging.info("%s", line)
-    if rows := report.get("rows"):
-        logging.info(
-            "Packed %d sequences into %d rows; %.2f%% of all places are padding",
-            rows["sequences"],
-            rows["rows"],
-            100 * rows["padding_share"],
-        )
 
 
 def plan_record_set(
@@ -518,9 +474,7 @@ def _check_output_files(chunks: Sequence[Chunk], output_files: Sequence[str]) ->
 def _describe_sources(
     chunks: Sequence[Chunk], num_workers: int
 ) -> tuple[SourceFile, ...]:
-    sources = [
-        source for source, _ in itertools.groupby(chunks, lambda chunk: chunk.source)
-    ]
+    sources = [source for source, _ in itertools.groupby(chunks, lambda c: c.source)]
     # Hashing is quicker than starting workers, unless there is much to hash.
     is_much = sum(chunk.num_bytes for chunk in chunks) > 1 << 30
     return tuple(
@@ -546,12 +500,7 @@ def create_records(
     work_dir: str | None = None,
     overwrite: bool = False,
 ) -> Manifest:
-    """Writes masked next-sentence records of text, with manifest and vocabulary.
-
-    For the same seed and plain text the records are those of the original, in its
-    order; of a sharded set each file holds what the original would write for the
-    file's group of documents and seed.
-    """
+    """Writes the set on this machine, unless it is finished."""
     folder = work_folder_path(record_set.name, record_set.identity, work_dir)
     if not overwrite and (finished := record_set.find_finished()):
         # A run may have been killed when all but the folder was done.
@@ -604,7 +553,7 @@ def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
             min_document_tokens=manifest.min_document_tokens,
         )
     say_if_to_be_compiled()
-    if record_set.is_sharded:
+    if manifest.shards[0].random_seed is not None:
         results = _write_shards(corpus, record_set, vocab_file, workers)
     else:
         results = [_write_pool(corpus, record_set, joins_files=not is_filtered)]
@@ -641,9 +590,8 @@ def _write_shards(
     num_shards = len(record_set.output_files)
     least = num_shards * record_set.settings.least_documents
     if corpus.num_documents < least:
-        two = ", two a shard for --nsp_labels=exact" if least > num_shards else ""
         raise InputError(
-            f"--num_shards={num_shards} takes {least} documents or more{two}. Found:"
+            f"--num_shards={num_shards} takes {least} documents or more. Found:"
             f" {corpus.num_documents}. Give a smaller --num_shards, or more text."
         )
     record_set.announce()

@@ -286,10 +286,7 @@ class RecordSpec:
         }
 
     def read(self, records: Sequence[bytes]) -> tuple[dict[str, np.ndarray], list[int]]:
-        """The features of the valid records, int64 as stored, and their numbers.
-
-        `parse` would hide an id that is far too large.
-        """
+        """The features of the valid records, int64 as stored, and their numbers."""
         import tensorflow as tf
 
         # TensorFlow quotes the record in its error, and Python decodes that as UTF-8.
@@ -328,10 +325,7 @@ class RecordSpec:
         )
 
     def check(self, record: bytes, source: str) -> None:
-        """Raises InputError if a feature is missing or has another type or length.
-
-        It may have other features, too.
-        """
+        """Raises InputError if a feature is missing or has another type or length."""
         table = features_of(record, source)
         for feature in self.features:
             if feature.name not in table:

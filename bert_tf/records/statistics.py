@@ -14,9 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import strict_json
-from bert_tf.errors import InputError
-
 # Lengths are shown in at most this many bins, as equal as whole lengths allow.
 MAX_LENGTH_BINS = 16
 _BAR_WIDTH = 40
@@ -30,13 +27,10 @@ _SEEN = {
 
 @dataclasses.dataclass(kw_only=True)
 class RecordStatistics:
-    """The counts of some records of one kind.
-
-    `mask_id` is None if the vocabulary is unknown; predicted tokens are then only
-    counted as kept or replaced.
-    """
+    """The counts of some records of one kind."""
 
     max_seq_length: int
+    # None if unknown: predicted tokens are then only counted as kept or replaced.
     mask_id: int | None
     length_counts: list[int] = dataclasses.field(default_factory=list)  # by length
     prediction_counts: list[int] = dataclasses.field(default_factory=list)  # by number
@@ -46,23 +40,13 @@ class RecordStatistics:
     num_next_sentence_labels: int = 0
     num_random_next: int = 0
 
-    def __post_init__(self) -> None:
-        if self.max_seq_length < 1:
-            raise InputError(
-                f"`max_seq_length` must be positive. Received: {self.max_seq_length}"
-            )
-
     @property
     def num_records(self) -> int:
         """How many records were counted."""
         return sum(self.length_counts)
 
     def add(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Counts a block of records: arrays [records, length] under the spec's names.
-
-        `input_ids` are as the model sees them; `masked_lm_*` and `next_sentence_labels`
-        may be absent.
-        """
+        """Counts a block of records, [records, length] under the spec's names."""
         input_ids = columns["input_ids"]
         lengths = columns["input_mask"].sum(axis=1).clip(0, self.max_seq_length)
         self.length_counts = _sums(self.length_counts, np.bincount(lengths).tolist())
@@ -79,9 +63,7 @@ class RecordStatistics:
         # A position outside the record is reported elsewhere.
         positions = columns["masked_lm_positions"].clip(0, self.max_seq_length - 1)
         seen = np.take_along_axis(input_ids, positions, axis=1)[is_prediction]
-        is_masked = np.full(seen.shape, False)
-        if self.mask_id is not None:
-            is_masked = seen == self.mask_id
+        is_masked = seen == (-1 if self.mask_id is None else self.mask_id)
         self.num_masked += int(is_masked.sum())
         is_kept = seen == columns["masked_lm_ids"][is_prediction]
         self.num_kept += int((is_kept & ~is_masked).sum())
@@ -93,15 +75,6 @@ class RecordStatistics:
                 setattr(self, name, _sums(getattr(self, name), value))
             elif name.startswith("num_"):
                 setattr(self, name, getattr(self, name) + value)
-
-    def to_values(self) -> dict[str, Any]:
-        """The counts as JSON; `from_values` is the inverse."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> "RecordStatistics":
-        """The counts that `to_values` gave."""
-        return strict_json.from_values(cls, values, "statistics of records")
 
     def figures(self) -> dict[str, Any]:
         """The counts' results for programs: numbers and shares between 0 and 1."""
@@ -122,9 +95,9 @@ class RecordStatistics:
             )
         if self.prediction_counts:
             total, *of_predictions = _summary(self.prediction_counts)
+            replaced = total - self.num_masked - self.num_kept
             # Without [CLS], and [SEP] after one segment or two.
             predictable = tokens - 3 * self.num_records + self.num_single_segments
-            replaced = total - self.num_masked - self.num_kept
             figures |= {
                 "predictions": total,
                 **_named("predictions", of_predictions),

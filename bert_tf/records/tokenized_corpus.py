@@ -179,10 +179,7 @@ def work_folder_path(name: str, identity: str, work_dir: str | None) -> str:
 
 @contextlib.contextmanager
 def work_folder(path: str) -> Iterator[None]:
-    """Locks the folder against other runs and creates it; removes it at the end.
-
-    If the run ends with an error the folder stays.
-    """
+    """Locks the folder against other runs and creates it; removes it at the end."""
     base = glob.escape(path.rpartition("-")[0])
     with _locked(path):
         # Only now: of two runs that begin at once, one sees the other's lock.
@@ -505,10 +502,7 @@ def choose_texts(
 
 
 def _first_occurrences(digests: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Which of the digests occur for the first time.
-
-    Memory: 16 bytes for each digest, and the same again.
-    """
+    """Which of the digests occur for the first time."""
     halves = np.concatenate(digests).view(np.uint64).reshape(-1, 2)
     # Stable: of equal digests, the first in the text stays first.
     order = np.lexsort((halves[:, 1], halves[:, 0]))

@@ -210,11 +210,7 @@ def write_records(file: IO[bytes], records: Iterable[bytes]) -> None:
 
 
 def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
-    """The record files that comma-separated patterns name, in the patterns' order.
-
-    The manifests, vocabularies and temporary files next to the records are left out, so
-    that a pattern as wide as NAME* matches the records alone.
-    """
+    """The record files that comma-separated patterns name, in the patterns' order."""
     found = files.expand_globs(patterns, flag)
     records = [path for path in found if not is_companion(path)]
     if not records:
@@ -233,11 +229,7 @@ def remove_leftovers(path: str) -> None:
 
 
 class ShardWriter:
-    """Deals records to several TFRecord files in turn: record i to file i modulo n.
-
-    A context manager. Leaving it normally gives the files their names; an exception
-    removes what was written, and existing files of these names stay as they were.
-    """
+    """Deals records to several TFRecord files in turn: record i to file i modulo n."""
 
     def __init__(self, paths: Sequence[str], *, is_alone: bool = True) -> None:
         self.paths = tuple(paths)

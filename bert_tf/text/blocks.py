@@ -76,10 +76,7 @@ def read_blocks(
 
 
 def read_pieces(path: str) -> Iterator[bytes]:
-    """Yields the bytes of a file, uncompressed, in arbitrary pieces, none empty.
-
-    For files whose lines may be as long as the whole file.
-    """
+    """Yields the bytes of a file, uncompressed, in arbitrary pieces, none empty."""
     with files.open_binary(path) as file:
         pieces = _unpacked(file, path) if compression(path) else _pieces(file, 0, None)
         yield from filter(None, pieces)

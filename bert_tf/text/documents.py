@@ -25,11 +25,7 @@ _WIDE_SPACE_BEFORE_PERIOD = re.compile(r"[^\S\x00-\x7f](?=\.)")
 
 
 def sentence_splitter(language: str) -> Callable[[str], Sequence[str]]:
-    """A function from a paragraph to its sentences.
-
-    Sentences are stripped, and none is empty; nothing but white space between them is
-    lost.
-    """
+    """A function from a paragraph to its sentences."""
     if not language:
         return _as_one
     import sentencex
@@ -195,11 +191,7 @@ def _text_of(values: Any, text_field: str) -> str:
 
 
 def whole_characters(text: str) -> str:
-    """Text that UTF-8 can encode.
-
-    JSON can escape surrogates: a pair of them is one character, and a lone one
-    becomes U+FFFD.
-    """
+    """Text that UTF-8 can encode."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -268,11 +260,7 @@ class Chunk:
 
 
 def find_sources(patterns: str, flag: str) -> list[str]:
-    """The input files that comma-separated patterns name, in the patterns' order.
-
-    A pattern is a file, a glob, or a folder, which stands for all files in it and in
-    its subfolders, sorted by path, except names that begin with "." or "_".
-    """
+    """The input files that comma-separated patterns name, in the patterns' order."""
     found: list[str] = []
     for pattern in patterns.split(","):
         # A name with brackets may be that of a file.

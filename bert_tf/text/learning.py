@@ -35,14 +35,7 @@ _RUNS_AT_A_TIME = 1 << 20
 
 
 class WordCounts:
-    """A table of words, of bounded size if wanted.
-
-    As soon as it holds more than `max_words` different words, those that were counted
-    once are forgotten, then those counted twice and so on, until at most half as many
-    are left. A forgotten word that occurs again starts over at 0 (Manku and Motwani
-    2002, Approximate Frequency Counts over Data Streams). What is forgotten depends
-    only on the text and its order; the counts of characters stay exact.
-    """
+    """A table of words, of bounded size if wanted."""
 
     def __init__(self, max_words: int | None = None) -> None:
         self._max_words = max_words
@@ -393,11 +386,7 @@ def learn_vocabulary(
     min_frequency: int = 2,
     character_coverage: float = 0.9999,
 ) -> Vocabulary:
-    """Learns a vocabulary of exactly `vocab_size` tokens.
-
-    The order is that of the released ones: [PAD], [unused0] and so on, [UNK], [CLS],
-    [SEP], [MASK], then the characters, then the pieces, frequent ones first.
-    """
+    """Learns a vocabulary of exactly `vocab_size` tokens."""
     first_tokens(vocab_size, num_unused)  # a wrong size is known before the work
     counts = WordCounts()
     counts.add_lines(lines, do_lower_case)
@@ -450,11 +439,7 @@ def first_tokens(vocab_size: int, num_unused: int) -> list[str]:
 
 
 def count_unknown(counts: WordCounts, vocabulary: Vocabulary) -> int:
-    """How many of the text's words become [UNK] despite all characters' tokens.
-
-    They have a character that is not in the vocabulary, or are too long. Forgotten
-    words are passed over.
-    """
+    """How many of the text's words become [UNK] despite all characters' tokens."""
     starts = {token for token in vocabulary if len(token) == 1}
     continuations = {
         token.removeprefix(CONTINUATION)

@@ -37,10 +37,7 @@ def make_tfds_chunks(
     language: str = "en",
     examples_per_chunk: int = EXAMPLES_PER_CHUNK,
 ) -> list[Chunk]:
-    """Cuts a split into chunks, in order.
-
-    A dataset that is not yet prepared is prepared, which may download it.
-    """
+    """Cuts a split into chunks, in order."""
     rows = TfdsRows(name, split, data_dir)
     rows.check(text_field, "text_field", is_text=True)
     chunks = []
@@ -87,14 +84,7 @@ def read_documents(
 
 
 class TfdsRows:
-    """The rows of a split, as plain values.
-
-    Attributes:
-        path: the split's name in messages, such as tfds:squad/v1.1/3.0.0:train.
-        full_name: the set's name, with its version.
-        features: the set's features, by name.
-        splits: the set's splits, by name.
-    """
+    """The rows of a split, as plain values."""
 
     def __init__(self, name: str, split: str, data_dir: str | None) -> None:
         """Prepares the set unless it is prepared, which may download it."""
@@ -134,10 +124,7 @@ class TfdsRows:
             )
 
     def read(self, wanted: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields each row's place, for messages, and its requested features.
-
-        Values are text, numbers, lists, and dictionaries of these.
-        """
+        """Yields each row's place, for messages, and its requested features."""
         with self._split_errors():
             dataset = _dataset(self._builder, self._split, wanted)
         # The library's mocked sets always have all features.

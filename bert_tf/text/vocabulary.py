@@ -115,11 +115,7 @@ class Vocabulary:
 
     @property
     def word_ids(self) -> tuple[int, ...]:
-        """One id for each different token, in the order of `ids`.
-
-        The original draws its random replacement words from the dictionary's keys; the
-        n-th key stands for the n-th of these.
-        """
+        """One id for each different token, in the order of `ids`."""
         return tuple(self._ids.values())
 
     @property

@@ -60,10 +60,7 @@ def pair_features(
 def truncate_pair(
     tokens_a: Tokens, tokens_b: Tokens, max_length: int
 ) -> tuple[Tokens, Tokens]:
-    """Cuts two sequences to `max_length` together, always the longer one at its end.
-
-    At equal lengths the second one is cut, as in the original.
-    """
+    """Cuts two sequences to `max_length` together, always the longer one at its end."""
     length_a, length_b = len(tokens_a), len(tokens_b)
     excess = length_a + length_b - max_length
     if excess > 0:
@@ -136,11 +133,7 @@ Result = TypeVar("Result")
 
 
 class Cache(dict[str, Result]):
-    """Results by string: a missing key is computed, and kept while there is room.
-
-    It is emptied when it is full: frequent words soon return, and after a change of
-    subject the old words take no room.
-    """
+    """Results by string: a missing key is computed, and kept while there is room."""
 
     def __init__(self, compute: Callable[[str], Result]):
         super().__init__()
@@ -350,11 +343,7 @@ class WordPieceTokenizer:
             cache.clear()
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
-        """The tokens' ids.
-
-        Raises:
-            ValueError: a token is not in the vocabulary.
-        """
+        """The tokens' ids."""
         ids = self.vocabulary.ids
         try:
             return [ids[token] for token in tokens]
@@ -364,11 +353,7 @@ class WordPieceTokenizer:
             ) from error
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """The tokens of ids.
-
-        Raises:
-            ValueError: an id is outside the vocabulary.
-        """
+        """The tokens of ids."""
         tokens = self.vocabulary.tokens
         ids = list(ids)
         if ids and (min(ids) < 0 or max(ids) >= len(tokens)):
@@ -454,11 +439,7 @@ def joined(tokens: Iterable[str]) -> str:
 
 
 class PackedTokenizer:
-    """The ids of `WordPieceTokenizer.encode`, packed.
-
-    No Python object is created per token: the ids of a run without white space are kept
-    as bytes, and a text's are those of its runs, joined.
-    """
+    """The ids of `WordPieceTokenizer.encode`, packed."""
 
     def __init__(self, tokenizer: WordPieceTokenizer, dtype: type[np.integer]) -> None:
         self._of_run: Cache[bytes] = Cache(

@@ -16,7 +16,6 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer, BertTagger
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.text.vocabulary import Vocabulary
 from tests.conversion import runs
 from tests.conversion.runs import TOKENS, randomize
 from tests.training import toy
@@ -169,11 +168,6 @@ class ChecksTest(ExportTestCase):
         with self.assertRaisesRegex(InputError, "3 outputs, .* as of a regression"):
             self.source(BertClassifier(toy.CONFIG, 3), "b", [])
 
-    def test_another_vocabulary_is_refused(self):
-        source = self.source(BertEncoder(toy.CONFIG))
-        with self.assertRaisesRegex(InputError, "--vocab_file has other tokens"):
-            export.completed(source, vocabulary=Vocabulary([*TOKENS, "dog"]))
-
 
 class NewFolderTest(ExportTestCase):
     def new(self):
@@ -232,15 +226,6 @@ class NewFolderTest(ExportTestCase):
         with self.assertRaisesRegex(InputError, "is not empty"), second:
             pass
         self.assertCountEqual(os.listdir(folder), ["file", "export.json"])
-
-    def test_what_came_meanwhile_stays(self):
-        new = export.NewFolder(self.new())
-        os.makedirs(self.new())
-        self.write_file(self.new(), "own")
-        for _ in range(2):  # the lock is given back
-            with self.assertRaisesRegex(InputError, "is not empty"), new:
-                pass
-        self.assertEqual(os.listdir(self.new()), ["own"])
 
     def test_killed_while_emptying(self):
         folder = self.new()

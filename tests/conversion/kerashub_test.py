@@ -183,21 +183,6 @@ class InTest(KerasHubTestCase):
         actual = outputs_of(ours, records)["logits"]
         self.assertLess(relative_error(actual, expected), 1e-5)
 
-    def test_a_task_without_a_head_is_its_encoder(self):
-        folder = self.saved(
-            keras_hub.models.BertTextEmbedder(their_backbone(), preprocessor=None)
-        )
-        self.assertLen(read(folder)[1], 39)
-
-    def test_weights_in_parts(self):
-        theirs = randomize_theirs(their_backbone())
-        folder = self.folder()
-        theirs.save_to_preset(folder, max_shard_size=2e-5)
-        self.assertNotIn("model.weights.h5", os.listdir(folder))
-        self.assertTrue(kerashub.is_preset_folder(folder))
-        whole = read(self.saved(theirs, "whole"))[1]
-        self.assert_same_weights(folder, whole)
-
     def test_numbers_of_16_bits(self):
         for dtype in ("float16", "bfloat16"):
             theirs = randomize_theirs(their_backbone(dtype))
@@ -271,12 +256,6 @@ class OutTest(KerasHubTestCase):
                 *tokenizer,
             )
         self.assertEmpty(os.listdir(folder))
-
-    def test_two_dropout_rates_are_said(self):
-        config = dataclasses.replace(CONFIG, attention_probs_dropout_prob=0.0)
-        with self.assertLogs(level="WARNING") as logs:
-            kerashub.write(self.folder(), self.weights, config)
-        self.assertRegex(logs.output[0], "0.2, .*attention_probs_dropout_prob=0.0")
 
 
 class DamagedTest(KerasHubTestCase):

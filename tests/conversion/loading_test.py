@@ -113,13 +113,6 @@ class LoadTest(CheckpointTestCase):
             with self.assertRaisesRegex(InputError, message):
                 loading.load_encoder(folder)
 
-    def test_a_damaged_file_is_named(self):
-        folder = self.folder(model=BertEncoder(toy.CONFIG))
-        with open(os.path.join(folder, "model.ckpt-3.index"), "wb") as file:
-            file.write(b"no")
-        with self.assertRaisesRegex(InputError, "model.ckpt-3: not a readable"):
-            loading.load_weights(BertEncoder(toy.CONFIG), folder)
-
     def test_a_config_that_computes_something_else_is_refused(self):
         folder = self.folder(model=BertPretrainer(toy.CONFIG))
         for field, value in (
@@ -159,29 +152,6 @@ class LoadTest(CheckpointTestCase):
         ):
             with self.assertRaisesRegex(InputError, f"no checkpoint with a {head}"):
                 load(folder)
-
-
-class TokenizerTest(CheckpointTestCase):
-    def test_the_folders_vocabulary_and_casing(self):
-        folder = self.folder()
-        tokenizer = loading.load_tokenizer(folder)
-        self.assertEqual(tokenizer.tokenize("The cat"), ["the", "cat"])
-        self.folder(casing=False)
-        tokenizer = loading.load_tokenizer(folder)
-        self.assertEqual(tokenizer.tokenize("The cat"), ["[UNK]", "cat"])
-
-    def test_the_weights_are_left_alone(self):
-        folder = self.folder()
-        with open(os.path.join(folder, "checkpoint"), "w") as file:
-            file.write("damaged")
-        self.assertEqual(loading.load_tokenizer(folder).tokenize("cat"), ["cat"])
-
-    def test_another_tokenizer_than_ours_is_refused(self):
-        folder = self.folder()
-        settings = {"do_lower_case": True, "strip_accents": False}
-        runs.write_json(settings, folder, "tokenizer_config.json")
-        with self.assertRaisesRegex(InputError, "strip_accents.*give `vocab_file`"):
-            loading.load_tokenizer(folder)
 
 
 class FolderTestCase(CheckpointTestCase):

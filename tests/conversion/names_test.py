@@ -3,8 +3,6 @@
 import tensorflow as tf
 
 from bert_tf.conversion import names
-from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import one_layer
 from tests.conversion.one_layer import CONFIG
 
@@ -24,20 +22,6 @@ class NamesTest(tf.test.TestCase):
         self.check(names.encoder_names(CONFIG), lines, "bert.")
         self.check(names.POOLER, one_layer.lines(one_layer.POOLER), "bert.")
 
-    def test_only_kernels_are_transposed(self):
-        for head in one_layer.HEADS:
-            for row in names.HEADS[head]:
-                self.assertEqual(
-                    row.hugging_face_transposes,
-                    row.original == "cls/predictions/transform/dense/kernel",
-                )
-        transposed = [
-            row.original
-            for row in (*names.LAYER, *names.EMBEDDINGS, *names.POOLER)
-            if row.hugging_face_transposes
-        ]
-        self.assertLen(transposed, 7)  # Q, K, V, output, two of feed-forward; pooler
-
     def test_the_layers_are_numbered(self):
         rows = [row.at(11) for row in names.LAYER]
         self.assertEqual(
@@ -49,26 +33,6 @@ class NamesTest(tf.test.TestCase):
         self.assertEqual(
             rows[0].keras_hub,
             "layers/transformer_encoder_11/_self_attention_layer/query_dense/vars/0",
-        )
-
-    def test_the_model_has_these_weights(self):
-        weights = weights_by_name(BertEncoder(CONFIG))
-        lines = one_layer.lines(one_layer.ENCODER + one_layer.POOLER)
-        self.assertEqual(
-            {name: tuple(weight.shape) for name, weight in weights.items()},
-            {line.original: line.shape for line in lines},
-        )
-
-    def test_rows_of_what_is_there(self):
-        there = ["bert/pooler/dense/bias", "cls/squad/output_bias"]
-        rows = [row.original for row in names.names_of(CONFIG, there)]
-        self.assertLen(rows, 21 + 2 + 2)
-        self.assertIn("bert/pooler/dense/kernel", rows)
-        self.assertIn("cls/squad/output_weights", rows)
-        self.assertLen(names.names_of(CONFIG, []), 21)
-        rows = names.names_of(CONFIG, there, heads=[names.CLASSIFIER])
-        self.assertEqual(
-            [row.original for row in rows[-2:]], ["output_weights", "output_bias"]
         )
 
     def test_the_heads_that_are_there(self):

@@ -1,5 +1,4 @@
 import os
-from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -10,7 +9,6 @@ from bert_tf.conversion.source import (
     find_format,
     folder_of,
     open_source,
-    open_tokenizer,
 )
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
@@ -67,12 +65,6 @@ class SourceTest(tf.test.TestCase):
             path = os.path.join(folder, name)
             with self.assertRaisesRegex(InputError, "give the folder of a checkpoint"):
                 open_source(path)
-
-    def test_a_tilde_is_the_users_folder(self):
-        home, name = os.path.split(self.run_folder())
-        with mock.patch.dict(os.environ, {"HOME": home}):
-            self.assertEqual(open_source(f"~/{name}").format, Format.RUN)
-            self.assertIsNotNone(open_tokenizer(f"~/{name}"))
 
     def test_nothing_there(self):
         empty = os.path.join(self.get_temp_dir(), "empty")

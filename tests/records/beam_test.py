@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import random
-import subprocess
 import sys
 import unittest
 from unittest import mock
@@ -123,15 +122,6 @@ class SameFilesTest(BeamCase):
         report = self.assert_same()
         self.assertEqual(report["read"]["documents"], 120)
         self.assertEqual(report["dropped"], {})
-
-    def test_several_processes_here_and_there(self):
-        self.run_script(num_workers=2)
-        expected = self.taken_files()
-        self.run_beam(
-            "--beam_option=--direct_running_mode=multi_processing",
-            "--beam_option=--direct_num_workers=2",
-        )
-        self.assertEqual(self.taken_files(), expected)
 
     def test_packed_rows(self):
         self.assert_same(packed_length=80)
@@ -254,25 +244,6 @@ class WrongInputTest(BeamCase):
                 self.run_beam(**changes)
             if "input_file" in changes:
                 self.assertEqual(self.names(), [])
-
-    def test_one_line_on_the_command_line(self):
-        latin = self.write_bytes("latin.txt", b"Bl\xe4tter\n")
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "tfrecords.create_pretraining_data",
-                *self.arguments(runner="DirectRunner", input_file=latin),
-            ],
-            capture_output=True,
-            text=True,
-        )
-        self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertNotIn("Traceback", done.stderr)
-        self.assertRegex(
-            done.stderr.splitlines()[-1],
-            "^create_pretraining_data: .*latin.txt:1: not UTF-8",
-        )
 
     def test_wrong_options(self):
         for options, changes, message in (

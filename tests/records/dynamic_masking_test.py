@@ -105,39 +105,8 @@ def sequences(rows, limits, max_limit=None):
     )
 
 
-class ScriptedNoise:
-    """Noise that says what it is told: an order, and the words of each span."""
-
-    def __init__(self, order, num_words=()):
-        self._order = order
-        self._num_words = num_words
-
-    def order(self, length):
-        # The number named first has the most noise.
-        noise = np.zeros((1, length), np.int64)
-        for rank, number in enumerate(self._order):
-            noise[0, number] = 1000 - rank
-        return tf.constant(noise)
-
-    def uniform(self, purpose, numbers):
-        # In the middle of the interval that means so many words: 0.2 0.8**(n - 1).
-        cut = 1 - 0.8**10
-        values = np.zeros(numbers.shape, np.float32)
-        for number, words in enumerate(self._num_words):
-            below, above = 1 - 0.8 ** (words - 1), 1 - 0.8**words
-            values[0, number] = (below + above) / 2 / cut
-        return tf.constant(values)
-
-
 def positions(choice):
     return [np.flatnonzero(row).tolist() for row in choice.is_chosen.numpy()]
-
-
-class ChoosePiecesTest(tf.test.TestCase):
-    def test_those_with_the_most_noise(self):
-        noise = ScriptedNoise([0, 4, 2, 1, 5])
-        choice = dynamic_masking.choose_pieces(noise, sequences(["Sw+Sw+S."], [2]))
-        self.assertEqual(positions(choice), [[2, 4]])
 
 
 class ChooseWordsTest(tf.test.TestCase):
@@ -161,23 +130,6 @@ class ChooseWordsTest(tf.test.TestCase):
 
 
 class ChooseSpansTest(tf.test.TestCase):
-    def choose(self, row, limit, order, num_words):
-        choice = dynamic_masking.choose_spans(
-            ScriptedNoise(order, num_words), sequences([row], [limit])
-        )
-        chosen = positions(choice)[0]
-        return chosen, choice.groups.numpy()[0][chosen].tolist()
-
-    def test_spans_of_whole_words(self):
-        # Words by number, [CLS] and [SEP] among them: 1 at 1-2, 2 at 3, 3 at 4-6,
-        # 5 at 8, 6 at 9.
-        row = "Sw+ww++SwwS"
-        words = [1, 2, 1, 1, 1, 1, 1, 1]
-        # A span of two words, then one of one: two groups.
-        self.assertEqual(
-            self.choose(row, 4, [1, 5, 2, 3, 6], words), ([1, 2, 3, 8], [1, 1, 1, 5])
-        )
-
     def test_against_a_loop_over_each_sequence(self):
         rows, limits = random_rows(200, length=40)
         noise = record_noise(200)
@@ -204,30 +156,6 @@ class ChooseSpansTest(tf.test.TestCase):
                     left -= len(word)
             expected = sorted(p for number in taken for p in words[number])
             self.assertEqual(positions(choice)[row], expected, kinds)
-
-    def test_lengths_are_geometric_up_to_ten(self):
-        # One span in each of 4,000 sequences of 200 words of one piece.
-        count = 4000
-        rows = ["S" + FIRST * 60 + "S"] * count
-        limits = [10] * count
-        choice = dynamic_masking.choose_spans(
-            record_noise(count), sequences(rows, limits)
-        )
-        order = record_noise(count).order(62).numpy()
-        order[:, [0, 61]] = -1
-        first = order.argmax(axis=1)
-        # Spans that begin where [SEP] is less than ten words away may be cut.
-        inside = np.flatnonzero(first <= 51)
-        groups = choice.groups.numpy()[inside]
-        chosen = choice.is_chosen.numpy()[inside]
-        sizes = (chosen & (groups == first[inside, None])).sum(axis=1)
-        counts = np.bincount(sizes, minlength=11)
-        self.assertLen(counts, 11)
-        expected = len(inside) * 0.2 * 0.8 ** np.arange(10) / (1 - 0.8**10)
-        chi_square = ((counts[1:] - expected) ** 2 / expected).sum()
-        # Nine degrees of freedom: exceeded once in 10,000 times.
-        self.assertLess(chi_square, 33.7)
-        self.assertAllClose(sizes.mean(), 3.8, atol=0.15)
 
 
 def record_noise(count):

@@ -4,7 +4,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.records.inspection import (
-    RULES,
     broken_rules,
     example_lines,
     read_example,
@@ -148,10 +147,6 @@ class RulesTest(tf.test.TestCase):
         negative = {"input_ids": [2, -7, 4, 3, 8, 3, 0, 0]}
         self.assertEqual(rules_of(negative, None), {"vocabulary"})
 
-    def test_every_rule_has_a_text(self):
-        found = broken_rules(arrays(SOUND), LETTERS)
-        self.assertEqual(set(RULES) - set(found), {"layout", "rows"})
-
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat"]
 TOKENS += ["on", "un", "##happi", "##ness", "river"]
@@ -273,21 +268,6 @@ class RenderTest(tf.test.TestCase):
                 "    [SEP]",
             ],
         )
-
-
-class ExampleTest(tf.test.TestCase):
-    def test_for_programs(self):
-        values = example_of(columns(**RECORD))
-        self.assertEqual(
-            values["predictions"],
-            [
-                {"position": 4, "seen": "[MASK]", "wanted": "sat", "kind": "masked"},
-                {"position": 5, "seen": "on", "wanted": "on", "kind": "kept"},
-                {"position": 10, "seen": "cat", "wanted": "river", "kind": "random"},
-            ],
-        )
-        self.assertEqual(values["tokens"], RECORD["input_ids"].split())
-        self.assertEqual(values["num_tokens_a"], 7)
 
 
 if __name__ == "__main__":

@@ -125,15 +125,6 @@ class PackedMaskingTest(tf.test.TestCase, parameterized.TestCase):
         for name, values in alone.items():
             self.assertAllEqual(packed[name], values, name)
 
-    def test_the_masks_do_not_hang_on_the_batch(self):
-        one = masking()
-        whole = one(self.batch, keys(range(self.num_rows)))
-        for row in (0, 7, self.num_rows - 1):
-            part = {name: values[row : row + 1] for name, values in self.batch.items()}
-            part = one(part, keys([row]))
-            for name, values in part.items():
-                self.assertAllEqual(values[0], whole[name][row], name)
-
 
 if __name__ == "__main__":
     tf.test.main()

@@ -55,15 +55,6 @@ class RecordSpecTest(tf.test.TestCase):
             pretraining_values()["input_ids"],
         )
 
-    def test_a_block_is_its_records(self):
-        values = pretraining_values()
-        other = {name: value[::-1] for name, value in values.items()}
-        columns = {name: np.array([values[name], other[name]]) for name in values}
-        self.assertEqual(
-            self.schema.serialize_block(columns),
-            [self.schema.serialize(values), self.schema.serialize(other)],
-        )
-
     def test_parses_what_it_writes(self):
         serialized = self.schema.serialize(pretraining_values())
         one = self.schema.parse(tf.constant(serialized))
@@ -74,14 +65,6 @@ class RecordSpecTest(tf.test.TestCase):
             self.assertEqual(one[name].dtype, dtype)
             self.assertAllEqual(one[name], value)
             self.assertAllEqual(two[name], [value, value])
-
-    def test_shapes_are_static_inside_a_dataset(self):
-        dataset = tf.data.Dataset.from_tensors(
-            self.schema.serialize(pretraining_values())
-        )
-        spec = dataset.batch(1, drop_remainder=True).map(self.schema.parse).element_spec
-        self.assertEqual(spec["masked_lm_ids"].shape.as_list(), [1, 3])
-        self.assertEqual(spec["next_sentence_labels"].shape.as_list(), [1, 1])
 
     def test_classifier_and_regression_labels(self):
         common = {
@@ -156,10 +139,6 @@ class CheckTest(tf.test.TestCase):
     def test_names_a_missing_feature(self):
         with self.assertRaisesRegex(InputError, r"must have `label_ids`.*input_ids"):
             RecordSpec.classification(8).check(self.record, "a.tfrecord")
-
-    def test_no_example_at_all(self):
-        with self.assertRaisesRegex(InputError, "a.txt: .*tf.train.Example"):
-            RecordSpec.classification(1).check(b"plain text\xff\xff", "a.txt")
 
 
 def record_of(schema, **values):

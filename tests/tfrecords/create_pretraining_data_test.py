@@ -200,15 +200,9 @@ class WrongInputTest(ScriptCase):
         self.assertEqual(set(self.files("o").values()), {"a folder"})
 
     def test_oddities_are_warnings(self):
-        empty = self.write("empty.txt", "\n")
         one = self.write("one.txt", "the cat\nthe dog\n")
         apart = self.write("apart.txt", "the cat\n\nthe dog\n\na mat\n")
-        text = self.path("text.txt")
         for changes, message in (
-            (
-                {"input_file": f"{text},{empty}"},
-                "1 of 2 input files have nothing in them: .*empty.txt",
-            ),
             (
                 {"max_seq_length": 128, "max_predictions_per_seq": 3},
                 "--max_predictions_per_seq=3 is few for --max_seq_length=128: .* 19",

@@ -85,11 +85,11 @@ class SoundRecordsTest(ScriptCase):
         with self.assertNoLogs("absl", "WARNING"):
             output = self.show(self.path("out*"))
         for expected in (
-            "complete: 5 records in 2 file(s); 8 tokens, 2 predictions",
-            "9 entries in the vocabulary, uncased; static masking of 0.15",
-            "pairs nsp with original labels;",
-            "dupe_factor 1, random_seed 12345",
-            "1 of 7 bytes in all (text): a.txt",
+            "complete: 5 records in 2 file(s); 9 entries in the vocabulary",
+            "max_seq_length=8, max_predictions_per_seq=2, do_lower_case=True,"
+            " masking=static, do_whole_word_mask=False, masked_lm_prob=0.15",
+            "dupe_factor=1, random_seed=12345, pairs=nsp, nsp_labels=original",
+            "1 of 7 bytes in all: a.txt",
             "7 of 8 tokens (A 5, B 2); 1 predictions; B is random\n",
             "  A [CLS] the cats [SEP]\n  B [MASK→sat] [SEP]\n",
             "records            5\n",
@@ -110,7 +110,7 @@ class SoundRecordsTest(ScriptCase):
         self.assertStartsWith(titles[0], f"record 2 (record 2 of {first})")
         self.assertStartsWith(titles[1], f"record 3 (record 0 of {second})")
         output = self.show(self.path("out*"), "--num_examples=0", "--nostatistics")
-        self.assertLen(output.splitlines(), 6)
+        self.assertLen(output.splitlines(), 5)
         output, warning = self.show_and_warn(
             self.path("out*"), "--start=5", "--nostatistics"
         )
