@@ -58,14 +58,7 @@ _EVENTS = {
 
 
 class Command(NamedTuple):
-    """A command line, {out} being its output's folder.
-
-    Attributes:
-        script: the module.
-        arguments: its flags; {NAME} is a folder of `SmallFiles`.
-        most: how often it is killed at most: at operations drawn evenly.
-        makes_folder: whether the folder is there, and empty, before it.
-    """
+    """A command line, {out} being its output's folder."""
 
     script: object
     arguments: str

@@ -92,13 +92,7 @@ class RunNotebookTest(tf.test.TestCase):
 
 class ExecutedNotebooksTest(tf.test.TestCase):
     def run_small(self, name, *, pictures, hidden_commands=3):
-        """The output of all cells.
-
-        Args:
-            name: the notebook.
-            pictures: how many it shows.
-            hidden_commands: those of `small_data.pretrain`.
-        """
+        """The output of all cells."""
         folder = self.get_temp_dir()
         code, cells = run_notebook(
             notebook_files.path_of(name), folder, BERT_TF_SMALL="1"

@@ -1,6 +1,5 @@
 import bz2
 import gzip
-import html
 import json
 import lzma
 import os
@@ -69,13 +68,6 @@ class SentencesTest(tf.test.TestCase):
     def test_no_language_no_split(self):
         self.assertEqual(sentence_splitter("")("One. Two."), ("One. Two.",))
         self.assertEqual(sentence_splitter("")(""), ())
-
-    def test_a_wide_space_before_a_period(self):
-        for space in "\u00a0\u202f\u3000\x85":
-            text = f"Plan B{space}. Next one."
-            for language in ("en", "fr", "tlh"):
-                found = sentence_splitter(language)(text)
-                self.assertEqual(letters("".join(found)), "PlanB.Nextone.")
 
     def test_nothing_is_lost(self):
         chance = random.Random(1)
@@ -235,23 +227,6 @@ class WikiextractorTest(tf.test.TestCase):
             )
             self.assertEqual(lines[1].text, "Tea is a drink. It is hot.")
 
-    def test_lines_like_titles_and_headers(self):
-        article = '<doc id="1" title="Echo">\nEcho\n\nEcho\n<doc of it.\nEcho\n</doc>\n'
-        for chunk_bytes in (1, 1000):
-            sentences, dropped, _ = self.read(article, chunk_bytes=chunk_bytes)
-            self.assertEqual(sentences, [[], ["Echo"], ["<doc of it."], ["Echo"], []])
-            self.assertEqual(dropped, {"title lines": 1})
-
-    def test_articles_longer_than_a_block(self):
-        paragraph = "Word & word. " * 1000
-        article = f'<doc id="1" title="T">\nT\n\n{html.escape(paragraph)}\n'
-        content = (article + f"{paragraph}\n\n" * 200 + "</doc>\n") * 2
-        for chunk_bytes in (100_000, 1 << 30):
-            sentences, dropped, _ = self.read(content, chunk_bytes=chunk_bytes)
-            document = [["Word & word."] * 1000] * 201
-            self.assertEqual(sentences, [[], *document, [], *document, []])
-            self.assertEqual(dropped, {"title lines": 2})
-
     def test_text_outside_documents(self):
         for chunk_bytes in (1, 50, 10_000):
             with self.assertRaisesRegex(InputError, "wiki_00:31: text outside <doc"):
@@ -332,33 +307,6 @@ class PlainTextTest(ReaderTestCase):
                         [[text] if text else [] for text in expected],
                     )
                     self.assertEqual(dropped, {})
-
-    def test_chunks_begin_with_documents_and_end_with_ends(self):
-        for name, text in NASTY.items():
-            path = self.write("text.txt", text)
-            num_lines = len(plain_lines(text.encode()))
-            for chunk_bytes in range(1, len(text.encode()) + 2):
-                chunks, _ = self.read([path], chunk_bytes=chunk_bytes)
-                seen = 0
-                for lines in chunks:
-                    seen += len(lines)
-                    if lines and seen < num_lines:
-                        with self.subTest(name, chunk_bytes=chunk_bytes):
-                            self.assertEmpty(lines[-1].sentences)
-
-    def test_documents_stay_whole_and_where_they_begin(self):
-        path = self.write("text.txt", "a\nb\n\nc\nd\n\ne\n")
-        chunks, _ = self.read([path], chunk_bytes=4)
-        # The bytes 0-3, 4-7 and 8-11: a begins at 0, c at 5, and e at 10.
-        self.assertEqual(
-            [[line.text for line in lines] for lines in chunks],
-            [["a", "b", ""], ["c", "d", ""], ["e"]],
-        )
-
-    def test_the_end_of_a_file_ends_no_document(self):
-        paths = [self.write("a.txt", "\n\na\nb"), self.write("b.txt", "c\n")]
-        expected = [[], [], ["a"], ["b"], ["c"]]
-        self.assertEqual(self.sentences(paths), expected)
 
     def test_carriage_returns_and_line_ends_as_tensorflows_reader_has_them(self):
         content = b"a\rb\n\rc\r\r\n\xe2\x80\xa8d\x0b\n"
@@ -482,12 +430,6 @@ class FindSourcesTest(SourcesTestCase):
         self.assertEqual(self.find("w/_*"), ["w/_SUCCESS", "w/_old/wiki_00"])
         self.assertEqual(self.find("a.txt", "a.txt"), ["a.txt", "a.txt"])
 
-    def test_names_with_brackets(self):
-        self.write("a[1].txt")
-        self.write("a1.txt")
-        self.assertEqual(self.find("a[1].txt"), ["a[1].txt"])
-        self.assertEqual(self.find("a[0-9].txt"), ["a1.txt"])
-
     def test_links_to_folders_are_followed_but_not_in_circles(self):
         self.write("real/a")
         os.makedirs(os.path.join(self.folder, "top"))
@@ -543,27 +485,6 @@ class MakeChunksTest(SourcesTestCase):
         ):
             self.assertEqual(self.format_of(name, content), expected, (name, content))
         self.assertEqual(self.format_of("a.jsonl", WIKI, input_format="text"), "text")
-
-    def test_sizes(self):
-        path = self.write("a.txt", b"0123456789")
-        packed = self.write("b.txt.gz", gzip.compress(b"0123456789" * 9))
-        packed_bytes = os.path.getsize(packed)
-
-        def shapes(paths, **kwargs):
-            return [
-                (chunk.start, chunk.stop, chunk.num_bytes)
-                for chunk in make_chunks(paths, **kwargs)
-            ]
-
-        self.assertEqual(
-            shapes([path], chunk_bytes=4), [(0, 4, 4), (4, 8, 4), (8, None, 2)]
-        )
-        self.assertEqual(shapes([path], chunk_bytes=5), [(0, 5, 5), (5, None, 5)])
-        self.assertEqual(
-            shapes([path, packed]), [(0, None, 10), (0, None, packed_bytes)]
-        )
-        self.assertEqual(shapes([packed], chunk_bytes=4), [(0, None, packed_bytes)])
-        self.assertEqual(shapes([self.write("c.txt", "")]), [(0, None, 0)])
 
     def test_who_is_split(self):
         paths = [self.write("a.txt"), self.write("b.jsonl"), self.write("c", WIKI)]

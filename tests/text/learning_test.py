@@ -116,11 +116,6 @@ class CountWordsTest(tf.test.TestCase):
         self.assertLessEqual(len(one.words), 500)
         self.assertEqual(one.num_occurrences, 9000)
 
-    def test_not_utf_8(self):
-        path = self.write("latin.txt", b"caf\n\ncaf\xe9\n")
-        with self.assertRaisesRegex(InputError, "latin.txt:3: not UTF-8"):
-            count_words(make_chunks([path]), do_lower_case=True)
-
 
 def plain_merges(words, alphabet, limit, min_frequency):
     """The definition, with no thought for speed."""
@@ -183,26 +178,6 @@ class MergePiecesTest(tf.test.TestCase):
             )
             num_pieces += len(wanted)
         self.assertGreater(num_pieces, 1000)
-
-    def test_runs_of_one_piece(self):
-        # From the left, in steps of two: (##a ##a) (##a ##a) ##a.
-        self.assertEqual(
-            merge_pieces({"aaaaaa": 5}, alphabet_of("a"), 10),
-            # Then ##aa ##a, ##aa ##aa and a ##aa stand there once a word, in the order
-            # of their spelling; then ##aa ##aaa and a ##aa.
-            ["##aa", "##aaa", "##aaaaa", "aaaaaa"],
-        )
-
-    def test_words_that_take_no_part(self):
-        words = {"ab" * 101: 9, "az": 9, "za": 9, "a": 9, "ab": 1}
-        alphabet = ["a", "z", "##b", "##a"]
-        self.assertEqual(merge_pieces(words, alphabet, 10), ["za", "ab"])
-        self.assertEqual(merge_pieces({"zz": 1}, alphabet, 10), [])
-        self.assertEqual(merge_pieces({}, alphabet, 10), [])
-        self.assertEqual(merge_pieces(words, alphabet, 0), [])
-
-    def test_a_limit_beyond_all_memory(self):
-        self.assertEqual(merge_pieces({"ab": 1}, alphabet_of("ab"), 10**15), ["ab"])
 
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -61,13 +61,6 @@ class VocabularyTest(tf.test.TestCase):
         self.assertNotEqual(vocabulary, Vocabulary(SPECIAL[:-1]))
         self.assertEqual(pickle.loads(pickle.dumps(vocabulary)), vocabulary)
 
-    def test_is_immutable(self):
-        vocabulary = Vocabulary(SPECIAL)
-        with self.assertRaises(TypeError):
-            vocabulary.ids["a"] = 1
-        with self.assertRaises(AttributeError):
-            vocabulary.tokens = ()
-
     def test_tokens_that_a_file_cannot_hold(self):
         for token in (" a", "a\n", "a\nb", "\u2028", "\ud800"):
             with self.assertRaises(ValueError):

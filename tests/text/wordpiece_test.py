@@ -112,43 +112,6 @@ class WordPieceTokenizerTest(tf.test.TestCase):
         self.assertEqual(tokenizer.tokenize(""), [])
         self.assertEqual(tokenizer.tokenize(" \n"), [])
 
-    def test_a_long_piece_behind_shorter_prefixes(self):
-        tokenizer = tokenizer_of("a ab abcde abcdefgh ##f ##g ##fghij")
-        self.assertEqual(tokenizer.tokenize("abcdef"), ["abcde", "##f"])
-        self.assertEqual(tokenizer.tokenize("abcdefg"), ["abcde", "##f", "##g"])
-        self.assertEqual(tokenizer.tokenize("abcdefghij"), ["[UNK]"])
-        self.assertEqual(tokenizer.tokenize("abcdefghi"), ["[UNK]"])
-        self.assertEqual(tokenizer.tokenize("abf"), ["ab", "##f"])
-        self.assertEqual(tokenizer.tokenize("abcdefgh"), ["abcdefgh"])
-        self.assertEqual(tokenizer.tokenize("abfghij"), ["ab", "##fghij"])
-
-    def test_accents_and_case(self):
-        uncased = tokenizer_of("cafe naive istanbul οδος ##a i ##c")
-        self.assertEqual(
-            uncased.tokenize("Café cafe\u0301 NAÏVE"), ["cafe", "cafe", "naive"]
-        )
-        self.assertEqual(uncased.tokenize("İstanbul ΟΔΟΣ"), ["istanbul", "οδος"])
-        cased = tokenizer_of("Café cafe Cafe", do_lower_case=False)
-        self.assertEqual(
-            cased.tokenize("Café Cafe\u0301 Cafe café"),
-            ["Café", "[UNK]", "Cafe", "[UNK]"],
-        )
-
-    def test_ideographs_stand_alone(self):
-        tokenizer = tokenizer_of("a 中 文 \U00020000 \u8c48 カタ ##ナ \u1112\u1161")
-        self.assertEqual(tokenizer.tokenize("a中文a"), ["a", "中", "文", "a"])
-        self.assertEqual(tokenizer.tokenize("a\U00020000a"), ["a", "\U00020000", "a"])
-        # A compatibility ideograph decomposes to an ordinary one.
-        self.assertEqual(tokenizer.tokenize("a\uf900"), ["a", "\u8c48"])
-        self.assertEqual(tokenizer.tokenize("カタナ"), ["カタ", "##ナ"])
-
-    def test_punctuation(self):
-        tokenizer = tokenizer_of("a b $ ^ ` — ; € a€b")
-        self.assertEqual(tokenizer.tokenize("a$b^`—"), ["a", "$", "b", "^", "`", "—"])
-        # The Greek question mark becomes a semicolon; the euro sign is no punctuation.
-        self.assertEqual(tokenizer.tokenize("a\u037eb"), ["a", ";", "b"])
-        self.assertEqual(tokenizer.tokenize("a€b"), ["a€b"])
-
     def test_words_over_200_characters(self):
         tokenizer = tokenizer_of("x ##x b")
         self.assertEqual(tokenizer.tokenize("x" * 200), ["x"] + ["##x"] * 199)

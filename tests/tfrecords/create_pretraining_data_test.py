@@ -113,13 +113,6 @@ class SetTest(ScriptCase):
         self.assertEqual(vocabulary.tokens, tuple(TOKENS))
         self.assertEqual(vocabulary.sha256, manifest.vocab_sha256)
 
-    def test_other_input_is_refused_unless_overwrite(self):
-        self.run_script()
-        self.write("text.txt", "the dog\n")
-        with self.assertRaisesRegex(InputError, "--input_file=.*text.txt .of .* bytes"):
-            self.run_script()
-        self.run_script(overwrite=True)
-
     def test_overwriting_with_fewer_shards_leaves_none_of_the_old(self):
         old = [self.path(f"out-0000{index}-of-00002") for index in range(2)]
         self.run_script(output_file=",".join(old))
@@ -128,15 +121,6 @@ class SetTest(ScriptCase):
             list(self.files()),
             ["out-00000-of-00001", "out.manifest.json", "out.vocab.txt"],
         )
-
-    def test_someones_own_file_is_not_written_over(self):
-        self.write("out", "precious")
-        before = self.files()
-        with self.assertRaisesRegex(InputError, "out exists"):
-            self.run_script()
-        self.assertEqual(self.files(), before)
-        self.run_script(overwrite=True)
-        self.assertNotEmpty(list(self.features("out")))
 
     def test_stopped_between_two_renames_the_same_command_ends_the_same(self):
         outputs = [self.path("out-a"), self.path("out-b")]
@@ -215,14 +199,6 @@ class WrongInputTest(ScriptCase):
             self.assertRegex("\n".join(logs.output), message)
         with self.assertNoLogs("absl", "WARNING"):
             self.run_script(overwrite=True)
-
-    def test_lines_without_a_token(self):
-        self.write("text.txt", "the cat\n\x01\n\nthe dog\n")
-        self.run_script()
-        self.assertEqual(
-            self.manifest().report["dropped"],
-            {"sentences without a token (control characters, say)": 1},
-        )
 
 
 def setUpModule():

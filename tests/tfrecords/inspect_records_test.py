@@ -233,10 +233,6 @@ class BrokenRecordsTest(ScriptCase):
         self.assertIn("[MASK→sat]", output)
         self.assertIn("the set is not complete", warning)
 
-    def test_what_a_killed_run_left(self):
-        path = self.write("left.tfrecord.tmp-77", [RECORD])
-        self.assertIn("records            1\n", self.show(path))
-
     def test_without_its_vocabulary(self):
         self.write_set()
         Vocabulary([*TOKENS, "more"]).save(self.path("out.vocab.txt"))

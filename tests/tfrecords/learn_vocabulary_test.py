@@ -10,7 +10,6 @@ from absl import logging
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.text import learning
 from bert_tf.text.documents import make_chunks
 from bert_tf.text.learning import learn_vocabulary as learn
 from tfrecords import learn_vocabulary
@@ -156,28 +155,6 @@ class LearnVocabularyTest(tf.test.TestCase):
             with self.assertRaisesRegex(InputError, "no file matches"):
                 self.run_script("--input_file=/no/such", output="x")
             count.assert_not_called()
-
-    def at_once(self, *second):
-        """A run, while which a second one begins and ends."""
-        text = self.write("in.txt", "\n".join(LINES))
-        learn_here = learning.learn_from_counts
-
-        def with_a_second_run(*arguments, **options):
-            with mock.patch.object(learning, "learn_from_counts", learn_here):
-                self.run_script(f"--input_file={text}", *second)
-            return learn_here(*arguments, **options)
-
-        with mock.patch.object(learning, "learn_from_counts", with_a_second_run):
-            self.run_script(f"--input_file={text}")
-
-    def test_two_at_once(self):
-        self.at_once()
-        self.assertEqual(self.tokens(), [*SPECIAL, *CHARACTERS, *PIECES])
-        self.assertCountEqual(os.listdir(self.get_temp_dir()), ["in.txt", "vocab.txt"])
-        os.remove(self.path("vocab.txt"))
-        with self.assertRaisesRegex(InputError, "another vocabulary, or none"):
-            self.at_once("--vocab_size=24")
-        self.assertLen(self.tokens(), 24)
 
     def test_text_that_is_no_use(self):
         self.write("blank.txt", "\n \n")

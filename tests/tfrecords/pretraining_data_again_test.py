@@ -11,7 +11,7 @@ import tensorflow as tf
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.records import record_sets, tokenized_corpus
-from tests.tfrecords.sharded_pretraining_data_test import ScriptCase, as_text, corpus
+from tests.tfrecords.sharded_pretraining_data_test import ScriptCase
 
 
 class AgainTest(ScriptCase):
@@ -22,23 +22,6 @@ class AgainTest(ScriptCase):
             self.assertRaises(KeyboardInterrupt),
         ):
             self.run_script(**changes)
-
-    def test_other_text_and_vocabulary_in_one_process(self):
-        self.run_script(num_shards=2)
-        more = self.write("more.txt", as_text(corpus(seed=1)))
-        text = f"{self.path('text.txt')},{more}"
-        with open(self.path("vocab.txt"), encoding="utf-8") as file:
-            tokens = file.read().splitlines()
-        other = self.write("other.txt", "\n".join(tokens[:5] + tokens[:4:-1]) + "\n")
-        arguments = {"num_shards": 2, "input_file": text, "vocab_file": other}
-        self.run_script(**arguments, overwrite=True)
-        # Under a name of its own nothing is there before.
-        self.run_script(**arguments, output_file=self.path("new"))
-        for number in range(2):
-            name = f"-0000{number}-of-00002"
-            self.assertEqual(
-                list(self.features("out" + name)), list(self.features("new" + name))
-            )
 
     def test_a_chunk_that_a_power_cut_has_torn(self):
         self.run_script()
@@ -87,15 +70,6 @@ class AgainTest(ScriptCase):
         self.run_script(**changes)
         self.assertEqual(self.files(), expected)
 
-    def test_too_many_shards_leave_nothing_in_the_way(self):
-        with self.assertRaisesRegex(InputError, "--num_shards=99"):
-            self.run_script(num_shards=99)
-        self.run_script(num_shards=2)
-        with self.assertRaises(InputError) as raised:
-            self.run_script(num_shards=30)
-        self.assertIn("out-00000-of-00030", str(raised.exception))
-        self.assertLess(len(str(raised.exception)), 500)
-
 
 class InputBesideOutputTest(ScriptCase):
     """A folder of text that the records and the vocabulary are written to."""
@@ -126,11 +100,6 @@ class InputBesideOutputTest(ScriptCase):
         os.remove(self.path("out-00002-of-00003"))
         self.run_script(**arguments)
         self.assertEqual(self.files(), finished)
-
-    def test_what_a_killed_pool_leaves(self):
-        self.write("out.tmp-123", "no text")
-        self.run_script(input_file=self.folder)
-        self.assertEqual(list(self.features("out")), self.expected())
 
 
 class ManyFilesTest(ScriptCase):
