@@ -136,6 +136,11 @@ class Manifest:
         return self.path.removesuffix(MANIFEST_SUFFIX) + VOCABULARY_SUFFIX
 
     @property
+    def is_filtered(self) -> bool:
+        """Whether documents or paragraphs may be dropped."""
+        return self.deduplicate != "none" or self.min_document_tokens > 0
+
+    @property
     def num_records(self) -> int:
         """The records of all shards."""
         return sum(shard.num_records for shard in self.shards)

@@ -544,10 +544,7 @@ def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
         chunk_documents=tuple(chunk.num_documents for chunk in tokenized),
     )
     dropped: Counter[str] = Counter()
-    is_filtered = (
-        manifest.deduplicate != NO_DEDUPLICATION or manifest.min_document_tokens > 0
-    )
-    if is_filtered:
+    if manifest.is_filtered:
         dropped = corpus.choose_sentences(
             deduplicate=manifest.deduplicate,
             min_document_tokens=manifest.min_document_tokens,
@@ -556,16 +553,14 @@ def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
     if manifest.shards[0].random_seed is not None:
         results = _write_shards(corpus, record_set, vocab_file, workers)
     else:
-        results = [_write_pool(corpus, record_set, joins_files=not is_filtered)]
+        results = [_write_pool(corpus, record_set)]
     return record_set.complete(tokenized, dropped, results)
 
 
-def _write_pool(
-    corpus: TokenizedCorpus, record_set: RecordSet, *, joins_files: bool
-) -> ShardResult:
+def _write_pool(corpus: TokenizedCorpus, record_set: RecordSet) -> ShardResult:
     """The original's way: one random stream, records dealt to the files in turn."""
     settings = record_set.settings
-    documents = corpus.pool(joins_files=joins_files)
+    documents = corpus.pool(joins_files=not record_set.manifest.is_filtered)
     require_documents(documents, settings, "The documents")
     ids = TokenIds.from_vocabulary(record_set.vocabulary.ids)
     total = settings.dupe_factor * (len(documents.document_starts) - 1)

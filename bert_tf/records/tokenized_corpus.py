@@ -153,11 +153,10 @@ class ChunkTokenizer:
         return part
 
 
-# The folder in which a run keeps its progress until its records are finished.
-#
-# The folder is hidden next to the records, `.NAME.work-HASH`, or set by --work_dir. The
-# hash is of the run's input, vocabulary and settings: the same command resumes what is
-# in it; another one for NAME removes it; a second one at the same time is refused.
+# A run keeps its progress in a hidden folder next to the records, `.NAME.work-HASH`, or
+# in --work_dir. The hash is of the run's input, vocabulary and settings: the same
+# command resumes what is in it; another one for NAME removes it; a second one at the
+# same time is refused.
 
 
 def work_folder_path(name: str, identity: str, work_dir: str | None) -> str:
@@ -215,11 +214,9 @@ def _locked(path: str) -> Iterator[None]:
 
 
 def _refuse_strangers(path: str) -> None:
-    """Makes a folder that only we can write, in one shared by all users, such as /tmp.
-
-    Others can predict its name, and put files there for our workers to read. Only a
-    folder with the sticky bit is one of these; some mounts show all modes alike.
-    """
+    """Makes a folder that only we can write, in one that all users share."""
+    # Others can predict its name, and put files there for our workers to read. Only a
+    # folder with the sticky bit is one of these; some mounts show all modes alike.
     parent = os.path.dirname(path) or "."
     of_all = stat.S_IWOTH | stat.S_ISVTX
     if not os.path.isdir(parent) or os.stat(parent).st_mode & of_all != of_all:
@@ -236,11 +233,9 @@ def _refuse_strangers(path: str) -> None:
     os.chmod(path, 0o700)
 
 
-# A corpus as ids on disk: chunks of text, tokenized once, each complete or absent.
-#
 # Chunk i is the folder chunk-0000i of the work folder, made under a temporary name and
-# renamed when it is complete, so that a killed run resumes with the existing ones. It
-# has a file for each array of `TokenizedPart`, and chunk.json, its `TokenizedChunk`.
+# renamed when it is complete. It has a file for each array of `TokenizedPart`, and
+# chunk.json, its `TokenizedChunk`.
 
 _SUMMARY = "chunk.json"
 # Which of a chunk's sentences are kept; absent if all are.

@@ -213,11 +213,6 @@ class ModelFilesTest(FolderTestCase):
             with self.assertRaisesRegex(InputError, message):
                 self.resolve(folder, **given)
 
-    def test_a_vocabulary_beyond_the_embeddings(self):
-        folder = self.folder("model", tokens=[*TOKENS, *map(str, range(30))])
-        with self.assertRaisesRegex(InputError, "has 37 tokens"):
-            self.resolve(folder)
-
 
 class CasingTest(FolderTestCase):
     def test_of_the_releases_names(self):

@@ -92,14 +92,6 @@ class SourceTest(tf.test.TestCase):
             with self.assertRaisesRegex(InputError, "is a pickle"):
                 open_source(given)
 
-    def test_without_a_config(self):
-        folder = self.run_folder()
-        os.remove(os.path.join(folder, "bert_config.json"))
-        source = open_source(folder)
-        self.assertIsNone(source.config)
-        with self.assertRaisesRegex(InputError, "give `bert_config_file`"):
-            source.require_config()
-
     def test_a_damaged_tensor_is_named(self):
         model = BertPretrainer(toy.CONFIG)
         folder = self.run_folder(model)

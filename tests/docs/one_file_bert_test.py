@@ -4,10 +4,8 @@ import ast
 import contextlib
 import importlib.util
 import io
-import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -263,21 +261,6 @@ class OneFileBertTest(tf.test.TestCase):
         with contextlib.redirect_stdout(io.StringIO()) as out:
             one_file.main(folder / "text.txt", folder / "vocab.txt", small)
         self.check_printed(out.getvalue(), num_tokens, 2)
-
-    @pytest.mark.slow
-    def test_as_a_program(self):
-        folder, num_tokens = self.files()
-        done = subprocess.run(
-            [sys.executable, PATH, "text.txt", "vocab.txt"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "KERAS_BACKEND": "tensorflow"},
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertNotIn("Warning", done.stderr)
-        self.check_printed(done.stdout, num_tokens, one_file.Settings().epochs)
 
 
 if __name__ == "__main__":

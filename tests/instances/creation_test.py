@@ -122,16 +122,6 @@ class CreateInstancesTest(tf.test.TestCase):
         expected = self.assert_same(corpus(2, 9, 1, 2))
         self.assertTrue(all(plain["is_random_next"] for plain in expected))
 
-    def test_progress_counts_documents_of_all_passes(self):
-        steps = []
-        create_instances(
-            documents_of([[[7, 8]], [[9]]]),
-            IDS,
-            InstanceSettings(dupe_factor=3),
-            steps.append,
-        )
-        self.assertEqual(sum(steps), 6)
-
 
 class DynamicMaskingTest(tf.test.TestCase):
     def test_the_pairs_of_a_pass_unmasked(self):

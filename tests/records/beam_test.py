@@ -253,9 +253,6 @@ class WrongInputTest(BeamCase):
                 {},
                 "--beam_option: argument --direct_num_workers: invalid int",
             ),
-            ([], {"num_shards": ""}, "--runner=DirectRunner: give --num_shards too"),
-            ([], {"num_workers": 2}, "--num_workers is for this machine alone"),
-            ([], {"work_dir": self.folder}, "--work_dir: .* no such folder"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_beam(*options, **changes)
@@ -272,9 +269,15 @@ class WithoutBeamTest(BeamCase):
             with self.assertRaisesRegex(InputError, r"pip install 'bert-tf\[beam\]'"):
                 self.run_beam()
 
-    def test_its_options_need_it(self):
-        with self.assertRaisesRegex(InputError, "--beam_option .* give --runner too"):
-            self.run_script("--beam_option=--direct_num_workers=2")
+    def test_options_for_the_other_way(self):
+        for options, changes, message in (
+            ([], {"num_shards": ""}, "--runner needs --num_shards"),
+            ([], {"num_workers": 2}, "--num_workers is for this machine alone"),
+            ([], {"work_dir": self.folder}, "--work_dir is for this machine alone"),
+            (["--beam_option=--x=2"], {"runner": ""}, "--beam_option .* --runner too"),
+        ):
+            with self.assertRaisesRegex(cli.flags.Error, message):
+                self.run_beam(*options, **changes)
 
 
 def setUpModule():

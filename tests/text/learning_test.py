@@ -14,13 +14,11 @@ from bert_tf.errors import InputError
 from bert_tf.text.documents import make_chunks
 from bert_tf.text.learning import (
     WordCounts,
-    count_unknown,
     count_words,
     learn_from_counts,
     learn_vocabulary,
     merge_pieces,
 )
-from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
 
@@ -239,15 +237,6 @@ class LearnVocabularyTest(tf.test.TestCase):
         cased = learn_vocabulary(["Ab ab"], vocab_size=11, do_lower_case=False)
         self.assertEqual(cased.tokens[5:], ("A", "a", "b", "##A", "##a", "##b"))
 
-    def test_rare_characters(self):
-        lines = ["ab " * 10000 + "aé☃"]
-        all_of_them = learn_vocabulary(
-            lines, vocab_size=12, do_lower_case=False, character_coverage=1.0
-        )
-        self.assertIn("☃", all_of_them)
-        frequent = learn_vocabulary(lines, vocab_size=10, do_lower_case=False)
-        self.assertEqual(frequent.tokens[5:], ("a", "b", "##a", "##b", "ab"))
-
     def test_exact_size_and_no_unknown_words(self):
         for do_lower_case in (True, False):
             learned = learn_vocabulary(
@@ -264,14 +253,6 @@ class LearnVocabularyTest(tf.test.TestCase):
             self.assertNotIn(learned.unk_id, ids)
             # Frequent words are one token.
             self.assertLen(tokenizer.encode("the process returns"), 3)
-
-    def test_unknown_words(self):
-        counts = WordCounts()
-        counts.add_lines([f"ab ab ba aé, b {'a' * 200} {'b' * 201}"], True)
-        learned = Vocabulary(["a", "é", "##a", "##b"])
-        # ba, the comma, b, and the word that is too long; é has lost its accent and
-        # been an e: ae.
-        self.assertEqual(count_unknown(counts, learned), 5)
 
     def test_characters_of_forgotten_words_count(self):
         lines = ["ab " * 1000, *(f"{char}x" for char in "defghijklmnop")]

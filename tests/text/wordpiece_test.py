@@ -1,5 +1,4 @@
 import itertools
-import pickle
 import random
 import unicodedata
 from collections.abc import Sequence
@@ -179,18 +178,6 @@ class WordPieceTokenizerTest(tf.test.TestCase):
     def test_needs_the_unknown_token(self):
         with self.assertRaisesRegex(ValueError, r"\[UNK\]"):
             WordPieceTokenizer(Vocabulary(["[PAD]", "a"]))
-
-    def test_pickles_without_its_caches(self):
-        tokenizer = tokenizer_of("a b", do_lower_case=False)
-        before = pickle.dumps(tokenizer)
-        text = " ".join(f"a{number}" for number in range(1000))
-        ids = tokenizer.encode(text)
-        after = pickle.dumps(tokenizer)
-        self.assertLen(after, len(before))
-        restored = pickle.loads(after)
-        self.assertEqual(restored.encode(text), ids)
-        self.assertFalse(restored.do_lower_case)
-        self.assertEqual(restored.vocabulary, tokenizer.vocabulary)
 
     def test_caches_are_bounded(self):
         tokenizer = tokenizer_of("a ##1")

@@ -4,14 +4,12 @@ import contextlib
 import io
 import json
 import os
-from unittest import mock
 
 import tensorflow as tf
 from absl import logging
 
 from bert_tf import cli
 from bert_tf.errors import InputError
-from bert_tf.records.inspection import Survey
 from bert_tf.records.manifest import Shard, SourceFile
 from bert_tf.records.spec import RecordSpec
 from bert_tf.text.vocabulary import Vocabulary
@@ -225,14 +223,6 @@ class BrokenRecordsTest(ScriptCase):
         self.assertIn("00000-of-00002 must have", warning)
         self.assertIn("breaks off in record 3", warning)
 
-    def test_a_set_that_is_not_complete(self):
-        self.write_set(complete=False)
-        output, warning = self.show_and_warn(self.path("out*"))
-        self.assertIn("NOT COMPLETE", output)
-        self.assertIn("records            5\n", output)
-        self.assertIn("[MASK→sat]", output)
-        self.assertIn("the set is not complete", warning)
-
     def test_without_its_vocabulary(self):
         self.write_set()
         Vocabulary([*TOKENS, "more"]).save(self.path("out.vocab.txt"))
@@ -284,22 +274,6 @@ class BrokenRecordsTest(ScriptCase):
         )
 
 
-class InterruptedTest(ScriptCase):
-    def test_figures_of_what_was_read(self):
-        path = self.write("many", [RECORD] * 2500)
-        add = Survey.add
-
-        def add_two_blocks(survey, block):
-            if block.first == 2000:
-                raise KeyboardInterrupt
-            add(survey, block)
-
-        with mock.patch.object(Survey, "add", add_two_blocks):
-            output, warning = self.show_and_warn(path)
-        self.assertIn("records            2,000\n", output)
-        self.assertIn("Interrupted", warning)
-
-
 class WrongInputTest(ScriptCase):
     def test_one_line_each(self):
         self.write_set()
@@ -340,13 +314,6 @@ class OutputTest(ScriptCase):
         os.close(reading)
         with open(writing, "w") as closed:
             self.show_on(closed, path, "--num_examples=2000")
-
-    def test_a_terminal_without_arrows(self):
-        path = self.write("few", [RECORD])
-        content = io.BytesIO()
-        with io.TextIOWrapper(content, "latin-1") as output:
-            self.show_on(output, path)
-            self.assertIn(rb"[4\u21928]", content.getvalue())
 
 
 def setUpModule():
