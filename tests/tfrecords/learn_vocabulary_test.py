@@ -186,7 +186,7 @@ class LearnVocabularyTest(tf.test.TestCase):
         # 36 words, then 2,000, then two.
         self.assertRegex(said[0], "Counted 2038 words, ")
         warned = warning.call_args.args[0] % warning.call_args.args[1:]
-        self.assertRegex(warned, "more than --max_words=1000 .*: 2001 words .* than 1")
+        self.assertRegex(warned, "more than --max_words=1000 .*: 2001 words, .* than 1")
 
 
 if __name__ == "__main__":
