@@ -18,11 +18,10 @@ from bert_tf.records.manifest import Manifest, agreed
 from bert_tf.records.pipeline import RecordKeys
 from bert_tf.text.vocabulary import Vocabulary
 
-# Random numbers for records, as functions of (seed, epoch, record) and a number.
-# SplitMix64 (Steele, Lea and Flood 2014): the n-th number of a stream is mix(key + n
-# gamma), which needs no number before it. The key stands for (seed, epoch, record); n
-# holds the purpose and, within it, the number's index. So a record's numbers depend
-# on nothing else: not on the batch, the order or earlier draws.
+# Random numbers as functions of (seed, epoch, record) and a number: SplitMix64
+# (Steele, Lea and Flood 2014). The n-th number of a stream is mix(key + n gamma). The
+# key stands for (seed, epoch, record); n holds the purpose and, within it, the number's
+# index. So they depend on neither the batch, the order nor earlier draws.
 #
 # Shapes: B batch, N numbers for each record.
 
@@ -90,18 +89,13 @@ def _uint64(number: int) -> tf.Tensor:
 #
 # - pieces: single tokens, uniformly.
 # - words: whole words in a random order. One that no longer fits is passed over, and a
-#   shorter one may follow. A piece with ## joins the word before it, even over a [SEP]:
-#   a second segment that was cut in front may begin within a word.
+#   shorter one may follow. A piece with ## joins the word before it, even over a [SEP].
 # - spans (SpanBERT, Joshi et al. 2020, section 3.1): sequences of whole words. The
 #   length in words is geometric with p = 0.2, of at most 10 (mean 3.8); the first word
 #   is drawn uniformly. A span ends before a [SEP], before a word already chosen, and
-#   before the word that would exceed the number of tokens; a first word that is too
-#   long on its own is passed over.
-#
-# Pieces and words are chosen as `bert_tf.instances.masking` chooses them.
+#   before the word that would exceed the number of tokens.
 #
 # Shapes: B batch, L sequence; a row's words are numbered, and have at most L numbers.
-
 
 _SPAN_STOP_RATE = 0.2
 _MAX_SPAN_WORDS = 10
@@ -121,9 +115,7 @@ class Choice(NamedTuple):
     """The tokens chosen."""
 
     is_chosen: tf.Tensor  # [B, L] bool
-    # [B, L] int32. Tokens of a row with one number are masked, replaced or kept
-    # together.
-    groups: tf.Tensor
+    groups: tf.Tensor  # [B, L] int32: those of one number are treated alike
 
 
 def choose_pieces(noise: RecordNoise, sequences: Sequences) -> Choice:
@@ -303,8 +295,7 @@ def next_token_targets(
     }
 
 
-# Shapes: B batch, L tokens of a row, N sequences of a row; M sequences of the batch, S
-# tokens of a sequence.
+# Shapes: B rows of L tokens and N sequences; M sequences of the batch, S tokens each.
 
 
 class RowSequences:
@@ -344,17 +335,19 @@ class RowSequences:
         )
         return tf.reshape(flat, [-1, self._row_length])
 
-    def positions_in_rows(self, positions: tf.Tensor) -> tf.Tensor:
-        """[M, S] positions in the sequences to positions in the rows, [B, L]."""
-        return self.in_rows(self._begins + positions)
+    def choice_in_rows(self, choice: Choice) -> Choice:
+        """A choice of tokens of the sequences, as one of the rows' tokens."""
+        # A group's number is that of a word or a token of its sequence.
+        groups = tf.broadcast_to(choice.groups, tf.shape(self.input_ids))
+        return Choice(
+            self.in_rows(tf.cast(choice.is_chosen, tf.int32)) > 0,
+            self.in_rows(self._begins + groups),
+        )
 
 
-# The procedure is that of `bert_tf.instances.masking` (Devlin et al. 2018, section 3.1
-# "Task #1"), and so is the distribution; only the random stream is another one. Here it
-# is a function of (seed, epoch, record) and nothing else: the same record in the same
-# epoch has the same masks at any batch size, in any order, after any resume.
-#
-# In packed rows each sequence is masked as if it were alone, at the same rates.
+# The procedure, and so the distribution, is that of `bert_tf.instances.masking`; the
+# random stream is another one. In packed rows each sequence is masked as if it were
+# alone, at the same rates.
 #
 # Shapes: B batch, L tokens of a record, P predictions.
 
@@ -407,14 +400,16 @@ class DynamicMasking:
         self, batch: Mapping[str, tf.Tensor], keys: RecordKeys
     ) -> dict[str, tf.Tensor]:
         """Masks a batch."""
-        noise = RecordNoise(self._seed, keys.epochs, keys.records)
+        noise = RecordNoise(self._seed, *keys)
         input_ids = batch["input_ids"]
         if "sequence_ids" in batch:
-            choice = self._choose_in_rows(batch, keys)
+            apart = RowSequences(batch, keys, self._max_sequence_length)
+            sequences = self._sequences(apart.input_ids, apart.input_mask)
+            choice = self._choose(RecordNoise(self._seed, *apart.keys), sequences)
+            choice = apart.choice_in_rows(choice)
         else:
-            choice = self._choose(
-                noise, self._sequences(input_ids, batch["input_mask"])
-            )
+            sequences = self._sequences(input_ids, batch["input_mask"])
+            choice = self._choose(noise, sequences)
         length = input_ids.shape[1]
         num_slots = min(self._max_predictions_per_seq, length)
 
@@ -428,7 +423,18 @@ class DynamicMasking:
         groups = tf.broadcast_to(choice.groups, tf.shape(input_ids))
         groups = tf.gather(groups, positions, batch_dims=1)
 
-        replacements = self._replacements(noise, positions, groups, labels)
+        word_ids = self._ids.word_ids
+        # Each token of a replaced span gets its own random token.
+        random_ids = tf.gather(
+            tf.constant(word_ids, tf.int32),
+            noise.below(Purpose.RANDOM_TOKEN, positions, len(word_ids)),
+        )
+        treatment = noise.uniform(Purpose.TREATMENT, groups)
+        replacements = tf.where(
+            treatment < self._mask_until,
+            self._ids.mask_id,
+            tf.where(treatment < self._random_until, random_ids, labels),
+        )
         rows = tf.broadcast_to(
             tf.range(tf.shape(positions)[0])[:, None], tf.shape(positions)
         )
@@ -447,22 +453,6 @@ class DynamicMasking:
             "masked_lm_weights": tf.pad(tf.cast(is_used, tf.float32), padding),
         }
 
-    def _choose_in_rows(
-        self, batch: Mapping[str, tf.Tensor], keys: RecordKeys
-    ) -> Choice:
-        """The choice of packed rows, made in each sequence by its own noise."""
-        apart = RowSequences(batch, keys, self._max_sequence_length)
-        choice = self._choose(
-            RecordNoise(self._seed, *apart.keys),
-            self._sequences(apart.input_ids, apart.input_mask),
-        )
-        # A group's number is that of a word or a token of its sequence.
-        groups = tf.broadcast_to(choice.groups, tf.shape(apart.input_ids))
-        return Choice(
-            apart.in_rows(tf.cast(choice.is_chosen, tf.int32)) > 0,
-            apart.positions_in_rows(groups),
-        )
-
     def _sequences(self, input_ids: tf.Tensor, input_mask: tf.Tensor) -> Sequences:
         is_token = input_mask > 0
         is_separator = is_token & (
@@ -477,39 +467,15 @@ class DynamicMasking:
             max_limit=self._max_limit,
         )
 
-    def _replacements(
-        self,
-        noise: RecordNoise,
-        positions: tf.Tensor,
-        groups: tf.Tensor,
-        labels: tf.Tensor,
-    ) -> tf.Tensor:
-        """[B, P], the new ids: [MASK], a random token, or the token itself."""
-        word_ids = self._ids.word_ids
-        random_ids = tf.gather(
-            tf.constant(word_ids, tf.int32),
-            noise.below(Purpose.RANDOM_TOKEN, positions, len(word_ids)),
-        )
-        treatment = noise.uniform(Purpose.TREATMENT, groups)
-        return tf.where(
-            treatment < self._mask_until,
-            self._ids.mask_id,
-            tf.where(treatment < self._random_until, random_ids, labels),
-        )
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskingOptions:
     """The user's settings, under the flags' names; None if not given."""
 
-    # "piece", "word" or "span"; else "word" where the records' manifest has
-    # do_whole_word_mask, "piece" where it has not.
-    masking_unit: str | None = None
-    # Share of a sequence's tokens to choose; else the records' own.
+    masking_unit: str | None = None  # else by the records' do_whole_word_mask
     masked_lm_prob: float | None = None
     mask_rate: float | None = None  # share of these that become [MASK]; else 0.8
-    # Share of these that become a random token; else 0.1.
-    random_rate: float | None = None
+    random_rate: float | None = None  # share that becomes a random token; else 0.1
 
     def refuse_where_unused(self, source: str) -> None:
         """Rejects options of masking for records that have their masks in them."""

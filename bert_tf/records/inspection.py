@@ -146,23 +146,23 @@ class InspectedRecords:
         problem = InputError(f"There is no record in {', '.join(self.paths[:3])}.")
         for path in self.paths:
             try:
-                if (found := first_record([path])) is None:
-                    continue
-                spec = RecordSpec.of_record(found[1], path)
+                if found := first_record([path]):
+                    spec = RecordSpec.of_record(found[1], path)
+                    break
             except InputError as error:
                 problem = error
                 if path != self.paths[-1]:
                     self.warn(str(error))
-                continue
-            for manifest in self.manifests[:1]:
-                for name in ("max_seq_length", "max_predictions_per_seq"):
-                    said, there = getattr(manifest, name), getattr(spec, name)
-                    if there and said != there:
-                        self.warn(
-                            f"{manifest.path}: {name} is {said}; records have {there}."
-                        )
-            return spec
-        raise problem
+        else:
+            raise problem
+        for manifest in self.manifests[:1]:
+            for name in ("max_seq_length", "max_predictions_per_seq"):
+                said, there = getattr(manifest, name), getattr(spec, name)
+                if there and said != there:
+                    self.warn(
+                        f"{manifest.path}: {name} is {said}; records have {there}."
+                    )
+        return spec
 
 
 def _find_files(patterns: Sequence[str]) -> list[str]:
@@ -313,8 +313,7 @@ class Survey:
         """Adds a block."""
         columns: Columns = block.columns
         rows = np.array(block.rows, np.int64)
-        misfits = np.setdiff1d(np.arange(block.num_records), rows)
-        self._count(MISFIT, block, misfits)
+        broken = {MISFIT: np.setdiff1d(np.arange(block.num_records), rows)}
         if "is_real_example" in columns:
             is_real = columns["is_real_example"][:, 0] != 0
             self._num_padding_examples += int(np.count_nonzero(~is_real))
@@ -323,15 +322,15 @@ class Survey:
         self._num_rows += len(rows)
         self.statistics.add(_sequences(columns)[0])
         for rule, is_broken in broken_rules(columns, self._vocabulary).items():
-            self._count(rule, block, rows[is_broken])
+            broken[rule] = rows[is_broken]
+        for rule, numbers in broken.items():
+            if len(numbers):
+                first = f"record {block.first_in_file + numbers[0]} of {block.path}"
+                found: dict[str, Any] = {"num_records": 0, "first": first}
+                found = self.violations.setdefault(rule, found)
+                found["num_records"] += len(numbers)
         if self._spec.has_classes:
             self.labels.update(columns["label_ids"].ravel().tolist())
-
-    def _count(self, rule: str, block: RecordBlock, rows: np.ndarray) -> None:
-        if len(rows):
-            first = f"record {block.first_in_file + rows[0]} of {block.path}"
-            found = self.violations.setdefault(rule, {"num_records": 0, "first": first})
-            found["num_records"] += len(rows)
 
     def lines(self) -> list[str]:
         """The findings, for people."""
@@ -354,13 +353,12 @@ class Survey:
                 f"padding            {self._num_padding_examples:,} more records only"
                 " fill the last batch up"
             )
-        for rule, text in RULES.items():
-            if found := self.violations.get(rule):
-                count = found["num_records"]
-                lines.append(
-                    f"{count:,} record{'s' * (count > 1)}: {text}; the first is"
-                    f" {found['first']}"
-                )
+        for rule, found in self._in_order().items():
+            count = found["num_records"]
+            lines.append(
+                f"{count:,} record{'s' * (count > 1)}: {RULES[rule]}; the first is"
+                f" {found['first']}"
+            )
         if not self.violations:
             lines.append(f"all {self._num_rows:,} records keep the rules")
         if self._vocabulary is None:
@@ -375,10 +373,12 @@ class Survey:
             **({"rows": self._row_figures()} if is_packed else {}),
             "labels": {str(label): n for label, n in sorted(self.labels.items())},
             "padding_examples": self._num_padding_examples,
-            "violations": {
-                rule: self.violations[rule] for rule in RULES if rule in self.violations
-            },
+            "violations": self._in_order(),
         }
+
+    def _in_order(self) -> dict[str, dict[str, Any]]:
+        there = (rule for rule in RULES if rule in self.violations)
+        return {rule: self.violations[rule] for rule in there}
 
     def _row_figures(self) -> dict[str, Any]:
         length = self._spec.max_seq_length
@@ -455,22 +455,21 @@ def read_example(
 
     mask_id = None if vocabulary is None else vocabulary.ids.get(MASK)
     predictions = []
-    for position, wanted, weight in zip(
-        *(
-            record.get(f"masked_lm_{name}", np.zeros(0)).tolist()
-            for name in ("positions", "ids", "weights")
-        ),
-        strict=True,
-    ):
-        if weight > 0 and 0 <= position < len(ids):
-            seen = int(ids[position])
-            kind = "kept" if seen == wanted else "random"
-            if mask_id is None and seen != wanted:
-                kind = "replaced"
-            elif seen == mask_id:
-                kind = "masked"
-            shown = {"seen": token(seen), "wanted": token(wanted), "kind": kind}
-            predictions.append({"position": position, **shown})
+    columns = (
+        record.get(f"masked_lm_{name}", np.zeros(0)).tolist()
+        for name in ("positions", "ids", "weights")
+    )
+    for position, wanted, weight in zip(*columns, strict=True):
+        if weight <= 0 or not 0 <= position < len(ids):
+            continue
+        seen = int(ids[position])
+        kind = "kept" if seen == wanted else "random"
+        if mask_id is None and seen != wanted:
+            kind = "replaced"
+        elif seen == mask_id:
+            kind = "masked"
+        shown = {"seen": token(seen), "wanted": token(wanted), "kind": kind}
+        predictions.append({"position": position, **shown})
     if "label_ids" in record:
         labels = record["label_ids"].tolist()
         label = f"label{'s' * (len(labels) > 1)} " + ", ".join(f"{x:g}" for x in labels)

@@ -2,11 +2,8 @@
 
 Settings that the user does not give (lengths, vocabulary, casing) are the manifest's;
 those that the user gives must agree with it. Records without a manifest, such as the
-original's, are checked by their first record.
-
-Records with "masking": "dynamic" in their manifest are masked as they are read; the
-user may set how often and how much. For a left-to-right model each next token is the
-target instead.
+original's, are checked by their first record. Unmasked records are masked as they are
+read; for a left-to-right model each next token is the target instead.
 """
 
 import functools
@@ -141,9 +138,8 @@ class PretrainingRecords:
                 agreed(self.manifests, name, remedy="they cannot be used together")
                 for name in ("max_sequences_per_row", "max_predictions_per_sequence")
             )
-            self.max_sequence_length = max(
-                manifest.max_sequence_length for manifest in self.manifests
-            )
+            lengths = (manifest.max_sequence_length for manifest in self.manifests)
+            self.max_sequence_length = max(lengths)
         self.schema = RecordSpec.pretraining(
             self.max_seq_length,
             None if self.is_dynamic else self.max_predictions_per_seq,
@@ -196,8 +192,7 @@ class PretrainingRecords:
         seed: int,
         start: int = 0,
         shard: InputShard | None = None,
-        vocab_size: int | None = None,
-        packed: bool = False,
+        **reading: Any,
     ) -> tf.data.Dataset:
         """Endless shuffled batches; see `bert_tf.records.pipeline.training_dataset`."""
         return training_dataset(
@@ -208,16 +203,11 @@ class PretrainingRecords:
             seed=seed,
             start=start,
             shard=shard or ALL_ROWS,
-            **self._reading(seed, vocab_size, packed),
+            **self._reading(seed, **reading),
         )
 
     def evaluation_dataset(
-        self,
-        batch_size: int,
-        *,
-        repeat: bool,
-        vocab_size: int | None = None,
-        packed: bool = False,
+        self, batch_size: int, *, repeat: bool, **reading: Any
     ) -> tf.data.Dataset:
         """Batches in order; see `bert_tf.records.pipeline.evaluation_dataset`."""
         _ = self.counts  # whole files: see `first_record`
@@ -228,7 +218,7 @@ class PretrainingRecords:
             self.schema,
             batch_size=batch_size,
             repeat=repeat,
-            **self._reading(seed, vocab_size, packed),
+            **self._reading(seed, **reading),
         )
 
     @functools.cached_property
@@ -299,7 +289,7 @@ class PretrainingRecords:
             )
 
     def _reading(
-        self, seed: int, vocab_size: int | None, packed: bool
+        self, seed: int, vocab_size: int | None = None, packed: bool = False
     ) -> dict[str, Any]:
         """The arguments of both kinds of data sets."""
         steps: list[Transform] = []

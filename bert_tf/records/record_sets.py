@@ -220,8 +220,10 @@ class RecordSet:
 
     def jobs(self, work_folder: str) -> list[ShardJob]:
         """The work of a sharded set; logs how much of it is done."""
-        jobs = [
-            ShardJob(
+        jobs = []
+        for group, shard in enumerate(self.manifest.shards):
+            assert shard.random_seed is not None
+            job = ShardJob(
                 group=group,
                 num_groups=len(self.output_files),
                 path=files.absolute(self.output_files[group]),
@@ -230,11 +232,8 @@ class RecordSet:
                 ),
                 result_path=os.path.join(work_folder, f"shard-{group:05d}.json"),
             )
-            for group, shard in enumerate(self.manifest.shards)
-            if shard.random_seed is not None
-        ]
-        num_finished = sum(job.finished() is not None for job in jobs)
-        if num_finished:
+            jobs.append(job)
+        if num_finished := sum(job.finished() is not None for job in jobs):
             logging.info(
                 "%d of %d shards are finished already; making the others",
                 num_finished,
@@ -399,6 +398,18 @@ def plan_record_set(
         ]
     _check_output_files(chunks, output_files)
     path = manifest_path(output_files)
+    described = dataclasses.asdict(settings)
+    if described.pop("packed_length"):
+        # The manifest's lengths are those of a record: of a row.
+        described |= {
+            "packed": True,
+            "max_seq_length": settings.record_length,
+            "max_predictions_per_seq": settings.max_predictions_per_record,
+            "max_sequences_per_row": settings.max_sequences_per_record,
+            "max_sequence_length": settings.max_seq_length,
+            "max_predictions_per_sequence": settings.max_predictions_per_seq,
+            "packing_seed": settings.random_seed,
+        }
     manifest = Manifest(
         path=path,
         vocab_sha256=vocabulary.sha256,
@@ -421,7 +432,7 @@ def plan_record_set(
             for shard, name in enumerate(output_files)
         ),
         complete=False,
-        **_of_records(settings),
+        **described,
     )
     return RecordSet(
         chunks=chunks,
@@ -430,22 +441,6 @@ def plan_record_set(
         settings=settings,
         manifest=manifest,
     )
-
-
-def _of_records(settings: InstanceSettings) -> dict[str, Any]:
-    """The settings in the manifest's form: lengths are those of a record."""
-    values = dataclasses.asdict(settings)
-    if values.pop("packed_length"):
-        values |= {
-            "packed": True,
-            "max_seq_length": settings.record_length,
-            "max_predictions_per_seq": settings.max_predictions_per_record,
-            "max_sequences_per_row": settings.max_sequences_per_record,
-            "max_sequence_length": settings.max_seq_length,
-            "max_predictions_per_sequence": settings.max_predictions_per_seq,
-            "packing_seed": settings.random_seed,
-        }
-    return values
 
 
 def shard_seed(random_seed: int, shard: int, num_shards: int) -> int:
@@ -457,10 +452,8 @@ def shard_seed(random_seed: int, shard: int, num_shards: int) -> int:
 
 def _check_output_files(chunks: Sequence[Chunk], output_files: Sequence[str]) -> None:
     """Raises InputError for outputs that would destroy each other or the input."""
-    taken = {
-        files.identity(path): f"the input file {path}"
-        for path in dict.fromkeys(chunk.source.path for chunk in chunks)
-    }
+    inputs = {chunk.source.path for chunk in chunks}
+    taken = {files.identity(path): f"the input file {path}" for path in inputs}
     for path in output_files:
         if not path:
             raise InputError("--output_file: a name between two commas is empty.")
@@ -520,15 +513,11 @@ def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
     record_set.vocabulary.save(vocab_file)
     jobs = [
         TokenizeJob(
-            index=index,
-            chunk=chunk,
-            work_folder=folder,
-            vocab_file=vocab_file,
-            do_lower_case=manifest.do_lower_case,
-            deduplicate=manifest.deduplicate,
+            index, chunk, folder, vocab_file, manifest.do_lower_case,
+            manifest.deduplicate,
         )
         for index, chunk in enumerate(record_set.chunks)
-    ]
+    ]  # fmt: skip
     num_bytes = sum(chunk.num_bytes for chunk in record_set.chunks)
     tokenized = []
     with tqdm(
@@ -567,12 +556,8 @@ def _write_pool(corpus: TokenizedCorpus, record_set: RecordSet) -> ShardResult:
     with tqdm(total=total, desc="Masking", unit=" documents", disable=None) as bar:
         instances = create_instances(documents, ids, settings, bar.update)
     del documents
-    with (
-        ShardWriter(record_set.output_files) as writer,
-        tqdm(
-            total=len(instances), desc="Writing", unit=" records", disable=None
-        ) as bar,
-    ):
+    bar = tqdm(total=len(instances), desc="Writing", unit=" records", disable=None)
+    with bar, ShardWriter(record_set.output_files) as writer:
         result = write_instances(instances, writer, ids, settings, bar.update)
         record_set.announce([result])
     return result

@@ -17,6 +17,7 @@ import numpy as np
 # Lengths are shown in at most this many bins, as equal as whole lengths allow.
 MAX_LENGTH_BINS = 16
 _BAR_WIDTH = 40
+_OF = ("mean", "min", "max")
 _SEEN = {
     "masked_share": "replaced by [MASK]",
     "random_share": "by another token",
@@ -85,7 +86,7 @@ class RecordStatistics:
             "tokens": tokens,
             "padding_share": _share(num_places - tokens, num_places),
             "max_seq_length": self.max_seq_length,
-            **_named("length", of_length),
+            **{f"length_{name}": x for name, x in zip(_OF, of_length, strict=True)},
             "length_histogram": self._histogram(),
             "single_segment_share": _share(self.num_single_segments, self.num_records),
         }
@@ -95,12 +96,13 @@ class RecordStatistics:
             )
         if self.prediction_counts:
             total, *of_predictions = _summary(self.prediction_counts)
+            named = zip(_OF, of_predictions, strict=True)
             replaced = total - self.num_masked - self.num_kept
             # Without [CLS], and [SEP] after one segment or two.
             predictable = tokens - 3 * self.num_records + self.num_single_segments
             figures |= {
                 "predictions": total,
-                **_named("predictions", of_predictions),
+                **{f"predictions_{name}": x for name, x in named},
                 "predicted_share": _share(total, predictable),
                 "predicted_share_with_special_tokens": _share(total, tokens),
                 "kept_share": _share(self.num_kept, total),
@@ -197,13 +199,6 @@ def _summary(counts: Sequence[int]) -> tuple[int, float, int, int]:
     total = sum(number * count for number, count in enumerate(counts))
     mean = _share(total, sum(counts))
     return total, mean, min(numbers, default=0), max(numbers, default=0)
-
-
-def _named(what: str, values: Sequence[float]) -> dict[str, float]:
-    return {
-        f"{what}_{name}": value
-        for name, value in zip(("mean", "min", "max"), values, strict=True)
-    }
 
 
 def _share(part: int, whole: int) -> float:

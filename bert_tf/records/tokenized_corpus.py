@@ -242,7 +242,7 @@ _SUMMARY = "chunk.json"
 _KEPT = "kept_sentences"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class TokenizeJob:
     """A piece of work: one chunk to tokenize."""
 

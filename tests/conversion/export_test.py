@@ -254,7 +254,8 @@ class NewFolderTest(ExportTestCase):
     def test_identity_is_of_the_content(self):
         source = self.source(BertClassifier(toy.CONFIG, 2), "run", ["a", "b"])
         found = export.identity(source, {"format": "tf1"})
-        moved = dataclasses.replace(source, path="elsewhere", folder="there")
+        replace = dataclasses.replace
+        moved = replace(source, path="elsewhere", folder="there")
         self.assertEqual(export.identity(moved, {"format": "tf1"}), found)
         name = sorted(source.weights)[-1]
         changed = Tensor(
@@ -262,15 +263,10 @@ class NewFolderTest(ExportTestCase):
         )
         weights = Weights("changed", {**source.weights.tensors, name: changed})
         for other in (
-            dataclasses.replace(source, labels=("a", "c")),
-            dataclasses.replace(source, weights=weights),
-            dataclasses.replace(
-                source,
-                tokenizer=source.tokenizer._replace(do_lower_case=False),
-            ),
-            dataclasses.replace(
-                source, config=dataclasses.replace(toy.CONFIG, layer_norm_eps=1e-5)
-            ),
+            replace(source, labels=("a", "c")),
+            replace(source, weights=weights),
+            replace(source, tokenizer=source.tokenizer._replace(do_lower_case=False)),
+            replace(source, config=replace(toy.CONFIG, layer_norm_eps=1e-5)),
         ):
             self.assertNotEqual(export.identity(other, {"format": "tf1"}), found)
         self.assertNotEqual(export.identity(source, {"format": "onnx"}), found)

