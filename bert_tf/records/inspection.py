@@ -15,7 +15,7 @@ import os
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from absl import logging
@@ -55,7 +55,7 @@ class InspectedRecords:
     """Record files, and the manifests, vocabulary and spec that belong to them."""
 
     def __init__(self, patterns: Sequence[str], vocab_file: str | None = None) -> None:
-        self.problems: list[str] = []
+        self._warned: set[str] = set()
         self.paths = _find_files(patterns)
         try:
             self.manifests = find_manifests(self.paths)
@@ -100,8 +100,8 @@ class InspectedRecords:
 
     def warn(self, problem: str) -> None:
         """Logs what is wrong, once."""
-        if problem not in self.problems:
-            self.problems.append(problem)
+        if problem not in self._warned:
+            self._warned.add(problem)
             logging.warning("%s", problem)
 
     def _sets_of(self, path: str) -> list[Manifest]:
@@ -304,7 +304,8 @@ class Survey:
             max_seq_length=records.spec.max_seq_length,
             mask_id=None if vocabulary is None else vocabulary.ids.get(MASK),
         )
-        self.violations: dict[str, dict[str, Any]] = {}
+        # By rule: how many records break it, and the first of them.
+        self.violations: dict[str, tuple[int, str]] = {}
         self.labels: Counter[int] = Counter()
         self._num_rows = 0
         self._num_padding_examples = 0
@@ -326,20 +327,21 @@ class Survey:
         for rule, numbers in broken.items():
             if len(numbers):
                 first = f"record {block.first_in_file + numbers[0]} of {block.path}"
-                found: dict[str, Any] = {"num_records": 0, "first": first}
-                found = self.violations.setdefault(rule, found)
-                found["num_records"] += len(numbers)
+                count, first = self.violations.get(rule, (0, first))
+                self.violations[rule] = count + len(numbers), first
         if self._spec.has_classes:
             self.labels.update(columns["label_ids"].ravel().tolist())
 
     def lines(self) -> list[str]:
-        """The findings, for people."""
+        """The findings."""
         lines = self.statistics.lines()
         if self._spec.max_sequences_per_row:
-            figures = self._row_figures()
+            length = self._spec.max_seq_length
+            figures = row_figures(
+                self.statistics, self._num_rows, max_seq_length=length
+            )
             lines = [
-                f"rows               {figures['rows']:,} of"
-                f" {self._spec.max_seq_length} tokens,"
+                f"rows               {figures['rows']:,} of {length} tokens,"
                 f" {figures['sequences_per_row']:.2f} sequences in each;"
                 f" {figures['padding_share']:.2%} of all places are padding",
                 "the sequences, as if unpacked into as many records:",
@@ -353,36 +355,16 @@ class Survey:
                 f"padding            {self._num_padding_examples:,} more records only"
                 " fill the last batch up"
             )
-        for rule, found in self._in_order().items():
-            count = found["num_records"]
-            lines.append(
-                f"{count:,} record{'s' * (count > 1)}: {RULES[rule]}; the first is"
-                f" {found['first']}"
-            )
+        for rule, text in RULES.items():
+            if found := self.violations.get(rule):
+                count, first = found
+                records = f"{count:,} record{'s' * (count > 1)}"
+                lines.append(f"{records}: {text}; the first is {first}")
         if not self.violations:
             lines.append(f"all {self._num_rows:,} records keep the rules")
         if self._vocabulary is None:
             lines.append("not checked without a vocabulary: ids, [CLS], [SEP], [MASK]")
         return lines
-
-    def to_values(self) -> dict[str, Any]:
-        """The findings, for programs."""
-        is_packed = self._spec.max_sequences_per_row
-        return {
-            "statistics": self.statistics.figures(),
-            **({"rows": self._row_figures()} if is_packed else {}),
-            "labels": {str(label): n for label, n in sorted(self.labels.items())},
-            "padding_examples": self._num_padding_examples,
-            "violations": self._in_order(),
-        }
-
-    def _in_order(self) -> dict[str, dict[str, Any]]:
-        there = (rule for rule in RULES if rule in self.violations)
-        return {rule: self.violations[rule] for rule in there}
-
-    def _row_figures(self) -> dict[str, Any]:
-        length = self._spec.max_seq_length
-        return row_figures(self.statistics, self._num_rows, max_seq_length=length)
 
 
 def _sequences(columns: Columns) -> tuple[Columns, np.ndarray, np.ndarray]:
@@ -403,9 +385,9 @@ _LABELS = {
 
 
 def examples(
-    records: InspectedRecords, start: int, num_examples: int
-) -> Iterator[dict[str, Any]]:
-    """Some records in readable form, for programs; of packed rows each sequence."""
+    records: InspectedRecords, start: int, num_examples: int, width: int
+) -> Iterator[list[str]]:
+    """Some records as lines of text; of packed rows each sequence."""
     if not num_examples:
         return
     end = start + num_examples
@@ -418,34 +400,89 @@ def examples(
             columns, rows, sequences = _sequences(block.columns)
             for index, row in enumerate(rows.tolist()):
                 offset = block.rows[row]
-                if start <= block.first + offset < end:
-                    values = {name: column[index] for name, column in columns.items()}
-                    yield {
-                        "record": block.first + offset,
-                        "file": block.path,
-                        "record_in_file": block.first_in_file + offset,
-                        **({"sequence": int(s)} if (s := sequences[index]) else {}),
-                        **read_example(values, records.vocabulary, pairs),
-                        "violations": [
-                            text
-                            for rule, text in RULES.items()
-                            if rule in broken and broken[rule][row]
-                        ],
-                    }
+                if not start <= block.first + offset < end:
+                    continue
+                sequence = f", sequence {s}" if (s := int(sequences[index])) else ""
+                title = (
+                    f"record {block.first + offset}{sequence} (record"
+                    f" {block.first_in_file + offset} of {block.path})"
+                )
+                record = {name: column[index] for name, column in columns.items()}
+                violations = [
+                    f"  ! {text}"
+                    for rule, text in RULES.items()
+                    if rule in broken and broken[rule][row]
+                ]
+                yield [
+                    *example_lines(title, record, records.vocabulary, pairs, width),
+                    *violations,
+                ]
             if number >= end:
                 return
     if start >= number:
         records.warn(f"--start={start}, but there are {number} records.")
 
 
-def read_example(
-    record: Columns, vocabulary: Vocabulary | None, pairs: str = "nsp"
-) -> dict[str, Any]:
-    """A record's tokens as the model sees them, predictions and label."""
+def example_lines(
+    title: str,
+    record: Columns,
+    vocabulary: Vocabulary | None,
+    pairs: str = "nsp",
+    width: int = 80,
+) -> list[str]:
+    """A record as text, even if it is broken, wrapped to a terminal's columns."""
     ids = record["input_ids"]
     used = np.flatnonzero(record["input_mask"] | ids)
     length = int(used[-1]) + 1 if len(used) else 0
     second = np.flatnonzero(record["segment_ids"][:length])
+    border = int(second[0]) if len(second) else length
+    is_used = record.get("masked_lm_weights", np.zeros(0)) > 0
+    wanted = {
+        position: token_id
+        for position, token_id, is_prediction in zip(
+            record.get("masked_lm_positions", is_used).tolist(),
+            record.get("masked_lm_ids", is_used).tolist(),
+            is_used,
+            strict=True,
+        )
+        if is_prediction and 0 <= position < len(ids)
+    }
+    segments = f" (A {border}, B {length - border})" if border < length else ""
+    count = f"{len(wanted)} predictions; " if wanted else ""
+    lines = [
+        f"{title}: {length} of {len(ids)} tokens{segments};"
+        f" {count}{_label(record, pairs)}"
+    ]
+    for name, start, end in (("A", 0, border), ("B", border, length)):
+        if start < end:
+            lines += textwrap.wrap(
+                " ".join(_words(ids[:end].tolist(), start, wanted, vocabulary)),
+                width,
+                initial_indent=f"  {name} ",
+                subsequent_indent="    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    return lines
+
+
+def _label(record: Columns, pairs: str) -> str:
+    if "label_ids" in record:
+        labels = record["label_ids"].tolist()
+        return f"label{'s' * (len(labels) > 1)} " + ", ".join(f"{x:g}" for x in labels)
+    number = int(record["next_sentence_labels"][0])
+    if number in (0, 1):
+        return _LABELS.get(pairs, _LABELS["nsp"])[number]
+    return f"next sentence label {number}"
+
+
+def _words(
+    ids: list[int],
+    start: int,
+    wanted: Mapping[int, int],
+    vocabulary: Vocabulary | None,
+) -> list[str]:
+    """The words and marks from a position on."""
 
     def token(token_id: int) -> str:
         if vocabulary is None:
@@ -453,81 +490,19 @@ def read_example(
         is_inside = 0 <= token_id < len(vocabulary)
         return vocabulary.tokens[token_id] if is_inside else f"<id {token_id}?>"
 
-    mask_id = None if vocabulary is None else vocabulary.ids.get(MASK)
-    predictions = []
-    columns = (
-        record.get(f"masked_lm_{name}", np.zeros(0)).tolist()
-        for name in ("positions", "ids", "weights")
-    )
-    for position, wanted, weight in zip(*columns, strict=True):
-        if weight <= 0 or not 0 <= position < len(ids):
-            continue
-        seen = int(ids[position])
-        kind = "kept" if seen == wanted else "random"
-        if mask_id is None and seen != wanted:
-            kind = "replaced"
-        elif seen == mask_id:
-            kind = "masked"
-        shown = {"seen": token(seen), "wanted": token(wanted), "kind": kind}
-        predictions.append({"position": position, **shown})
-    if "label_ids" in record:
-        labels = record["label_ids"].tolist()
-        label = f"label{'s' * (len(labels) > 1)} " + ", ".join(f"{x:g}" for x in labels)
-    else:
-        number = int(record["next_sentence_labels"][0])
-        label = f"next sentence label {number}"
-        if number in (0, 1):
-            label = _LABELS.get(pairs, _LABELS["nsp"])[number]
-    return {
-        "tokens": [token(token_id) for token_id in ids[:length].tolist()],
-        "num_tokens_a": int(second[0]) if len(second) else length,
-        "max_seq_length": len(ids),
-        "predictions": predictions,
-        "label": label,
-    }
-
-
-def example_lines(example: Mapping[str, Any], width: int) -> list[str]:
-    """An example as text, wrapped to a terminal's columns."""
-    length, border = len(example["tokens"]), example["num_tokens_a"]
-    sequence = f", sequence {example['sequence']}" if "sequence" in example else ""
-    segments = f" (A {border}, B {length - border})" if border < length else ""
-    count = len(example["predictions"])
-    lines = [
-        f"record {example['record']}{sequence} (record {example['record_in_file']} of"
-        f" {example['file']}): {length} of {example['max_seq_length']} tokens"
-        f"{segments}; {f'{count} predictions; ' if count else ''}{example['label']}"
-    ]
-    for name, start, end in (("A", 0, border), ("B", border, length)):
-        if start < end:
-            lines += textwrap.wrap(
-                " ".join(_words(example, start, end)),
-                width,
-                initial_indent=f"  {name} ",
-                subsequent_indent="    ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-    return lines + [f"  ! {rule}" for rule in example["violations"]]
-
-
-def _words(example: Mapping[str, Any], start: int, end: int) -> list[str]:
-    """The words and marks between two positions."""
-    marks = {each["position"]: each for each in example["predictions"]}
     words: list[str] = []
     joins = False  # whether the last word has all its pieces from the first on
-    for position, token in enumerate(example["tokens"][start:end], start):
-        if mark := marks.get(position):
-            seen, kind = mark["seen"], mark["kind"]
-            seen = seen.strip("[]") if kind == "masked" else seen
-            words.append(
-                f"[{seen}=]" if kind == "kept" else f"[{seen}→{mark['wanted']}]"
-            )
+    for position, token_id in enumerate(ids[start:], start):
+        seen = token(token_id)
+        if position in wanted:
+            target = token(wanted[position])
+            seen = seen.strip("[]") if seen == MASK else seen
+            words.append(f"[{seen}=]" if seen == target else f"[{seen}→{target}]")
             joins = False
-        elif joins and token.startswith(CONTINUATION):
-            words[-1] += token.removeprefix(CONTINUATION)
+        elif joins and seen.startswith(CONTINUATION):
+            words[-1] += seen.removeprefix(CONTINUATION)
         else:
-            words.append(token)
-            is_special = token.startswith("[") and token.endswith("]")
-            joins = not (token.startswith(CONTINUATION) or is_special)
+            words.append(seen)
+            is_special = seen.startswith("[") and seen.endswith("]")
+            joins = not (seen.startswith(CONTINUATION) or is_special)
     return words

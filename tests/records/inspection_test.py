@@ -6,7 +6,6 @@ import tensorflow as tf
 from bert_tf.records.inspection import (
     broken_rules,
     example_lines,
-    read_example,
 )
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -166,19 +165,9 @@ def columns(input_ids, second, predictions, label, length=14, slots=4):
     }
 
 
-def example_of(values, vocabulary=VOCABULARY, pairs="nsp"):
+def lines_of(values, vocabulary=VOCABULARY, pairs="nsp", width=80):
     record = {name: array[0] for name, array in values.items()}
-    return {
-        "record": 3,
-        "file": "x",
-        "record_in_file": 1,
-        "violations": ["a rule"],
-        **read_example(record, vocabulary, pairs),
-    }
-
-
-def lines_of(values, *arguments, width=80, **options):
-    return example_lines(example_of(values, *arguments, **options), width)
+    return example_lines("record 3", record, vocabulary, pairs, width)
 
 
 class RenderTest(tf.test.TestCase):
@@ -186,11 +175,9 @@ class RenderTest(tf.test.TestCase):
         self.assertEqual(
             lines_of(columns(**RECORD)),
             [
-                "record 3 (record 1 of x): 12 of 14 tokens (A 7, B 5); 3 predictions;"
-                " B is random",
+                "record 3: 12 of 14 tokens (A 7, B 5); 3 predictions; B is random",
                 "  A [CLS] the cats [MASK→sat] [on=] [SEP]",
                 "  B unhappiness [cat→river] [SEP]",
-                "  ! a rule",
             ],
         )
 
@@ -238,13 +225,11 @@ class RenderTest(tf.test.TestCase):
         self.assertEqual(lines_of(values)[2], "  B unhappiness [cat→river] [SEP]")
         for array in values.values():
             array[:] = 0
-        self.assertEqual(
-            lines_of(values)[0], "record 3 (record 1 of x): 0 of 14 tokens; B follows A"
-        )
+        self.assertEqual(lines_of(values)[0], "record 3: 0 of 14 tokens; B follows A")
 
     def test_wraps_to_the_width(self):
         self.assertEqual(
-            lines_of(columns(**RECORD), width=20)[1:-1],
+            lines_of(columns(**RECORD), width=20)[1:],
             [
                 "  A [CLS] the cats",
                 "    [MASK→sat] [on=]",

@@ -114,30 +114,6 @@ class SoundRecordsTest(ScriptCase):
         )
         self.assertIn("--start=5, but there are 5 records", warning)
 
-    def test_json(self):
-        self.write_set()
-        lines = self.show(self.path("out*"), "--format=json", "--num_examples=1")
-        manifest, example, statistics = map(json.loads, lines.splitlines())
-        self.assertEqual(manifest["manifest"]["path"], self.path("out.manifest.json"))
-        self.assertEqual(
-            example,
-            {
-                "record": 0,
-                "file": self.path("out-00000-of-00002"),
-                "record_in_file": 0,
-                "tokens": ["[CLS]", "the", "cat", "##s", "[SEP]", "[MASK]", "[SEP]"],
-                "num_tokens_a": 5,
-                "max_seq_length": 8,
-                "predictions": [
-                    {"position": 5, "seen": "[MASK]", "wanted": "sat", "kind": "masked"}
-                ],
-                "label": "B is random",
-                "violations": [],
-            },
-        )
-        self.assertEqual(statistics["statistics"]["records"], 5)
-        self.assertEqual(statistics["violations"], {})
-
     def test_other_kinds_of_records(self):
         names = ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")
         record = {name: RECORD[name] for name in names}
@@ -199,14 +175,6 @@ class SoundRecordsTest(ScriptCase):
         ):
             self.assertIn(expected, output)
         self.assertNotIn("sequence 3", output)
-        lines = self.show(path, vocabulary, "--format=json").splitlines()
-        self.assertEqual(
-            [(line["record"], line["sequence"]) for line in map(json.loads, lines[:4])],
-            [(0, 1), (0, 2), (1, 1), (1, 2)],
-        )
-        figures = json.loads(lines[4])
-        self.assertEqual(figures["rows"]["padding_share"], 0.125)
-        self.assertEqual(list(figures["violations"]), ["rows"])
 
 
 class BrokenRecordsTest(ScriptCase):
