@@ -176,7 +176,7 @@ def _write_corpus(folder):
         _write(os.path.join(folder, name), "\n\n".join(documents) + "\n")
 
 
-def _write_tables(folder):
+def write_tables(folder):
     """Of a kind for each thing that run_classifier predicts."""
     draw = _Draw(3)
     kinds = {
@@ -317,7 +317,7 @@ def write(folder):
     for head in HEADS:
         write_release(os.path.join(folder, "heads", head), CONFIG, (head,))
     _write_corpus(os.path.join(folder, "corpus"))
-    _write_tables(os.path.join(folder, "tables"))
+    write_tables(os.path.join(folder, "tables"))
     _write_glue(os.path.join(folder, "glue"))
     write_squad(os.path.join(folder, "squad"))
     write_swag(os.path.join(folder, "swag"))

@@ -15,7 +15,7 @@ from bert_tf.records.batching import (
     endless_rows,
     static_lengths,
 )
-from bert_tf.records.pipeline import InputShard, training_dataset
+from bert_tf.records.pipeline import training_dataset
 from bert_tf.records.spec import Feature, RecordSpec
 from bert_tf.records.writing import ShardWriter
 from bert_tf.tasks import classification
@@ -153,16 +153,6 @@ class ExampleTableTest(tf.test.TestCase):
         self.assertAllEqual([b[ROWS] for b in (*two, third)], rows)
         self.assertAllEqual(third["input_ids"], [[7, 8, 9, 10, 11, 12]] * 2)
         self.assertEqual(third["label_ids"].dtype, tf.float32)
-
-    def test_a_workers_rows_a_replica_at_a_time(self):
-        rows = np.array([[0, 1, 2, -1], [2, 1, 0, 0]])
-        shard = InputShard(worker=1, num_workers=2, num_replicas=2)
-        there = [
-            batch["input_ids"].tolist()
-            for batch in self.table.batches(rows, 6, shard=shard).as_numpy_iterator()
-        ]
-        first, third = [*IDS[0], 0, 0, 0, 0], [*IDS[2], 0, 0, 0]
-        self.assertEqual(there, [[third], [[0] * 6], [first], [first]])
 
 
 class SplitRecordsTest(tf.test.TestCase):

@@ -147,16 +147,6 @@ class RememberedCountsTest(RecordCountsTestCase):
             with self.assertNoLogs(level="WARNING"):
                 self.assertEqual(self.counted(), ([3, 0, 7], []))
 
-    def test_what_was_counted_before_a_broken_file_is_remembered(self):
-        os.truncate(self.paths[2], 20)
-        with (
-            mock.patch.object(pipeline, "available_cores", lambda: 1),
-            self.assertRaisesRegex(InputError, "c: not a whole"),
-        ):
-            self.counted()
-        self.write("c", 7)
-        self.assertEqual(self.counted(), ([3, 0, 7], ["c"]))
-
 
 SCHEMA = RecordSpec([Feature("input_ids", "int64", (1,))])
 
@@ -214,20 +204,6 @@ class TrainingDatasetTest(PipelineTestCase):
             self.assertEqual(
                 self.stream(total, start=start), whole[start : start + total], start
             )
-
-    def test_batches_run_across_the_seam_of_epochs(self):
-        total = self.write(5)
-        whole = self.stream(2 * total)
-        self.assertEqual(self.stream(5, batch_size=2), whole)
-        batch = next(
-            iter(
-                pipeline.training_dataset(
-                    self.paths, self.counts, SCHEMA, batch_size=2, seed=7
-                )
-            )
-        )
-        self.assertEqual(batch["input_ids"].shape, (2, 1))
-        self.assertEqual(batch["input_ids"].dtype, tf.int32)
 
     def test_the_order_does_not_depend_on_the_global_seed_of_the_process(self):
         total = self.write(9)

@@ -1,6 +1,5 @@
 import hashlib
 import os
-import pickle
 
 import tensorflow as tf
 
@@ -53,13 +52,6 @@ class VocabularyTest(tf.test.TestCase):
         )
         self.assertEqual(vocabulary.sha256, hashlib.sha256(content).hexdigest())
         self.assertEqual(Vocabulary.from_file(path), vocabulary)
-
-    def test_equality_hash_and_pickle(self):
-        vocabulary = Vocabulary(SPECIAL)
-        self.assertEqual(vocabulary, Vocabulary(list(SPECIAL)))
-        self.assertEqual(hash(vocabulary), hash(Vocabulary(SPECIAL)))
-        self.assertNotEqual(vocabulary, Vocabulary(SPECIAL[:-1]))
-        self.assertEqual(pickle.loads(pickle.dumps(vocabulary)), vocabulary)
 
     def test_tokens_that_a_file_cannot_hold(self):
         for token in (" a", "a\n", "a\nb", "\u2028", "\ud800"):

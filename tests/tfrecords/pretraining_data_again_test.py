@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.records import record_sets, tokenized_corpus
+from bert_tf.records import record_sets
 from tests.tfrecords.sharded_pretraining_data_test import ScriptCase
 
 
@@ -30,26 +30,6 @@ class AgainTest(ScriptCase):
             os.truncate(self.path(f"{self.work_folder()}/chunk-00000/{torn}"), 0)
             self.run_script(overwrite=True)
             self.assertEqual(self.files(), expected)
-
-    def test_a_kill_when_all_but_the_work_folder_is_done(self):
-        self.run_script(num_shards=2)
-        expected = self.files()
-        with (
-            mock.patch.object(
-                tokenized_corpus.shutil, "rmtree", side_effect=KeyboardInterrupt
-            ),
-            self.assertRaises(KeyboardInterrupt),
-        ):
-            self.run_script(num_shards=2, overwrite=True)
-        self.assertTrue(self.work_folder())
-        with self.assertLogs("absl", "INFO") as logs:
-            self.run_script(num_shards=2)
-        self.assertIn("All is done already", "".join(logs.output))
-        self.assertEqual(self.files(), expected)
-        self.stop_at("write_shard", num_shards=2, random_seed=9, overwrite=True)
-        with self.assertRaisesRegex(InputError, "random_seed=9"):
-            self.run_script(num_shards=2)
-        self.assertTrue(self.work_folder())
 
     def test_an_older_shard_of_the_same_size(self):
         self.run_script(num_shards=2, max_predictions_per_seq=1, masked_lm_prob=0.1)
