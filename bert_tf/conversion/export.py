@@ -53,8 +53,7 @@ def completed(
     check_against_config(weights, config)
     if heads is not None:
         there = names.heads_of(weights)
-        missing = [head for head in heads if head not in there]
-        if missing:
+        if missing := [head for head in heads if head not in there]:
             raise InputError(
                 f"{source.path} has no {missing[0]} head; it has:"
                 f" {', '.join(there) or 'none'}."

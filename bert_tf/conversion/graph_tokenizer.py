@@ -2,13 +2,12 @@
 
 It gives the same tokens as `WordPieceTokenizer`. tensorflow-text's BertTokenizer does
 not: it has its own rules and Unicode data. Here it only does the greedy longest
-match, on normalised words. Loading such a SavedModel takes tensorflow and
-tensorflow-text.
+match, on normalised words.
 
 All texts of a batch are one line of code points, with a line feed after each text:
 white space, which no rule looks past. A step is a gather from tables, or a mask. The
 tables are made with the functions and the Unicode data of `bert_tf.text`, and are
-constants of the graph: it keeps these rules whatever library runs it.
+constants of the graph.
 
 Shapes: B texts, N code points, K and M characters before and after expansion, W words,
 T tokens.
@@ -120,11 +119,9 @@ def unicode_tables(do_lower_case: bool) -> UnicodeTables:
 
 
 def _expanded(char: str) -> str:
-    """The character lowered and decomposed, without most of the accents.
-
-    An accent after another character of the same source goes at once, unless it is a
-    starter, which would keep the marks on its sides in their order.
-    """
+    """The character lowered and decomposed, without most of the accents."""
+    # An accent after another character of the same source goes at once, unless it is a
+    # starter, which would keep the marks on its sides in their order.
     decomposed = unicodedata.normalize("NFD", char.lower())
     return decomposed[0] + "".join(
         other
@@ -424,11 +421,8 @@ class GraphTokenizer(tf.Module):
     ):
         super().__init__(name)
         self._do_lower_case = do_lower_case
-        self._special_tokens = [
-            token
-            for token in (PAD, UNK, CLS, SEP, MASK)
-            if recognize_special_tokens and token in vocabulary
-        ]
+        special = (PAD, UNK, CLS, SEP, MASK) if recognize_special_tokens else ()
+        self._special_tokens = [token for token in special if token in vocabulary]
         self._unicode = unicode_tables(do_lower_case)
         self._unknown_id = vocabulary.unk_id
         # tensorflow-text rejects some tokens that cannot occur as words.
@@ -470,11 +464,9 @@ class GraphTokenizer(tf.Module):
                 # A line feed ends the text, so there always is a next character.
                 tf.gather(text.byte_starts, ends),
             )
+            split = tf.RaggedTensor.from_row_splits
             return GraphEncoding(
-                *(
-                    tf.RaggedTensor.from_row_splits(part, ids_of_text, validate=False)
-                    for part in parts
-                )
+                *(split(part, ids_of_text, validate=False) for part in parts)
             )
 
     def _words(self, texts: tf.Tensor) -> tuple[_CodePoints, _Words]:

@@ -292,8 +292,14 @@ def to_config(
 ) -> dict[str, Any]:
     """The content of a model's config.json."""
     heads, _ = _ARCHITECTURES[architecture]
-    if names.MASKED_LM in heads:
-        _check_masked_lm(config, architecture)
+    for field in ("hidden_act", "layer_norm_eps"):
+        own, encoders = getattr(config, f"masked_lm_{field}"), getattr(config, field)
+        if names.MASKED_LM in heads and own not in (None, encoders):
+            raise InputError(
+                f"transformers' {architecture} has one `{field}` for the encoder and"
+                f" the masked LM's head; here `masked_lm_{field}` is {own!r} and"
+                f" `{field}` {encoders!r}. Leave the head out by --heads."
+            )
     values: dict[str, Any] = {
         "architectures": [architecture],
         "model_type": "bert",
@@ -315,18 +321,6 @@ def to_config(
     if names.CLASSIFIER in heads:
         values["problem_type"] = problem_type or SINGLE_LABEL
     return values
-
-
-def _check_masked_lm(config: BertConfig, architecture: str) -> None:
-    """Raises InputError if the masked LM's head has its own activation or epsilon."""
-    for field in ("hidden_act", "layer_norm_eps"):
-        own, encoders = getattr(config, f"masked_lm_{field}"), getattr(config, field)
-        if own not in (None, encoders):
-            raise InputError(
-                f"transformers' {architecture} has one `{field}` for the encoder and"
-                f" the masked LM's head; here `masked_lm_{field}` is {own!r} and"
-                f" `{field}` {encoders!r}. Leave the head out by --heads."
-            )
 
 
 def model_folder(folder: str) -> str:
@@ -356,19 +350,14 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
     """The weights of a folder by the original's names."""
     heads, _ = _ARCHITECTURES.get(_named_architecture(values) or "", ((), False))
     classifier = next((head for head in heads if head in _CLASSIFIERS), None)
-    rows = {
-        row.hugging_face: row
-        for row in (
-            *names.encoder_names(config),
-            *names.POOLER,
-            *(
-                row
-                for head, its_rows in names.HEADS.items()
-                if head == classifier or head not in _CLASSIFIERS
-                for row in its_rows
-            ),
-        )
-    }
+    heads_rows = (
+        row
+        for head, its_rows in names.HEADS.items()
+        if head == classifier or head not in _CLASSIFIERS
+        for row in its_rows
+    )
+    encoder = (*names.encoder_names(config), *names.POOLER)
+    rows = {row.hugging_face: row for row in (*encoder, *heads_rows)}
     found: dict[str, Tensor] = {}
     left_over = []
     for name, tensor in _stored(folder).items():
@@ -377,11 +366,7 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
             left_over.append(name)
         found[key] = tensor
     if classifier is None and "classifier.weight" in left_over:
-        classes = [
-            name
-            for name, (its_heads, _) in _ARCHITECTURES.items()
-            if set(its_heads) & set(_CLASSIFIERS)
-        ]
+        classes = [n for n, (h, _) in _ARCHITECTURES.items() if {*h} & {*_CLASSIFIERS}]
         raise InputError(
             f"{os.path.join(folder, CONFIG_NAME)}: `architectures` must say what"
             f" `classifier.weight` classifies: {', '.join(classes)}."

@@ -24,15 +24,9 @@ from bert_tf.conversion.source import (
 from bert_tf.conversion.tokenizer_files import VOCAB_NAME, casing_of
 from bert_tf.conversion.weights import Weights, added_options, listed, num_outputs
 from bert_tf.errors import InputError
+from bert_tf.modeling import heads
 from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.heads import (
-    BertClassifier,
-    BertMultipleChoice,
-    BertPretrainer,
-    BertSpanPredictor,
-    BertTagger,
-)
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -104,14 +98,8 @@ def _refuse_what_does_not_fit(
         if name in variables and there != tuple(variables[name].shape)
     }
     left_over = [n for n in weights if n not in variables and n not in optional]
-    missing = [
-        name
-        for name in variables
-        if name.startswith("bert/")
-        and name not in weights
-        and name not in optional
-        and not is_added(name)
-    ]
+    of_encoder = [n for n in variables if n.startswith("bert/") and not is_added(n)]
+    missing = [n for n in of_encoder if n not in weights and n not in optional]
     if wrong and wrong.keys() <= of_heads:
         problem = (
             f"has a {names.heads_of(wrong)[0]} head of another size:"
@@ -212,7 +200,7 @@ def load_encoder(path: str | Source, **options: Any) -> BertEncoder:
     return encoder
 
 
-def load_pretrainer(path: str | Source, **options: Any) -> BertPretrainer:
+def load_pretrainer(path: str | Source, **options: Any) -> heads.BertPretrainer:
     """The model of a pre-training checkpoint, with the heads that it has.
 
     Args:
@@ -225,14 +213,14 @@ def load_pretrainer(path: str | Source, **options: Any) -> BertPretrainer:
     source = _opened(path)
     has_pairs = names.NEXT_SENTENCE in names.heads_of(source.weights)
     options.setdefault("next_sentence", has_pairs)
-    return _with_head(BertPretrainer, names.MASKED_LM, source, **options)
+    return _with_head(heads.BertPretrainer, names.MASKED_LM, source, **options)
 
 
 def load_classifier(
     path: str | Source,
     num_labels: int | None = None,
     problem_type: str | None = None,
-) -> BertClassifier:
+) -> heads.BertClassifier:
     """A classifier from a checkpoint.
 
     Args:
@@ -247,7 +235,7 @@ def load_classifier(
     source = _opened(path)
     if num_labels is None:
         num_labels = _outputs(source, names.CLASSIFIER)
-    model = BertClassifier(
+    model = heads.BertClassifier(
         source.require_config(),
         num_labels,
         problem_type=problem_type or source.classifier_problem_type(),
@@ -257,22 +245,22 @@ def load_classifier(
     return model
 
 
-def load_span_predictor(path: str | Source) -> BertSpanPredictor:
+def load_span_predictor(path: str | Source) -> heads.BertSpanPredictor:
     """The model of a SQuAD checkpoint; arguments and errors as `load_pretrainer`."""
-    return _with_head(BertSpanPredictor, names.SPAN, _opened(path))
+    return _with_head(heads.BertSpanPredictor, names.SPAN, _opened(path))
 
 
-def load_multiple_choice(path: str | Source) -> BertMultipleChoice:
+def load_multiple_choice(path: str | Source) -> heads.BertMultipleChoice:
     """The model of a SWAG checkpoint; arguments and errors as `load_pretrainer`."""
-    return _with_head(BertMultipleChoice, names.MULTIPLE_CHOICE, _opened(path))
+    return _with_head(heads.BertMultipleChoice, names.MULTIPLE_CHOICE, _opened(path))
 
 
-def load_tagger(path: str | Source, num_labels: int | None = None) -> BertTagger:
+def load_tagger(path: str | Source, num_labels: int | None = None) -> heads.BertTagger:
     """A tagger from a checkpoint; arguments and errors as `load_classifier`."""
     source = _opened(path)
     if num_labels is None:
         num_labels = _outputs(source, names.TAGGING)
-    model = BertTagger(source.require_config(), num_labels)
+    model = heads.BertTagger(source.require_config(), num_labels)
     load_weights(model, source)
     return model
 

@@ -105,9 +105,8 @@ class Source:
     @property
     def checkpoint(self) -> str:
         """What its weights are read from: a checkpoint's path, or else the folder."""
-        if self.format in (Format.RUN, Format.TF1):
-            return tensorflow.find_checkpoint(self.path)
-        return self.folder
+        is_ours = self.format in (Format.RUN, Format.TF1)
+        return tensorflow.find_checkpoint(self.path) if is_ours else self.folder
 
     def classifier_problem_type(self) -> str | None:
         """What its classifier predicts; None where it has none."""

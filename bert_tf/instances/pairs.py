@@ -42,15 +42,13 @@ def starts(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     return result
 
 
-# Sentence pairs for next sentence prediction, cut from documents.
 # Devlin et al. 2018, section 3.1 "Task #2" and appendix A.2: a sequence is [CLS] A
 # [SEP] B [SEP], where A and B are spans of several sentences; half of the time B
 # follows A, else it comes from another document. Record-for-record equality with the
 # original depends on its order of random draws, which the docstrings give.
 #
-# A segment is a range of the corpus's tokens, because the sentences of a document are
-# contiguous: nothing is copied until a sequence is built. Documents are identified by
-# their place in `order`, the shuffled pool.
+# A segment is a range of the corpus's tokens: nothing is copied until a sequence is
+# built. Documents are identified by their place in `order`, the shuffled pool.
 
 
 IS_RANDOM_RATE = 0.5

@@ -366,30 +366,26 @@ class RecordKind(NamedTuple):
     pairs: str = "nsp"
     packed: bool = False
 
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self._asdict().items())
+
 
 def common_kind(paths: Sequence[str], manifests: Sequence[Manifest]) -> RecordKind:
     """The kind of all record files; one without a manifest is the original's."""
     kinds = {
-        os.path.normpath(path): RecordKind(
-            manifest.masking, manifest.pairs, manifest.packed
-        )
-        for manifest in manifests
-        for path in manifest.records_by_path()
+        os.path.normpath(path): RecordKind(each.masking, each.pairs, each.packed)
+        for each in manifests
+        for path in each.records_by_path()
     }
     found: dict[RecordKind, str] = {}
     for path in paths:
         found.setdefault(kinds.get(os.path.normpath(path), RecordKind()), path)
     if len(found) > 1:
-        described = [
-            f"{path} ({', '.join(f'{k}={v}' for k, v in kind._asdict().items())})"
-            for kind, path in found.items()
-        ]
+        first, second, *_ = (f"{path} ({kind})" for kind, path in found.items())
         raise InputError(
-            "Records of different kinds cannot be used together:"
-            f" {' and '.join(described[:2])}."
+            f"Records of different kinds cannot be used together: {first} and {second}."
         )
-    (kind,) = found
-    return kind
+    return next(iter(found))
 
 
 def agreed(

@@ -116,17 +116,19 @@ class RecordStatistics:
 
     def _histogram(self) -> list[dict[str, int]]:
         """The shortest and longest length of each bin, and its records."""
-        num_bins = min(MAX_LENGTH_BINS, self.max_seq_length)
-        # Bin b has the lengths n with b <= (n - 1) * num_bins / max_seq_length < b + 1;
-        # the first one those of 0, too.
-        starts = [
-            1 - (-b * self.max_seq_length // num_bins) for b in range(num_bins + 1)
-        ]
+        length, num_bins = (
+            self.max_seq_length,
+            min(MAX_LENGTH_BINS, self.max_seq_length),
+        )
+        # Bin b has the lengths n with b <= (n - 1) * num_bins / length < b + 1; the
+        # first one those of 0, too.
+        starts = [1 - (-b * length // num_bins) for b in range(num_bins + 1)]
+        counts = self.length_counts
         return [
             {
                 "from": start,
                 "to": end - 1,
-                "records": sum(self.length_counts[start if start > 1 else 0 : end]),
+                "records": sum(counts[start if start > 1 else 0 : end]),
             }
             for start, end in itertools.pairwise(starts)
         ]

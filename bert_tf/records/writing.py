@@ -2,6 +2,7 @@
 
 import contextlib
 import glob
+import itertools
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,12 +50,10 @@ def serialize_block(columns: Mapping[str, np.ndarray]) -> list[bytes]:
     values = []
     for name in names:
         column = np.ascontiguousarray(columns[name])
-        # A float travels as the integer of its bits.
-        values.append(
-            column.view(np.int32).astype(np.int64)
-            if column.dtype == np.float32
-            else column
-        )
+        if column.dtype == np.float32:
+            # A float travels as the integer of its bits.
+            column = column.view(np.int32).astype(np.int64)
+        values.append(column)
     rows = np.concatenate(values, axis=1)
     starts = np.cumsum([0] + [column.shape[1] for column in values])
     is_float = np.array([columns[name].dtype == np.float32 for name in names])
@@ -63,12 +62,8 @@ def serialize_block(columns: Mapping[str, np.ndarray]) -> list[bytes]:
     key_bytes = np.frombuffer(b"".join(keys), np.uint8)
     data, stops = _serialize(rows, starts, is_float, key_bytes, key_starts)
     whole = data.tobytes()
-    begin = 0
-    records = []
-    for stop in stops.tolist():
-        records.append(whole[begin:stop])
-        begin = stop
-    return records
+    stops = [0, *stops.tolist()]
+    return [whole[start:stop] for start, stop in itertools.pairwise(stops)]
 
 
 @compiled
@@ -169,9 +164,8 @@ def _entry_size(key_size, values_size):
     return _message_size(key_size) + _message_size(feature_size)
 
 
-# TFRecord files, written without TensorFlow.
-#
-# A file is its records, one after another (tensorflow/core/lib/io/record_writer.h):
+# A TFRecord file is its records, one after another
+# (tensorflow/core/lib/io/record_writer.h):
 #
 #     uint64 length        little-endian
 #     uint32 checksum      of the length's bytes
@@ -290,18 +284,14 @@ class ShardWriter:
             if kind is None:
                 self.publish()
         finally:
-            self._discard()
-
-    def _discard(self) -> None:
-        for file in self._files:
-            # Data that cannot be flushed now are being discarded.
-            with contextlib.suppress(OSError, *files.remote_errors()):
-                file.close()
-        self._files = []
-        for temporary in self._temporary:
-            if files.exists(temporary):
+            for file in self._files:
+                # Data that cannot be flushed now are being discarded.
+                with contextlib.suppress(OSError, *files.remote_errors()):
+                    file.close()
+            self._files = []
+            for temporary in filter(files.exists, self._temporary):
                 files.remove(temporary)
-        self._temporary = []
+            self._temporary = []
 
 
 @contextlib.contextmanager

@@ -13,11 +13,9 @@ from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.text import blocks
 
-# Paragraphs into sentences, by the rules of a language.
-#
-# The splitter is `sentencex` (Wikimedia's): rules for abbreviations, numbers,
-# quotations and lists in some thirty languages. For other languages that it knows it
-# uses the rules of a related one, for any other code the English ones.
+# Paragraphs are split by `sentencex` (Wikimedia's): rules for abbreviations, numbers,
+# quotations and lists in some thirty languages, for others those of a related one, or
+# the English ones.
 
 
 # At "B\u00a0.", sentencex (1.0.32) cuts the space's bytes in two and panics.
@@ -51,13 +49,12 @@ def _as_one(paragraph: str) -> Sequence[str]:
 #     Anarchism
 #
 #     Anarchism is a political philosophy ...
-#
 #     </doc>
 #
-# Each doc is a document; blank lines in it end nothing. Only text passages of the
-# articles are kept (Devlin et al. 2018, section 3.1): the title line, headings
-# ("Section::::") and list items ("BULLET::::", both written by versions 2) are left
-# out. Versions 3 write `&`, `<` and `>` as entities, which are decoded.
+# Each doc is a document; blank lines in it end nothing. Only text passages are kept
+# (Devlin et al. 2018, section 3.1), without the title line, headings ("Section::::")
+# and list items ("BULLET::::", both of versions 2). Versions 3 write `&`, `<` and `>`
+# as entities, which are decoded.
 
 
 TITLE_LINES = "title lines"
@@ -126,13 +123,9 @@ def read_wikiextractor(
         raise unclosed()
 
 
-# JSON lines: one object per line, with a document's text in one of its fields.
-#
-#     {"title": "Anarchism", "text": "Anarchism is a political philosophy ...\n..."}
-#
-# The text's lines are its paragraphs. So are the files that `wikiextractor --json`
-# writes; as its versions 2 begin the text with the title, a first paragraph that is the
-# object's "title" is left out. Blank lines between objects mean nothing.
+# JSON lines: one object per line, with a document's text in one of its fields; the
+# text's lines are its paragraphs. As `wikiextractor --json` of versions 2 begins the
+# text with the title, a first paragraph that is the object's "title" is left out.
 
 SURROGATES = "halves of surrogate pairs"
 
@@ -268,7 +261,7 @@ def find_sources(patterns: str, flag: str) -> list[str]:
         matches = [
             path
             for name in names
-            for path in (_files_in(name) if files.is_folder(name) else [name])
+            for path in (sorted(_walk(name)) if files.is_folder(name) else [name])
         ]
         if not matches:
             raise InputError(
@@ -341,11 +334,7 @@ def splitting_language(
     return language if split_sentences else ""
 
 
-def _files_in(folder: str) -> list[str]:
-    return sorted(_walk(folder, ()))
-
-
-def _walk(folder: str, within: tuple[str, ...]) -> Iterator[str]:
+def _walk(folder: str, within: tuple[str, ...] = ()) -> Iterator[str]:
     if files.is_remote(folder):
         import tensorflow as tf
 
@@ -371,12 +360,12 @@ def _is_visible(name: str) -> bool:
     return not name.startswith((".", "_"))
 
 
-# Readers of text: a chunk of a source into lines and ends of documents.
+# A chunk of a source into lines and ends of documents:
 #
 # text
 #     One sentence per line, or one paragraph if it is to be split; a blank line ends a
-#     document, and a line of white space alone is blank. The end of a file does not end
-#     a document: several files are one text, as in the original.
+#     document. The end of a file does not end a document: several files are one text,
+#     as in the original.
 # wikiextractor, jsonl, tfds
 #     Each <doc>, JSON object or example is a document.
 #

@@ -1,8 +1,6 @@
 """TensorFlow Datasets: splits as documents to pre-train on, and as rows of a task.
 
-To pre-train, each example of a split is a document, and chunks are slices of the split,
-in its order. `tensorflow_datasets`, and TensorFlow with it, is imported when a function
-is called.
+`tensorflow_datasets`, and TensorFlow with it, is imported when a function is called.
 """
 
 import contextlib

@@ -18,8 +18,6 @@ from bert_tf.text.normalization import (
 )
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 
-# Token ids of texts and pairs as the model reads them: [CLS] A [SEP] B [SEP].
-#
 # Shapes: R records, L tokens of a record.
 
 
@@ -263,14 +261,12 @@ class WordPieceTokenizer:
                 texts, or a sequence is too long.
             ValueError: another argument is not one of these.
         """
-        for name, value, choices in (
-            ("padding", padding, ("longest", "max_length")),
-            ("return_tensors", return_tensors, ("np", "tf")),
-        ):
-            if value not in choices:
-                raise ValueError(
-                    f"`{name}` must be one of {choices}. Received: {value!r}"
-                )
+        if padding not in ("longest", "max_length"):
+            raise ValueError(f"`padding`: longest or max_length. Received: {padding!r}")
+        if return_tensors not in ("np", "tf"):
+            raise ValueError(
+                f"`return_tensors`: np or tf. Received: {return_tensors!r}"
+            )
         # [CLS], [SEP], [SEP], and a token of each text.
         if max_length < 5:
             raise ValueError(f"`max_length` must be at least 5. Received: {max_length}")
