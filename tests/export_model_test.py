@@ -7,11 +7,7 @@ import tensorflow as tf
 from bert_tf import cli, export_model
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
-from bert_tf.modeling.heads import (
-    BertClassifier,
-    BertPretrainer,
-    BertSpanPredictor,
-)
+from bert_tf.modeling.heads import BertClassifier, BertPretrainer, BertSpanPredictor
 from bert_tf.text.vocabulary import Vocabulary
 from tests.conversion.runs import randomize
 from tests.run_classifier_test import TOKENS, RunClassifierTestCase
@@ -66,10 +62,7 @@ class ExportModelTest(RunClassifierTestCase):
         self.assertEqual(open_source(end).labels, ("neg", "pos"))
         os.remove(self.path("data", "train.tsv"))
         self.run_script(
-            "--do_predict",
-            init_checkpoint=end,
-            output_dir=self.path("again"),
-            **alone,
+            "--do_predict", init_checkpoint=end, output_dir=self.path("again"), **alone
         )
         results = []
         for folder in ("run", "again"):

@@ -376,8 +376,7 @@ def _read_start(folder):
 
 def _score(folder):
     flag_values = cli.parse(
-        score.run,
-        ["--checkpoint=x", f"--input_file={_path(folder, 'text.txt')}"],
+        score.run, ["--checkpoint=x", f"--input_file={_path(folder, 'text.txt')}"]
     )
     return score._texts(flag_values)
 
@@ -400,10 +399,7 @@ READERS = {
         _make_vocabulary,
         _at("vocab.txt", lambda path: Vocabulary.from_file(path).sha256),
     ),
-    "config": (
-        toy.write_config,
-        _at("bert_config.json", BertConfig.from_json_file),
-    ),
+    "config": (toy.write_config, _at("bert_config.json", BertConfig.from_json_file)),
     "tokenizer": (_make_export(export.write_huggingface), read_tokenizer),
     "labels": (
         lambda folder: write_labels(folder, ["a\n", "b"], MULTI_LABEL),
@@ -464,10 +460,7 @@ READERS = {
         _sentences("x.txt", format="conll"),
     ),
     "CoNLL-U": (_of("x.conllu", _CONLLU), _sentences("x.conllu")),
-    "tagged JSON": (
-        _json_lines_of("x.jsonl", _TAGGED, _TAGGED),
-        _sentences("x.jsonl"),
-    ),
+    "tagged JSON": (_json_lines_of("x.jsonl", _TAGGED, _TAGGED), _sentences("x.jsonl")),
     "slashes": (
         _of("x.txt", "the/DT cat/NN\nsat/VB 1\\/2/CD\n"),
         _sentences("x.txt", format="slashes"),
@@ -498,8 +491,7 @@ READERS = {
     "GLUE's predictions": (
         _of("WNLI.tsv", _GLUE),
         _at(
-            "WNLI.tsv",
-            lambda path: glue._checked(path, glue.task_file("WNLI", "test")),
+            "WNLI.tsv", lambda path: glue._checked(path, glue.task_file("WNLI", "test"))
         ),
     ),
     "predictions": (

@@ -58,8 +58,7 @@ class PretrainingDataOptions(SentenceTextOptions):
         path=Path.OUTPUT,
     )
     do_whole_word_mask: bool = option(
-        False,
-        "Mask all pieces of a word or none, rather than each piece on its own.",
+        False, "Mask all pieces of a word or none, rather than each piece on its own."
     )
     random_seed: int = option(12345, "Seed of the random stream.", most=math.inf)
     dupe_factor: int = option(

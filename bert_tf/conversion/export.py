@@ -27,11 +27,7 @@ from bert_tf.conversion.tokenizer_files import (
     write_labels,
     write_tokenizer,
 )
-from bert_tf.conversion.weights import (
-    added_options,
-    check_against_config,
-    num_outputs,
-)
+from bert_tf.conversion.weights import added_options, check_against_config, num_outputs
 from bert_tf.errors import InputError
 from bert_tf.options import SourceOptions
 from bert_tf.text.vocabulary import Vocabulary

@@ -351,9 +351,7 @@ def _keep_whole(text: _CodePoints, tokens: Sequence[str]) -> _CodePoints:
         flags[0] |= STARTS_WORD
         flags[-1] |= ENDS_WORD | TAKES_NO_ACCENT
         entries = tf.tensor_scatter_nd_update(
-            entries,
-            tf.reshape(places, [-1, 1]),
-            tf.tile(flags, [tf.shape(places)[0]]),
+            entries, tf.reshape(places, [-1, 1]), tf.tile(flags, [tf.shape(places)[0]])
         )
     return text._replace(entries=entries)
 

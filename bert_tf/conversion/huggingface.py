@@ -30,12 +30,7 @@ from bert_tf.config import (
     BertConfig,
 )
 from bert_tf.conversion import names
-from bert_tf.conversion.weights import (
-    Tensor,
-    Weights,
-    check_against_config,
-    listed,
-)
+from bert_tf.conversion.weights import Tensor, Weights, check_against_config, listed
 from bert_tf.errors import InputError
 
 CONFIG_NAME = "config.json"

@@ -217,9 +217,7 @@ def load_pretrainer(path: str | Source, **options: Any) -> heads.BertPretrainer:
 
 
 def load_classifier(
-    path: str | Source,
-    num_labels: int | None = None,
-    problem_type: str | None = None,
+    path: str | Source, num_labels: int | None = None, problem_type: str | None = None
 ) -> heads.BertClassifier:
     """A classifier from a checkpoint.
 

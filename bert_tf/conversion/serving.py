@@ -516,12 +516,7 @@ def head_to_serve(source: Source) -> str:
 
 
 def write_saved_model(
-    folder: str,
-    source: Source,
-    head: str,
-    *,
-    max_seq_length: int,
-    **options: Any,
+    folder: str, source: Source, head: str, *, max_seq_length: int, **options: Any
 ) -> dict[str, Any]:
     """Writes a SavedModel, and returns its signatures by name."""
     if head == names.MASKED_LM and source.require_config().left_to_right:

@@ -158,10 +158,7 @@ def read_tokenizer(folder: str) -> TokenizerFiles:
                 " does not belong to the weights."
             )
     return TokenizerFiles(
-        vocabulary,
-        path,
-        casing_of(folder),
-        next(_differences(folder, tokenizer), None),
+        vocabulary, path, casing_of(folder), next(_differences(folder, tokenizer), None)
     )
 
 

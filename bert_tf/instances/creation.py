@@ -149,8 +149,7 @@ class Instances:
         num_rows = len(starts) - 1
         columns: dict[str, np.ndarray] = {
             name: np.zeros(
-                [num_rows, length],
-                np.float32 if name.endswith("weights") else np.int64,
+                [num_rows, length], np.float32 if name.endswith("weights") else np.int64
             )
             for length, names in (
                 (max_tokens, _OF_TOKENS),

@@ -477,10 +477,7 @@ def _label(record: Columns, pairs: str) -> str:
 
 
 def _words(
-    ids: list[int],
-    start: int,
-    wanted: Mapping[int, int],
-    vocabulary: Vocabulary | None,
+    ids: list[int], start: int, wanted: Mapping[int, int], vocabulary: Vocabulary | None
 ) -> list[str]:
     """The words and marks from a position on."""
 

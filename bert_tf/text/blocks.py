@@ -54,10 +54,7 @@ def compression(path: str) -> str:
 
 
 def read_blocks(
-    path: str,
-    start: int = 0,
-    stop: int | None = None,
-    borders: Borders | None = None,
+    path: str, start: int = 0, stop: int | None = None, borders: Borders | None = None
 ) -> Iterator[Block]:
     """Yields the lines of a file, or of a chunk of one that is not compressed."""
     with files.open_binary(path) as file:

@@ -284,9 +284,7 @@ class WordPieceTokenizer:
             sequences.append(truncate_pair(ids_a, ids_b, room))
         longest = max(len(a) + len(b) + (3 if b else 2) for a, b in sequences)
         features = pair_features(
-            sequences,
-            self.vocabulary,
-            longest if padding == "longest" else max_length,
+            sequences, self.vocabulary, longest if padding == "longest" else max_length
         )
         arrays = {name: value.astype(np.int32) for name, value in features.items()}
         if return_tensors == "np":

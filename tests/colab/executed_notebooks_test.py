@@ -78,9 +78,7 @@ class ExecutedNotebooksTest(tf.test.TestCase):
         return output
 
     def test_pretrain_on_tpu(self):
-        output = self.run_small(
-            "pretrain_on_tpu", pictures=1, hidden_commands=0
-        )
+        output = self.run_small("pretrain_on_tpu", pictures=1, hidden_commands=0)
         self.assertIn("model.ckpt-50.index", output)
         self.assertRegex(output, r"Restored .*model.ckpt-\d+ \(step \d+\)\.")
         self.assertRegex(output, r"Return \[MASK\] if .*\r?\n +[\d.]+%  \S+")

@@ -25,6 +25,8 @@ DEVICE = "find_spec"
 MODEL = "The model to start from:"
 # Roots of what belongs to the machine, or to Colab, not to somebody's home.
 ROOTS = {"content", "dev"}
+
+
 class StoredNotebooksTest(tf.test.TestCase):
     def test_all_are_there(self):
         self.assertEqual(notebook_files.names(), NAMES)
@@ -149,6 +151,7 @@ class StoredNotebooksTest(tf.test.TestCase):
         pinned = (root / "constraints.txt").read_text()
         for requirement in notebook._KERAS_HUB:
             self.assertIn(requirement + "\n", pinned)
+
 
 def unknown(names, command):
     """The flags that a command does not have."""

@@ -19,12 +19,7 @@ from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import runs
-from tests.modeling.examples import (
-    outputs_of,
-    random_records,
-    randomize,
-    small_config,
-)
+from tests.modeling.examples import outputs_of, random_records, randomize, small_config
 
 CONFIG = small_config(num_hidden_layers=1)
 LABELS = ("yes", "no", "maybe")

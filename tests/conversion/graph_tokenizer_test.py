@@ -111,8 +111,7 @@ class GraphTokenizerTest(tf.test.TestCase):
         letters = ["ο", "δ", "σ", "ς", "a", ".", "'", "中", "[", "]"]
         graph, python = both([*letters, *("##" + c for c in letters)])
         self.assertEqual(
-            graph.encode(["ΟΔΟΣ", "Σ", "ΣΑΣ"]).to_list()[:2],
-            [[5, *(16, 15, 18)], [7]],
+            graph.encode(["ΟΔΟΣ", "Σ", "ΣΑΣ"]).to_list()[:2], [[5, *(16, 15, 18)], [7]]
         )
         texts = ["ΟΔΟΣ", "ΟΔΟΣ ΟΔΟΣ", "Σ", "ΣΣ", "ΟΣΟ", "ΟΣ.", "ΟΣ.Ο", "Ο'Σ", "ΟΣ'"]
         texts += ["Ο\u0301Σ\u0301", "Ο\u200dΣ\u200dΟ", "中Σ", "ΟΣ中Ο", "Ο中Σ", "ΟΣ\nΟ"]

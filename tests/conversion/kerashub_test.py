@@ -279,10 +279,7 @@ class DamagedTest(KerasHubTestCase):
     def test_another_config(self):
         for change, message in (
             ({"vocabulary_size": 54}, r"word_embeddings is \[53, 24\], not \[54, 24\]"),
-            (
-                {"num_heads": 6},
-                r"self/query/kernel is \[24, 3, 8\], not \[24, 6, 4\]",
-            ),
+            ({"num_heads": 6}, r"self/query/kernel is \[24, 3, 8\], not \[24, 6, 4\]"),
             ({"num_layers": 1}, "no place in the model: layers/transformer_encoder_1/"),
             ({"num_layers": 3}, "no tensor: bert/encoder/layer_2/"),
             ({"hidden_dim": -24}, "config.json.*hidden_size"),

@@ -4,12 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.conversion.export import NewFolder, write_huggingface, write_kerashub
-from bert_tf.conversion.source import (
-    Format,
-    find_format,
-    folder_of,
-    open_source,
-)
+from bert_tf.conversion.source import Format, find_format, folder_of, open_source
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer

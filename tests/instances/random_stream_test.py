@@ -102,8 +102,7 @@ class RandomStreamTest(tf.test.TestCase):
             stream, expected = random_stream.random_stream(seed), random.Random(seed)
             for limit in [*range(1, 300), 2**16, 2**31, 2**32 - 1]:
                 self.assertEqual(
-                    random_stream.random_below(stream, limit),
-                    expected.randrange(limit),
+                    random_stream.random_below(stream, limit), expected.randrange(limit)
                 )
 
     def test_shuffle(self):

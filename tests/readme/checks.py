@@ -9,12 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from tests.readme import markdown
-from tests.readme.commands import (
-    Script,
-    commands,
-    error_of,
-    script_of_file,
-)
+from tests.readme.commands import Script, commands, error_of, script_of_file
 from tests.readme.project import Project
 
 # A block's language: commands, Python, or what is neither run nor checked.

@@ -137,9 +137,7 @@ class SameFilesTest(BeamCase):
         self.write("1.txt", text_of() + "\n\n")
         self.write("3.txt", "\n")
         report = self.assert_same(
-            input_file=self.path("[123].txt"),
-            masking="dynamic",
-            pairs="sop",
+            input_file=self.path("[123].txt"), masking="dynamic", pairs="sop"
         )
         self.assertEqual(
             report["dropped"]["sentences without a token (control characters, say)"], 1

@@ -276,12 +276,7 @@ def batch_of(sequences, length=L):
 
 
 def masking(**options):
-    options = {
-        "max_seq_length": L,
-        "max_predictions_per_seq": P,
-        "seed": 11,
-        **options,
-    }
+    options = {"max_seq_length": L, "max_predictions_per_seq": P, "seed": 11, **options}
     return DynamicMasking(IDS_DYNAMIC_MASKING, **options)
 
 

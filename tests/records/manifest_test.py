@@ -72,12 +72,7 @@ class ManifestTest(ManifestCase):
         self.assertEqual(values["format_version"], 1)
         self.assertEqual(
             values["shards"][1],
-            {
-                "name": "y",
-                "num_records": 1,
-                "num_bytes": 4,
-                "random_seed": None,
-            },
+            {"name": "y", "num_records": 1, "num_bytes": 4, "random_seed": None},
         )
 
     def test_where_it_lies(self):

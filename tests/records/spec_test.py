@@ -2,12 +2,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.records.spec import (
-    CLASSIFICATION,
-    PRETRAINING,
-    UNMASKED,
-    RecordSpec,
-)
+from bert_tf.records.spec import CLASSIFICATION, PRETRAINING, UNMASKED, RecordSpec
 
 
 def pretraining_values():
@@ -142,11 +137,7 @@ class OfRecordTest(tf.test.TestCase):
             (RecordSpec.pretraining(8, 3), PRETRAINING, (8, 3, 0)),
             (RecordSpec.pretraining(8), UNMASKED, (8, 0, 0)),
             (RecordSpec.pretraining(16, 5, 3), PRETRAINING, (16, 5, 3)),
-            (
-                RecordSpec.pretraining(16, max_sequences_per_row=3),
-                UNMASKED,
-                (16, 0, 3),
-            ),
+            (RecordSpec.pretraining(16, max_sequences_per_row=3), UNMASKED, (16, 0, 3)),
             (RecordSpec.classification(4), CLASSIFICATION, (4, 0, 0)),
             (RecordSpec.classification(4, "float32"), CLASSIFICATION, (4, 0, 0)),
             (RecordSpec.classification(4, "float32", 3), CLASSIFICATION, (4, 0, 0)),
@@ -183,10 +174,7 @@ class OfRecordTest(tf.test.TestCase):
             (example(next_sentence_labels=[0]), "neither"),
             (example(), "Found: no features"),
             (b"\xff\xff", "must be tf.train.Example"),
-            (
-                example(input_ids=[1], masked_lm_positions=[1]),
-                "must have `input_mask`",
-            ),
+            (example(input_ids=[1], masked_lm_positions=[1]), "must have `input_mask`"),
         ):
             with self.assertRaisesRegex(InputError, message) as context:
                 RecordSpec.of_record(record, "x")

@@ -221,12 +221,7 @@ class GroupTest(CorpusCase):
             groups = [as_lists(corpus.group(group, 4)) for group in range(4)]
             self.assertEqual(
                 groups,
-                [
-                    [[[1]], [[5]], [[9]]],
-                    [[[2]], [[6]]],
-                    [[[3]], [[7]]],
-                    [[[4]], [[8]]],
-                ],
+                [[[[1]], [[5]], [[9]]], [[[2]], [[6]]], [[[3]], [[7]]], [[[4]], [[8]]]],
             )
 
 

@@ -30,10 +30,7 @@ class WordCountsTest(tf.test.TestCase):
             counts.words, {"ne": 2, ",": 1, "nex": 1, "n": 1, "中": 1, "e": 1}
         )
         self.assertEqual(counts.num_occurrences, 7)
-        self.assertEqual(
-            counts.characters(),
-            {"n": 4, "e": 4, ",": 1, "x": 1, "中": 1},
-        )
+        self.assertEqual(counts.characters(), {"n": 4, "e": 4, ",": 1, "x": 1, "中": 1})
 
     def test_the_rarest_words_are_forgotten(self):
         counts = WordCounts(max_words=6)
@@ -90,9 +87,7 @@ class CountWordsTest(tf.test.TestCase):
         for chunk_bytes, num_workers in ((1 << 20, 1), (700, 1), (700, 2)):
             chunks = make_chunks(paths, split_sentences=False, chunk_bytes=chunk_bytes)
             counts, dropped = count_words(
-                chunks,
-                do_lower_case=True,
-                num_workers=num_workers,
+                chunks, do_lower_case=True, num_workers=num_workers
             )
             self.assertEqual(counts.words, wanted)
             self.assertEqual(dropped, {})
