@@ -170,7 +170,3 @@ class ExportModelTest(RunClassifierTestCase):
         with open(os.path.join(path, "model.tflite"), "rb") as file:
             # The file identifier of LiteRT's flatbuffers.
             self.assertEqual(file.read(8)[4:], b"TFL3")
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -43,7 +43,3 @@ class PathTest(tf.test.TestCase):
             self.assertEqual(files.read_text("~/a.txt"), "x")
             self.assertEqual(files.glob("~/*.txt"), [os.path.join(home, "a.txt")])
         self.assertEqual(os.listdir(home), ["a.txt"])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -50,7 +50,3 @@ class FinishedResultsTest(tf.test.TestCase):
             with self.assertLogs(level="WARNING") as logs:
                 self.assertIsNone(self.results().find("x", 1))
             self.assertRegex(logs.output[0], "results.json.* made again")
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -57,7 +57,3 @@ class InspectTest(tf.test.TestCase):
         lines = inspect_checkpoint.report(open_source(folder)).splitlines()
         page = [" ".join(line.split()) for line in lines]
         self.assertIn("problem type multi_label_classification", page)
-
-
-if __name__ == "__main__":
-    tf.test.main()

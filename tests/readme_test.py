@@ -138,7 +138,3 @@ class RunTest(tf.test.TestCase):
     def test_readme_of_records(self):
         failures, _ = self.run_commands("tfrecords/README.md")
         self.assertEmpty(failures, "\n\n".join(failures))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -97,7 +97,3 @@ class ExecutedNotebooksTest(tf.test.TestCase):
         output = self.run_small("features_and_attention", pictures=2)
         self.assertIn("selectivity", output)
         self.assertRegex(output, r"\n  0\.\d{3}  \S+")
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -164,7 +164,3 @@ def unknown(names, command):
             name.startswith("no") and name[2:] in flags and flags[name[2:]].boolean
         )
     ]
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -270,23 +270,3 @@ class NewFolderTest(ExportTestCase):
         ):
             self.assertNotEqual(export.identity(other, {"format": "tf1"}), found)
         self.assertNotEqual(export.identity(source, {"format": "onnx"}), found)
-
-    def test_nothing_is_overwritten(self):
-        folder = self.new()
-        os.makedirs(folder)
-        export.NewFolder(folder)
-        self.write_file(folder, "file")
-        hidden = [os.path.join(self.get_temp_dir(), name) for name in ("a[1]", "b")]
-        for other in hidden:
-            os.makedirs(os.path.join(other, ".git"))
-        for path, message in (
-            *((other, "is not empty") for other in (folder, *hidden)),
-            ("", "must not be empty"),
-            (os.path.join(folder, "file"), "is a file"),
-        ):
-            with self.assertRaisesRegex(InputError, message):
-                export.NewFolder(path)
-
-
-if __name__ == "__main__":
-    tf.test.main()

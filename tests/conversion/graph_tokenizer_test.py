@@ -199,7 +199,3 @@ class GraphTokenizerTest(tf.test.TestCase):
             GraphTokenizer(Vocabulary(["a"]))
         with self.assertRaisesRegex(InputError, "does not fit.*256"):
             GraphTokenizer(Vocabulary(["[UNK]", "ก" * 100]))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -380,39 +380,6 @@ class ConfigTest(HuggingFaceTestCase):
             folder = self.save("BertModel", hidden_act=theirs)
             self.assertEqual(huggingface.read_config(folder)[0].hidden_act, ours)
 
-    def test_labels(self):
-        sequence = "BertForSequenceClassification"
-        for values, labels in (
-            ({}, None),
-            ({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}, None),
-            ({"id2label": {"1": "b", "0": "a"}}, ("a", "b")),
-            ({"id2label": {"1": "b", "2": "a"}}, None),
-            ({"architectures": [sequence], "id2label": {"0": "x"}}, ()),
-            ({"architectures": ["BertModel"], "id2label": {"0": "x"}}, ("x",)),
-        ):
-            self.assertEqual(huggingface.labels_in(values), labels)
-        several, regression = "multi_label_classification", "regression"
-        for problem_type, id2label, labels, found in (
-            (several, {"0": "x", "1": "y"}, ("x", "y"), several),
-            (several, {"0": "x"}, ("x",), several),
-            (regression, {"0": "x", "1": "y"}, ("x", "y"), regression),
-            (regression, {"0": "LABEL_0", "1": "LABEL_1"}, None, regression),
-            (regression, {"0": "x"}, (), regression),
-            ("single_label_classification", {"0": "x"}, (), regression),
-            (None, {"0": "x", "1": "y"}, ("x", "y"), None),
-        ):
-            values = {
-                "architectures": [sequence],
-                "problem_type": problem_type,
-                "id2label": id2label,
-            }
-            self.assertEqual(huggingface.labels_in(values), labels)
-            self.assertEqual(huggingface.problem_type_in(values), found)
-        values = {"architectures": ["BertForTokenClassification"]}
-        values |= {"problem_type": several, "id2label": {"0": "x"}}
-        self.assertEqual(huggingface.labels_in(values), ("x",))
-        self.assertIsNone(huggingface.problem_type_in(values))
-
 
 class WriteTest(HuggingFaceTestCase):
     def test_every_class(self):
@@ -467,7 +434,3 @@ class WriteTest(HuggingFaceTestCase):
             CONFIG, masked_lm_hidden_act="gelu", masked_lm_layer_norm_eps=1e-12
         )
         self.write(arrays, config=same)
-
-
-if __name__ == "__main__":
-    tf.test.main()

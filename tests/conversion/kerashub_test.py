@@ -333,23 +333,6 @@ class DamagedTest(KerasHubTestCase):
 
 
 class HandleTest(KerasHubTestCase):
-    def test_what_is_a_handle(self):
-        for path in (
-            "kaggle://keras/bert/keras/bert_tiny_en_uncased/3",
-            "hf://someone/bert",
-            "modelscope://someone/bert",
-            "bert_base_en_uncased",
-        ):
-            self.assertTrue(kerashub.is_handle(path), path)
-        for path in ("bert_bass", "models/bert", "gs://bert_base_en_uncased", ""):
-            self.assertFalse(kerashub.is_handle(path), path)
-        self.addCleanup(os.chdir, os.getcwd())
-        os.chdir(self.folder("here"))
-        os.makedirs("bert_base_en_uncased")
-        self.assertFalse(kerashub.is_handle("bert_base_en_uncased"))
-        with open("bert_base_en.index", "w"):
-            self.assertFalse(kerashub.is_handle("bert_base_en"))
-
     def test_it_is_downloaded_whole(self):
         folder = self.saved(their_backbone())
         with mock.patch.object(
@@ -382,7 +365,3 @@ class HandleTest(KerasHubTestCase):
                 self.assert_one_line(message, read, "kaggle://a")
         with mock.patch.dict("sys.modules", {"modelscope": None}):
             self.assert_one_line("pip install modelscope", read, "modelscope://a/b")
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -249,7 +249,3 @@ class CasingTest(FolderTestCase):
             self.folder("said", tokens=[*TOKENS, "The", "Cat"], casing=True)
         )
         self.assertTrue(checked_casing(source, source.tokenizer.vocabulary, None, ""))
-
-
-if __name__ == "__main__":
-    tf.test.main()

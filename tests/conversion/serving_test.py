@@ -350,7 +350,3 @@ class WithoutVocabularyTest(ServingTestCase):
         self.assertEqual(head_to_serve(none), "features")
         with self.assertRaisesRegex(InputError, "no tagging head"):
             export.completed(source, heads=[names.TAGGING])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -97,7 +97,3 @@ class SourceTest(tf.test.TestCase):
         with self.assertRaisesRegex(InputError, "model.ckpt-3: .*cannot be read"):
             for name in weights_by_name(model):
                 np.asarray(weights[name])
-
-
-if __name__ == "__main__":
-    tf.test.main()

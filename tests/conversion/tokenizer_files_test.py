@@ -209,7 +209,3 @@ class TokenizerFilesTest(tf.test.TestCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 read_tokenizer(self.folder(**contents))
-
-
-if __name__ == "__main__":
-    tf.test.main()

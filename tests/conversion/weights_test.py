@@ -59,7 +59,3 @@ class CheckTest(tf.test.TestCase):
         self.assertEqual(
             set(kept), set(one_layer.random_weights("BertForNextSentencePrediction"))
         )
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -212,7 +212,3 @@ class OneFileBertTest(tf.test.TestCase):
         with contextlib.redirect_stdout(io.StringIO()) as out:
             one_file.main(folder / "text.txt", folder / "vocab.txt", small)
         self.check_printed(out.getvalue(), num_tokens, 2)
-
-
-if __name__ == "__main__":
-    tf.test.main()

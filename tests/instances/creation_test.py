@@ -241,7 +241,3 @@ class ExactLabelsTest(tf.test.TestCase):
         labels = [row["next_sentence_labels"][0] for row in rows(instances)]
         # 800 pairs of lone sentences, which the original would all call random.
         self.assertNear(np.mean(labels), 0.5, 0.08)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -68,7 +68,3 @@ class SentenceOrderPairTest(tf.test.TestCase):
             for a, b, label in corpus.all_pairs(self.cut, seed):
                 tokens += b + a if label else a + b
             self.assertEqual(tokens, list(range(100)))
-
-
-if __name__ == "__main__":
-    tf.test.main()

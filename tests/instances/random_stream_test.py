@@ -113,7 +113,3 @@ class RandomStreamTest(tf.test.TestCase):
                 random_stream.shuffle(stream, values)
                 expected.shuffle(wanted)
                 self.assertEqual(values.tolist(), wanted)
-
-
-if __name__ == "__main__":
-    tf.test.main()

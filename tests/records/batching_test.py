@@ -220,7 +220,3 @@ class SplitRecordsTest(tf.test.TestCase):
                 self.assertEqual(mask.sum(), LENGTHS[row] if row >= 0 else 0)
             self.assertLessEqual(max(LENGTHS[row] for row in rows), length)
             self.assertAllEqual(batch["is_real_example"][:, 0], rows >= 0)
-
-
-if __name__ == "__main__":
-    tf.test.main()

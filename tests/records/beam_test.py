@@ -9,7 +9,6 @@ import unittest
 from unittest import mock
 
 import pytest
-import tensorflow as tf
 from absl import logging
 
 from bert_tf import cli
@@ -276,7 +275,3 @@ class WithoutBeamTest(BeamCase):
 
 def setUpModule():
     logging.use_absl_handler()
-
-
-if __name__ == "__main__":
-    tf.test.main()

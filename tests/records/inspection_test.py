@@ -236,7 +236,3 @@ class RenderTest(tf.test.TestCase):
                 "    [SEP]",
             ],
         )
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -179,7 +179,3 @@ class PackedInputTest(tf.test.TestCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 PretrainingRecords(self.dynamic, left_to_right=True, **options)
-
-
-if __name__ == "__main__":
-    tf.test.main()

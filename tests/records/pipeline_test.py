@@ -274,18 +274,6 @@ class RecordKeysTest(PipelineTestCase):
         # Batches of four run across the seams of epochs.
         self.assertEqual(self.keys(total // 2, batch_size=4), whole[: total // 2 * 4])
 
-    def test_evaluation_is_epoch_zero_however_often(self):
-        self.write(3, 3)
-        training = {content: number for content, _, number in self.keys(6)}
-        dataset = pipeline.evaluation_dataset(
-            self.paths, SCHEMA, batch_size=4, repeat=True, transform=self.with_keys
-        )
-        for batch in dataset.take(3).as_numpy_iterator():
-            self.assertEqual(batch["epochs"].tolist(), [0] * 4)
-            self.assertEqual(
-                batch["records"].tolist(), [training[n] for n in batch["number"]]
-            )
-
 
 class EvaluationDatasetTest(PipelineTestCase):
     def stream(self, batches=100, **options):
@@ -370,7 +358,3 @@ class BlocksOfBrokenFilesTest(tf.test.TestCase):
             records, complaint = self.read(compress(self.content)[:-3])
             self.assertEqual(records, FRAMED)
             self.assertIn("breaks off", complaint)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -257,7 +257,3 @@ class PretrainingDatasetTest(PretrainingInputTestCase):
         self.assertAllClose(
             loaded(batch)["masked_lm_logits"], model(batch)["masked_lm_logits"]
         )
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -205,7 +205,3 @@ class ParseTest(tf.test.TestCase):
                 columns["input_ids"],
                 np.array([[1, number] for number in fitting]).reshape(-1, 2),
             )
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -138,7 +138,3 @@ class LinesTest(tf.test.TestCase):
             "33.3% of records",
         ):
             self.assertIn(expected, text)
-
-
-if __name__ == "__main__":
-    tf.test.main()

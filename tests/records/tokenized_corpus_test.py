@@ -254,7 +254,3 @@ class ChooseSentencesTest(CorpusCase):
         self.assertEqual(self.pool(corpus), [[[1, 2], [3]], [[5, 6, 7]]])
         self.assertEqual(as_lists(corpus.group(0, 2)), [[[1, 2], [3]], [[5, 6, 7]]])
         self.assertEqual(as_lists(corpus.group(1, 2)), [])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -157,7 +157,3 @@ class RecordFilesTest(tf.test.TestCase):
             record_files(f"{folder}/n.*", "input_file")
         with self.assertRaisesRegex(InputError, "`eval_input_file`: no file matches"):
             record_files(f"{folder}/q*", "eval_input_file")
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -504,7 +504,3 @@ class MakeChunksTest(SourcesTestCase):
             make_chunks([pipe])
         with self.assertRaisesRegex(InputError, "a.gz: damaged, or not a .gz file"):
             make_chunks([self.write("a.gz", b"plain")])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -15,7 +15,6 @@ from bert_tf.text.documents import make_chunks
 from bert_tf.text.learning import (
     WordCounts,
     count_words,
-    learn_from_counts,
     learn_vocabulary,
     merge_pieces,
 )
@@ -249,15 +248,6 @@ class LearnVocabularyTest(tf.test.TestCase):
             # Frequent words are one token.
             self.assertLen(tokenizer.encode("the process returns"), 3)
 
-    def test_characters_of_forgotten_words_count(self):
-        lines = ["ab " * 1000, *(f"{char}x" for char in "defghijklmnop")]
-        counts = WordCounts(max_words=4)
-        for line in lines:
-            counts.add_lines([line], False)
-        self.assertGreater(counts.num_forgotten, 0)
-        learned = learn_from_counts(counts, vocab_size=36, character_coverage=1.0)
-        self.assertEqual(learned.tokens[5:20], tuple("abdefghijklmnop"))
-
     def test_same_in_every_process(self):
         # String hashes, and with them the order of sets, differ between processes.
         found = {
@@ -277,7 +267,3 @@ class LearnVocabularyTest(tf.test.TestCase):
             learn_vocabulary([" \n", ""], vocab_size=100)
         with self.assertRaisesRegex(InputError, "must exceed the 8 .* Received: 8"):
             learn_vocabulary(["a b"], vocab_size=8, num_unused=3)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -172,7 +172,3 @@ class TfdsRowsTest(tf.test.TestCase):
             InputError, r"^tfds:squad/v1.1/3.0.0:train:0: not UTF-8 \(byte 0xdf\)"
         ):  # fmt: skip
             [*TfdsRows("squad/v1.1", "train", None).read({"question": True})]
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -95,7 +95,3 @@ class VocabularyTest(tf.test.TestCase):
         path = self._file("[PAD]\n[UNK]\ncafé\n".encode("latin-1"))
         with self.assertRaisesRegex(InputError, rf"{path}:3: not UTF-8"):
             Vocabulary.from_file(path)
-
-
-if __name__ == "__main__":
-    tf.test.main()

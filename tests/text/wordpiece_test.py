@@ -292,7 +292,3 @@ class SameAsPlainTest(tf.test.TestCase):
 
 def _is_utf8(text: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in text)
-
-
-if __name__ == "__main__":
-    tf.test.main()

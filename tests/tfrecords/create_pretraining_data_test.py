@@ -3,7 +3,6 @@
 import os
 from unittest import mock
 
-import tensorflow as tf
 from absl import flags, logging
 
 from bert_tf.errors import InputError
@@ -203,7 +202,3 @@ class WrongInputTest(ScriptCase):
 
 def setUpModule():
     logging.use_absl_handler()
-
-
-if __name__ == "__main__":
-    tf.test.main()

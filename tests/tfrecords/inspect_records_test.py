@@ -191,17 +191,6 @@ class BrokenRecordsTest(ScriptCase):
         self.assertIn("00000-of-00002 must have", warning)
         self.assertIn("breaks off in record 3", warning)
 
-    def test_without_its_vocabulary(self):
-        self.write_set()
-        Vocabulary([*TOKENS, "more"]).save(self.path("out.vocab.txt"))
-        output, warning = self.show_and_warn(self.path("out*"))
-        self.assertIn("out.vocab.txt (10 tokens) is not the vocabulary of", warning)
-        self.assertIn("  A 2 5 6 7 3\n  B [4→8] 3\n", output)
-        os.remove(self.path("out.vocab.txt"))
-        output, warning = self.show_and_warn(self.path("out*"))
-        self.assertIn("No such vocabulary file", warning)
-        self.assertIn("not checked without a vocabulary", output)
-
     def test_counts_that_the_manifest_does_not_know(self):
         self.write_set(max_seq_length=16)
         with open(self.path("out.manifest.json")) as file:
@@ -286,7 +275,3 @@ class OutputTest(ScriptCase):
 
 def setUpModule():
     logging.use_absl_handler()
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -187,7 +187,3 @@ class LearnVocabularyTest(tf.test.TestCase):
         self.assertRegex(said[0], "Counted 2038 words, ")
         warned = warning.call_args.args[0] % warning.call_args.args[1:]
         self.assertRegex(warned, "more than --max_words=1000 .*: 2001 words, .* than 1")
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -5,8 +5,6 @@ import shutil
 import stat
 from unittest import mock
 
-import tensorflow as tf
-
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.records import record_sets
@@ -30,24 +28,6 @@ class AgainTest(ScriptCase):
             os.truncate(self.path(f"{self.work_folder()}/chunk-00000/{torn}"), 0)
             self.run_script(overwrite=True)
             self.assertEqual(self.files(), expected)
-
-    def test_an_older_shard_of_the_same_size(self):
-        self.run_script(num_shards=2, max_predictions_per_seq=1, masked_lm_prob=0.1)
-        changes = {"num_shards": 2, "max_predictions_per_seq": 1, "overwrite": True}
-        self.run_script(**changes)
-        expected = self.files()
-        first = "out-00000-of-00002"
-        size = os.path.getsize(self.path(first))
-        self.write(first, "x" * size)
-        with (
-            mock.patch.object(
-                record_sets.ShardWriter, "publish", side_effect=KeyboardInterrupt
-            ),
-            self.assertRaises(KeyboardInterrupt),
-        ):
-            self.run_script(**changes)
-        self.run_script(**changes)
-        self.assertEqual(self.files(), expected)
 
 
 class InputBesideOutputTest(ScriptCase):
@@ -132,7 +112,3 @@ class AtOnceTest(ScriptCase):
         with mock.patch.object(files.fcntl, "flock", side_effect=error):
             self.run_script()
         self.assertTrue(self.manifest().complete)
-
-
-if __name__ == "__main__":
-    tf.test.main()

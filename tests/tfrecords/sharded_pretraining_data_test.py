@@ -391,7 +391,3 @@ class OtherRecordsTest(ScriptCase):
             self.assertNotIn(mask_id, record["input_ids"])
         self.run_script(masking="dynamic", dupe_factor=2, overwrite=True)
         self.assertEqual(self.manifest().dupe_factor, 2)
-
-
-if __name__ == "__main__":
-    tf.test.main()
