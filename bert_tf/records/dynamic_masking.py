@@ -245,13 +245,6 @@ def _words(is_start: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
     return words, tf.ensure_shape(of_words, words.shape)
 
 
-def _first_index(is_true: tf.Tensor) -> tf.Tensor:
-    """[B, 1] int32, each row's first index that is true; L where none is."""
-    length = is_true.shape[1]
-    indices = tf.where(is_true, tf.range(length)[None], length)
-    return tf.reduce_min(indices, axis=1, keepdims=True)
-
-
 def _alone(matrix: tf.Tensor) -> tf.Tensor:
     """[1, L] int32: each position is a group of its own."""
     return tf.range(matrix.shape[1])[None]
