@@ -60,7 +60,6 @@ class TokenIds:
 # `dupe_factor` passes every document is cut into pairs and each pair masked, with fresh
 # draws; finally all instances are shuffled.
 
-
 # Instances made between two reports of progress, for which memory is reserved, and
 # their tokens at most.
 _AT_A_TIME = 1 << 14

@@ -50,7 +50,6 @@ def starts(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
 # A segment is a range of the corpus's tokens: nothing is copied until a sequence is
 # built. Documents are identified by their place in `order`, the shuffled pool.
 
-
 IS_RANDOM_RATE = 0.5
 MAX_TRIES_FOR_ANOTHER_DOCUMENT = 10
 
@@ -236,7 +235,6 @@ def truncated(pair, max_num_tokens, stream):
 
 # A cursor marks where in the corpus the next sequence begins, so that making
 # sequences can stop when memory is full, and resume.
-
 
 # The kinds of sequences, as numbers: compiled code has no strings.
 NEXT_SENTENCE, EXACT_NEXT_SENTENCE, SENTENCE_ORDER, FULL_SENTENCES = range(4)

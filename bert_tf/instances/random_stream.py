@@ -16,7 +16,6 @@ from absl import logging
 # that is not writable), so that only the first run on a machine waits for it. If
 # neither is writable, each run waits.
 
-
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
@@ -67,7 +66,6 @@ def forget_older_code(cache_folder: str) -> None:
 # and Nishimura 1998). The records are the original's only if each draw is the same, bit
 # for bit, so the generator and `random`'s functions are reimplemented here. A
 # stream is an array: the generator's 624 words, and how many of them are used up.
-
 
 _NUM_WORDS = 624
 _SHIFT = 397

@@ -344,7 +344,6 @@ class RowSequences:
 #
 # Shapes: B batch, L tokens of a record, P predictions.
 
-
 UNITS = tuple(CHOOSERS)
 
 

@@ -27,7 +27,6 @@ from bert_tf.records.manifest import is_companion, is_temporary
 # with the features in the order of their names, as deterministic serialization of the
 # message gives them. All records of a block have the same features and lengths.
 
-
 _LENGTH_DELIMITED = 2
 
 
@@ -173,7 +172,6 @@ def _entry_size(key_size, values_size):
 #     uint32 checksum      of the data
 #
 # The checksum is CRC-32C, rotated right by 15 bits, plus a constant.
-
 
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")

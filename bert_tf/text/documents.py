@@ -17,7 +17,6 @@ from bert_tf.text import blocks
 # quotations and lists in some thirty languages, for others those of a related one, or
 # the English ones.
 
-
 # At "B\u00a0.", sentencex (1.0.32) cuts the space's bytes in two and panics.
 _WIDE_SPACE_BEFORE_PERIOD = re.compile(r"[^\S\x00-\x7f](?=\.)")
 
@@ -55,7 +54,6 @@ def _as_one(paragraph: str) -> Sequence[str]:
 # (Devlin et al. 2018, section 3.1), without the title line, headings ("Section::::")
 # and list items ("BULLET::::", both of versions 2). Versions 3 write `&`, `<` and `>`
 # as entities, which are decoded.
-
 
 TITLE_LINES = "title lines"
 
@@ -371,7 +369,6 @@ def _is_visible(name: str) -> bool:
 #
 # All text is UTF-8. Lines of files end at \n, and carriage returns are dropped
 # everywhere, as TensorFlow's reader does for the original.
-
 
 EMPTY_DOCUMENTS = "documents without text"
 

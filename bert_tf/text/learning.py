@@ -158,7 +158,6 @@ def _characters(words: Mapping[str, int]) -> Counter[str]:
 # The result is that of counting all pairs before each merge. Ties are broken by
 # spelling, so the same text gives the same vocabulary on every machine.
 
-
 # Where no piece begins or ends.
 _NONE = -1
 

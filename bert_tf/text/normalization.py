@@ -28,7 +28,6 @@ from typing import NamedTuple
 # Each step is one call of a compiled regular expression or of a `str` method, so no
 # Python code runs per character.
 
-
 # The blocks that the original separates: the CJK ideographs, extensions A to E, and the
 # compatibility ideographs. Hangul, kana and later extensions are ordinary letters.
 CJK_RANGES = (
@@ -168,7 +167,6 @@ def split_words(text: str, do_lower_case: bool) -> list[str]:
 #
 # Each character carries the span of the text that it was made of through removal,
 # lowering and decomposition. Slower than `split_words`, with the same words.
-
 
 Span = tuple[int, int]  # (start, end), half open, in characters
 Placed = tuple[str, Span]  # a character and what it was made of

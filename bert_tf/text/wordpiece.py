@@ -20,7 +20,6 @@ from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 
 # Shapes: R records, L tokens of a record.
 
-
 Tokens = list[int]
 
 
@@ -102,7 +101,6 @@ def text_pairs(
 # of a run without white space depend on that run alone, and a text is its runs (one C
 # call), looked up in a bounded cache, joined. Only a run that is not in the cache is
 # normalised, and only a word that is not in a second cache is cut.
-
 
 # The prefix of a piece that continues a word.
 CONTINUATION = "##"

@@ -166,7 +166,6 @@ def pretraining_none(inputs, folder):
 
 # Classification.
 
-
 _CLASSIFIER_FILES = (
     "eval_results.txt",
     "dev_predictions.tsv",

@@ -184,7 +184,6 @@ BULLET::::- green
 BULLET::::1. black
 The end.
 
-
 </doc>
 <doc id="13" revid="7" url="u" title="A &amp; "B"">
 A &amp; "B"
