@@ -1,5 +1,6 @@
 import dataclasses
 import os
+import pathlib
 
 import pytest
 import tensorflow as tf
@@ -142,8 +143,7 @@ class ExportModelTest(RunClassifierTestCase):
     def test_a_trained_heads_labels_hold(self):
         self.write_tsv(train=16)
         folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))
-        with open(os.path.join(folder, "labels.txt"), "w") as file:
-            file.write("pos\nneg\n")
+        pathlib.Path(os.path.join(folder, "labels.txt")).write_text("pos\nneg\n")
         for do in ("--do_eval", "--do_train"):
             with self.assertRaisesRegex(
                 InputError, "one of pos, neg; .* one of neg, pos. --init_head=false"

@@ -1,5 +1,6 @@
 import dataclasses
 import os
+import pathlib
 import tempfile
 
 import tensorflow as tf
@@ -42,11 +43,9 @@ class FinishedResultsTest(tf.test.TestCase):
 
     def test_a_damaged_file_holds_nothing(self):
         self.results().keep("x", 1, Result(3, {}))
-        with open(self.path) as file:
-            good = file.read()
+        good = pathlib.Path(self.path).read_text()
         for damaged in ("", "[]", "{}", good[:-9], good.replace('"count"', '"cuont"')):
-            with open(self.path, "w") as file:
-                file.write(damaged)
+            pathlib.Path(self.path).write_text(damaged)
             with self.assertLogs(level="WARNING") as logs:
                 self.assertIsNone(self.results().find("x", 1))
             self.assertRegex(logs.output[0], "results.json.* made again")

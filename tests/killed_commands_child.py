@@ -176,8 +176,7 @@ def _files(folder):
                 continue
             if "tfevents" in name or ".tmp-" in key:
                 continue
-            with open(path, "rb") as file:
-                content = file.read()
+            content = pathlib.Path(path).read_bytes()
             if name == "metrics.jsonl":
                 content = "".join(
                     json.dumps(
@@ -266,8 +265,7 @@ def _try(command, variables, out, log):
         def act():
             count = _watch(out, last)
             command.script.run(cli.parse(command.script.run, arguments))
-            with open(f"{log}.count", "w") as file:
-                file.write(str(count[0]))
+            pathlib.Path(f"{log}.count").write_text(str(count[0]))
 
         return _run(act, log)
 

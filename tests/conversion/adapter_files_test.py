@@ -1,5 +1,6 @@
 import json
 import os
+import pathlib
 
 import tensorflow as tf
 
@@ -138,8 +139,7 @@ class LoadTest(AdapterFilesTestCase):
     def test_a_damaged_or_missing_one_is_one_line(self):
         _, _, path = self.written(lora_rank=2)
         description = os.path.join(path, "adapter.json")
-        with open(description) as file:
-            values = json.load(file)
+        values = json.loads(pathlib.Path(description).read_text())
         for change, message in (
             ({"format_version": 2}, "not of format_version 1"),
             ({"labels": None}, '"labels" must be a list'),

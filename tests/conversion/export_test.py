@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 from unittest import mock
 
 import numpy as np
@@ -174,8 +175,7 @@ class NewFolderTest(ExportTestCase):
         return os.path.join(self.get_temp_dir(), "new")
 
     def write_file(self, *names):
-        with open(os.path.join(*names), "w") as file:
-            file.write("x")
+        pathlib.Path(os.path.join(*names)).write_text("x")
 
     def fill(self, folder, made_from, error=None):
         new = export.NewFolder(folder)

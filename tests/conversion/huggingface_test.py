@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 
 import numpy as np
 import safetensors
@@ -41,8 +42,7 @@ class SafetensorsFilesTest(tf.test.TestCase):
     def path(self, content=None):
         path = os.path.join(self.get_temp_dir(), "model.safetensors")
         if content is not None:
-            with open(path, "wb") as file:
-                file.write(content)
+            pathlib.Path(path).write_bytes(content)
         return path
 
     def problem(self, function, *arguments):
@@ -75,8 +75,7 @@ class SafetensorsFilesTest(tf.test.TestCase):
     def test_damaged_files(self):
         safetensors.numpy.save_file(ARRAYS, self.path())
         tensors = read_tensors(self.path())
-        with open(self.path(), "rb") as file:
-            whole = file.read()
+        whole = pathlib.Path(self.path()).read_bytes()
         for content in (
             *(whole[:length] for length in range(len(whole))),
             whole + b"\0",
@@ -337,8 +336,7 @@ class RefusedTest(HuggingFaceTestCase):
         folder = self.save("BertModel")
         os.remove(os.path.join(folder, "model.safetensors"))
         path = os.path.join(folder, "pytorch_model.bin")
-        with open(path, "wb") as file:
-            file.write(b"\x80\x04")
+        pathlib.Path(path).write_bytes(b"\x80\x04")
         self.assertTrue(huggingface.is_folder_of_hugging_face(folder))
         self.check_problem(folder, "model.bin is a pickle.*`save_pretrained` writes")
         with self.assertRaisesRegex(InputError, "is a pickle"):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 import shutil
 from unittest import mock
 
@@ -103,8 +104,7 @@ class KerasHubTestCase(tf.test.TestCase):
 
     def edit(self, folder, name, change):
         path = os.path.join(folder, name)
-        with open(path) as file:
-            values = json.load(file)
+        values = json.loads(pathlib.Path(path).read_text())
         change(values)
         with open(path, "w") as file:
             json.dump(values, file)
@@ -302,8 +302,7 @@ class DamagedTest(KerasHubTestCase):
             ("task.json", '{"registered_name": "a>BertTagger", "config": {}}', "Found"),
         ):
             folder = self.copy()
-            with open(os.path.join(folder, name), "w") as file:
-                file.write(content)
+            pathlib.Path(os.path.join(folder, name)).write_text(content)
             self.assert_one_line(f"{name}.*{message}|{message}", read, folder)
         self.assert_one_line("config.json", read, self.folder("empty"))
         self.assert_one_line("copy the folder first", read, "gs://a/b")

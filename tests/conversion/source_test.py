@@ -1,4 +1,5 @@
 import os
+import pathlib
 
 import numpy as np
 import tensorflow as tf
@@ -79,8 +80,7 @@ class SourceTest(tf.test.TestCase):
         folder = os.path.join(self.get_temp_dir(), "pickled")
         os.makedirs(folder)
         path = os.path.join(folder, "pytorch_model.bin")
-        with open(path, "wb") as file:
-            file.write(b"\x80\x04.")
+        pathlib.Path(path).write_bytes(b"\x80\x04.")
         with open(os.path.join(folder, "config.json"), "w") as file:
             file.write('{"model_type": "bert"}')
         for given in (folder, path):

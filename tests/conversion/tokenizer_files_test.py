@@ -1,5 +1,6 @@
 import json
 import os
+import pathlib
 import tempfile
 
 import tensorflow as tf
@@ -63,8 +64,7 @@ class LabelFilesTest(tf.test.TestCase):
 
     def test_no_such_problem_type(self):
         folder = tempfile.mkdtemp(dir=self.get_temp_dir())
-        with open(os.path.join(folder, "problem_type.txt"), "w") as file:
-            file.write("ranking\n")
+        pathlib.Path(os.path.join(folder, "problem_type.txt")).write_text("ranking\n")
         with self.assertRaisesRegex(InputError, "problem_type.txt: .*'ranking'"):
             read_labels(folder)
 

@@ -10,6 +10,7 @@ import glob
 import hashlib
 import json
 import os
+import pathlib
 import shutil
 from unittest import mock
 
@@ -641,8 +642,7 @@ def make_runs(inputs):
             # They have been made somewhere else.
             with open(path) as file:
                 values = file.read().replace(os.path.dirname(inputs), "/golden")
-            with open(path, "w") as file:
-                file.write(values)
+            pathlib.Path(path).write_text(values)
     shutil.rmtree(RUNS, ignore_errors=True)
     shutil.copytree(folder, RUNS)
 

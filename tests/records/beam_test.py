@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import pathlib
 import random
 import sys
 import unittest
@@ -63,8 +64,7 @@ class BeamCase(ScriptCase):
             self.addCleanup(patch.stop)
 
     def write_bytes(self, name, content):
-        with open(self.path(name), "wb") as file:
-            file.write(content)
+        pathlib.Path(self.path(name)).write_bytes(content)
         return self.path(name)
 
     def arguments(self, *options, **changes):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 
 import tensorflow as tf
 
@@ -47,8 +48,7 @@ class ManifestCase(tf.test.TestCase):
 
     def write(self, name, content=""):
         os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        with open(self.path(name), "w") as file:
-            file.write(content)
+        pathlib.Path(self.path(name)).write_text(content)
         return self.path(name)
 
     def write_manifest(self, name, **changes):

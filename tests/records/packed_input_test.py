@@ -1,6 +1,7 @@
 """Packed records, and those for a left-to-right model, as a run reads them."""
 
 import os
+import pathlib
 
 import numpy as np
 import tensorflow as tf
@@ -44,8 +45,7 @@ def totals(task, model, dataset):
 class PackedInputTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
-        with open(self.path("text"), "w") as file:
-            file.write(as_text(corpus(num_documents=8)))
+        pathlib.Path(self.path("text")).write_text(as_text(corpus(num_documents=8)))
         self.static = self.write("static")
         self.dynamic = self.write("dynamic", masking="dynamic")
 

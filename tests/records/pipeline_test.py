@@ -2,6 +2,7 @@ import gzip
 import itertools
 import json
 import os
+import pathlib
 import struct
 import tempfile
 import zlib
@@ -60,15 +61,13 @@ class FirstRecordTest(RecordCountsTestCase):
         for length in (1000, 1 << 40, 1 << 62, (1 << 64) - 1):
             content = framed_length(length) + b"1234"
             for packed in (content, gzip.compress(content), zlib.compress(content)):
-                with open(path, "wb") as file:
-                    file.write(packed)
+                pathlib.Path(path).write_bytes(packed)
                 with self.assertRaisesRegex(InputError, "r: .*breaks off in record 1"):
                     first_record([path])
 
     def test_something_else(self):
         path = os.path.join(self.folder, "text.txt")
-        with open(path, "w") as file:
-            file.write("not a record file at all\n" * 9)
+        pathlib.Path(path).write_text("not a record file at all\n" * 9)
         for wrong in (path, self.folder):
             with self.assertRaisesRegex(InputError, "not a (whole )?TFRecord file"):
                 first_record([wrong])
@@ -137,8 +136,7 @@ class RememberedCountsTest(RecordCountsTestCase):
 
     def test_a_cache_that_cannot_be_read_is_left_aside(self):
         for content in ("", "{", "[]", '{"a": 3}', '{"/x": {"size": 1}}', "\0\0"):
-            with open(self.cache, "w") as file:
-                file.write(content)
+            pathlib.Path(self.cache).write_text(content)
             with self.assertLogs(level="WARNING") as logs:
                 self.assertEqual(self.counted()[0], [3, 0, 7])
             self.assertRegex(
@@ -311,8 +309,7 @@ class BlocksOfBrokenFilesTest(tf.test.TestCase):
 
     def read(self, content, records_per_block=2):
         """The records that come out, and the complaint that ends them."""
-        with open(self.path, "wb") as file:
-            file.write(content)
+        pathlib.Path(self.path).write_bytes(content)
         records = []
         try:
             for block in record_blocks(self.path, records_per_block):

@@ -1,5 +1,6 @@
 import errno
 import os
+import pathlib
 from unittest import mock
 
 import numpy as np
@@ -115,8 +116,7 @@ class ShardWriterTest(tf.test.TestCase):
         self.assertEqual(self.names(), ["a", "c", "new"])
 
     def test_an_exception_leaves_what_was_there(self):
-        with open(self.path("a"), "wb") as file:
-            file.write(b"precious")
+        pathlib.Path(self.path("a")).write_bytes(b"precious")
         with self.assertRaises(KeyError), ShardWriter([self.path("a")]) as writer:
             writer.write([b"x"])
             raise KeyError("stop")

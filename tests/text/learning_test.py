@@ -2,6 +2,7 @@ import collections.abc
 import inspect
 import lzma
 import os
+import pathlib
 import random
 import subprocess
 import sys
@@ -67,8 +68,7 @@ class WordCountsTest(tf.test.TestCase):
 class CountWordsTest(tf.test.TestCase):
     def write(self, name, content):
         path = os.path.join(self.get_temp_dir(), name)
-        with open(path, "wb") as file:
-            file.write(content)
+        pathlib.Path(path).write_bytes(content)
         return path
 
     def test_any_number_of_workers_and_chunks(self):

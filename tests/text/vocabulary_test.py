@@ -1,5 +1,6 @@
 import hashlib
 import os
+import pathlib
 
 import tensorflow as tf
 
@@ -12,8 +13,7 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 class VocabularyTest(tf.test.TestCase):
     def _file(self, content: bytes) -> str:
         path = os.path.join(self.get_temp_dir(), "vocab.txt")
-        with open(path, "wb") as file:
-            file.write(content)
+        pathlib.Path(path).write_bytes(content)
         return path
 
     def test_ids_are_line_numbers(self):
@@ -45,8 +45,7 @@ class VocabularyTest(tf.test.TestCase):
         path = os.path.join(self.get_temp_dir(), "vocab.txt")
         vocabulary = Vocabulary([*SPECIAL, "é", "", "##字"])
         vocabulary.save(path)
-        with open(path, "rb") as file:
-            content = file.read()
+        content = pathlib.Path(path).read_bytes()
         self.assertEqual(
             content.decode("utf-8"), "\n".join([*SPECIAL, "é", "", "##字"]) + "\n"
         )

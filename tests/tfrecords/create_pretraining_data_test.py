@@ -1,6 +1,7 @@
 """The script: the right records in the right files, and a line for what is wrong."""
 
 import os
+import pathlib
 from unittest import mock
 
 from absl import flags, logging
@@ -160,8 +161,7 @@ class WrongInputTest(ScriptCase):
     def test_one_line_for_what_is_wrong(self):
         empty = self.write("empty.txt", " \n\n")
         latin = self.path("latin.txt")
-        with open(latin, "wb") as file:
-            file.write(b"the cat\nBl\xe4tter\n")
+        pathlib.Path(latin).write_bytes(b"the cat\nBl\xe4tter\n")
         no_mask = self.write("no_mask.txt", "[UNK]\n[CLS]\n[SEP]\nthe\n")
         for changes, message in (
             ({"input_file": empty}, "--input_file: nothing in .*empty.txt"),

@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import pathlib
 
 import tensorflow as tf
 from absl import logging
@@ -181,10 +182,8 @@ class BrokenRecordsTest(ScriptCase):
     def test_a_file_that_breaks_off(self):
         self.write_set()
         path = self.path("out-00000-of-00002")
-        with open(path, "rb") as file:
-            content = file.read()
-        with open(path, "wb") as file:
-            file.write(content[:-1])
+        content = pathlib.Path(path).read_bytes()
+        pathlib.Path(path).write_bytes(content[:-1])
         output, warning = self.show_and_warn(self.path("out*"))
         self.assertIn("records            4\n", output)
         self.assertIn("[MASK→sat]", output)
@@ -193,8 +192,7 @@ class BrokenRecordsTest(ScriptCase):
 
     def test_counts_that_the_manifest_does_not_know(self):
         self.write_set(max_seq_length=16)
-        with open(self.path("out.manifest.json")) as file:
-            values = json.load(file)
+        values = json.loads(pathlib.Path(self.path("out.manifest.json")).read_text())
         values["shards"][1]["num_records"] = 7
         with open(self.path("out.manifest.json"), "w") as file:
             json.dump(values, file)

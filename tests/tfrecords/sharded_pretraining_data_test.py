@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pathlib
 import random
 import tempfile
 from unittest import mock
@@ -66,8 +67,7 @@ class ScriptCase(tf.test.TestCase):
         return os.path.join(self.folder, name)
 
     def write(self, name, content):
-        with open(self.path(name), "w", encoding="utf-8") as file:
-            file.write(content)
+        pathlib.Path(self.path(name)).write_text(content, "utf-8")
         return self.path(name)
 
     def arguments(self, **changes):
