@@ -54,7 +54,7 @@ _TEMPORARY_SUFFIX = re.compile(r"\.tmp-\d+$")
 _SHARD_SUFFIX = re.compile(r"-\d{5,}-of-\d{5,}(\.[^/]*)?$")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Shard:
     """One record file of a set."""
 

@@ -185,7 +185,7 @@ def write_instances(
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class RecordSet:
     """A set of records to be made."""
 
@@ -319,12 +319,13 @@ class RecordSet:
         files.write_atomically(manifest.path, manifest.to_json_string())
         for path in (manifest.path, manifest.vocab_path):
             remove_leftovers(path)
-        if self.settings.pairs == NEXT_SENTENCE and report["used_documents"] == 1:
+        is_next = self.settings.pairs == NEXT_SENTENCE
+        if is_next and report["used_documents"] == 1:
             logging.warning(
                 "There is one document only: random next sentences come from itself."
                 " Put a blank line between documents."
             )
-        elif statistics.num_random_next == statistics.num_records:
+        elif is_next and statistics.num_random_next == statistics.num_records:
             logging.warning(
                 "All %d instances have a random next sentence: no document has two "
                 "sentences that fit together. Documents are separated by blank lines, "
@@ -345,9 +346,9 @@ class RecordSet:
                 100 * rows["padding_share"],
             )
         logging.info(
-            "Wrote %d records to %s, %s (%.1f s)",
+            "Wrote %d records to %d file(s), %s (%.1f s)",
             manifest.num_records,
-            f"{len(manifest.shards)} files" if len(manifest.shards) > 1 else "one file",
+            len(manifest.shards),
             manifest.path,
             time.monotonic() - self.started,
         )
@@ -356,13 +357,11 @@ class RecordSet:
 
 def _with_counts(wanted: Manifest, results: Sequence[ShardResult]) -> Manifest:
     """The manifest with the records and bytes of each file."""
-    num_records = [count for result in results for count in result.num_records]
-    num_bytes = [count for result in results for count in result.num_bytes]
+    records = [n for result in results for n in result.num_records]
+    sizes = [n for result in results for n in result.num_bytes]
     shards = tuple(
-        dataclasses.replace(shard, num_records=records, num_bytes=size)
-        for shard, records, size in zip(
-            wanted.shards, num_records, num_bytes, strict=True
-        )
+        dataclasses.replace(shard, num_records=count, num_bytes=size)
+        for shard, count, size in zip(wanted.shards, records, sizes, strict=True)
     )
     return dataclasses.replace(wanted, shards=shards)
 
@@ -398,6 +397,10 @@ def plan_record_set(
         ]
     _check_output_files(chunks, output_files)
     path = manifest_path(output_files)
+    seeds = [
+        None if num_shards is None else shard_seed(settings.random_seed, n, num_shards)
+        for n in range(len(output_files))
+    ]
     described = dataclasses.asdict(settings)
     if described.pop("packed_length"):
         # The manifest's lengths are those of a record: of a row.
@@ -421,26 +424,13 @@ def plan_record_set(
         deduplicate=deduplicate,
         min_document_tokens=min_document_tokens,
         shards=tuple(
-            Shard(
-                name=relative_name(name, path),
-                num_records=0,
-                num_bytes=0,
-                random_seed=None
-                if num_shards is None
-                else shard_seed(settings.random_seed, shard, num_shards),
-            )
-            for shard, name in enumerate(output_files)
+            Shard(relative_name(name, path), 0, 0, seed)
+            for name, seed in zip(output_files, seeds, strict=True)
         ),
         complete=False,
         **described,
     )
-    return RecordSet(
-        chunks=chunks,
-        output_files=output_files,
-        vocabulary=vocabulary,
-        settings=settings,
-        manifest=manifest,
-    )
+    return RecordSet(chunks, output_files, vocabulary, settings, manifest)
 
 
 def shard_seed(random_seed: int, shard: int, num_shards: int) -> int:
@@ -469,10 +459,9 @@ def _describe_sources(
 ) -> tuple[SourceFile, ...]:
     sources = [source for source, _ in itertools.groupby(chunks, lambda c: c.source)]
     # Hashing is quicker than starting workers, unless there is much to hash.
-    is_much = sum(chunk.num_bytes for chunk in chunks) > 1 << 30
-    return tuple(
-        ordered_map(_describe, sources, num_workers=num_workers if is_much else 1)
-    )
+    if sum(chunk.num_bytes for chunk in chunks) <= 1 << 30:
+        num_workers = 1
+    return tuple(ordered_map(_describe, sources, num_workers=num_workers))
 
 
 def _describe(source: FileSource | DatasetSource) -> SourceFile:

@@ -72,13 +72,12 @@ class RoundTripTest(ExportTestCase):
                 self.assertEqual(self.content(again), self.content(once))
 
     def test_what_a_classifier_predicts_goes_along(self):
+        of_two = {"0": "LABEL_0", "1": "LABEL_1"}
         for number, (problem_type, labels, num_labels, config) in enumerate(
             (
                 (MULTI_LABEL, ["a", "b", "c"], 3, {"0": "a", "1": "b", "2": "c"}),
-                (MULTI_LABEL, ["a"], 1, {"0": "a"}),
-                (MULTI_LABEL, None, 2, {"0": "LABEL_0", "1": "LABEL_1"}),
-                (REGRESSION, ["x", "y"], 2, {"0": "x", "1": "y"}),
-                (REGRESSION, None, 2, {"0": "LABEL_0", "1": "LABEL_1"}),
+                (MULTI_LABEL, None, 2, of_two),
+                (REGRESSION, None, 2, of_two),
                 (REGRESSION, [], 1, {"0": "LABEL_0"}),
                 (SINGLE_LABEL, ["a", "b"], 2, {"0": "a", "1": "b"}),
             )
@@ -97,8 +96,6 @@ class RoundTripTest(ExportTestCase):
                 loaded = load_classifier(folder)
                 self.assertEqual(loaded.problem_type, problem_type)
                 self.assertEqual(loaded.num_labels, num_labels)
-                again = self.written(write, export.completed(opened), name + "again")
-                self.assertEqual(self.content(again), self.content(folder))
                 if write == export.write_huggingface:
                     with open(os.path.join(folder, "config.json")) as file:
                         values = json.load(file)

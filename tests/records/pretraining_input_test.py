@@ -245,9 +245,9 @@ class PretrainingDatasetTest(PretrainingInputTestCase):
     def test_the_masked_lm_alone_is_fitted_and_saved(self):
         path = self.write(pairs="none")
         model = BertPretrainer(toy.CONFIG, next_sentence=False)
-        model.compile(create_optimizer(0.01, 8, 0))
+        model.compile(create_optimizer(0.01, 2, 0))
         dataset = pretraining_dataset(path, batch_size=4)
-        logs = model.fit(dataset, steps_per_epoch=8, verbose=0).history
+        logs = model.fit(dataset, steps_per_epoch=2, verbose=0).history
         self.assertIn("masked_lm_loss", logs)
         self.assertNotIn("next_sentence_loss", logs)
         name = self.path("model.keras")
