@@ -161,11 +161,8 @@ def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
     end = 0
     for name, tensor in tensors.items():
         begin, end = end, end + 4 * math.prod(tensor.shape)
-        header[name] = {
-            "dtype": "F32",
-            "shape": tensor.shape,
-            "data_offsets": (begin, end),
-        }
+        offsets = begin, end
+        header[name] = {"dtype": "F32", "shape": tensor.shape, "data_offsets": offsets}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # the tensors are aligned
     with files.replacing(path) as file:
@@ -324,10 +321,8 @@ def model_folder(folder: str) -> str:
     if not files.exists(path):
         return folder
     modules = files.read_json(path)
-    try:
-        first = modules[0]["path"]
-    except (KeyError, IndexError, TypeError):
-        first = None
+    is_list = isinstance(modules, list) and modules and isinstance(modules[0], dict)
+    first = modules[0].get("path") if is_list else None
     if not isinstance(first, str):
         raise InputError(f"{path}: must list modules, each with its `path`.")
     return files.inside(folder, first, path) if first else folder
@@ -375,14 +370,8 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
     for copy, tensor in copies.items():
         # A file may have either, or both.
         found.setdefault(_COPIES[copy], tensor)
-    weights = Weights(
-        folder,
-        {
-            row.original: _transposed(found[key], row)
-            for key, row in rows.items()
-            if key in found
-        },
-    )
+    there = ((found[key], row) for key, row in rows.items() if key in found)
+    weights = Weights(folder, {row.original: _transposed(x, row) for x, row in there})
     check_against_config(weights, config)
     for copy, tensor in copies.items():
         other = found[_COPIES[copy]]
@@ -431,8 +420,7 @@ def _stored(folder: str) -> dict[str, Tensor]:
     stored: dict[str, Tensor] = {}
     for part in sorted(set(places.values())):
         stored |= read_tensors(files.inside(folder, part, index))
-    missing = [name for name in places if name not in stored]
-    if missing:
+    if missing := [name for name in places if name not in stored]:
         raise InputError(
             f"{index} lists tensors that its files lack: {listed(missing)}."
         )
@@ -451,25 +439,21 @@ def write(
     encoder = [*names.encoder_names(config), *(names.POOLER if has_pooler else ())]
     rows = {prefix + row.hugging_face: row for row in encoder}
     rows |= {row.hugging_face: row for head in heads for row in names.HEADS[head]}
-    missing = [row.original for row in rows.values() if row.original not in weights]
-    if missing:
+    if missing := {row.original for row in rows.values()} - {*weights}:
         raise InputError(
             f"{weights.path}: transformers' {name} has weights that are not there:"
-            f" {listed(missing)}."
+            f" {listed(sorted(missing))}."
         )
-    left_out = set(weights) - {row.original for row in rows.values()}
-    if left_out:
+    if left_out := {*weights} - {row.original for row in rows.values()}:
         logging.info(
             "Left out, as transformers' %s has no place for them: %s.",
             name,
             listed(sorted(left_out)),
         )
+    tensors = weights.tensors
     write_tensors(
         os.path.join(folder, WEIGHTS_NAME),
-        {
-            key: _transposed(weights.tensors[row.original], row)
-            for key, row in rows.items()
-        },
+        {key: _transposed(tensors[row.original], row) for key, row in rows.items()},
     )
     files.write_atomically(
         os.path.join(folder, CONFIG_NAME), json.dumps(values, indent=2) + "\n"

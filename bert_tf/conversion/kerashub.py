@@ -220,14 +220,11 @@ def _read_object(path: str) -> tuple[str, dict[str, Any]]:
     try:
         return values["registered_name"].split(">")[-1], dict(values["config"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        hint = (
-            " It is a Hugging Face model: download it and give the folder."
-            if isinstance(values, dict) and "model_type" in values
-            else ""
-        )
+        is_theirs = isinstance(values, dict) and "model_type" in values
+        hint = " It is a Hugging Face model: download it and give the folder."
         raise InputError(
             f"{path}: must describe an object of KerasHub, by `registered_name` and"
-            f" `config`.{hint}"
+            f" `config`.{hint if is_theirs else ''}"
         ) from error
 
 

@@ -415,6 +415,19 @@ def first_tokens(vocab_size: int, num_unused: int) -> list[str]:
     return tokens
 
 
+def count_unknown(counts: WordCounts, vocabulary: Vocabulary) -> int:
+    """How many words become [UNK]: too long, or with a character that has no token."""
+    starts = {token for token in vocabulary if len(token) == 1}
+    pieces = {token[2:] for token in vocabulary if token.startswith(CONTINUATION)}
+    return sum(
+        count
+        for word, count in counts.words.items()
+        if len(word) > MAX_CHARACTERS_PER_WORD
+        or word[0] not in starts
+        or not pieces.issuperset(word[1:])
+    )
+
+
 def _alphabet(counts: Counter[str], coverage: float, limit: int) -> list[str]:
     """The characters' tokens: the starts of words, then the continuations."""
     wanted = coverage * counts.total()
@@ -483,6 +496,8 @@ def create_vocabulary(
     for what, number in sorted(dropped.items()):
         logging.info("Left out: %d %s", number, what)
     vocabulary = learn_from_counts(counts, **settings)
+    unknown = count_unknown(counts, vocabulary)
+    logging.info("%d words (%.4f%%) become [UNK]", unknown, 100 * unknown / num_words)
     # It may have been written in the meantime.
     if files.exists(output_file):
         if files.sha256(files.read_bytes(output_file)) == vocabulary.sha256:
