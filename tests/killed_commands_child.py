@@ -68,6 +68,11 @@ class Command(NamedTuple):
 
 _MODEL = "--init_checkpoint={BERT_BASE_DIR} --max_seq_length=32"
 _TRAINING = f"{_MODEL} --do_train --train_batch_size=4 --num_train_epochs=1"
+_RECORDS = (
+    "--input_file=text.txt --output_file={out}/x.tfrecord --num_workers=1"
+    " --vocab_file={BERT_BASE_DIR}/vocab.txt --max_seq_length=32 --dupe_factor=1"
+    " --max_predictions_per_seq=5"
+)
 _EXPORT = "--checkpoint={BERT_BASE_DIR} --output_dir={out}/x"
 
 COMMANDS = {
@@ -76,23 +81,12 @@ COMMANDS = {
         "--input_file=text.txt --output_file={out}/v.txt --vocab_size=600"
         " --num_workers=1",
     ),
-    "records": Command(
-        create_pretraining_data,
-        "--input_file=text.txt --output_file={out}/x.tfrecord --num_workers=1"
-        " --vocab_file={BERT_BASE_DIR}/vocab.txt --max_seq_length=32 --dupe_factor=1"
-        " --max_predictions_per_seq=5",
-    ),
+    "records": Command(create_pretraining_data, _RECORDS),
     "shards": Command(
-        create_pretraining_data,
-        "--input_file=text.txt --output_file={out}/x.tfrecord --num_workers=1"
-        " --vocab_file={BERT_BASE_DIR}/vocab.txt --max_seq_length=32 --dupe_factor=1"
-        " --max_predictions_per_seq=5 --num_shards=2 --deduplicate=documents",
+        create_pretraining_data, f"{_RECORDS} --num_shards=2 --deduplicate=documents"
     ),
     "packed rows": Command(
-        create_pretraining_data,
-        "--input_file=text.txt --output_file={out}/x.tfrecord --num_workers=1"
-        " --vocab_file={BERT_BASE_DIR}/vocab.txt --max_seq_length=32 --dupe_factor=1"
-        " --max_predictions_per_seq=5 --num_shards=2 --packed_length=64",
+        create_pretraining_data, f"{_RECORDS} --num_shards=2 --packed_length=64"
     ),
     "TF1": Command(export_model, f"{_EXPORT} --format=tf1", makes_folder=True),
     "Hugging Face": Command(export_model, f"{_EXPORT} --format=huggingface"),
