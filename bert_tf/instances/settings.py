@@ -36,7 +36,7 @@ _TOKENS_PER_SLOT = 32
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InstanceSettings:
-    """What instances depend on besides the text, under the original's flags."""
+    """What instances depend on in addition to the text, by the original's flags."""
 
     max_seq_length: int = 128  # tokens of a sequence, specials and padding included
     max_predictions_per_seq: int = 20  # masked-LM slots of a sequence

@@ -228,11 +228,11 @@ def broken_rules(
     }
     # The rules of each of a packed row's sequences.
     sequences, rows, _ = _sequences(columns)
-    begins = np.arange(ids.shape[1])
+    offsets = np.arange(ids.shape[1])
     lengths = sequences["input_mask"].sum(axis=1)
     b_lengths = sequences["segment_ids"].sum(axis=1)
     a_lengths = lengths - b_lengths
-    in_b = (begins < lengths[:, None]) & (begins >= a_lengths[:, None])
+    in_b = (offsets < lengths[:, None]) & (offsets >= a_lengths[:, None])
     in_sequences = {
         "segments": (sequences["segment_ids"] != in_b).any(axis=1) | (a_lengths < 0)
     }

@@ -1,12 +1,11 @@
 r"""Files in blocks of whole lines, uncompressed, cut only between documents.
 
-A chunk of a file is given by two arbitrary positions. It reaches from the
-first border at or after the one to the first border at or after the other, so that the
-chunks of a file hold each of its lines once, whatever their size. The file's format
-determines where borders are.
+A chunk of a file is given by two arbitrary positions. It reaches from the first border
+at or after the one to the first border at or after the other, so that the chunks of a
+file hold each of its lines once. The file's format determines where borders are.
 
 Lines end at \n. Names that end in .gz, .bz2 or .xz are unpacked as they are read, from
-their beginning: reading cannot start in the middle.
+their beginning.
 """
 
 import bz2

@@ -290,26 +290,19 @@ def make_chunks(
                 f"The input file is a pipe or a device, which cannot be read twice:"
                 f" {path}. Write it to a file first."
             )
-        source = FileSource(
-            path=path,
-            input_format=find_format(path) if input_format == "auto" else input_format,
-            text_field=text_field,
-        )
+        found = find_format(path) if input_format == "auto" else input_format
+        source = FileSource(path=path, input_format=found, text_field=text_field)
         num_bytes = files.size(path)
         step = num_bytes if blocks.compression(path) else chunk_bytes
-        starts = range(0, num_bytes, step) if num_bytes else [0]
-        chunks.extend(
-            Chunk(
+        for start in range(0, num_bytes, step) if num_bytes else [0]:
+            chunk = Chunk(
                 source=source,
                 start=start,
                 stop=start + step if start + step < num_bytes else None,
                 num_bytes=min(step, num_bytes - start),
-                language=splitting_language(
-                    source.input_format, split_sentences, language
-                ),
+                language=splitting_language(found, split_sentences, language),
             )
-            for start in starts
-        )
+            chunks.append(chunk)
     return chunks
 
 
@@ -327,9 +320,8 @@ def splitting_language(
     input_format: str, split_sentences: bool | None, language: str
 ) -> str:
     """The `Chunk.language` of a format: "" if its lines are not split."""
-    if split_sentences is None:
-        split_sentences = input_format != "text"
-    return language if split_sentences else ""
+    is_split = input_format != "text" if split_sentences is None else split_sentences
+    return language if is_split else ""
 
 
 def _walk(folder: str, within: tuple[str, ...] = ()) -> Iterator[str]:

@@ -115,9 +115,9 @@ class TfdsRows:
         """Raises InputError for a feature that the set does not have."""
         there = self.texts if is_text else self.features
         if feature not in there:
+            kind = "text feature" if is_text else "feature"
             raise InputError(
-                f"TensorFlow dataset {self.full_name} has no"
-                f"{' text' if is_text else ''} feature {feature!r};"
+                f"TensorFlow dataset {self.full_name} has no {kind} {feature!r};"
                 f" --{flag} names one of its own: {', '.join(there)}."
             )
 
@@ -148,14 +148,14 @@ class TfdsRows:
         name, _, version = self.full_name.rpartition("/")
         sources = []
         for part in parts:
-            num_examples = self.splits[part.splitname].num_examples
-            begin, end = part.from_ or 0, num_examples if part.to is None else part.to
+            total = self.splits[part.splitname].num_examples
+            begin, end = part.from_ or 0, total if part.to is None else part.to
             source = DatasetSource(
                 name=f"{name}:{version}",
                 split=part.splitname,
                 begin=begin,
                 end=end,
-                is_whole=(begin, end) == (0, num_examples),
+                is_whole=(begin, end) == (0, total),
                 text_field=text_field,
                 data_dir=self._data_dir,
             )

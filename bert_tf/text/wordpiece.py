@@ -92,15 +92,14 @@ def text_pairs(
     ]
 
 
-# Text into WordPiece ids: token for token the original's FullTokenizer.
+# Text into WordPiece ids: token for token the original's FullTokenizer. Words come from
+# `normalization`; each is cut greedily into the longest pieces that the vocabulary has,
+# or becomes [UNK] where that fails or it has over 200 characters.
 #
-# Words come from `normalization`; each is cut greedily into the longest pieces that the
-# vocabulary has, or becomes [UNK] where that fails or it has over 200 characters.
-#
-# Speed comes from one fact: no rule of the tokenizer looks past white space. So the ids
-# of a run without white space depend on that run alone, and a text is its runs (one C
-# call), looked up in a bounded cache, joined. Only a run that is not in the cache is
-# normalised, and only a word that is not in a second cache is cut.
+# No rule of the tokenizer looks past white space. So the ids of a run without white
+# space depend on that run alone, and a text is its runs (one C call), looked up in a
+# bounded cache, joined. Only a run that is not in the cache is normalised, and only a
+# word that is not in a second cache is cut.
 
 # The prefix of a piece that continues a word.
 CONTINUATION = "##"

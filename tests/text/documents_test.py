@@ -184,6 +184,7 @@ BULLET::::- green
 BULLET::::1. black
 The end.
 
+
 </doc>
 <doc id="13" revid="7" url="u" title="A &amp; "B"">
 A &amp; "B"
