@@ -67,7 +67,9 @@ class Command(NamedTuple):
 
 
 _MODEL = "--init_checkpoint={BERT_BASE_DIR} --max_seq_length=32"
-_TRAINING = f"{_MODEL} --do_train --train_batch_size=4 --num_train_epochs=1"
+_TRAINING = (
+    f"{_MODEL} --do_train --train_batch_size=4 --num_train_epochs=1 --log_steps=1"
+)
 _RECORDS = (
     "--input_file=text.txt --output_file={out}/x.tfrecord --num_workers=1"
     " --vocab_file={BERT_BASE_DIR}/vocab.txt --max_seq_length=32 --dupe_factor=1"
@@ -102,7 +104,7 @@ COMMANDS = {
     "classifier": Command(
         run_classifier,
         f"{_TRAINING} --task_name=WNLI --data_dir={{GLUE_DIR}}/WNLI --do_eval"
-        " --do_predict --output_dir={out}/x --eval_steps=2 --log_steps=1",
+        " --do_predict --output_dir={out}/x --eval_steps=2",
         4,
     ),
     "selection": Command(
