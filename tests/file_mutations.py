@@ -58,13 +58,7 @@ _FRAME_BYTES = 16
 
 
 def mutated(content, name, rng):
-    """A file's content with something wrong in it.
-
-    Args:
-        content: bytes.
-        name: the file's; a .tfrecord's checksums are mended in some cases.
-        rng: decides what and where.
-    """
+    """A file's content with something wrong in it."""
     ways = [_cut, _flipped, _overwritten, _inserted]
     if b"\n" in content:
         ways += [_lines_changed] * 2

@@ -1,4 +1,5 @@
 import os
+import pathlib
 from unittest import mock
 
 import tensorflow as tf
@@ -15,12 +16,10 @@ class ReadJsonTest(tf.test.TestCase):
             ("[" * 100_000, "x.json:1: not valid JSON: .*recursion"),
             ("9" * 5_000, "x.json:1: not valid JSON: .*4300 digits"),
         ):
-            with open(path, "w") as file:
-                file.write(text)
+            pathlib.Path(path).write_text(text)
             with self.assertRaisesRegex(InputError, message):
                 files.read_json(path)
-        with open(path, "w") as file:
-            file.write('{"a": [1]}')
+        pathlib.Path(path).write_text('{"a": [1]}')
         self.assertEqual(files.read_json(path), {"a": [1]})
 
 
@@ -43,7 +42,3 @@ class PathTest(tf.test.TestCase):
             self.assertEqual(files.read_text("~/a.txt"), "x")
             self.assertEqual(files.glob("~/*.txt"), [os.path.join(home, "a.txt")])
         self.assertEqual(os.listdir(home), ["a.txt"])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -1,5 +1,6 @@
 import json
 import os
+import pathlib
 
 import tensorflow as tf
 
@@ -18,8 +19,7 @@ class InspectTest(tf.test.TestCase):
         Vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat"]).save(
             os.path.join(folder, "vocab.txt")
         )
-        with open(os.path.join(folder, "labels.txt"), "w") as file:
-            file.write("no\nyes\nmaybe\n")
+        pathlib.Path(os.path.join(folder, "labels.txt")).write_text("no\nyes\nmaybe\n")
         with open(os.path.join(folder, "flags.json"), "w") as file:
             json.dump(
                 {"task_name": "mnli", "learning_rate": 2e-5, "master": None}, file

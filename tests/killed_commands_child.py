@@ -58,14 +58,7 @@ _EVENTS = {
 
 
 class Command(NamedTuple):
-    """A command line, {out} being its output's folder.
-
-    Attributes:
-        script: the module.
-        arguments: its flags; {NAME} is a folder of `SmallFiles`.
-        most: how often it is killed at most: at operations drawn evenly.
-        makes_folder: whether the folder is there, and empty, before it.
-    """
+    """A command line, {out} being its output's folder."""
 
     script: object
     arguments: str
@@ -74,7 +67,14 @@ class Command(NamedTuple):
 
 
 _MODEL = "--init_checkpoint={BERT_BASE_DIR} --max_seq_length=32"
-_TRAINING = f"{_MODEL} --do_train --train_batch_size=4 --num_train_epochs=1"
+_TRAINING = (
+    f"{_MODEL} --do_train --train_batch_size=4 --num_train_epochs=1 --log_steps=1"
+)
+_RECORDS = (
+    "--input_file=text.txt --output_file={out}/x.tfrecord --num_workers=1"
+    " --vocab_file={BERT_BASE_DIR}/vocab.txt --max_seq_length=32 --dupe_factor=1"
+    " --max_predictions_per_seq=5"
+)
 _EXPORT = "--checkpoint={BERT_BASE_DIR} --output_dir={out}/x"
 
 COMMANDS = {
@@ -83,23 +83,12 @@ COMMANDS = {
         "--input_file=text.txt --output_file={out}/v.txt --vocab_size=600"
         " --num_workers=1",
     ),
-    "records": Command(
-        create_pretraining_data,
-        "--input_file=text.txt --output_file={out}/x.tfrecord --num_workers=1"
-        " --vocab_file={BERT_BASE_DIR}/vocab.txt --max_seq_length=32 --dupe_factor=1"
-        " --max_predictions_per_seq=5",
-    ),
+    "records": Command(create_pretraining_data, _RECORDS),
     "shards": Command(
-        create_pretraining_data,
-        "--input_file=text.txt --output_file={out}/x.tfrecord --num_workers=1"
-        " --vocab_file={BERT_BASE_DIR}/vocab.txt --max_seq_length=32 --dupe_factor=1"
-        " --max_predictions_per_seq=5 --num_shards=2 --deduplicate=documents",
+        create_pretraining_data, f"{_RECORDS} --num_shards=2 --deduplicate=documents"
     ),
     "packed rows": Command(
-        create_pretraining_data,
-        "--input_file=text.txt --output_file={out}/x.tfrecord --num_workers=1"
-        " --vocab_file={BERT_BASE_DIR}/vocab.txt --max_seq_length=32 --dupe_factor=1"
-        " --max_predictions_per_seq=5 --num_shards=2 --packed_length=64",
+        create_pretraining_data, f"{_RECORDS} --num_shards=2 --packed_length=64"
     ),
     "TF1": Command(export_model, f"{_EXPORT} --format=tf1", makes_folder=True),
     "Hugging Face": Command(export_model, f"{_EXPORT} --format=huggingface"),
@@ -115,7 +104,7 @@ COMMANDS = {
     "classifier": Command(
         run_classifier,
         f"{_TRAINING} --task_name=WNLI --data_dir={{GLUE_DIR}}/WNLI --do_eval"
-        " --do_predict --output_dir={out}/x --eval_steps=2 --log_steps=1",
+        " --do_predict --output_dir={out}/x --eval_steps=2",
         4,
     ),
     "selection": Command(
@@ -183,8 +172,7 @@ def _files(folder):
                 continue
             if "tfevents" in name or ".tmp-" in key:
                 continue
-            with open(path, "rb") as file:
-                content = file.read()
+            content = pathlib.Path(path).read_bytes()
             if name == "metrics.jsonl":
                 content = "".join(
                     json.dumps(
@@ -273,8 +261,7 @@ def _try(command, variables, out, log):
         def act():
             count = _watch(out, last)
             command.script.run(cli.parse(command.script.run, arguments))
-            with open(f"{log}.count", "w") as file:
-                file.write(str(count[0]))
+            pathlib.Path(f"{log}.count").write_text(str(count[0]))
 
         return _run(act, log)
 

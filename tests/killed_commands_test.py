@@ -27,7 +27,3 @@ class KilledCommandsTest(tf.test.TestCase):
             with self.subTest(name):
                 self.assertGreater(kills, 0)
                 self.assertEqual(problems, [])
-
-
-if __name__ == "__main__":
-    tf.test.main()

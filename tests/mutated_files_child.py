@@ -65,6 +65,7 @@ from bert_tf.training import checkpoints, reporting, run_folder
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.reporting import Reporter
 from tests.file_mutations import mutated
+from tests.golden import inputs
 from tests.records import unmasked
 from tests.training import toy
 
@@ -85,6 +86,17 @@ def _write(folder, name, content):
 def _of(name, content):
     """What makes a folder of one file."""
     return lambda folder: _write(folder, name, content)
+
+
+def _small(write, name, new):
+    """What makes a folder of one of the small task files of `golden.inputs`."""
+
+    def make(folder):
+        with tempfile.TemporaryDirectory() as parent:
+            write(parent)
+            _write(folder, new, files.read_bytes(_path(parent, name)))
+
+    return make
 
 
 def _json_of(name, values):
@@ -272,23 +284,6 @@ def _read_results(folder):
         _ = result.has_failed, result.scores[result.metric]
 
 
-_QUESTION = {
-    "id": "1",
-    "question": "Who sat?",
-    "answers": [{"text": "the cat", "answer_start": 0}],
-    "is_impossible": False,
-}
-_SQUAD = {
-    "version": "v2.0",
-    "data": [
-        {
-            "title": "Cats",
-            "paragraphs": [{"context": "the cat sat on the mat", "qas": [_QUESTION]}],
-        }
-    ],
-}
-
-
 def _read_squad(folder):
     path = _path(folder, "squad.json")
     read_file(path, version_2_with_negative=True, for_training=True)
@@ -307,29 +302,8 @@ def _make_n_best(folder):
     _write(folder, "null_odds.json", json.dumps({"1": 0.5}))
 
 
-def _read_table(name, **columns):
-    def read(folder):
-        split = TableSplit(text_a="a", text_b="b", label="label", **columns)
-        return split.read(_path(folder, name))
-
-    return read
-
-
-_SWAG = {
-    "video-id": "v",
-    "startphrase": "she sat",
-    "sent1": "she",
-    "sent2": "sat",
-    "gold-source": "gold",
-    **{f"ending{number}": f"down {number}" for number in range(4)},
-    "label": "1",
-}
-
-
-def _make_choices(folder):
-    header = ",".join(_SWAG)
-    rows = "".join(",".join(_SWAG.values()) + "\n" for _ in range(3))
-    _write(folder, "train.csv", f"{header}\n{rows}")
+def _read_table(name):
+    return _at(name, TableSplit(text_a="text_a", text_b="text_b", label="label").read)
 
 
 def _corpus(name, **options):
@@ -358,7 +332,7 @@ def _shard_job(folder):
 
 def _make_shard_result(folder):
     _write(folder, "records", b"x" * 9)
-    statistics = RecordStatistics(max_seq_length=8, mask_id=4).to_values()
+    statistics = RecordStatistics(max_seq_length=8, mask_id=4)
     result = record_sets.ShardResult(
         num_records=[1], num_bytes=[9], statistics=statistics
     )
@@ -366,12 +340,6 @@ def _make_shard_result(folder):
     FinishedResults(job.result_path, record_sets.ShardResult).keep(
         "records", dataclasses.asdict(job.settings), result
     )
-
-
-def _read_shard_result(folder):
-    result = _shard_job(folder).finished()
-    if result is not None:
-        RecordStatistics.from_values(result.statistics)
 
 
 def _make_chunk(folder):
@@ -402,19 +370,16 @@ def _read_start(folder):
 
 def _score(folder):
     flag_values = cli.parse(
-        score.run,
-        ["--checkpoint=x", f"--input_file={_path(folder, 'text.txt')}"],
+        score.run, ["--checkpoint=x", f"--input_file={_path(folder, 'text.txt')}"]
     )
     return score._texts(flag_values)
 
 
-_COLUMNS = "-DOCSTART- -X- O O\n\nthe DT B-PER\ncat NN I-PER\n. . O\n\nsat VB O\n"
 _CONLLU = (
     "# newdoc\n# text = the cat\n1\tthe\tthe\tDET\tDT\t_\t2\tdet\t_\t_\n"
     "2-3\tcats\t_\t_\t_\t_\t_\t_\t_\t_\n2\tcat\tcat\tNOUN\tNN\t_\t0\troot\t_\t_\n"
     "3\ts\ts\tX\tX\t_\t2\tx\t_\t_\n\n1\tsat\tsit\tVERB\tVB\t_\t0\troot\t_\t_\n\n"
 )
-_TABLE = "a\tb\tlabel\nthe cat\tsat down\tyes\nit sat\tup\tno\n"
 _PAGES = (
     '<doc id="1" url="x" title="Cat">\nCat\n\nThe cat sat. It slept.\n</doc>\n'
     '<doc id="2" url="x" title="Mat">\nMat\n\nThe mat lay.\n</doc>\n'
@@ -428,10 +393,7 @@ READERS = {
         _make_vocabulary,
         _at("vocab.txt", lambda path: Vocabulary.from_file(path).sha256),
     ),
-    "config": (
-        toy.write_config,
-        _at("bert_config.json", BertConfig.from_json_file),
-    ),
+    "config": (toy.write_config, _at("bert_config.json", BertConfig.from_json_file)),
     "tokenizer": (_make_export(export.write_huggingface), read_tokenizer),
     "labels": (
         lambda folder: write_labels(folder, ["a\n", "b"], MULTI_LABEL),
@@ -459,7 +421,7 @@ READERS = {
         _make_adapter,
         lambda folder: _read_weights(open_adapter(folder).weights),
     ),
-    "SQuAD": (_json_of("squad.json", _SQUAD), _read_squad),
+    "SQuAD": (_small(inputs.write_squad, "dev-v2.0.json", "squad.json"), _read_squad),
     "SQuAD predictions": (
         _json_of("predictions.json", {"1": "the cat", "2": ""}),
         _at(
@@ -475,27 +437,24 @@ READERS = {
         ),
     ),
     "ensemble": (_make_n_best, _read_ensemble),
-    "tab-separated": (_of("x.tsv", _TABLE), _read_table("x.tsv")),
+    "tab-separated": (
+        _small(inputs.write_tables, "classes/dev.tsv", "x.tsv"),
+        _read_table("x.tsv"),
+    ),
     "comma-separated": (
-        _of("x.csv", 'a,b,label\n"the ""cat""",sat,yes\n"a\nb",c,no\n'),
+        _of("x.csv", 'text_a,text_b,label\n"the ""cat""",sat,yes\n"a\nb",c,no\n'),
         _read_table("x.csv"),
     ),
     "choices": (
-        _make_choices,
-        _at("train.csv", lambda path: read_choices(path, ColumnNames(), has_labels=1)),
+        _small(inputs.write_swag, "val.csv", "x.csv"),
+        _at("x.csv", lambda path: read_choices(path, ColumnNames(), has_labels=1)),
     ),
-    "choices in JSON": (
-        _json_lines_of("train.jsonl", *[_SWAG] * 3),
-        _at(
-            "train.jsonl", lambda path: read_choices(path, ColumnNames(), has_labels=1)
-        ),
+    "columns": (
+        _small(inputs.write_tags, "dev.txt", "x.txt"),
+        _sentences("x.txt", format="conll"),
     ),
-    "columns": (_of("x.txt", _COLUMNS), _sentences("x.txt", format="conll")),
     "CoNLL-U": (_of("x.conllu", _CONLLU), _sentences("x.conllu")),
-    "tagged JSON": (
-        _json_lines_of("x.jsonl", _TAGGED, _TAGGED),
-        _sentences("x.jsonl"),
-    ),
+    "tagged JSON": (_json_lines_of("x.jsonl", _TAGGED, _TAGGED), _sentences("x.jsonl")),
     "text": (_of("x.txt", "The cat sat.\nIt slept.\n\nMore.\n"), _corpus("x.txt")),
     "text in .gz": (
         _of("x.txt.gz", gzip.compress(b"The cat sat.\nIt slept.\n" * 9)),
@@ -525,8 +484,7 @@ READERS = {
     "GLUE's predictions": (
         _of("WNLI.tsv", _GLUE),
         _at(
-            "WNLI.tsv",
-            lambda path: glue._checked(path, glue.task_file("WNLI", "test")),
+            "WNLI.tsv", lambda path: glue._checked(path, glue.task_file("WNLI", "test"))
         ),
     ),
     "null threshold": (
@@ -540,7 +498,10 @@ READERS = {
         _json_of("features.json", {"features": "all", "weights": "x"}),
         _at("features.json", words.read_features),
     ),
-    "result of a shard": (_make_shard_result, _read_shard_result),
+    "result of a shard": (
+        _make_shard_result,
+        lambda folder: _shard_job(folder).finished(),
+    ),
     "tokenized chunk": (_make_chunk, _read_chunk),
     "start of a run": (_make_start, _read_start),
 }

@@ -39,7 +39,3 @@ class MutatedFilesTest(tf.test.TestCase):
             problems.append(f"{last}: ended with {child.returncode}: {child.stderr}")
             first = int(last.split()[0]) + 1
         self.assertEqual(problems, [], "\n\n".join(problems))
-
-
-if __name__ == "__main__":
-    tf.test.main()

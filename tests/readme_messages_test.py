@@ -60,7 +60,3 @@ class ReadmeMessagesTest(tf.test.TestCase):
         self.assertTrue(_is_part("holds a run with ...; this one has", messages))
         self.assertFalse(_is_part("holds a run of another kind", messages))
         self.assertFalse(_is_part("damaged ... It", messages))
-
-
-if __name__ == "__main__":
-    tf.test.main()

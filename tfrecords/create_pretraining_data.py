@@ -58,8 +58,7 @@ class PretrainingDataOptions(SentenceTextOptions):
         path=Path.OUTPUT,
     )
     do_whole_word_mask: bool = option(
-        False,
-        "Mask all pieces of a word or none, rather than each piece on its own.",
+        False, "Mask all pieces of a word or none, rather than each piece on its own."
     )
     random_seed: int = option(12345, "Seed of the random stream.", most=math.inf)
     dupe_factor: int = option(
@@ -144,7 +143,7 @@ class PretrainingDataOptions(SentenceTextOptions):
     )
 
     def problems(self) -> Iterator[str]:
-        """Labels for pairs without any."""
+        """Labels for pairs without any; options of Beam and of this machine."""
         yield from super().problems()
         if self.pairs != NEXT_SENTENCE and self.nsp_labels != ORIGINAL_LABELS:
             yield "`nsp_labels=exact` is for `pairs=nsp` alone."
@@ -153,18 +152,44 @@ class PretrainingDataOptions(SentenceTextOptions):
                 f"`packed_length={self.packed_length}` of a row must not be less than"
                 f" `max_seq_length={self.max_seq_length}` of a sequence."
             )
+        if self.runner is None and self.beam_option:
+            yield "`beam_option` is for Apache Beam: give `runner` too."
+        if self.runner is not None and self.num_shards is None:
+            yield (
+                "`runner` needs `num_shards`, several for each worker: one pool of all"
+                " documents is made on one machine."
+            )
+        for name in ("num_workers", "work_dir"):
+            if self.runner is not None and getattr(self, name) is not None:
+                yield f"`{name}` is for this machine alone, not for `runner`."
 
 
 def run(options: PretrainingDataOptions) -> None:
     """Writes the records that the flags ask for."""
-    create = (
-        _on_beam(options) if options.runner is not None else _on_this_machine(options)
-    )
     from bert_tf.parallel import available_cores
     from bert_tf.records.manifest import manifest_path
-    from bert_tf.records.record_sets import plan_record_set
+    from bert_tf.records.record_sets import create_records, plan_record_set
     from bert_tf.text.vocabulary import Vocabulary
 
+    num_workers = options.num_workers or available_cores()
+    create: Callable[..., object] = functools.partial(
+        create_records, num_workers=num_workers, work_dir=options.work_dir
+    )
+    if options.runner is not None:
+        try:
+            from bert_tf.records.beam import create_records_on_beam
+        except ModuleNotFoundError as error:
+            if error.name != "apache_beam":
+                raise
+            raise InputError(
+                f"--runner={options.runner} needs Apache Beam: pip install"
+                " 'bert-tf[beam]'"
+            ) from error
+        create = functools.partial(
+            create_records_on_beam,
+            runner=options.runner,
+            beam_options=options.beam_option,
+        )
     vocabulary = Vocabulary.from_file(options.vocab_file)
     vocabulary.require_special_tokens(options.vocab_file)
     output_files = options.output_file.split(",")
@@ -186,50 +211,9 @@ def run(options: PretrainingDataOptions) -> None:
         num_shards=options.num_shards,
         deduplicate=options.deduplicate,
         min_document_tokens=options.min_document_tokens,
-        num_workers=options.num_workers or available_cores(),
+        num_workers=num_workers,
     )
     create(record_set, overwrite=options.overwrite)
-
-
-def _on_this_machine(options: PretrainingDataOptions) -> Callable[..., object]:
-    if options.beam_option:
-        raise InputError("--beam_option is for Apache Beam: give --runner too.")
-    from bert_tf.parallel import available_cores
-    from bert_tf.records.record_sets import create_records
-
-    return functools.partial(
-        create_records,
-        num_workers=options.num_workers or available_cores(),
-        work_dir=options.work_dir,
-    )
-
-
-def _on_beam(options: PretrainingDataOptions) -> Callable[..., object]:
-    runner = options.runner
-    assert runner is not None
-    if options.num_shards is None:
-        raise InputError(
-            f"--runner={runner}: give --num_shards too, several for each worker; one "
-            "pool of all documents is made on one machine."
-        )
-    if options.num_workers is not None:
-        raise InputError(
-            f"--num_workers is for this machine alone; --runner={runner} has an option "
-            "of its own, such as --beam_option=--direct_num_workers=2."
-        )
-    if options.work_dir is not None:
-        raise InputError(f"--work_dir: with --runner={runner} there is no such folder.")
-    try:
-        from bert_tf.records.beam import create_records_on_beam
-    except ModuleNotFoundError as error:
-        if error.name != "apache_beam":
-            raise
-        raise InputError(
-            f"--runner={runner} needs Apache Beam: pip install 'bert-tf[beam]'"
-        ) from error
-    return functools.partial(
-        create_records_on_beam, runner=runner, beam_options=options.beam_option
-    )
 
 
 def main() -> None:

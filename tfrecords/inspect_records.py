@@ -10,18 +10,13 @@ incomplete sets are shown as far as they can be read.
 
 import dataclasses
 import io
-import json
 import os
 import shutil
 import sys
-from typing import TYPE_CHECKING, Any
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
 from bert_tf.options import Options, Path, option
-
-if TYPE_CHECKING:
-    from bert_tf.records.inspection import InspectedRecords, Survey
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,11 +34,6 @@ class InspectionOptions(Options):
         True,
         "Read all records, count lengths, predictions and labels, and check each one.",
     )
-    format: str = option(
-        "text",
-        "json: one object per line: the manifests, each record, the statistics.",
-        choices=("text", "json"),
-    )
 
 
 def run(options: InspectionOptions) -> None:
@@ -51,63 +41,35 @@ def run(options: InspectionOptions) -> None:
     if not options.positional:
         raise InputError("Give record files: inspect_records records/text.tfrecord")
     cli.import_tensorflow()
-    from bert_tf.records.inspection import (
-        InspectedRecords,
-        example_lines,
-        examples,
-    )
-    from bert_tf.records.manifest import manifest_lines
+    from tqdm import tqdm
 
-    def say(values: dict[str, Any]) -> None:
-        print(json.dumps(values, ensure_ascii=False))
+    from bert_tf.records.inspection import InspectedRecords, Survey, examples
+    from bert_tf.records.manifest import manifest_lines
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that has no arrow shows its escape rather than nothing at all.
         sys.stdout.reconfigure(errors="backslashreplace")
+    records = InspectedRecords(options.positional, options.vocab_file)
+    width = shutil.get_terminal_size().columns
     try:
-        records = InspectedRecords(options.positional, options.vocab_file)
-        is_text = options.format == "text"
         for manifest in records.manifests:
-            if is_text:
-                print("\n".join([*manifest_lines(manifest), ""]))
-            else:
-                values = json.loads(manifest.to_json_string())
-                say({"manifest": {"path": manifest.path, **values}})
-        width = shutil.get_terminal_size().columns
-        for each in examples(records, options.start, options.num_examples):
-            if is_text:
-                print("\n".join([*example_lines(each, width), ""]))
-            else:
-                say(each)
+            print("\n".join([*manifest_lines(manifest), ""]))
+        for lines in examples(records, options.start, options.num_examples, width):
+            print("\n".join([*lines, ""]))
         if options.statistics:
-            survey = _survey(records)
-            if is_text:
-                print("\n".join(survey.lines()))
-            else:
-                say({**survey.to_values(), "problems": records.problems})
+            survey = Survey(records)
+            total = sum(files.size(path) for path in records.paths)
+            with tqdm(
+                total=total, desc="Reading", unit="B", unit_scale=True, disable=None
+            ) as bar:
+                for block in records.blocks():
+                    survey.add(block)
+                    bar.update(block.num_bytes)
+            print("\n".join(survey.lines()))
         sys.stdout.flush()
     except BrokenPipeError:
         # `| head` has seen enough. Python flushes once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _survey(records: "InspectedRecords") -> "Survey":
-    """Reads all records; an interrupt ends the reading."""
-    from tqdm import tqdm
-
-    from bert_tf.records.inspection import Survey
-
-    survey = Survey(records)
-    total = sum(files.size(path) for path in records.paths)
-    bar = tqdm(total=total, desc="Reading", unit="B", unit_scale=True, disable=None)
-    with bar:
-        try:
-            for block in records.blocks():
-                survey.add(block)
-                bar.update(block.num_bytes)
-        except KeyboardInterrupt:
-            records.warn("Interrupted: these are figures of the records until here.")
-    return survey
 
 
 def main() -> None:

@@ -59,8 +59,8 @@ _BASE_FIELDS = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Description:
-    """The content of adapter.json."""
+class AdapterFiles:
+    """The content of adapter.json, and what it describes."""
 
     format_version: int
     model: dict[str, Any]
@@ -68,14 +68,11 @@ class _Description:
     problem_type: str
     base: dict[str, Any]
     base_sha256: str
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AdapterFiles(_Description):
-    """An adapter, opened."""
-
-    path: str  # its folder
-    weights: Weights  # by our names
+    # Of an adapter that was opened: its folder, and its weights by our names.
+    path: str = dataclasses.field(default="", compare=False)
+    weights: Weights = dataclasses.field(
+        default_factory=lambda: Weights("", {}), compare=False
+    )
 
 
 def write_adapter(
@@ -97,18 +94,17 @@ def write_adapter(
         },
     )
     arguments = model.get_config()
-    description = _Description(
-        format_version=FORMAT_VERSION,
-        model={name: arguments[name] for name in MODEL_OPTIONS},
-        labels=tuple(labels),
-        problem_type=problem_type,
-        base={name: getattr(model.bert_config, name) for name in _BASE_FIELDS},
-        base_sha256=_sha256(frozen),
-    )
+    description = {
+        "format_version": FORMAT_VERSION,
+        "model": {name: arguments[name] for name in MODEL_OPTIONS},
+        "labels": list(labels),
+        "problem_type": problem_type,
+        "base": {name: getattr(model.bert_config, name) for name in _BASE_FIELDS},
+        "base_sha256": _sha256(frozen),
+    }
     # Last: without it, the rest is no adapter.
     files.write_atomically(
-        os.path.join(path, DESCRIPTION_NAME),
-        json.dumps(dataclasses.asdict(description), indent=2) + "\n",
+        os.path.join(path, DESCRIPTION_NAME), json.dumps(description, indent=2) + "\n"
     )
     size = sum(int(np.prod(variable.shape)) for variable in own.values())
     logging.info("Wrote %s: %d weights in %d tensors.", path, size, len(own))
@@ -126,13 +122,14 @@ def open_adapter(path: str) -> AdapterFiles:
     values = files.read_json(file_path)
     if not isinstance(values, dict) or values.get("format_version") != FORMAT_VERSION:
         raise InputError(f"{file_path}: not of format_version {FORMAT_VERSION}.")
-    description = strict_json.from_values(_Description, values, file_path)
+    found = strict_json.from_values(AdapterFiles, values, file_path)
     weights_path = os.path.join(path, WEIGHTS_NAME)
-    values = vars(description) | {
-        "model": {name: description.model.get(name, 0) for name in MODEL_OPTIONS}
-    }
-    weights = Weights(weights_path, read_tensors(weights_path))
-    return AdapterFiles(path=path, weights=weights, **values)
+    return dataclasses.replace(
+        found,
+        model={name: found.model.get(name, 0) for name in MODEL_OPTIONS},
+        path=path,
+        weights=Weights(weights_path, read_tensors(weights_path)),
+    )
 
 
 def refuse_other_base(adapter: AdapterFiles, config: BertConfig) -> None:
@@ -163,9 +160,7 @@ def load_adapter(
         if shapes.get(name) != shape
     ]
     wrong += [
-        f"{name} is not there"
-        for name in variables
-        if is_added(name) and name not in weights
+        f"{n} is not there" for n in variables if is_added(n) and n not in weights
     ]
     if wrong:
         raise InputError(f"{weights.path} does not fit the model: {listed(wrong)}.")

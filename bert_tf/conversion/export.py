@@ -27,11 +27,7 @@ from bert_tf.conversion.tokenizer_files import (
     write_labels,
     write_tokenizer,
 )
-from bert_tf.conversion.weights import (
-    added_options,
-    check_against_config,
-    num_outputs,
-)
+from bert_tf.conversion.weights import added_options, check_against_config, num_outputs
 from bert_tf.errors import InputError
 from bert_tf.options import SourceOptions
 from bert_tf.text.vocabulary import Vocabulary
@@ -53,8 +49,7 @@ def completed(
     check_against_config(weights, config)
     if heads is not None:
         there = names.heads_of(weights)
-        missing = [head for head in heads if head not in there]
-        if missing:
+        if missing := [head for head in heads if head not in there]:
             raise InputError(
                 f"{source.path} has no {missing[0]} head; it has:"
                 f" {', '.join(there) or 'none'}."
@@ -166,9 +161,7 @@ class NewFolder:
             if self.is_done(self._made_from):  # by another process, meanwhile
                 self._refuse()
             self._empty()
-            Export(made_from=self._made_from, names=[], complete=False).write(
-                self._folder
-            )
+            self._record([], complete=False)
         except BaseException:
             self._unlock()
             raise
@@ -178,15 +171,17 @@ class NewFolder:
         try:
             if error is None:
                 names = [n for n in files.names_in(self._folder) if n != EXPORT_NAME]
-                Export(made_from=self._made_from, names=names, complete=True).write(
-                    self._folder
-                )
+                self._record(names, complete=True)
             elif issubclass(error, Exception):  # else as after a kill
                 self._empty()
                 if self._is_new:
                     files.remove(self._folder)
         finally:
             self._unlock()
+
+    def _record(self, names: list[str], *, complete: bool) -> None:
+        export = Export(made_from=self._made_from, names=names, complete=complete)
+        export.write(self._folder)
 
     def _empty(self) -> None:
         # Without export.json, which goes last, the rest would count as the user's.

@@ -2,13 +2,12 @@
 
 It gives the same tokens as `WordPieceTokenizer`. tensorflow-text's BertTokenizer does
 not: it has its own rules and Unicode data. Here it only does the greedy longest
-match, on normalised words. Loading such a SavedModel takes tensorflow and
-tensorflow-text.
+match, on normalised words.
 
 All texts of a batch are one line of code points, with a line feed after each text:
 white space, which no rule looks past. A step is a gather from tables, or a mask. The
 tables are made with the functions and the Unicode data of `bert_tf.text`, and are
-constants of the graph: it keeps these rules whatever library runs it.
+constants of the graph.
 
 Shapes: B texts, N code points, K and M characters before and after expansion, W words,
 T tokens.
@@ -59,12 +58,7 @@ _SCANNED = (range(0x20000), range(0x2F800, 0x2FA20), range(0xE0000, 0xF0000))
 
 
 class UnicodeTables(NamedTuple):
-    """The entries in pages of 256, equal pages once; and the expansions. All int32.
-
-    The entry of a code point c is `entries[pages[c >> 8] + (c & 255)]`. Expansion k is
-    the `lengths[k]` code points from `expanded[starts[k]]` on, whose own entries are in
-    `expanded_entries`. Those of one code point come first, and so are at `expanded[k]`.
-    """
+    """The entries in pages of 256, equal pages once; and the expansions. All int32."""
 
     pages: np.ndarray
     entries: np.ndarray
@@ -125,11 +119,9 @@ def unicode_tables(do_lower_case: bool) -> UnicodeTables:
 
 
 def _expanded(char: str) -> str:
-    """The character lowered and decomposed, without most of the accents.
-
-    An accent after another character of the same source goes at once, unless it is a
-    starter, which would keep the marks on its sides in their order.
-    """
+    """The character lowered and decomposed, without most of the accents."""
+    # An accent after another character of the same source goes at once, unless it is a
+    # starter, which would keep the marks on its sides in their order.
     decomposed = unicodedata.normalize("NFD", char.lower())
     return decomposed[0] + "".join(
         other
@@ -359,9 +351,7 @@ def _keep_whole(text: _CodePoints, tokens: Sequence[str]) -> _CodePoints:
         flags[0] |= STARTS_WORD
         flags[-1] |= ENDS_WORD | TAKES_NO_ACCENT
         entries = tf.tensor_scatter_nd_update(
-            entries,
-            tf.reshape(places, [-1, 1]),
-            tf.tile(flags, [tf.shape(places)[0]]),
+            entries, tf.reshape(places, [-1, 1]), tf.tile(flags, [tf.shape(places)[0]])
         )
     return text._replace(entries=entries)
 
@@ -417,11 +407,7 @@ class GraphEncoding(NamedTuple):
 
 
 class GraphTokenizer(tf.Module):
-    """Texts to ids, in TensorFlow and tensorflow-text operations alone.
-
-    It has no assets: `tf.saved_model.save` takes it, alone or as part of a model.
-    As with any `tf.function`, a method does not keep its object alive.
-    """
+    """Texts to ids, in TensorFlow and tensorflow-text operations alone."""
 
     def __init__(
         self,
@@ -433,11 +419,8 @@ class GraphTokenizer(tf.Module):
     ):
         super().__init__(name)
         self._do_lower_case = do_lower_case
-        self._special_tokens = [
-            token
-            for token in (PAD, UNK, CLS, SEP, MASK)
-            if recognize_special_tokens and token in vocabulary
-        ]
+        special = (PAD, UNK, CLS, SEP, MASK) if recognize_special_tokens else ()
+        self._special_tokens = [token for token in special if token in vocabulary]
         self._unicode = unicode_tables(do_lower_case)
         self._unknown_id = vocabulary.unk_id
         # tensorflow-text rejects some tokens that cannot occur as words.
@@ -479,11 +462,9 @@ class GraphTokenizer(tf.Module):
                 # A line feed ends the text, so there always is a next character.
                 tf.gather(text.byte_starts, ends),
             )
+            split = tf.RaggedTensor.from_row_splits
             return GraphEncoding(
-                *(
-                    tf.RaggedTensor.from_row_splits(part, ids_of_text, validate=False)
-                    for part in parts
-                )
+                *(split(part, ids_of_text, validate=False) for part in parts)
             )
 
     def _words(self, texts: tf.Tensor) -> tuple[_CodePoints, _Words]:

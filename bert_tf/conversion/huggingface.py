@@ -30,12 +30,7 @@ from bert_tf.config import (
     BertConfig,
 )
 from bert_tf.conversion import names
-from bert_tf.conversion.weights import (
-    Tensor,
-    Weights,
-    check_against_config,
-    listed,
-)
+from bert_tf.conversion.weights import Tensor, Weights, check_against_config, listed
 from bert_tf.errors import InputError
 
 CONFIG_NAME = "config.json"
@@ -166,11 +161,8 @@ def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
     end = 0
     for name, tensor in tensors.items():
         begin, end = end, end + 4 * math.prod(tensor.shape)
-        header[name] = {
-            "dtype": "F32",
-            "shape": tensor.shape,
-            "data_offsets": (begin, end),
-        }
+        offsets = begin, end
+        header[name] = {"dtype": "F32", "shape": tensor.shape, "data_offsets": offsets}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # the tensors are aligned
     with files.replacing(path) as file:
@@ -292,8 +284,14 @@ def to_config(
 ) -> dict[str, Any]:
     """The content of a model's config.json."""
     heads, _ = _ARCHITECTURES[architecture]
-    if names.MASKED_LM in heads:
-        _check_masked_lm(config, architecture)
+    for field in ("hidden_act", "layer_norm_eps"):
+        own, encoders = getattr(config, f"masked_lm_{field}"), getattr(config, field)
+        if names.MASKED_LM in heads and own not in (None, encoders):
+            raise InputError(
+                f"transformers' {architecture} has one `{field}` for the encoder and"
+                f" the masked LM's head; here `masked_lm_{field}` is {own!r} and"
+                f" `{field}` {encoders!r}. Leave the head out by --heads."
+            )
     values: dict[str, Any] = {
         "architectures": [architecture],
         "model_type": "bert",
@@ -317,28 +315,14 @@ def to_config(
     return values
 
 
-def _check_masked_lm(config: BertConfig, architecture: str) -> None:
-    """Raises InputError if the masked LM's head has its own activation or epsilon."""
-    for field in ("hidden_act", "layer_norm_eps"):
-        own, encoders = getattr(config, f"masked_lm_{field}"), getattr(config, field)
-        if own not in (None, encoders):
-            raise InputError(
-                f"transformers' {architecture} has one `{field}` for the encoder and"
-                f" the masked LM's head; here `masked_lm_{field}` is {own!r} and"
-                f" `{field}` {encoders!r}. Leave the head out by --heads."
-            )
-
-
 def model_folder(folder: str) -> str:
     """The model's folder: of sentence-transformers, the first module's."""
     path = os.path.join(folder, _MODULES_NAME)
     if not files.exists(path):
         return folder
     modules = files.read_json(path)
-    try:
-        first = modules[0]["path"]
-    except (KeyError, IndexError, TypeError):
-        first = None
+    is_list = isinstance(modules, list) and modules and isinstance(modules[0], dict)
+    first = modules[0].get("path") if is_list else None
     if not isinstance(first, str):
         raise InputError(f"{path}: must list modules, each with its `path`.")
     return files.inside(folder, first, path) if first else folder
@@ -356,19 +340,14 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
     """The weights of a folder by the original's names."""
     heads, _ = _ARCHITECTURES.get(_named_architecture(values) or "", ((), False))
     classifier = next((head for head in heads if head in _CLASSIFIERS), None)
-    rows = {
-        row.hugging_face: row
-        for row in (
-            *names.encoder_names(config),
-            *names.POOLER,
-            *(
-                row
-                for head, its_rows in names.HEADS.items()
-                if head == classifier or head not in _CLASSIFIERS
-                for row in its_rows
-            ),
-        )
-    }
+    heads_rows = (
+        row
+        for head, its_rows in names.HEADS.items()
+        if head == classifier or head not in _CLASSIFIERS
+        for row in its_rows
+    )
+    encoder = (*names.encoder_names(config), *names.POOLER)
+    rows = {row.hugging_face: row for row in (*encoder, *heads_rows)}
     found: dict[str, Tensor] = {}
     left_over = []
     for name, tensor in _stored(folder).items():
@@ -377,11 +356,7 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
             left_over.append(name)
         found[key] = tensor
     if classifier is None and "classifier.weight" in left_over:
-        classes = [
-            name
-            for name, (its_heads, _) in _ARCHITECTURES.items()
-            if set(its_heads) & set(_CLASSIFIERS)
-        ]
+        classes = [n for n, (h, _) in _ARCHITECTURES.items() if {*h} & {*_CLASSIFIERS}]
         raise InputError(
             f"{os.path.join(folder, CONFIG_NAME)}: `architectures` must say what"
             f" `classifier.weight` classifies: {', '.join(classes)}."
@@ -395,14 +370,8 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
     for copy, tensor in copies.items():
         # A file may have either, or both.
         found.setdefault(_COPIES[copy], tensor)
-    weights = Weights(
-        folder,
-        {
-            row.original: _transposed(found[key], row)
-            for key, row in rows.items()
-            if key in found
-        },
-    )
+    there = ((found[key], row) for key, row in rows.items() if key in found)
+    weights = Weights(folder, {row.original: _transposed(x, row) for x, row in there})
     check_against_config(weights, config)
     for copy, tensor in copies.items():
         other = found[_COPIES[copy]]
@@ -451,8 +420,7 @@ def _stored(folder: str) -> dict[str, Tensor]:
     stored: dict[str, Tensor] = {}
     for part in sorted(set(places.values())):
         stored |= read_tensors(files.inside(folder, part, index))
-    missing = [name for name in places if name not in stored]
-    if missing:
+    if missing := [name for name in places if name not in stored]:
         raise InputError(
             f"{index} lists tensors that its files lack: {listed(missing)}."
         )
@@ -471,25 +439,21 @@ def write(
     encoder = [*names.encoder_names(config), *(names.POOLER if has_pooler else ())]
     rows = {prefix + row.hugging_face: row for row in encoder}
     rows |= {row.hugging_face: row for head in heads for row in names.HEADS[head]}
-    missing = [row.original for row in rows.values() if row.original not in weights]
-    if missing:
+    if missing := {row.original for row in rows.values()} - {*weights}:
         raise InputError(
             f"{weights.path}: transformers' {name} has weights that are not there:"
-            f" {listed(missing)}."
+            f" {listed(sorted(missing))}."
         )
-    left_out = set(weights) - {row.original for row in rows.values()}
-    if left_out:
+    if left_out := {*weights} - {row.original for row in rows.values()}:
         logging.info(
             "Left out, as transformers' %s has no place for them: %s.",
             name,
             listed(sorted(left_out)),
         )
+    tensors = weights.tensors
     write_tensors(
         os.path.join(folder, WEIGHTS_NAME),
-        {
-            key: _transposed(weights.tensors[row.original], row)
-            for key, row in rows.items()
-        },
+        {key: _transposed(tensors[row.original], row) for key, row in rows.items()},
     )
     files.write_atomically(
         os.path.join(folder, CONFIG_NAME), json.dumps(values, indent=2) + "\n"

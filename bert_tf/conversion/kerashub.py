@@ -3,8 +3,7 @@
 A preset is a folder written by `save_to_preset`, or a handle of one:
 
     config.json         the backbone's class and settings
-    model.weights.h5    its weights; from 10 GB on in parts, listed in
-                        model.weights.json
+    model.weights.h5    its weights
     metadata.json       versions, and the number of parameters
     task.json           the class and settings of a model with a head
     task.weights.h5     the head's weights
@@ -17,15 +16,15 @@ mistake quantized numbers for weights; here both are errors.
 
 import contextlib
 import functools
+import importlib
 import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from absl import logging
 
 from bert_tf import files
 from bert_tf.config import LAYER_NORM_EPSILON, BertConfig
@@ -45,7 +44,6 @@ from bert_tf.text.vocabulary import PAD, Vocabulary
 
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.weights.h5"
-INDEX_NAME = "model.weights.json"
 METADATA_NAME = "metadata.json"
 TASK_NAME = "task.json"
 TASK_WEIGHTS_NAME = "task.weights.h5"
@@ -87,8 +85,8 @@ _MASKED_LM_COMPUTATION = {
     "masked_lm_layer_norm_eps": 1e-5,
 }
 
-# Settings of a BertTokenizer that must equal the original's. strip_accents is
-# not among them: its default is false even for models whose text had no accents.
+# Settings of a BertTokenizer that must equal the original's; not strip_accents, whose
+# default is false even for models whose text had no accents.
 _TOKENIZER_FIXED = {
     "split": True,
     "split_on_cjk": True,
@@ -101,11 +99,7 @@ _NO_WEIGHTS = ("optimizer/", "seed_generator/")
 
 
 def is_handle(path: str) -> bool:
-    """Whether `path` names a preset to be downloaded, rather than a file or folder.
-
-    Handles are kaggle://, hf:// and modelscope:// addresses, and the names that
-    KerasHub knows, such as bert_base_en_uncased.
-    """
+    """Whether `path` names a preset to be downloaded, rather than a file or folder."""
     if path.startswith(_SCHEMES):
         return True
     # The cheap checks first: the last one imports KerasHub.
@@ -119,9 +113,7 @@ def is_handle(path: str) -> bool:
 
 def is_preset_folder(folder: str) -> bool:
     """Whether a folder's files are those of a KerasHub preset."""
-    return any(
-        files.exists(os.path.join(folder, name)) for name in (WEIGHTS_NAME, INDEX_NAME)
-    )
+    return files.exists(os.path.join(folder, WEIGHTS_NAME))
 
 
 def preset_folder(path: str) -> str:
@@ -143,42 +135,33 @@ def _built_in() -> Mapping[str, Any]:
 
 def _download(handle: str) -> str:
     """All files of a preset, in the cache that `from_preset` uses too."""
+    import kagglehub
+
     address = _built_in().get(handle, {}).get("kaggle_handle", handle)
     scheme, _, name = address.partition("://")
+    exceptions = kagglehub.exceptions
     try:
         if scheme == "kaggle":
-            return _from_kaggle(name)
-        if scheme == "hf":
-            import huggingface_hub
-
-            return huggingface_hub.snapshot_download(name, allow_patterns=_FILES)
-        import modelscope
-
-        return modelscope.snapshot_download(name, allow_patterns=_FILES)
+            return kagglehub.model_download(name)
+        package = "huggingface_hub" if scheme == "hf" else "modelscope"
+        hub = importlib.import_module(package)
+        return hub.snapshot_download(name, allow_patterns=_FILES)
     except ModuleNotFoundError as error:
         raise InputError(
             f"{handle}: its download needs the package {error.name}: pip install"
             f" {error.name}."
         ) from error
-    except (OSError, ValueError) as error:
-        raise InputError(f"{handle} cannot be downloaded: {_first_line(error)}") from (
-            error
-        )
-
-
-def _from_kaggle(name: str) -> str:
-    import kagglehub
-    from kagglehub import exceptions
-
-    try:
-        return kagglehub.model_download(name)
     except (
+        OSError,
+        ValueError,
         exceptions.BackendError,
         exceptions.CredentialError,
         exceptions.NotFoundError,
         exceptions.UnauthenticatedError,
     ) as error:
-        raise ValueError(str(error)) from error
+        raise InputError(f"{handle} cannot be downloaded: {_first_line(error)}") from (
+            error
+        )
 
 
 def _first_line(error: Exception) -> str:
@@ -237,14 +220,11 @@ def _read_object(path: str) -> tuple[str, dict[str, Any]]:
     try:
         return values["registered_name"].split(">")[-1], dict(values["config"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        hint = (
-            " It is a Hugging Face model: download it and give the folder."
-            if isinstance(values, dict) and "model_type" in values
-            else ""
-        )
+        is_theirs = isinstance(values, dict) and "model_type" in values
+        hint = " It is a Hugging Face model: download it and give the folder."
         raise InputError(
             f"{path}: must describe an object of KerasHub, by `registered_name` and"
-            f" `config`.{hint}"
+            f" `config`.{hint if is_theirs else ''}"
         ) from error
 
 
@@ -267,11 +247,7 @@ def _head_of(folder: str) -> str | None:
 
 
 def _rows(config: BertConfig, head: str | None) -> dict[str, names.Name]:
-    """The weights of KerasHub's model by their places.
-
-    The head's places begin with the name of its file: a layer of the head may have the
-    same name as one of the backbone.
-    """
+    """The weights of KerasHub's model by their places."""
     encoder = (*names.encoder_names(config), *names.POOLER)
     rows = {str(row.keras_hub): row for row in encoder}
     for row in names.HEADS[head] if head else ():
@@ -281,14 +257,11 @@ def _rows(config: BertConfig, head: str | None) -> dict[str, names.Name]:
 
 def _read_weights(folder: str, config: BertConfig, head: str | None) -> Weights:
     """The weights of a preset by the original's names."""
-    stored: dict[str, Tensor] = {}
-    for part in _backbone_files(folder):
-        stored |= _stored_in(part)
+    path = os.path.join(folder, WEIGHTS_NAME)
+    stored = _stored_in(path)
     if head is not None:
         in_head = _stored_in(os.path.join(folder, TASK_WEIGHTS_NAME))
-        stored |= {
-            f"{TASK_WEIGHTS_NAME}/{key}": found for key, found in in_head.items()
-        }
+        stored |= {f"{TASK_WEIGHTS_NAME}/{key}": x for key, x in in_head.items()}
     found: dict[str, Tensor] = {}
     missing, wrong = [], []
     for place, row in _rows(config, head).items():
@@ -302,8 +275,7 @@ def _read_weights(folder: str, config: BertConfig, head: str | None) -> Weights:
         else:
             found[row.original] = _in_our_layout(row, config, tensor)
     refuse_differences(
-        f"{os.path.join(folder, WEIGHTS_NAME)} does not hold the model that config.json"
-        " describes",
+        f"{path} does not hold the model that config.json describes",
         wrong,
         missing,
         stored,
@@ -335,24 +307,6 @@ def _in_our_layout(row: names.Name, config: BertConfig, tensor: Tensor) -> Tenso
     return Tensor(shape, lambda: tensor.read().reshape(shape))
 
 
-def _backbone_files(folder: str) -> list[str]:
-    """The one file of a backbone's weights, or its parts."""
-    single, index = (os.path.join(folder, name) for name in (WEIGHTS_NAME, INDEX_NAME))
-    if files.exists(single):
-        return [single]
-    if not files.exists(index):
-        raise InputError(f"{folder}: {WEIGHTS_NAME} is missing.")
-    try:
-        parts = {
-            os.path.basename(part)
-            for listed_ in files.read_json(index)["weight_map"].values()
-            for part in ([listed_] if isinstance(listed_, str) else listed_)
-        }
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{index}: must have a `weight_map`.") from error
-    return [os.path.join(folder, part) for part in sorted(parts)]
-
-
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[Any]:
     import h5py
@@ -372,7 +326,7 @@ def _stored_in(path: str) -> dict[str, Tensor]:
     import ml_dtypes
 
     if not files.exists(path):
-        raise InputError(f"No such file: {path}")
+        raise InputError(f"{path} is missing.")
     tensors: dict[str, Tensor] = {}
     refused: list[str] = []
 
@@ -427,13 +381,6 @@ def write(
     import keras
     import keras_hub
 
-    if config.hidden_dropout_prob != config.attention_probs_dropout_prob:
-        logging.warning(
-            "KerasHub's BertBackbone has one dropout rate, for training: %s, the"
-            " hidden_dropout_prob, stands for attention_probs_dropout_prob=%s too.",
-            config.hidden_dropout_prob,
-            config.attention_probs_dropout_prob,
-        )
     settings = {theirs: getattr(config, ours) for theirs, ours in _FIELDS.items()}
     kept = {name: settings[name] for name in ("num_layers", "dropout")}
     # In the machine's memory: a converter needs no accelerator.
@@ -448,16 +395,15 @@ def write(
             del file[place]
             file[place] = np.reshape(weights[row.original], _their_shape(row, config))
 
-    count = sum(math.prod(row.dimensions(config)) for row in rows.values())
-
-    def edit(name: str, change: Callable[[dict[str, Any]], None]) -> None:
-        path = os.path.join(folder, name)
-        values = files.read_json(path)
-        change(values)
+    parameters = sum(math.prod(row.dimensions(config)) for row in rows.values())
+    config_path, metadata_path = (
+        os.path.join(folder, name) for name in (CONFIG_NAME, METADATA_NAME)
+    )
+    described = files.read_json(config_path)
+    described["config"] |= settings
+    metadata = files.read_json(metadata_path) | {"parameter_count": parameters}
+    for path, values in ((config_path, described), (metadata_path, metadata)):
         files.write_atomically(path, json.dumps(values, indent=4) + "\n")
-
-    edit(CONFIG_NAME, lambda values: values["config"].update(settings))
-    edit(METADATA_NAME, lambda values: values.update(parameter_count=count))
     if vocabulary is not None:
         keras_hub.models.BertTokenizer(
             vocabulary=list(vocabulary),

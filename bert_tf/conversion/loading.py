@@ -24,15 +24,9 @@ from bert_tf.conversion.source import (
 from bert_tf.conversion.tokenizer_files import VOCAB_NAME, casing_of
 from bert_tf.conversion.weights import Weights, added_options, listed, num_outputs
 from bert_tf.errors import InputError
+from bert_tf.modeling import heads
 from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.heads import (
-    BertClassifier,
-    BertMultipleChoice,
-    BertPretrainer,
-    BertSpanPredictor,
-    BertTagger,
-)
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -104,14 +98,8 @@ def _refuse_what_does_not_fit(
         if name in variables and there != tuple(variables[name].shape)
     }
     left_over = [n for n in weights if n not in variables and n not in optional]
-    missing = [
-        name
-        for name in variables
-        if name.startswith("bert/")
-        and name not in weights
-        and name not in optional
-        and not is_added(name)
-    ]
+    of_encoder = [n for n in variables if n.startswith("bert/") and not is_added(n)]
+    missing = [n for n in of_encoder if n not in weights and n not in optional]
     if wrong and wrong.keys() <= of_heads:
         problem = (
             f"has a {names.heads_of(wrong)[0]} head of another size:"
@@ -144,10 +132,7 @@ def _refuse_what_does_not_fit(
 def refuse_other_function(
     source: Source, config: BertConfig, said_by: str = "the model's config"
 ) -> None:
-    """Raises InputError if a config gives other outputs with a source's weights.
-
-    The weights' shapes do not show it: heads of attention, activation, epsilon.
-    """
+    """Raises InputError if a config gives other outputs with a source's weights."""
     if source.config is None:
         return
     fields = _FUNCTION
@@ -215,7 +200,7 @@ def load_encoder(path: str | Source, **options: Any) -> BertEncoder:
     return encoder
 
 
-def load_pretrainer(path: str | Source, **options: Any) -> BertPretrainer:
+def load_pretrainer(path: str | Source, **options: Any) -> heads.BertPretrainer:
     """The model of a pre-training checkpoint, with the heads that it has.
 
     Args:
@@ -228,14 +213,12 @@ def load_pretrainer(path: str | Source, **options: Any) -> BertPretrainer:
     source = _opened(path)
     has_pairs = names.NEXT_SENTENCE in names.heads_of(source.weights)
     options.setdefault("next_sentence", has_pairs)
-    return _with_head(BertPretrainer, names.MASKED_LM, source, **options)
+    return _with_head(heads.BertPretrainer, names.MASKED_LM, source, **options)
 
 
 def load_classifier(
-    path: str | Source,
-    num_labels: int | None = None,
-    problem_type: str | None = None,
-) -> BertClassifier:
+    path: str | Source, num_labels: int | None = None, problem_type: str | None = None
+) -> heads.BertClassifier:
     """A classifier from a checkpoint.
 
     Args:
@@ -250,7 +233,7 @@ def load_classifier(
     source = _opened(path)
     if num_labels is None:
         num_labels = _outputs(source, names.CLASSIFIER)
-    model = BertClassifier(
+    model = heads.BertClassifier(
         source.require_config(),
         num_labels,
         problem_type=problem_type or source.classifier_problem_type(),
@@ -260,22 +243,22 @@ def load_classifier(
     return model
 
 
-def load_span_predictor(path: str | Source) -> BertSpanPredictor:
+def load_span_predictor(path: str | Source) -> heads.BertSpanPredictor:
     """The model of a SQuAD checkpoint; arguments and errors as `load_pretrainer`."""
-    return _with_head(BertSpanPredictor, names.SPAN, _opened(path))
+    return _with_head(heads.BertSpanPredictor, names.SPAN, _opened(path))
 
 
-def load_multiple_choice(path: str | Source) -> BertMultipleChoice:
+def load_multiple_choice(path: str | Source) -> heads.BertMultipleChoice:
     """The model of a SWAG checkpoint; arguments and errors as `load_pretrainer`."""
-    return _with_head(BertMultipleChoice, names.MULTIPLE_CHOICE, _opened(path))
+    return _with_head(heads.BertMultipleChoice, names.MULTIPLE_CHOICE, _opened(path))
 
 
-def load_tagger(path: str | Source, num_labels: int | None = None) -> BertTagger:
+def load_tagger(path: str | Source, num_labels: int | None = None) -> heads.BertTagger:
     """A tagger from a checkpoint; arguments and errors as `load_classifier`."""
     source = _opened(path)
     if num_labels is None:
         num_labels = _outputs(source, names.TAGGING)
-    model = BertTagger(source.require_config(), num_labels)
+    model = heads.BertTagger(source.require_config(), num_labels)
     load_weights(model, source)
     return model
 
@@ -327,11 +310,7 @@ def model_files(
     do_lower_case: bool | None,
     output_dir: str,
 ) -> ModelFiles:
-    """The model that options of these names describe, or else the checkpoint's files.
-
-    Options must agree with the checkpoint: with another vocabulary or casing the model
-    would silently get ids with another meaning.
-    """
+    """The model that these options describe, or else the checkpoint's files."""
     source = open_source(init_checkpoint) if init_checkpoint else None
     if bert_config_file:
         config = BertConfig.from_json_file(bert_config_file)
@@ -376,11 +355,7 @@ def checked_casing(
     do_lower_case: bool | None,
     vocabulary_said_by: str,
 ) -> bool:
-    """Whether to lower-case: the user's choice, or else the checkpoint's.
-
-    Its tokenizer files or its name (cased_..., uncased_...) give it, or else the
-    vocabulary, by upper-case letters: a TF1 release may be in any folder.
-    """
+    """Whether to lower-case: the user's choice, or else the checkpoint's."""
     said_by, there = vocabulary_said_by, None
     if source is not None:
         own = source.tokenizer.vocabulary

@@ -24,16 +24,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import MULTI_LABEL, REGRESSION
-from bert_tf.conversion import names
+from bert_tf.conversion import loading, names
 from bert_tf.conversion.graph_tokenizer import GraphEncoding, GraphTokenizer
-from bert_tf.conversion.loading import (
-    load_classifier,
-    load_encoder,
-    load_multiple_choice,
-    load_pretrainer,
-    load_span_predictor,
-    load_tagger,
-)
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
@@ -73,11 +65,7 @@ def _cut(tokens: tf.RaggedTensor, most: tf.Tensor) -> tf.RaggedTensor:
 def _cut_pair(
     tokens_a: tf.RaggedTensor, tokens_b: tf.RaggedTensor, max_length: tf.Tensor
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Cuts pairs to `max_length` tokens together, always the longer one by its end.
-
-    At equal lengths the second one gives way, as in the original: first the longer one
-    comes down to the other's length, then both in turn.
-    """
+    """Cuts pairs as `wordpiece.truncate_pair` does."""
     length_a, length_b = _lengths(tokens_a), _lengths(tokens_b)
     excess = tf.maximum(0, length_a + length_b - max_length)
     cut_b = tf.minimum(excess, tf.maximum(0, length_b - length_a))
@@ -405,12 +393,8 @@ class _ServedSpanPredictor(_ServedModel):
     def _of_question(self, question: tf.Tensor, context: tf.Tensor) -> _Tensors:
         assert self.tokenizer is not None
         query = _cut(self._ids(question), self._max_query_length)
-        encoding = GraphEncoding(
-            *(
-                part.with_row_splits_dtype(tf.int32)
-                for part in self.tokenizer.encode_with_offsets(context)
-            )
-        )
+        parts = self.tokenizer.encode_with_offsets(context)
+        encoding = GraphEncoding(*(x.with_row_splits_dtype(tf.int32) for x in parts))
         tokens, counts = encoding.ids, _lengths(encoding.ids)
         windows = self._windows(counts, self.max_seq_length - 3 - _lengths(query))
         begins = tf.gather(tokens.row_starts(), windows.rows) + windows.starts
@@ -485,20 +469,15 @@ class _ServedSpanPredictor(_ServedModel):
         chosen = tf.math.unsorted_segment_min(
             tf.where(is_best, number, tf.size(number)), windows.rows, rows
         )
-        begin, span = (
-            tf.gather(windows.starts - offsets, chosen),
-            tf.gather(best, chosen),
-        )
+        begin = tf.gather(windows.starts - offsets, chosen)
+        span = tf.gather(best, chosen)
         return row_scores, begin + span // length, begin + span % length
 
 
 def _has_most_context(
     windows: _Windows, place: tf.Tensor, inside: tf.Tensor, most: tf.Tensor
 ) -> tf.Tensor:
-    """Whether no other window, nor an earlier one as good, is better: bool [W, S].
-
-    A window's worth to a token is min(tokens before, tokens after) + 0.01 * its size.
-    """
+    """Whether no other window, nor an earlier one as good, is better: bool [W, S]."""
     sizes = windows.sizes[:, None]
     worth = tf.cast(tf.minimum(place, sizes - 1 - place), tf.float32)
     worth += 0.01 * tf.cast(sizes, tf.float32)
@@ -517,12 +496,12 @@ def _has_most_context(
 
 # A head -> how its model is loaded and what serves it.
 _SERVED: Mapping[str, tuple[Any, type[_ServedModel]]] = {
-    FEATURES: (load_encoder, _ServedFeatures),
-    names.MASKED_LM: (load_pretrainer, _ServedFillMask),
-    names.CLASSIFIER: (load_classifier, _ServedClassifier),
-    names.SPAN: (load_span_predictor, _ServedSpanPredictor),
-    names.MULTIPLE_CHOICE: (load_multiple_choice, _ServedMultipleChoice),
-    names.TAGGING: (load_tagger, _ServedTagger),
+    FEATURES: (loading.load_encoder, _ServedFeatures),
+    names.MASKED_LM: (loading.load_pretrainer, _ServedFillMask),
+    names.CLASSIFIER: (loading.load_classifier, _ServedClassifier),
+    names.SPAN: (loading.load_span_predictor, _ServedSpanPredictor),
+    names.MULTIPLE_CHOICE: (loading.load_multiple_choice, _ServedMultipleChoice),
+    names.TAGGING: (loading.load_tagger, _ServedTagger),
 }
 
 
@@ -537,12 +516,7 @@ def head_to_serve(source: Source) -> str:
 
 
 def write_saved_model(
-    folder: str,
-    source: Source,
-    head: str,
-    *,
-    max_seq_length: int,
-    **options: Any,
+    folder: str, source: Source, head: str, *, max_seq_length: int, **options: Any
 ) -> dict[str, Any]:
     """Writes a SavedModel, and returns its signatures by name."""
     if head == names.MASKED_LM and source.require_config().left_to_right:
@@ -566,9 +540,8 @@ def write_saved_model(
 
 def write_by_keras(folder: str, source: Source, head: str, format_: str) -> str:
     """Writes the model for LiteRT or ONNX, by Keras' own export."""
-    path = os.path.join(
-        folder, {"litert": "model.tflite", "onnx": "model.onnx"}[format_]
-    )
+    name = {"litert": "model.tflite", "onnx": "model.onnx"}[format_]
+    path = os.path.join(folder, name)
     model = _SERVED[head][0](source)
     # Keras exports to ONNX what has been called once.
     model(

@@ -105,9 +105,8 @@ class Source:
     @property
     def checkpoint(self) -> str:
         """What its weights are read from: a checkpoint's path, or else the folder."""
-        if self.format in (Format.RUN, Format.TF1):
-            return tensorflow.find_checkpoint(self.path)
-        return self.folder
+        is_ours = self.format in (Format.RUN, Format.TF1)
+        return tensorflow.find_checkpoint(self.path) if is_ours else self.folder
 
     def classifier_problem_type(self) -> str | None:
         """What its classifier predicts; None where it has none."""
@@ -178,47 +177,37 @@ def open_source(path: str) -> Source:
     """
     path = files.expanded(path)
     format_ = find_format(path)
+    labels = problem_type = None
+    folder = folder_of(path)
     if format_ == Format.KERAS_HUB:
-        folder = kerashub.preset_folder(_preset_of(path))
-        config, weights = kerashub.read_model(folder)
-        return Source(
-            path=path,
-            format=format_,
-            folder=path,
-            weights=weights,
-            config=config,
-            tokenizer=kerashub.read_tokenizer(folder),
-        )
-    if format_ == Format.HUGGING_FACE:
-        folder = huggingface.model_folder(folder_of(path))
+        folder = path
+        preset = kerashub.preset_folder(_preset_of(path))
+        config, weights = kerashub.read_model(preset)
+        tokenizer = kerashub.read_tokenizer(preset)
+    elif format_ == Format.HUGGING_FACE:
+        folder = huggingface.model_folder(folder)
         config, values = huggingface.read_config(folder)
         weights = huggingface.read_weights(folder, config, values)
-        has_labels = {names.CLASSIFIER, names.TAGGING} & {*names.heads_of(weights)}
-        return Source(
-            path=path,
-            format=format_,
-            folder=folder,
-            weights=weights,
-            config=config,
-            tokenizer=read_tokenizer(folder),
-            labels=huggingface.labels_in(values) if has_labels else None,
-            problem_type=huggingface.problem_type_in(values),
-        )
-    folder = folder_of(path)
-    config_path = os.path.join(folder, CONFIG_NAME)
-    labels, problem_type = read_labels(folder)
+        tokenizer = read_tokenizer(folder)
+        problem_type = huggingface.problem_type_in(values)
+        if {names.CLASSIFIER, names.TAGGING} & {*names.heads_of(weights)}:
+            labels = huggingface.labels_in(values)
+    else:
+        config_path = os.path.join(folder, CONFIG_NAME)
+        config = None
+        if files.exists(config_path):
+            config = BertConfig.from_json_file(config_path)
+        labels, problem_type = read_labels(folder)
+        # LoRA is no format's but our own runs'.
+        weights = tensorflow.read_weights(path).merged()
+        tokenizer = read_tokenizer(folder)
     return Source(
         path=path,
         format=format_,
         folder=folder,
-        # LoRA is no format's but our own runs'.
-        weights=tensorflow.read_weights(path).merged(),
-        config=(
-            BertConfig.from_json_file(config_path)
-            if files.exists(config_path)
-            else None
-        ),
-        tokenizer=read_tokenizer(folder),
+        weights=weights,
+        config=config,
+        tokenizer=tokenizer,
         labels=labels,
         problem_type=problem_type,
     )

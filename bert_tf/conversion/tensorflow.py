@@ -39,29 +39,21 @@ _OPTIMIZERS_OWN = re.compile(
 def find_checkpoint(path: str) -> str:
     """The prefix of the checkpoint that `path` means."""
     if files.is_folder(path):
+        state = os.path.join(path, "checkpoint")
+        reason = "names a checkpoint that is not there"
         try:
             latest = tf.train.latest_checkpoint(path)
         except ValueError as error:
-            raise InputError(
-                f"{os.path.join(path, 'checkpoint')} is damaged:"
-                f" {str(error).splitlines()[0]} Give a checkpoint's prefix, such as"
-                f" {os.path.join(path, 'model.ckpt-1000')}."
-            ) from error
-        if latest:
-            return latest
+            latest, reason = None, f"is damaged: {str(error).splitlines()[0]}"
         released = os.path.join(path, RELEASED_PREFIX)
-        if files.exists(released + ".index"):
-            return released
-        state = os.path.join(path, "checkpoint")
+        if latest or files.exists(released + ".index"):
+            return latest or released
         if files.exists(state) and not files.is_folder(state):
             raise InputError(
-                f"{state} names a checkpoint that is not there. Give a checkpoint's"
-                f" prefix, such as {os.path.join(path, 'model.ckpt-1000')}."
+                f"{state} {reason}. Give a checkpoint's prefix, such as"
+                f" {os.path.join(path, 'model.ckpt-1000')}."
             )
-        raise InputError(
-            f"{path}: no checkpoint in this folder (neither a run's file 'checkpoint'"
-            f" nor {RELEASED_PREFIX}.index)."
-        )
+        raise InputError(f"{path}: no checkpoint in this folder.")
     prefix = path
     for ending in (".index", ".meta", ".data-00000-of-00001"):
         prefix = prefix.removesuffix(ending)
@@ -82,15 +74,13 @@ def read_weights(path: str) -> Weights:
     ours = {_name_of(key): key for key in shapes if key.startswith(_OUR_PREFIX)}
     keys = ours or {key: key for key in shapes if not _OPTIMIZERS_OWN.fullmatch(key)}
 
-    return Weights(
-        prefix,
-        {
-            name: Tensor(
-                tuple(shapes[key]), functools.partial(_read, reader, prefix, name, key)
-            )
-            for name, key in keys.items()
-        },
-    )
+    tensors = {
+        name: Tensor(
+            tuple(shapes[key]), functools.partial(_read, reader, prefix, name, key)
+        )
+        for name, key in keys.items()
+    }
+    return Weights(prefix, tensors)
 
 
 def _read(reader: Any, prefix: str, name: str, key: str) -> np.ndarray:

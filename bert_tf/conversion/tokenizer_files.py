@@ -73,7 +73,10 @@ def write_labels(
 ) -> None:
     """Writes what a classifier predicts, or a tagger."""
     if labels is not None:
-        files.write_atomically(os.path.join(folder, LABELS_NAME), _content(labels))
+        content = "".join(f"{label}\n" for label in labels)
+        if _labels(content.encode("utf-8", "replace").decode()) != tuple(labels):
+            content = json.dumps(list(labels)) + "\n"
+        files.write_atomically(os.path.join(folder, LABELS_NAME), content)
     is_of_one_number = labels is not None and not labels
     if problem_type == MULTI_LABEL or (
         problem_type == REGRESSION and not is_of_one_number
@@ -86,24 +89,19 @@ def write_labels(
 def read_labels(folder: str) -> tuple[tuple[str, ...] | None, str | None]:
     """The labels and the problem type; None for what no file gives."""
     labels = problem_type = None
-    path = os.path.join(folder, LABELS_NAME)
-    if files.exists(path):
-        labels = _labels(files.read_text(path))
-    path = os.path.join(folder, PROBLEM_TYPE_NAME)
-    if files.exists(path):
-        problem_type = files.read_text(path).strip()
+    labels_path, problem_path = (
+        os.path.join(folder, name) for name in (LABELS_NAME, PROBLEM_TYPE_NAME)
+    )
+    if files.exists(labels_path):
+        labels = _labels(files.read_text(labels_path))
+    if files.exists(problem_path):
+        problem_type = files.read_text(problem_path).strip()
         if problem_type not in PROBLEM_TYPES:
             raise InputError(
-                f"{path}: must be one of {', '.join(PROBLEM_TYPES)}. Found:"
+                f"{problem_path}: must be one of {', '.join(PROBLEM_TYPES)}. Found:"
                 f" {problem_type!r}."
             )
     return labels, problem_type
-
-
-def _content(labels: Sequence[str]) -> str:
-    plain = "".join(f"{label}\n" for label in labels)
-    read_back = _labels(plain.encode("utf-8", "replace").decode("utf-8"))
-    return plain if read_back == tuple(labels) else json.dumps(list(labels)) + "\n"
 
 
 def _labels(content: str) -> tuple[str, ...]:
@@ -160,10 +158,7 @@ def read_tokenizer(folder: str) -> TokenizerFiles:
                 " does not belong to the weights."
             )
     return TokenizerFiles(
-        vocabulary,
-        path,
-        casing_of(folder),
-        next(_differences(folder, tokenizer), None),
+        vocabulary, path, casing_of(folder), next(_differences(folder, tokenizer), None)
     )
 
 
@@ -228,10 +223,8 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
         # A special token may be an object with its text in it.
         value = value.get("content") if isinstance(value, dict) else value
         found.append((config_path, key, value, (wanted,)))
-    for key, values in (
-        ("tokenizer_class", (None, *_CLASSES)),
-        ("strip_accents", (None, casing)),
-    ):
+    allowed = {"tokenizer_class": (None, *_CLASSES), "strip_accents": (None, casing)}
+    for key, values in allowed.items():
         found.append((config_path, key, config.get(key), values))
     if tokenizer is not None:
         normalizer = _part(tokenizer, "normalizer")

@@ -60,18 +60,17 @@ class TokenIds:
 # `dupe_factor` passes every document is cut into pairs and each pair masked, with fresh
 # draws; finally all instances are shuffled.
 
-
 # Instances made between two reports of progress, for which memory is reserved, and
 # their tokens at most.
 _AT_A_TIME = 1 << 14
+_OF_TOKENS = ("input_ids", "input_mask", "segment_ids", "sequence_ids")
+_OF_SEQUENCES = ("cls_positions", "next_sentence_labels", "next_sentence_weights")
+_MASKED_LM = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 _TOKENS_AT_A_TIME = 1 << 22
 
 
 class Buffers(NamedTuple):
-    """The instances in the order in which they were made, the n-th one's parts at n.
-
-    `tokens`, `positions` and `labels` hold those of all instances one after another.
-    """
+    """The instances in the order in which they were made, the n-th one's parts at n."""
 
     tokens: np.ndarray  # masked: uint16 or int32
     stops: np.ndarray  # int64 [n], where in `tokens` each ends
@@ -83,16 +82,10 @@ class Buffers(NamedTuple):
 
     def resize(self, num_instances: int, num_tokens: int, num_predictions: int) -> None:
         """Resizes the parts in place: they are large."""
-        for array in (
-            self.stops,
-            self.first_lengths,
-            self.next_sentence_labels,
-            self.prediction_stops,
-        ):
-            array.resize(num_instances, refcheck=False)
-        self.tokens.resize(num_tokens, refcheck=False)
-        self.positions.resize(num_predictions, refcheck=False)
-        self.labels.resize(num_predictions, refcheck=False)
+        of_instances = [num_instances] * 4
+        sizes = (num_tokens, *of_instances, num_predictions, num_predictions)
+        for array, size in zip(self, sizes, strict=True):
+            array.resize(size, refcheck=False)
 
 
 class _Recipe(NamedTuple):
@@ -107,10 +100,7 @@ class _Recipe(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Instances:
-    """The instances of a corpus, in the order in which they are written.
-
-    `len` is their number. They are held as compact arrays: about 2.5 bytes per token.
-    """
+    """The instances of a corpus, in the order in which they are written."""
 
     buffers: Buffers  # all of them, in the order in which they were made
     order: np.ndarray  # their numbers in the buffers
@@ -154,29 +144,22 @@ class Instances:
         max_predictions: int,
         max_sequences: int,
     ) -> dict[str, np.ndarray]:
-        """Rows of the instances of these numbers; row n holds those from starts[n] on.
-
-        The features are those of packed rows, as in `RecordSpec`.
-        """
-        tokens, predictions, slots = (
-            (len(starts) - 1, length)
-            for length in (max_tokens, max_predictions, max_sequences)
-        )
+        """Packed rows of these instances; row n holds those from starts[n] on."""
+        num_rows = len(starts) - 1
         columns: dict[str, np.ndarray] = {
-            "input_ids": np.zeros(tokens, np.int64),
-            "input_mask": np.zeros(tokens, np.int64),
-            "segment_ids": np.zeros(tokens, np.int64),
-            "sequence_ids": np.zeros(tokens, np.int64),
-            "cls_positions": np.zeros(slots, np.int64),
-            "next_sentence_labels": np.zeros(slots, np.int64),
-            "next_sentence_weights": np.zeros(slots, np.float32),
-            "masked_lm_positions": np.zeros(predictions, np.int64),
-            "masked_lm_ids": np.zeros(predictions, np.int64),
-            "masked_lm_weights": np.zeros(predictions, np.float32),
+            name: np.zeros(
+                [num_rows, length], np.float32 if name.endswith("weights") else np.int64
+            )
+            for length, names in (
+                (max_tokens, _OF_TOKENS),
+                (max_sequences, _OF_SEQUENCES),
+                (max_predictions, _MASKED_LM),
+            )
+            for name in names
         }
         _fill(self.buffers, numbers, starts, *columns.values())
         if self.settings.masking != settings.STATIC_MASKING:
-            for name in ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"):
+            for name in _MASKED_LM:
                 del columns[name]
         return columns
 
@@ -200,7 +183,9 @@ def create_instances(
     shuffle(stream, order)
     masking = _masking(ids, instance_settings)
     recipe = _recipe(ids, instance_settings)
-    buffers = _new_buffers(documents.tokens.dtype)
+    dtype = documents.tokens.dtype
+    types = (dtype, np.int64, np.int32, np.uint8, np.int64, np.int32, dtype)
+    buffers = Buffers(*(np.empty(0, each) for each in types))
     num_instances = num_left_out = 0
     at_a_time = max(
         1, min(_AT_A_TIME, _TOKENS_AT_A_TIME // instance_settings.max_seq_length)
@@ -261,18 +246,6 @@ def _masking(ids: TokenIds, instance_settings: InstanceSettings) -> Masking:
     )
 
 
-def _new_buffers(dtype: np.dtype) -> Buffers:
-    return Buffers(
-        tokens=np.empty(0, dtype),
-        stops=np.empty(0, np.int64),
-        first_lengths=np.empty(0, np.int32),
-        next_sentence_labels=np.empty(0, np.uint8),
-        prediction_stops=np.empty(0, np.int64),
-        positions=np.empty(0, np.int32),
-        labels=np.empty(0, dtype),
-    )
-
-
 def _used(buffers: Buffers, num_instances: int) -> tuple[int, int]:
     """How many tokens and predictions that many instances have."""
     if num_instances == 0:
@@ -282,14 +255,11 @@ def _used(buffers: Buffers, num_instances: int) -> tuple[int, int]:
 
 
 def _make_room(
-    buffers: Buffers,
-    num_instances: int,
-    num_more: int,
-    instance_settings: InstanceSettings,
+    buffers: Buffers, num_instances: int, num_more: int, settings: InstanceSettings
 ) -> None:
     num_tokens, num_predictions = _used(buffers, num_instances)
-    per_instance = instance_settings.max_seq_length
-    num_slots = min(per_instance, instance_settings.max_predictions_per_seq)
+    per_instance = settings.max_seq_length
+    num_slots = min(per_instance, settings.max_predictions_per_seq)
     buffers.resize(
         num_instances + num_more,
         num_tokens + num_more * per_instance,

@@ -34,11 +34,7 @@ class Masking(NamedTuple):
 
 @compiled
 def num_predictions(num_tokens, masked_lm_prob, max_predictions_per_seq):
-    """How many tokens of a sequence are chosen: at least one.
-
-    The share is of all tokens, including [CLS] and [SEP], and rounded half to even, as
-    in Python 3.
-    """
+    """How many tokens of a sequence are chosen: at least one."""
     share = int(np.rint(num_tokens * masked_lm_prob))
     return min(max_predictions_per_seq, max(1, share))
 
@@ -98,11 +94,7 @@ def mask(
 
 @compiled
 def _candidates(sequence, masking):
-    """The units of masking, in the sequence's order.
-
-    A piece with ## joins the candidate before it, even over a [SEP]: a second segment
-    that was cut in front may begin within a word.
-    """
+    """The units of masking, in the sequence's order."""
     members = np.empty(len(sequence), np.int64)
     starts = np.empty(len(sequence) + 1, np.int64)
     num_members = num_candidates = 0

@@ -42,16 +42,13 @@ def starts(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     return result
 
 
-# Sentence pairs for next sentence prediction, cut from documents.
 # Devlin et al. 2018, section 3.1 "Task #2" and appendix A.2: a sequence is [CLS] A
 # [SEP] B [SEP], where A and B are spans of several sentences; half of the time B
 # follows A, else it comes from another document. Record-for-record equality with the
 # original depends on its order of random draws, which the docstrings give.
 #
-# A segment is a range of the corpus's tokens, because the sentences of a document are
-# contiguous: nothing is copied until a sequence is built. Documents are identified by
-# their place in `order`, the shuffled pool.
-
+# A segment is a range of the corpus's tokens: nothing is copied until a sequence is
+# built. Documents are identified by their place in `order`, the shuffled pool.
 
 IS_RANDOM_RATE = 0.5
 MAX_TRIES_FOR_ANOTHER_DOCUMENT = 10
@@ -128,13 +125,7 @@ def exact_next_sentence_pair(
     target: int,
     stream: np.ndarray,
 ) -> Pair:
-    """A pair with a true label, which only the text reveals.
-
-    Two things differ from the original's pair. A random B never comes from the same
-    document, where it might actually follow. And a lone sentence does not always get a
-    random B: it is joined with the next sentence or, at a document's end, is
-    itself split in two.
-    """
+    """A pair with a true label, which only the text reveals."""
     pair = _neighbours(documents, order[document], sentence, target, stream)
     if pair.second_start == pair.second_stop or random(stream) >= IS_RANDOM_RATE:
         return pair
@@ -153,11 +144,7 @@ def exact_next_sentence_pair(
 
 @compiled
 def sentence_order_pair(documents, order, document, sentence, target, stream):
-    """Two neighbouring segments, half of the time in the wrong order.
-
-    Lan et al. 2019 (ALBERT, arXiv:1909.11942), section 3.1 "Inter-sentence coherence
-    loss". A lone sentence is split in two, as in `exact_next_sentence_pair`.
-    """
+    """Two neighbouring segments, half of the time in the wrong order."""
     pair = _neighbours(documents, order[document], sentence, target, stream)
     if pair.second_start == pair.second_stop or random(stream) >= IS_RANDOM_RATE:
         return pair
@@ -173,10 +160,7 @@ def sentence_order_pair(documents, order, document, sentence, target, stream):
 
 @compiled
 def _neighbours(documents, number, sentence, target, stream):
-    """Two consecutive segments.
-
-    Draws: the number of A's sentences if there are two or more, else of A's tokens.
-    """
+    """Two consecutive segments."""
     sentence_starts = documents.sentence_starts
     end = _gathered(documents, number, sentence, target, 2)
     start, stop = sentence_starts[sentence], sentence_starts[end]
@@ -206,10 +190,7 @@ def _gathered(documents, number, sentence, target, at_least):
 
 @compiled
 def _random_segment(documents, number, target, stream):
-    """Sentences from a random place of a document, up to a length, at least one.
-
-    Draws: the sentence to begin with.
-    """
+    """Sentences from a random place of a document, up to a length, at least one."""
     sentence_starts = documents.sentence_starts
     document_start = documents.document_starts[number]
     document_end = documents.document_starts[number + 1]
@@ -254,7 +235,6 @@ def truncated(pair, max_num_tokens, stream):
 
 # A cursor marks where in the corpus the next sequence begins, so that making
 # sequences can stop when memory is full, and resume.
-
 
 # The kinds of sequences, as numbers: compiled code has no strings.
 NEXT_SENTENCE, EXACT_NEXT_SENTENCE, SENTENCE_ORDER, FULL_SENTENCES = range(4)

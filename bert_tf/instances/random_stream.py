@@ -16,7 +16,6 @@ from absl import logging
 # that is not writable), so that only the first run on a machine waits for it. If
 # neither is writable, each run waits.
 
-
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
@@ -37,15 +36,12 @@ def say_if_not_compiled_yet(function: Any) -> None:
     if not hasattr(function, "stats"):
         return
     folder = function.stats.cache_path
-    if folder is None:
-        logging.warning(
-            "Compiling inner loops, up to two minutes, as in every run: neither"
-            " the package's folder nor the user's cache folder can be written, to keep"
-            " the machine code. NUMBA_CACHE_DIR may name another folder."
-        )
-    elif not any(pathlib.Path(folder).glob(f"*.{function.__name__}-*.nbi")):
+    if folder is None or not any(
+        pathlib.Path(folder).glob(f"*.{function.__name__}-*.nbi")
+    ):
         logging.info(
-            "Compiling inner loops, once after an installation: up to two minutes."
+            "Compiling inner loops, up to two minutes: in every run unless the"
+            " package's folder, the user's or NUMBA_CACHE_DIR can be written."
         )
 
 
@@ -70,7 +66,6 @@ def forget_older_code(cache_folder: str) -> None:
 # and Nishimura 1998). The records are the original's only if each draw is the same, bit
 # for bit, so the generator and `random`'s functions are reimplemented here. A
 # stream is an array: the generator's 624 words, and how many of them are used up.
-
 
 _NUM_WORDS = 624
 _SHIFT = 397

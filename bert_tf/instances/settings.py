@@ -36,10 +36,7 @@ _TOKENS_PER_SLOT = 32
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InstanceSettings:
-    """What the instances depend on in addition to the text, under the original's flags.
-
-    Their bounds are those of create_pretraining_data's flags.
-    """
+    """What instances depend on in addition to the text, by the original's flags."""
 
     max_seq_length: int = 128  # tokens of a sequence, specials and padding included
     max_predictions_per_seq: int = 20  # masked-LM slots of a sequence

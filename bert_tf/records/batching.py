@@ -12,20 +12,13 @@ import tensorflow as tf
 
 from bert_tf.errors import InputError
 from bert_tf.finished import digest
-from bert_tf.records.pipeline import (
-    ALL_ROWS,
-    PREFETCHED_BATCHES,
-    Batch,
-    InputShard,
-    shuffled_numbers,
-)
+from bert_tf.records import pipeline
 from bert_tf.records.spec import RecordSpec
 
 # A batch is padded to one of a few static lengths rather than to the longest possible
 # one, so that little is computed on padding and little is compiled.
 #
-# The plan is a function of (lengths, batch size, seed, number of the batch) alone, so
-# that a killed run resumes with exactly the next batch:
+# The plan is a function of (lengths, batch size, seed, number of the batch) alone:
 #
 # - an epoch draws an order of the examples by (seed, epoch) and goes through the static
 #   lengths from the shortest one: those of its examples that fit are cut into whole
@@ -164,8 +157,7 @@ class LengthPlan:
 
 
 # The table keeps only the tokens before the padding, of all records one after another,
-# and pads batches to the requested length. The records of a fine-tuning task fit in
-# memory many times over: MNLI's, 400,000 pairs of about 40 tokens, take 200 MB.
+# and pads batches to the requested length: MNLI's 400,000 pairs take 200 MB.
 #
 # A record may have several sequences, each choice of an example its own: what is [N] or
 # [B, S] below is then [N, C] or [B, C, S]. The longest one is the record's length.
@@ -230,7 +222,7 @@ class ExampleTable:
         rows: np.ndarray,
         length: int,
         *,
-        shard: InputShard = ALL_ROWS,
+        shard: pipeline.InputShard = pipeline.ALL_ROWS,
     ) -> tf.data.Dataset:
         """Batches of static shape, for training."""
         batch_size = rows.shape[1]
@@ -239,7 +231,7 @@ class ExampleTable:
 
         starts, lengths, columns = self._tensors
 
-        def gather(rows_of_batch: tf.Tensor) -> Batch:
+        def gather(rows_of_batch: tf.Tensor) -> pipeline.Batch:
             rows_of_batch = tf.ensure_shape(rows_of_batch, [rows.shape[1]])
             is_real = rows_of_batch != PADDING
             numbers = tf.maximum(rows_of_batch, 0)
@@ -266,7 +258,7 @@ class ExampleTable:
         return (
             tf.data.Dataset.from_tensor_slices(rows.astype(np.int64))
             .map(gather, num_parallel_calls=2, deterministic=True)
-            .prefetch(PREFETCHED_BATCHES)
+            .prefetch(pipeline.PREFETCHED_BATCHES)
             .with_options(options)
         )
 
@@ -278,12 +270,12 @@ class ExampleTable:
         return EvaluationBatches(self, plan.rows, np.array(buckets)[plan.buckets])
 
     @functools.cached_property
-    def _tensors(self) -> tuple[tf.Tensor, tf.Tensor, Batch]:
+    def _tensors(self) -> tuple[tf.Tensor, tf.Tensor, pipeline.Batch]:
         """The starts, lengths and columns, for a graph."""
         columns = {name: tf.constant(value) for name, value in self._columns.items()}
         return tf.constant(self._starts), tf.constant(self._lengths), columns
 
-    def padded(self, rows: np.ndarray, length: int) -> Batch:
+    def padded(self, rows: np.ndarray, length: int) -> pipeline.Batch:
         """One batch, with the feature `rows` [B] int32: the records that it holds."""
         is_real = rows != PADDING
         numbers = np.maximum(rows, 0)
@@ -328,7 +320,7 @@ class EvaluationBatches:
         """M, their number."""
         return len(self._rows)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[pipeline.Batch]:
         """The batches: see `ExampleTable.padded`."""
         for rows, length in zip(self._rows, self._lengths, strict=True):
             yield self._table.padded(rows, int(length))
@@ -393,7 +385,7 @@ def endless_rows(
     """Batches [M, B] of shuffled records that reach into the next epoch."""
     end = position + num_batches * batch_size
     epochs = range(position // count, -(-end // count))
-    orders = [shuffled_numbers(count, seed, epoch) for epoch in epochs]
+    orders = [pipeline.shuffled_numbers(count, seed, epoch) for epoch in epochs]
     first = position - epochs.start * count
     rows = np.concatenate(orders)[first : first + num_batches * batch_size]
     return rows.reshape(num_batches, batch_size)

@@ -5,17 +5,14 @@
 
 The functions are those of the local way; what differs is who runs them. The machines
 share no disk except that of the records: tokens travel in Beam's own shuffle, as bytes,
-and each group's record file is made as a whole by one worker, from the same documents
-in the same order and with the same random stream as locally. So the files are the same,
-byte for byte. Which texts are repeated is decided by one worker, in the memory that a
-local run needs for it.
+and each group's record file is made as a whole by one worker. So the files are the
+same, byte for byte. Which texts are repeated is decided by one worker, in memory.
 
 Next to the records, in `.NAME.beam-HASH`, each worker writes what is known of a
 finished file, and the last step the outcome of all; the hash is of everything the files
-depend on. The same command again thus knows which of the record files are its own and
-makes only the others, after tokenizing the text once more. A file may be made by two
-workers at once, as Beam sees fit: both write the same bytes under different temporary
-names, and either may take the name last.
+depend on. The same command again makes only the missing files, after tokenizing the
+text once more. A file may be made by two workers at once: both write the same bytes
+under different temporary names, and either may take the name last.
 
 A user error is an output too, a problem `(step, number, message)`: Beam would retry
 after an exception, and print pages of traceback.
@@ -45,7 +42,6 @@ from bert_tf.instances.pairs import token_dtype
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.record_sets import RecordSet, ShardJob, ShardResult
 from bert_tf.records.tokenized_corpus import (
-    NO_DEDUPLICATION,
     ChunkTokenizer,
     Outline,
     Piece,
@@ -96,7 +92,7 @@ def tokenize(
             place = (index, number)
             number += len(part.document_lengths)
             yield place, _packed(part[:4])
-            if _is_filtered(manifest):
+            if manifest.is_filtered:
                 yield TaggedOutput(OUTLINES, (place, _packed(outline(*part[1:]))))
     except InputError as error:
         yield TaggedOutput(PROBLEMS, (READING, index, str(error)))
@@ -106,10 +102,6 @@ def tokenize(
     else:
         summary = dataclasses.asdict(tokenizer.counts)
         yield TaggedOutput(SUMMARIES, (index, summary))
-
-
-def _is_filtered(manifest: Manifest) -> bool:
-    return manifest.deduplicate != NO_DEDUPLICATION or manifest.min_document_tokens > 0
 
 
 def first_numbers(summaries: Iterable[tuple[int, dict[str, Any]]]) -> dict[int, int]:
@@ -282,10 +274,7 @@ def create_records_on_beam(
     beam_options: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Manifest:
-    """Writes what `create_records` writes, with Beam.
-
-    Unlike there, an overwritten set is removed before the text is read.
-    """
+    """Writes what `create_records` writes, with Beam."""
     pipeline = _pipeline(runner, beam_options)
     if not overwrite and (finished := record_set.find_finished()):
         return finished

@@ -18,11 +18,10 @@ from bert_tf.records.manifest import Manifest, agreed
 from bert_tf.records.pipeline import RecordKeys
 from bert_tf.text.vocabulary import Vocabulary
 
-# Random numbers for records, as functions of (seed, epoch, record) and a number.
-# SplitMix64 (Steele, Lea and Flood 2014): the n-th number of a stream is mix(key + n
-# gamma), which needs no number before it. The key stands for (seed, epoch, record); n
-# holds the purpose and, within it, the number's index. So a record's numbers depend
-# on nothing else: not on the batch, the order or earlier draws.
+# Random numbers as functions of (seed, epoch, record) and a number: SplitMix64
+# (Steele, Lea and Flood 2014). The n-th number of a stream is mix(key + n gamma). The
+# key stands for (seed, epoch, record); n holds the purpose and, within it, the number's
+# index. So they depend on neither the batch, the order nor earlier draws.
 #
 # Shapes: B batch, N numbers for each record.
 
@@ -90,18 +89,13 @@ def _uint64(number: int) -> tf.Tensor:
 #
 # - pieces: single tokens, uniformly.
 # - words: whole words in a random order. One that no longer fits is passed over, and a
-#   shorter one may follow. A piece with ## joins the word before it, even over a [SEP]:
-#   a second segment that was cut in front may begin within a word.
+#   shorter one may follow. A piece with ## joins the word before it, even over a [SEP].
 # - spans (SpanBERT, Joshi et al. 2020, section 3.1): sequences of whole words. The
 #   length in words is geometric with p = 0.2, of at most 10 (mean 3.8); the first word
 #   is drawn uniformly. A span ends before a [SEP], before a word already chosen, and
-#   before the word that would exceed the number of tokens; a first word that is too
-#   long on its own is passed over.
-#
-# Pieces and words are chosen as `bert_tf.instances.masking` chooses them.
+#   before the word that would exceed the number of tokens.
 #
 # Shapes: B batch, L sequence; a row's words are numbered, and have at most L numbers.
-
 
 _SPAN_STOP_RATE = 0.2
 _MAX_SPAN_WORDS = 10
@@ -121,9 +115,7 @@ class Choice(NamedTuple):
     """The tokens chosen."""
 
     is_chosen: tf.Tensor  # [B, L] bool
-    # [B, L] int32. Tokens of a row with one number are masked, replaced or kept
-    # together.
-    groups: tf.Tensor
+    groups: tf.Tensor  # [B, L] int32: those of one number are treated alike
 
 
 def choose_pieces(noise: RecordNoise, sequences: Sequences) -> Choice:
@@ -153,10 +145,6 @@ def choose_words(noise: RecordNoise, sequences: Sequences) -> Choice:
     order = tf.math.top_k(order, length).indices
     sizes = tf.gather(sizes, order, batch_dims=1)
 
-    def has_overflow(is_kept: tf.Tensor, totals: tf.Tensor) -> tf.Tensor:
-        del is_kept
-        return tf.reduce_any(totals > limits)
-
     def reject(is_kept: tf.Tensor, totals: tf.Tensor) -> list[tf.Tensor]:
         fits = totals <= limits
         spent = tf.reduce_max(tf.where(fits, totals, 0), axis=1, keepdims=True)
@@ -164,7 +152,9 @@ def choose_words(noise: RecordNoise, sequences: Sequences) -> Choice:
         return [is_kept, tf.cumsum(tf.where(is_kept, sizes, 0), axis=1)]
 
     is_kept, _ = tf.while_loop(
-        has_overflow, reject, [sizes > 0, tf.cumsum(sizes, axis=1)]
+        lambda _, totals: tf.reduce_any(totals > limits),
+        reject,
+        [sizes > 0, tf.cumsum(sizes, axis=1)],
     )
     # From the random order back to the words' numbers.
     is_kept = tf.scatter_nd(
@@ -180,9 +170,7 @@ def choose_words(noise: RecordNoise, sequences: Sequences) -> Choice:
 def choose_spans(noise: RecordNoise, sequences: Sequences) -> Choice:
     """Span after span, in all rows at once, until no word is left that fits.
 
-    The next span's first word is, of those that can be, the one with the most noise:
-    the same as drawing words until one can be, since a word that cannot be a first word
-    now cannot be one later.
+    The next span's first word is, of those that can be, the one with the most noise.
     """
     is_candidate, is_separator = sequences.is_candidate, sequences.is_separator
     length = is_candidate.shape[1]
@@ -205,9 +193,6 @@ def choose_spans(noise: RecordNoise, sequences: Sequences) -> Choice:
     def can_begin(is_free: tf.Tensor, left: tf.Tensor) -> tf.Tensor:
         return is_free & (sizes > 0) & (sizes <= left)
 
-    def is_any_left(is_first: tf.Tensor, *_: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_any(is_first)
-
     def add_span(
         is_first: tf.Tensor, is_free: tf.Tensor, left: tf.Tensor, spans: tf.Tensor
     ) -> list[tf.Tensor]:
@@ -215,11 +200,13 @@ def choose_spans(noise: RecordNoise, sequences: Sequences) -> Choice:
         first = first[:, None]
         stop = first + tf.gather(num_words, first, batch_dims=1)
         is_later_and_taken = ~is_free & (index > first)
+        first_taken = tf.where(is_later_and_taken, index, length)
+        first_taken = tf.reduce_min(first_taken, axis=1, keepdims=True)
         is_in_span = (
             tf.reduce_any(is_first, axis=1, keepdims=True)
             & (index >= first)
             & (index < stop)
-            & (index < _first_index(is_later_and_taken))
+            & (index < first_taken)
             & (ends - tf.gather(begins, first, batch_dims=1) <= left)
         )
         is_free = is_free & ~is_in_span
@@ -230,7 +217,7 @@ def choose_spans(noise: RecordNoise, sequences: Sequences) -> Choice:
 
     is_free = tf.ones_like(is_candidate)
     _, is_free, _, spans = tf.while_loop(
-        is_any_left,
+        lambda is_first, *_: tf.reduce_any(is_first),
         add_span,
         [
             can_begin(is_free, sequences.limits),
@@ -258,13 +245,6 @@ def _words(is_start: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
     return words, tf.ensure_shape(of_words, words.shape)
 
 
-def _first_index(is_true: tf.Tensor) -> tf.Tensor:
-    """[B, 1] int32, each row's first index that is true; L where none is."""
-    length = is_true.shape[1]
-    indices = tf.where(is_true, tf.range(length)[None], length)
-    return tf.reduce_min(indices, axis=1, keepdims=True)
-
-
 def _alone(matrix: tf.Tensor) -> tf.Tensor:
     """[1, L] int32: each position is a group of its own."""
     return tf.range(matrix.shape[1])[None]
@@ -285,21 +265,14 @@ def _span_length_distribution() -> list[float]:
     ]
 
 
-# Targets of a left-to-right language model: at every token, the one that follows.
-#
-# The ablation "LTR" of Devlin et al. 2018, section 5.1: nothing is masked, and a model
-# with `left_to_right` in its config predicts each token from those before it. The
-# targets are in the masked LM's features, so that its head and its loss can be used
-# here, too.
-#
-# Shapes: B batch, L tokens of a record.
-
-
 def next_token_targets(
-    batch: Mapping[str, tf.Tensor], keys: RecordKeys | None = None
+    batch: Mapping[str, tf.Tensor], _: RecordKeys | None = None
 ) -> dict[str, tf.Tensor]:
-    """Targets are the next tokens, at the positions 0 to L - 2."""
-    del keys
+    """Targets of a left-to-right model: at every token, the one that follows.
+
+    The ablation "LTR" of Devlin et al. 2018, section 5.1: nothing is masked. The
+    targets are in the masked LM's features, for its head and its loss.
+    """
     ids, mask = batch["input_ids"], batch["input_mask"]
     has_next = mask[:, 1:] > 0
     if "sequence_ids" in batch:
@@ -315,24 +288,14 @@ def next_token_targets(
     }
 
 
-# Shapes: B batch, L tokens of a row, N sequences of a row; M sequences of the batch, S
-# tokens of a sequence.
+# Shapes: B rows of L tokens and N sequences; M sequences of the batch, S tokens each.
 
 
 class RowSequences:
-    """The sequences of a batch of rows, each as a row of its own.
-
-    Attributes:
-        input_ids: [M, S] int32, 0 for padding.
-        input_mask: [M, S] int32.
-        keys: [M], each sequence's own.
-    """
+    """The sequences of a batch of rows, each as a row of its own: [M, S]."""
 
     def __init__(
-        self,
-        batch: Mapping[str, tf.Tensor],
-        keys: RecordKeys,
-        max_sequence_length: int,
+        self, batch: Mapping[str, tf.Tensor], keys: RecordKeys, max_sequence_length: int
     ) -> None:
         length = batch["input_ids"].shape[1]
         num_slots = batch["cls_positions"].shape[1]
@@ -365,20 +328,21 @@ class RowSequences:
         )
         return tf.reshape(flat, [-1, self._row_length])
 
-    def positions_in_rows(self, positions: tf.Tensor) -> tf.Tensor:
-        """[M, S] positions in the sequences to positions in the rows, [B, L]."""
-        return self.in_rows(self._begins + positions)
+    def choice_in_rows(self, choice: Choice) -> Choice:
+        """A choice of tokens of the sequences, as one of the rows' tokens."""
+        # A group's number is that of a word or a token of its sequence.
+        groups = tf.broadcast_to(choice.groups, tf.shape(self.input_ids))
+        return Choice(
+            self.in_rows(tf.cast(choice.is_chosen, tf.int32)) > 0,
+            self.in_rows(self._begins + groups),
+        )
 
 
-# The procedure is that of `bert_tf.instances.masking` (Devlin et al. 2018, section 3.1
-# "Task #1"), and so is the distribution; only the random stream is another one. Here it
-# is a function of (seed, epoch, record) and nothing else: the same record in the same
-# epoch has the same masks at any batch size, in any order, after any resume.
-#
-# In packed rows each sequence is masked as if it were alone, at the same rates.
+# The procedure, and so the distribution, is that of `bert_tf.instances.masking`; the
+# random stream is another one. In packed rows each sequence is masked as if it were
+# alone, at the same rates.
 #
 # Shapes: B batch, L tokens of a record, P predictions.
-
 
 UNITS = tuple(CHOOSERS)
 
@@ -428,14 +392,16 @@ class DynamicMasking:
         self, batch: Mapping[str, tf.Tensor], keys: RecordKeys
     ) -> dict[str, tf.Tensor]:
         """Masks a batch."""
-        noise = RecordNoise(self._seed, keys.epochs, keys.records)
+        noise = RecordNoise(self._seed, *keys)
         input_ids = batch["input_ids"]
         if "sequence_ids" in batch:
-            choice = self._choose_in_rows(batch, keys)
+            apart = RowSequences(batch, keys, self._max_sequence_length)
+            sequences = self._sequences(apart.input_ids, apart.input_mask)
+            choice = self._choose(RecordNoise(self._seed, *apart.keys), sequences)
+            choice = apart.choice_in_rows(choice)
         else:
-            choice = self._choose(
-                noise, self._sequences(input_ids, batch["input_mask"])
-            )
+            sequences = self._sequences(input_ids, batch["input_mask"])
+            choice = self._choose(noise, sequences)
         length = input_ids.shape[1]
         num_slots = min(self._max_predictions_per_seq, length)
 
@@ -449,7 +415,18 @@ class DynamicMasking:
         groups = tf.broadcast_to(choice.groups, tf.shape(input_ids))
         groups = tf.gather(groups, positions, batch_dims=1)
 
-        replacements = self._replacements(noise, positions, groups, labels)
+        word_ids = self._ids.word_ids
+        # Each token of a replaced span gets its own random token.
+        random_ids = tf.gather(
+            tf.constant(word_ids, tf.int32),
+            noise.below(Purpose.RANDOM_TOKEN, positions, len(word_ids)),
+        )
+        treatment = noise.uniform(Purpose.TREATMENT, groups)
+        replacements = tf.where(
+            treatment < self._mask_until,
+            self._ids.mask_id,
+            tf.where(treatment < self._random_until, random_ids, labels),
+        )
         rows = tf.broadcast_to(
             tf.range(tf.shape(positions)[0])[:, None], tf.shape(positions)
         )
@@ -468,22 +445,6 @@ class DynamicMasking:
             "masked_lm_weights": tf.pad(tf.cast(is_used, tf.float32), padding),
         }
 
-    def _choose_in_rows(
-        self, batch: Mapping[str, tf.Tensor], keys: RecordKeys
-    ) -> Choice:
-        """The choice of packed rows, made in each sequence by its own noise."""
-        apart = RowSequences(batch, keys, self._max_sequence_length)
-        choice = self._choose(
-            RecordNoise(self._seed, *apart.keys),
-            self._sequences(apart.input_ids, apart.input_mask),
-        )
-        # A group's number is that of a word or a token of its sequence.
-        groups = tf.broadcast_to(choice.groups, tf.shape(apart.input_ids))
-        return Choice(
-            apart.in_rows(tf.cast(choice.is_chosen, tf.int32)) > 0,
-            apart.positions_in_rows(groups),
-        )
-
     def _sequences(self, input_ids: tf.Tensor, input_mask: tf.Tensor) -> Sequences:
         is_token = input_mask > 0
         is_separator = is_token & (
@@ -498,42 +459,15 @@ class DynamicMasking:
             max_limit=self._max_limit,
         )
 
-    def _replacements(
-        self,
-        noise: RecordNoise,
-        positions: tf.Tensor,
-        groups: tf.Tensor,
-        labels: tf.Tensor,
-    ) -> tf.Tensor:
-        """[B, P], the new ids: [MASK], a random token, or the token itself.
-
-        Each token of a replaced span gets its own random token.
-        """
-        word_ids = self._ids.word_ids
-        random_ids = tf.gather(
-            tf.constant(word_ids, tf.int32),
-            noise.below(Purpose.RANDOM_TOKEN, positions, len(word_ids)),
-        )
-        treatment = noise.uniform(Purpose.TREATMENT, groups)
-        return tf.where(
-            treatment < self._mask_until,
-            self._ids.mask_id,
-            tf.where(treatment < self._random_until, random_ids, labels),
-        )
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskingOptions:
     """The user's settings, under the flags' names; None if not given."""
 
-    # "piece", "word" or "span"; else "word" where the records' manifest has
-    # do_whole_word_mask, "piece" where it has not.
-    masking_unit: str | None = None
-    # Share of a sequence's tokens to choose; else the records' own.
+    masking_unit: str | None = None  # else by the records' do_whole_word_mask
     masked_lm_prob: float | None = None
     mask_rate: float | None = None  # share of these that become [MASK]; else 0.8
-    # Share of these that become a random token; else 0.1.
-    random_rate: float | None = None
+    random_rate: float | None = None  # share that becomes a random token; else 0.1
 
     def refuse_where_unused(self, source: str) -> None:
         """Rejects options of masking for records that have their masks in them."""

@@ -15,7 +15,7 @@ import os
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from absl import logging
@@ -52,20 +52,17 @@ class RecordBlock(NamedTuple):
 
 
 class InspectedRecords:
-    """Record files, and the manifests, vocabulary and spec that belong to them.
-
-    `problems` has the warnings; `vocabulary` is None if it is unknown.
-    """
+    """Record files, and the manifests, vocabulary and spec that belong to them."""
 
     def __init__(self, patterns: Sequence[str], vocab_file: str | None = None) -> None:
-        self.problems: list[str] = []
+        self._warned: set[str] = set()
         self.paths = _find_files(patterns)
         try:
             self.manifests = find_manifests(self.paths)
         except InputError:
             sets = (each for path in self.paths for each in self._sets_of(path))
             self.manifests = list({each.path: each for each in sets}.values())
-        self.vocabulary = self._find_vocabulary(vocab_file)
+        self.vocabulary = self._find_vocabulary(vocab_file)  # None if unknown
         self.spec = self._find_spec()
 
     def blocks(self) -> Iterator[RecordBlock]:
@@ -75,10 +72,10 @@ class InspectedRecords:
         for manifest in self.manifests:
             expected |= manifest.records_by_path()
         for path in self.paths:
-            in_file = 0
+            first = number
             try:
                 for records in record_blocks(path):
-                    if not in_file:
+                    if number == first:
                         spec = RecordSpec.of_record(records[0], path)
                         if spec != self.spec:
                             raise InputError(
@@ -86,40 +83,39 @@ class InspectedRecords:
                                 f" {self.spec}."
                             )
                     columns, rows = self.spec.read(records)
-                    count = len(records)
-                    num_bytes = sum(map(len, records)) + FRAME_BYTES * count
+                    num_bytes = sum(len(record) + FRAME_BYTES for record in records)
                     yield RecordBlock(
-                        path, number, in_file, count, num_bytes, rows, columns
-                    )
-                    in_file += count
-                    number += count
+                        path, number, number - first, len(records), num_bytes, rows,
+                        columns,
+                    )  # fmt: skip
+                    number += len(records)
             except InputError as error:
                 self.warn(str(error))
-            else:
-                if in_file != expected.get(path, in_file):
-                    self.warn(
-                        f"{path} has {in_file} records; its manifest says"
-                        f" {expected[path]}."
-                    )
+                continue
+            if number - first != expected.get(path, number - first):
+                self.warn(
+                    f"{path} has {number - first} records; its manifest says"
+                    f" {expected[path]}."
+                )
 
     def warn(self, problem: str) -> None:
         """Logs what is wrong, once."""
-        if problem not in self.problems:
-            self.problems.append(problem)
+        if problem not in self._warned:
+            self._warned.add(problem)
             logging.warning("%s", problem)
 
     def _sets_of(self, path: str) -> list[Manifest]:
         """The manifest of a file's set, whether or not the set is whole."""
-        try:
-            return find_manifests([path])
-        except InputError as error:
-            self.warn(str(error))
         own = manifest_path([path])
-        try:
-            return [Manifest.from_json_file(own)] if files.exists(own) else []
-        except InputError as error:
-            self.warn(str(error))
-            return []
+        for find in (
+            lambda: find_manifests([path]),
+            lambda: [Manifest.from_json_file(own)] if files.exists(own) else [],
+        ):
+            try:
+                return find()
+            except InputError as error:
+                self.warn(str(error))
+        return []
 
     def _find_vocabulary(self, vocab_file: str | None) -> Vocabulary | None:
         """The user's vocabulary, or else that of the first set."""
@@ -150,30 +146,27 @@ class InspectedRecords:
         problem = InputError(f"There is no record in {', '.join(self.paths[:3])}.")
         for path in self.paths:
             try:
-                if (found := first_record([path])) is None:
-                    continue
-                spec = RecordSpec.of_record(found[1], path)
+                if found := first_record([path]):
+                    spec = RecordSpec.of_record(found[1], path)
+                    break
             except InputError as error:
                 problem = error
                 if path != self.paths[-1]:
                     self.warn(str(error))
-                continue
-            for manifest in self.manifests[:1]:
-                for name in ("max_seq_length", "max_predictions_per_seq"):
-                    said, there = getattr(manifest, name), getattr(spec, name)
-                    if there and said != there:
-                        self.warn(
-                            f"{manifest.path}: {name} is {said}; records have {there}."
-                        )
-            return spec
-        raise problem
+        else:
+            raise problem
+        for manifest in self.manifests[:1]:
+            for name in ("max_seq_length", "max_predictions_per_seq"):
+                said, there = getattr(manifest, name), getattr(spec, name)
+                if there and said != there:
+                    self.warn(
+                        f"{manifest.path}: {name} is {said}; records have {there}."
+                    )
+        return spec
 
 
 def _find_files(patterns: Sequence[str]) -> list[str]:
-    """The record files of some patterns, without the files that accompany records.
-
-    Incomplete files, left by a killed run, are only taken if there are no others.
-    """
+    """The record files of some patterns, without the files that accompany records."""
     found: list[str] = []
     for pattern in patterns:
         # A shell has expanded patterns already, and a name may look like one.
@@ -219,118 +212,86 @@ def broken_rules(
     Without a vocabulary only negative ids can be wrong, and [CLS], [SEP] and [MASK] are
     not checked.
     """
-    if "sequence_ids" in columns:
-        broken = _broken_in_rows(columns, vocabulary)
-    else:
-        broken = _broken_in_sequences(columns, vocabulary)
-    if "masked_lm_positions" in columns:
-        _add_broken_predictions(broken, columns, vocabulary)
-    if "next_sentence_labels" in columns:
-        labels = columns["next_sentence_labels"]
-        broken["label"] = ((labels != 0) & (labels != 1)).any(axis=1)
-        if vocabulary is not None:
-            is_mask = columns["input_ids"] == vocabulary.ids.get(MASK, -1)
-            if "masked_lm_positions" in columns:
-                is_prediction = columns["masked_lm_weights"] > 0
-                places = columns["masked_lm_positions"].clip(0, is_mask.shape[1] - 1)
-                is_mask[np.nonzero(is_prediction)[0], places[is_prediction]] = False
-            broken["mask"] = is_mask.any(axis=1)
-    return broken
-
-
-def _broken_in_sequences(
-    columns: Columns, vocabulary: Vocabulary | None
-) -> dict[str, np.ndarray]:
-    ids, mask, segments = (
-        columns[name] for name in ("input_ids", "input_mask", "segment_ids")
+    size = np.iinfo(np.int64).max if vocabulary is None else len(vocabulary)
+    cls, sep, mask_id = (
+        -1 if vocabulary is None else vocabulary.ids.get(token, -1)
+        for token in (CLS, SEP, MASK)
     )
-    lengths = mask.sum(axis=1)
-    places = np.arange(ids.shape[1])
-    is_token = places < lengths[:, None]
-    b_lengths = segments.sum(axis=1)
+    ids, mask = columns["input_ids"], columns["input_mask"]
+    is_token = np.arange(ids.shape[1]) < mask.sum(axis=1)[:, None]
+    broken = {
+        "input_mask": mask != is_token,
+        "padding": (ids != 0) & ~is_token,
+        "segments": (columns["segment_ids"] != 0) & ~is_token,
+        "vocabulary": (ids < 0) | (ids >= size),
+        "mask": ids == mask_id,
+    }
+    # The rules of each of a packed row's sequences.
+    sequences, rows, _ = _sequences(columns)
+    offsets = np.arange(ids.shape[1])
+    lengths = sequences["input_mask"].sum(axis=1)
+    b_lengths = sequences["segment_ids"].sum(axis=1)
     a_lengths = lengths - b_lengths
-    in_b = is_token & (places >= a_lengths[:, None])
-    broken = {
-        "input_mask": (mask != is_token).any(axis=1),
-        "padding": ((ids != 0) & ~is_token).any(axis=1),
-        "segments": (segments != in_b).any(axis=1) | (a_lengths < 0),
-        "vocabulary": _is_outside(ids, vocabulary),
+    in_b = (offsets < lengths[:, None]) & (offsets >= a_lengths[:, None])
+    in_sequences = {
+        "segments": (sequences["segment_ids"] != in_b).any(axis=1) | (a_lengths < 0)
     }
     if vocabulary is not None:
-        sep = vocabulary.ids.get(SEP, -1)
-        broken["cls"] = ids[:, 0] != vocabulary.ids.get(CLS, -1)
-        broken["sep"] = (_last(ids, lengths) != sep) | (
-            (b_lengths > 0) & (_last(ids, a_lengths) != sep)
+        in_sequences["cls"] = sequences["input_ids"][:, 0] != cls
+        in_sequences["sep"] = np.zeros(len(rows), bool)
+        for ends in (lengths, np.where(b_lengths > 0, a_lengths, lengths)):
+            last = (ends - 1).clip(0, ids.shape[1] - 1)[:, None]
+            last_ids = np.take_along_axis(sequences["input_ids"], last, axis=1)[:, 0]
+            in_sequences["sep"] |= last_ids != sep
+    for rule, is_broken in in_sequences.items():
+        of_rows = np.bincount(rows[is_broken], minlength=len(ids)) > 0
+        broken[rule] = broken.get(rule, False) | of_rows[:, None]
+    if "sequence_ids" in columns:
+        broken["rows"] = _broken_rows(columns)
+    if "masked_lm_positions" in columns:
+        positions, wanted, weights = (
+            columns[f"masked_lm_{name}"] for name in ("positions", "ids", "weights")
         )
-    return broken
+        is_used = weights > 0
+        in_front = np.arange(weights.shape[1]) < is_used.sum(axis=1)[:, None]
+        falls = np.diff(positions, axis=1, prepend=-1) <= 0
+        outside = (positions < 0) | (positions >= mask.sum(axis=1, keepdims=True))
+        broken["weights"] = (weights != in_front) | (
+            ((positions != 0) | (wanted != 0)) & ~is_used
+        )
+        broken["positions"] = (falls | outside) & is_used
+        broken["vocabulary"] = np.concatenate(
+            [broken["vocabulary"], (wanted < 0) | (wanted >= size)], axis=1
+        )
+        if vocabulary is not None:
+            broken["special"] = np.isin(wanted, (cls, sep)) & is_used
+        places = positions.clip(0, ids.shape[1] - 1)
+        broken["mask"][np.nonzero(is_used)[0], places[is_used]] = False
+    if "next_sentence_labels" in columns:
+        broken["label"] = ~np.isin(columns["next_sentence_labels"], (0, 1))
+    if vocabulary is None or "next_sentence_labels" not in columns:
+        del broken["mask"]
+    return {rule: cells.any(axis=1) for rule, cells in broken.items()}
 
 
-def _is_outside(ids: np.ndarray, vocabulary: Vocabulary | None) -> np.ndarray:
-    is_outside = ids < 0
-    if vocabulary is not None:
-        is_outside |= ids >= len(vocabulary)
-    return np.asarray(is_outside.any(axis=1))
-
-
-def _last(ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The id at the end of each row's first `lengths` ids."""
-    ends = (lengths - 1).clip(0, ids.shape[1] - 1)
-    return ids[np.arange(len(ids)), ends]
-
-
-def _broken_in_rows(
-    columns: Columns, vocabulary: Vocabulary | None
-) -> dict[str, np.ndarray]:
-    """The rules of each of a row's sequences, and of how they make up a row."""
-    sequences, rows, _ = unpacked_columns(columns)
-    num_rows, length = columns["input_ids"].shape
-    broken = {
-        rule: np.bincount(rows[is_broken], minlength=num_rows) > 0
-        for rule, is_broken in _broken_in_sequences(sequences, vocabulary).items()
-    }
-    mask, ids = columns["input_mask"], columns["sequence_ids"]
-    is_token = mask > 0
-    in_front = np.arange(length) < mask.sum(axis=1)[:, None]
-    broken["input_mask"] |= (mask != in_front).any(axis=1)
-    for rule, name in (("padding", "input_ids"), ("segments", "segment_ids")):
-        broken[rule] |= ((columns[name] != 0) & ~is_token).any(axis=1)
+def _broken_rows(columns: Columns) -> np.ndarray:
+    """Where a packed row's features do not describe the same sequences, [rows, any]."""
+    ids = columns["sequence_ids"]
     steps = np.diff(ids, axis=1, prepend=0)
-    is_first = is_token & (steps == 1)
-    is_kept = np.where(is_token, (steps == 0) | is_first, ids == 0)
-    is_kept[:, 0] = ids[:, 0] == is_token[:, 0]
     slots = np.arange(1, columns["cls_positions"].shape[1] + 1)
-    is_used = slots <= ids.max(axis=1, keepdims=True)
-    begins = (is_first[:, :, None] & (ids[:, :, None] == slots)).argmax(axis=1)
-    broken["rows"] = (
-        ~is_kept.all(axis=1)
-        | (columns["next_sentence_weights"] != is_used).any(axis=1)
-        | (columns["cls_positions"] != np.where(is_used, begins, 0)).any(axis=1)
-        | ((columns["next_sentence_labels"] != 0) & ~is_used).any(axis=1)
+    is_own = ids[:, :, None] == slots
+    is_used = is_own.any(axis=1)
+    return np.concatenate(
+        [
+            ((steps != 0) & (steps != 1) & (ids != 0)),
+            (ids != 0) != (columns["input_mask"] != 0),
+            columns["next_sentence_weights"] != is_used,
+            # The first of no tokens is 0.
+            columns["cls_positions"] != is_own.argmax(axis=1),
+            (columns["next_sentence_labels"] != 0) & ~is_used,
+        ],
+        axis=1,
     )
-    return broken
-
-
-def _add_broken_predictions(
-    broken: dict[str, np.ndarray], columns: Columns, vocabulary: Vocabulary | None
-) -> None:
-    positions, ids, weights = (
-        columns[f"masked_lm_{name}"] for name in ("positions", "ids", "weights")
-    )
-    is_used: np.ndarray = weights > 0
-    in_front = np.arange(weights.shape[1]) < is_used.sum(axis=1)[:, None]
-    lengths = columns["input_mask"].sum(axis=1, keepdims=True)
-    outside = (positions < 0) | (positions >= lengths)
-    falls = positions[:, 1:] <= positions[:, :-1]
-    broken["weights"] = (
-        (weights != in_front) | (((positions != 0) | (ids != 0)) & ~is_used)
-    ).any(axis=1)
-    broken["positions"] = (outside & is_used).any(axis=1) | (
-        falls & is_used[:, 1:] & is_used[:, :-1]
-    ).any(axis=1)
-    broken["vocabulary"] = broken["vocabulary"] | _is_outside(ids, vocabulary)
-    if vocabulary is not None:
-        special = [vocabulary.ids.get(token, -1) for token in (CLS, SEP)]
-        broken["special"] = (np.isin(ids, special) & is_used).any(axis=1)
 
 
 class Survey:
@@ -343,7 +304,8 @@ class Survey:
             max_seq_length=records.spec.max_seq_length,
             mask_id=None if vocabulary is None else vocabulary.ids.get(MASK),
         )
-        self.violations: dict[str, dict[str, Any]] = {}
+        # By rule: how many records break it, and the first of them.
+        self.violations: dict[str, tuple[int, str]] = {}
         self.labels: Counter[int] = Counter()
         self._num_rows = 0
         self._num_padding_examples = 0
@@ -352,8 +314,7 @@ class Survey:
         """Adds a block."""
         columns: Columns = block.columns
         rows = np.array(block.rows, np.int64)
-        misfits = np.setdiff1d(np.arange(block.num_records), rows)
-        self._count(MISFIT, block, misfits)
+        broken = {MISFIT: np.setdiff1d(np.arange(block.num_records), rows)}
         if "is_real_example" in columns:
             is_real = columns["is_real_example"][:, 0] != 0
             self._num_padding_examples += int(np.count_nonzero(~is_real))
@@ -362,24 +323,25 @@ class Survey:
         self._num_rows += len(rows)
         self.statistics.add(_sequences(columns)[0])
         for rule, is_broken in broken_rules(columns, self._vocabulary).items():
-            self._count(rule, block, rows[is_broken])
+            broken[rule] = rows[is_broken]
+        for rule, numbers in broken.items():
+            if len(numbers):
+                first = f"record {block.first_in_file + numbers[0]} of {block.path}"
+                count, first = self.violations.get(rule, (0, first))
+                self.violations[rule] = count + len(numbers), first
         if self._spec.has_classes:
             self.labels.update(columns["label_ids"].ravel().tolist())
 
-    def _count(self, rule: str, block: RecordBlock, rows: np.ndarray) -> None:
-        if len(rows):
-            first = f"record {block.first_in_file + rows[0]} of {block.path}"
-            found = self.violations.setdefault(rule, {"num_records": 0, "first": first})
-            found["num_records"] += len(rows)
-
     def lines(self) -> list[str]:
-        """The findings, for people."""
+        """The findings."""
         lines = self.statistics.lines()
         if self._spec.max_sequences_per_row:
-            figures = self._row_figures()
+            length = self._spec.max_seq_length
+            figures = row_figures(
+                self.statistics, self._num_rows, max_seq_length=length
+            )
             lines = [
-                f"rows               {figures['rows']:,} of"
-                f" {self._spec.max_seq_length} tokens,"
+                f"rows               {figures['rows']:,} of {length} tokens,"
                 f" {figures['sequences_per_row']:.2f} sequences in each;"
                 f" {figures['padding_share']:.2%} of all places are padding",
                 "the sequences, as if unpacked into as many records:",
@@ -395,33 +357,14 @@ class Survey:
             )
         for rule, text in RULES.items():
             if found := self.violations.get(rule):
-                count = found["num_records"]
-                lines.append(
-                    f"{count:,} record{'s' * (count > 1)}: {text}; the first is"
-                    f" {found['first']}"
-                )
+                count, first = found
+                records = f"{count:,} record{'s' * (count > 1)}"
+                lines.append(f"{records}: {text}; the first is {first}")
         if not self.violations:
             lines.append(f"all {self._num_rows:,} records keep the rules")
         if self._vocabulary is None:
             lines.append("not checked without a vocabulary: ids, [CLS], [SEP], [MASK]")
         return lines
-
-    def to_values(self) -> dict[str, Any]:
-        """The findings, for programs."""
-        is_packed = self._spec.max_sequences_per_row
-        return {
-            "statistics": self.statistics.figures(),
-            **({"rows": self._row_figures()} if is_packed else {}),
-            "labels": {str(label): n for label, n in sorted(self.labels.items())},
-            "padding_examples": self._num_padding_examples,
-            "violations": {
-                rule: self.violations[rule] for rule in RULES if rule in self.violations
-            },
-        }
-
-    def _row_figures(self) -> dict[str, Any]:
-        length = self._spec.max_seq_length
-        return row_figures(self.statistics, self._num_rows, max_seq_length=length)
 
 
 def _sequences(columns: Columns) -> tuple[Columns, np.ndarray, np.ndarray]:
@@ -442,9 +385,9 @@ _LABELS = {
 
 
 def examples(
-    records: InspectedRecords, start: int, num_examples: int
-) -> Iterator[dict[str, Any]]:
-    """Some records in readable form, for programs; of packed rows each sequence."""
+    records: InspectedRecords, start: int, num_examples: int, width: int
+) -> Iterator[list[str]]:
+    """Some records as lines of text; of packed rows each sequence."""
     if not num_examples:
         return
     end = start + num_examples
@@ -457,38 +400,86 @@ def examples(
             columns, rows, sequences = _sequences(block.columns)
             for index, row in enumerate(rows.tolist()):
                 offset = block.rows[row]
-                if start <= block.first + offset < end:
-                    values = {name: column[index] for name, column in columns.items()}
-                    yield {
-                        "record": block.first + offset,
-                        "file": block.path,
-                        "record_in_file": block.first_in_file + offset,
-                        **({"sequence": int(s)} if (s := sequences[index]) else {}),
-                        **read_example(values, records.vocabulary, pairs),
-                        "violations": [
-                            text
-                            for rule, text in RULES.items()
-                            if rule in broken and broken[rule][row]
-                        ],
-                    }
+                if not start <= block.first + offset < end:
+                    continue
+                sequence = f", sequence {s}" if (s := int(sequences[index])) else ""
+                title = (
+                    f"record {block.first + offset}{sequence} (record"
+                    f" {block.first_in_file + offset} of {block.path})"
+                )
+                record = {name: column[index] for name, column in columns.items()}
+                violations = [
+                    f"  ! {text}"
+                    for rule, text in RULES.items()
+                    if rule in broken and broken[rule][row]
+                ]
+                yield [
+                    *example_lines(title, record, records.vocabulary, pairs, width),
+                    *violations,
+                ]
             if number >= end:
                 return
     if start >= number:
         records.warn(f"--start={start}, but there are {number} records.")
 
 
-def read_example(
-    record: Columns, vocabulary: Vocabulary | None, pairs: str = "nsp"
-) -> dict[str, Any]:
-    """A record's tokens as the model sees them, predictions and label, even if broken.
-
-    A prediction is "masked", "random" or "kept"; "replaced" is one of the first two, if
-    the id of [MASK] is unknown. Without a vocabulary tokens are ids.
-    """
+def example_lines(
+    title: str,
+    record: Columns,
+    vocabulary: Vocabulary | None,
+    pairs: str = "nsp",
+    width: int = 80,
+) -> list[str]:
+    """A record as text, even if it is broken, wrapped to a terminal's columns."""
     ids = record["input_ids"]
     used = np.flatnonzero(record["input_mask"] | ids)
     length = int(used[-1]) + 1 if len(used) else 0
     second = np.flatnonzero(record["segment_ids"][:length])
+    border = int(second[0]) if len(second) else length
+    is_used = record.get("masked_lm_weights", np.zeros(0)) > 0
+    wanted = {
+        position: token_id
+        for position, token_id, is_prediction in zip(
+            record.get("masked_lm_positions", is_used).tolist(),
+            record.get("masked_lm_ids", is_used).tolist(),
+            is_used,
+            strict=True,
+        )
+        if is_prediction and 0 <= position < len(ids)
+    }
+    segments = f" (A {border}, B {length - border})" if border < length else ""
+    count = f"{len(wanted)} predictions; " if wanted else ""
+    lines = [
+        f"{title}: {length} of {len(ids)} tokens{segments};"
+        f" {count}{_label(record, pairs)}"
+    ]
+    for name, start, end in (("A", 0, border), ("B", border, length)):
+        if start < end:
+            lines += textwrap.wrap(
+                " ".join(_words(ids[:end].tolist(), start, wanted, vocabulary)),
+                width,
+                initial_indent=f"  {name} ",
+                subsequent_indent="    ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    return lines
+
+
+def _label(record: Columns, pairs: str) -> str:
+    if "label_ids" in record:
+        labels = record["label_ids"].tolist()
+        return f"label{'s' * (len(labels) > 1)} " + ", ".join(f"{x:g}" for x in labels)
+    number = int(record["next_sentence_labels"][0])
+    if number in (0, 1):
+        return _LABELS.get(pairs, _LABELS["nsp"])[number]
+    return f"next sentence label {number}"
+
+
+def _words(
+    ids: list[int], start: int, wanted: Mapping[int, int], vocabulary: Vocabulary | None
+) -> list[str]:
+    """The words and marks from a position on."""
 
     def token(token_id: int) -> str:
         if vocabulary is None:
@@ -496,82 +487,19 @@ def read_example(
         is_inside = 0 <= token_id < len(vocabulary)
         return vocabulary.tokens[token_id] if is_inside else f"<id {token_id}?>"
 
-    mask_id = None if vocabulary is None else vocabulary.ids.get(MASK)
-    predictions = []
-    for position, wanted, weight in zip(
-        *(
-            record.get(f"masked_lm_{name}", np.zeros(0)).tolist()
-            for name in ("positions", "ids", "weights")
-        ),
-        strict=True,
-    ):
-        if weight > 0 and 0 <= position < len(ids):
-            seen = int(ids[position])
-            kind = "kept" if seen == wanted else "random"
-            if mask_id is None and seen != wanted:
-                kind = "replaced"
-            elif seen == mask_id:
-                kind = "masked"
-            shown = {"seen": token(seen), "wanted": token(wanted), "kind": kind}
-            predictions.append({"position": position, **shown})
-    if "label_ids" in record:
-        labels = record["label_ids"].tolist()
-        label = f"label{'s' * (len(labels) > 1)} " + ", ".join(f"{x:g}" for x in labels)
-    else:
-        number = int(record["next_sentence_labels"][0])
-        label = f"next sentence label {number}"
-        if number in (0, 1):
-            label = _LABELS.get(pairs, _LABELS["nsp"])[number]
-    return {
-        "tokens": [token(token_id) for token_id in ids[:length].tolist()],
-        "num_tokens_a": int(second[0]) if len(second) else length,
-        "max_seq_length": len(ids),
-        "predictions": predictions,
-        "label": label,
-    }
-
-
-def example_lines(example: Mapping[str, Any], width: int) -> list[str]:
-    """An example as text, wrapped to a terminal's columns."""
-    length, border = len(example["tokens"]), example["num_tokens_a"]
-    sequence = f", sequence {example['sequence']}" if "sequence" in example else ""
-    segments = f" (A {border}, B {length - border})" if border < length else ""
-    count = len(example["predictions"])
-    lines = [
-        f"record {example['record']}{sequence} (record {example['record_in_file']} of"
-        f" {example['file']}): {length} of {example['max_seq_length']} tokens"
-        f"{segments}; {f'{count} predictions; ' if count else ''}{example['label']}"
-    ]
-    for name, start, end in (("A", 0, border), ("B", border, length)):
-        if start < end:
-            lines += textwrap.wrap(
-                " ".join(_words(example, start, end)),
-                width,
-                initial_indent=f"  {name} ",
-                subsequent_indent="    ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-    return lines + [f"  ! {rule}" for rule in example["violations"]]
-
-
-def _words(example: Mapping[str, Any], start: int, end: int) -> list[str]:
-    """The words and marks between two positions."""
-    marks = {each["position"]: each for each in example["predictions"]}
     words: list[str] = []
     joins = False  # whether the last word has all its pieces from the first on
-    for position, token in enumerate(example["tokens"][start:end], start):
-        if mark := marks.get(position):
-            seen, kind = mark["seen"], mark["kind"]
-            seen = seen.strip("[]") if kind == "masked" else seen
-            words.append(
-                f"[{seen}=]" if kind == "kept" else f"[{seen}→{mark['wanted']}]"
-            )
+    for position, token_id in enumerate(ids[start:], start):
+        seen = token(token_id)
+        if position in wanted:
+            target = token(wanted[position])
+            seen = seen.strip("[]") if seen == MASK else seen
+            words.append(f"[{seen}=]" if seen == target else f"[{seen}→{target}]")
             joins = False
-        elif joins and token.startswith(CONTINUATION):
-            words[-1] += token.removeprefix(CONTINUATION)
+        elif joins and seen.startswith(CONTINUATION):
+            words[-1] += seen.removeprefix(CONTINUATION)
         else:
-            words.append(token)
-            is_special = token.startswith("[") and token.endswith("]")
-            joins = not (token.startswith(CONTINUATION) or is_special)
+            words.append(seen)
+            is_special = seen.startswith("[") and seen.endswith("]")
+            joins = not (seen.startswith(CONTINUATION) or is_special)
     return words

@@ -29,6 +29,7 @@ import itertools
 import json
 import os
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -53,7 +54,7 @@ _TEMPORARY_SUFFIX = re.compile(r"\.tmp-\d+$")
 _SHARD_SUFFIX = re.compile(r"-\d{5,}-of-\d{5,}(\.[^/]*)?$")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Shard:
     """One record file of a set."""
 
@@ -135,6 +136,11 @@ class Manifest:
         return self.path.removesuffix(MANIFEST_SUFFIX) + VOCABULARY_SUFFIX
 
     @property
+    def is_filtered(self) -> bool:
+        """Whether documents or paragraphs may be dropped."""
+        return self.deduplicate != "none" or self.min_document_tokens > 0
+
+    @property
     def num_records(self) -> int:
         """The records of all shards."""
         return sum(shard.num_records for shard in self.shards)
@@ -161,19 +167,8 @@ class Manifest:
 
     @classmethod
     def from_json_file(cls, path: str) -> "Manifest":
-        """Reads a NAME.manifest.json.
-
-        Raises:
-            InputError: no such file, not a manifest, or one of a later format.
-        """
+        """Reads a NAME.manifest.json."""
         values = files.read_json(path, "manifest")
-        # The first of `bert_tf.finished`, the second of earlier versions.
-        if isinstance(values, dict) and values.keys() & {"results", "made_from"}:
-            raise InputError(
-                f"{path}: these are the records of a fine-tuning task, which its"
-                " command keeps for itself. Records for pre-training are made by"
-                " create_pretraining_data."
-            )
         version = values.get("format_version") if isinstance(values, dict) else None
         if type(version) is not int:
             raise InputError(f"{path}: not a manifest: it has no `format_version`.")
@@ -202,10 +197,7 @@ def is_companion(path: str) -> bool:
 
 
 def listed_records(paths: Iterable[str]) -> Iterator[str]:
-    """The record files that the manifests among some files list.
-
-    A manifest that cannot be read lists none; its users report the error.
-    """
+    """The record files that the readable manifests among some files list."""
     for path in paths:
         if path.endswith(MANIFEST_SUFFIX):
             with contextlib.suppress(InputError):
@@ -213,12 +205,7 @@ def listed_records(paths: Iterable[str]) -> Iterator[str]:
 
 
 def find_manifests(record_files: Iterable[str]) -> list[Manifest]:
-    """The manifests of the sets that these files belong to, in the files' order.
-
-    A file's set is looked for under the file's own NAME, then among all manifests of
-    its folder. A file that belongs to none (the original's script writes none) is
-    passed over.
-    """
+    """The manifests of the sets that these files belong to, in the files' order."""
     read = functools.cache(Manifest.from_json_file)
     glob_once = functools.cache(files.glob)
     found: dict[str, Manifest] = {}
@@ -233,16 +220,13 @@ def find_manifests(record_files: Iterable[str]) -> list[Manifest]:
 
     for path in record_files:
         for manifest in candidates(path):
-            if shard := _shard_of(path, manifest):
-                _check_shard(path, shard, manifest)
+            name = relative_name(path, manifest.path)
+            shards = {shard.name: shard for shard in manifest.shards}
+            if name in shards:
+                _check_shard(path, shards[name], manifest)
                 found[manifest.path] = manifest
                 break
     return list(found.values())
-
-
-def _shard_of(path: str, manifest: Manifest) -> Shard | None:
-    name = relative_name(path, manifest.path)
-    return next((shard for shard in manifest.shards if shard.name == name), None)
 
 
 def _check_shard(path: str, shard: Shard, manifest: Manifest) -> None:
@@ -260,18 +244,10 @@ def _check_shard(path: str, shard: Shard, manifest: Manifest) -> None:
 
 
 def relative_name(record_file: str, manifest_file: str) -> str:
-    """A record file's path in its manifest: relative to the manifest's folder.
-
-    A remote file of another folder keeps its whole path.
-    """
+    """A record file's path in its manifest: relative to the manifest's folder."""
     if files.is_remote(record_file):
         return record_file.removeprefix(os.path.dirname(manifest_file) + "/")
     return os.path.relpath(record_file, os.path.dirname(manifest_file) or ".")
-
-
-# The same command again finds its finished set and has nothing to do, or resumes its
-# interrupted one. A set with other settings, or a file in no manifest, is only written
-# over if the user asks for it.
 
 
 # The settings that have the names of their flags.
@@ -304,7 +280,7 @@ def _settings(manifest: Manifest) -> dict[str, Any]:
         ),
         "packed_length": length if packed else None,
         **{name: getattr(manifest, name) for name in _FLAGS},
-        "output_file": [shard.name for shard in manifest.shards],
+        "output_file": ", ".join(shard.name for shard in manifest.shards),
         # As many have a random stream of their own.
         "num_shards": sum(s.random_seed is not None for s in manifest.shards) or None,
     }
@@ -321,9 +297,9 @@ def find_finished(wanted: Manifest, output_files: Sequence[str]) -> Manifest | N
                 )
         return None
     existing = Manifest.from_json_file(wanted.path)
-    difference = first_difference(existing, wanted)
-    if difference:
-        flag, theirs, ours = difference
+    if difference := first_difference(existing, wanted):
+        flag, *values = difference
+        theirs, ours = (textwrap.shorten(str(value), 200) for value in values)
         raise InputError(
             f"{wanted.path}: these records were made with --{flag}={theirs}, not "
             f"{ours}; give another --output_file, or --overwrite to replace them."
@@ -340,78 +316,47 @@ def first_difference(
 ) -> tuple[str, Any, Any] | None:
     """The first setting in which two sets differ, if any.
 
-    The path of an input file does not count, only its content and place in the order;
-    nor does the number of its records, which follows from the rest.
+    Of an input file count its content and its place in the order, not its path; nor do
+    the numbers of records, which follow from the rest.
     """
-    for theirs, ours in itertools.zip_longest(
+    for each in itertools.zip_longest(
         existing.record_files + existing.source_files,
         wanted.record_files + wanted.source_files,
     ):
-        if _content(theirs) != _content(ours):
-            return "input_file", _described(theirs), _described(ours)
+        if len({source and (source.num_bytes, source.sha256) for source in each}) > 1:
+            theirs, ours = (
+                f"{source.path} (of {source.num_bytes} bytes, sha256"
+                f" {source.sha256[:12]})"
+                if source
+                else "fewer files"
+                for source in each
+            )
+            return "input_file", theirs, ours
     before, now = _settings(existing), _settings(wanted)
     differences = (
-        (flag, _shown(before[flag]), _shown(now[flag]))
-        for flag in now
-        if before[flag] != now[flag]
+        (flag, before[flag], now[flag]) for flag in now if before[flag] != now[flag]
     )
     return next(differences, None)
 
 
-def _shown(value: Any) -> Any:
-    return _listed(value) if isinstance(value, list) else value
-
-
-def _content(source: SourceFile | None) -> tuple[int, str] | None:
-    return None if source is None else (source.num_bytes, source.sha256)
-
-
-def _described(source: SourceFile | None) -> str:
-    if source is None:
-        return "fewer files"
-    return f"{source.path} (of {source.num_bytes} bytes, sha256 {source.sha256[:12]})"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f",... ({len(names)} files)" if len(names) > 3 else ""
-    return ",".join(names[:3]) + more
-
-
 def manifest_lines(manifest: Manifest) -> list[str]:
     """How a set was made and what it consists of, for people."""
-    num_bytes = sum(source.num_bytes for source in manifest.source_files)
-    names = _listed([source.path for source in manifest.source_files])
-    casing = "uncased" if manifest.do_lower_case else "cased"
-    unit = "whole words" if manifest.do_whole_word_mask else "pieces"
     state = "complete" if manifest.complete else "NOT COMPLETE"
-    lines = [
+    num_bytes = sum(source.num_bytes for source in manifest.source_files)
+    sources = [source.path for source in manifest.source_files]
+    settings = {
+        name: value
+        for name, value in _settings(manifest).items()
+        if value not in (None, "") and name not in ("vocab_file", "output_file")
+    }
+    return [
         manifest.path,
         f"  {state}: {manifest.num_records:,} records in {len(manifest.shards):,}"
-        f" file(s); {manifest.max_seq_length} tokens,"
-        f" {manifest.max_predictions_per_seq} predictions",
-        f"  {manifest.vocab_size:,} entries in the vocabulary, {casing};"
-        f" {manifest.masking} masking of {manifest.masked_lm_prob:g} of the tokens,"
-        f" {unit}",
-        f"  pairs {manifest.pairs} with {manifest.nsp_labels} labels; short_seq_prob"
-        f" {manifest.short_seq_prob:g}, dupe_factor {manifest.dupe_factor}, random_seed"
-        f" {manifest.random_seed}",
-        f"  source files: {len(manifest.source_files):,} of {num_bytes:,} bytes in all"
-        f" ({manifest.input_format}): {names}",
+        f" file(s); {manifest.vocab_size:,} entries in the vocabulary",
+        f"  {', '.join(f'{name}={value}' for name, value in settings.items())}",
+        f"  source files: {len(sources):,} of {num_bytes:,} bytes in all:"
+        f" {', '.join(sources[:3])}{', ...' if sources[3:] else ''}",
     ]
-    if manifest.packed:
-        lines.append(
-            f"  packed: up to {manifest.max_sequences_per_row} sequences a record,"
-            f" of up to {manifest.max_sequence_length} tokens and"
-            f" {manifest.max_predictions_per_sequence} predictions"
-        )
-    if manifest.split_sentences:
-        lines.append(f"  sentences split by the rules of {manifest.split_sentences}")
-    if manifest.deduplicate != "none" or manifest.min_document_tokens:
-        lines.append(
-            f"  dropped: duplicate {manifest.deduplicate}, documents under"
-            f" {manifest.min_document_tokens} tokens"
-        )
-    return lines
 
 
 class RecordKind(NamedTuple):
@@ -421,30 +366,26 @@ class RecordKind(NamedTuple):
     pairs: str = "nsp"
     packed: bool = False
 
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self._asdict().items())
+
 
 def common_kind(paths: Sequence[str], manifests: Sequence[Manifest]) -> RecordKind:
     """The kind of all record files; one without a manifest is the original's."""
     kinds = {
-        os.path.normpath(path): RecordKind(
-            manifest.masking, manifest.pairs, manifest.packed
-        )
-        for manifest in manifests
-        for path in manifest.records_by_path()
+        os.path.normpath(path): RecordKind(each.masking, each.pairs, each.packed)
+        for each in manifests
+        for path in each.records_by_path()
     }
     found: dict[RecordKind, str] = {}
     for path in paths:
         found.setdefault(kinds.get(os.path.normpath(path), RecordKind()), path)
     if len(found) > 1:
-        described = [
-            f"{path} ({', '.join(f'{k}={v}' for k, v in kind._asdict().items())})"
-            for kind, path in found.items()
-        ]
+        first, second, *_ = (f"{path} ({kind})" for kind, path in found.items())
         raise InputError(
-            "Records of different kinds cannot be used together:"
-            f" {' and '.join(described[:2])}."
+            f"Records of different kinds cannot be used together: {first} and {second}."
         )
-    (kind,) = found
-    return kind
+    return next(iter(found))
 
 
 def agreed(

@@ -9,9 +9,8 @@ from bert_tf.instances.random_stream import compiled, random_stream, shuffle
 from bert_tf.instances.settings import STATIC_MASKING, InstanceSettings
 
 # Which sequences share a row: best fit, the longest first (Johnson 1974, "best fit
-# decreasing": at most 11/9 of the fewest rows possible). Each sequence goes to the row
-# with the least room that still takes it, or to a new one. A row has room for tokens,
-# for predictions and for a number of sequences.
+# decreasing": at most 11/9 of the fewest rows possible). A row has room for tokens, for
+# predictions and for a number of sequences.
 
 # Lengths are compared only this exactly in "the longest first": sequences of one length
 # are often from one document, and would fill rows of their own. Rows of Wikipedia
@@ -76,14 +75,8 @@ def pack_rows(
     assert (lengths <= max_tokens).all() and (num_predictions <= max_predictions).all()
     classes = lengths * _LENGTH_CLASSES // max_tokens
     longest_first = np.argsort(-classes, kind="stable")
-    rows, num_rows = _best_fit(
-        lengths,
-        num_predictions,
-        longest_first,
-        max_tokens,
-        max_predictions,
-        max_sequences,
-    )
+    room = max_tokens, max_predictions, max_sequences
+    rows, num_rows = _best_fit(lengths, num_predictions, longest_first, *room)
     places = np.arange(num_rows)
     shuffle(stream, places)
     rows = places[rows]
@@ -94,12 +87,7 @@ def pack_rows(
 
 @compiled
 def _best_fit(
-    lengths,
-    num_predictions,
-    order,
-    max_tokens,
-    max_predictions,
-    max_sequences,
+    lengths, num_predictions, order, max_tokens, max_predictions, max_sequences
 ):
     """The row of each sequence, taken in that order, and the number of rows."""
     num_sequences = len(lengths)

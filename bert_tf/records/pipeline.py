@@ -1,6 +1,7 @@
 """Record files to batches: reading, shuffling by position, sharding over workers."""
 
 import concurrent.futures
+import itertools
 import os
 import struct
 import time
@@ -39,18 +40,13 @@ _WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}  # zlib's, which also say the container
 _MOST_PER_PACKED_BYTE = 1032  # deflate's limit
 _SECONDS_PER_SAVE = 10.0
 
-Progress = Callable[[int], object]
-
 
 def compression_of(path: str) -> str:
     """How a TFRecord file is compressed, by its first bytes, whatever its name."""
     with files.open_binary(path) as file:
-        return _compression(file.read(_HEADER.size))
-
-
-def _compression(header: bytes) -> str:
-    if len(header) >= _HEADER.size:
-        length, checksum = _HEADER.unpack_from(header)
+        header = file.read(_HEADER.size)
+    if len(header) == _HEADER.size:
+        length, checksum = _HEADER.unpack(header)
         # A record's length may have the same first bytes as zlib.
         if masked_checksum(length) == checksum:
             return ""
@@ -58,24 +54,17 @@ def _compression(header: bytes) -> str:
     return next(found, "")
 
 
-def read_records(
-    path: str,
-    *,
-    check_data: bool = True,
-    progress: Progress = lambda num_bytes: None,
-) -> Iterator[bytes]:
-    """Yields the records of a file, compressed or not, as far as they are readable.
-
-    Raises InputError at the first damage. Unless data are checked, each is b"".
-    """
+def read_records(path: str, *, check_data: bool = True) -> Iterator[bytes]:
+    """Yields the records of a file, compressed or not, as far as they are readable."""
     rest = b""  # what is read and not used yet
     position = 0  # of the next record, from the beginning of `rest`
     number = 0
     complaint = ""
+    compression = compression_of(path)
     # No record is longer, whatever its header says.
-    limit = files.size(path) * (_MOST_PER_PACKED_BYTE if compression_of(path) else 1)
+    limit = files.size(path) * (_MOST_PER_PACKED_BYTE if compression else 1)
     try:
-        for chunk in _chunks(path, progress):
+        for chunk in _chunks(path, compression):
             if position >= len(rest):
                 position -= len(rest)
                 rest = chunk
@@ -117,26 +106,46 @@ def read_records(
         )
 
 
-def count_records(path: str, progress: Progress = lambda num_bytes: None) -> int:
+def _chunks(path: str, compression: str) -> Iterator[bytes]:
+    """A file's bytes, uncompressed."""
+    with files.open_binary(path) as file:
+        stream = None
+        while chunk := file.read(_CHUNK_BYTES):
+            if not compression:
+                yield chunk
+                continue
+            while chunk:
+                # Compressed files may be several streams, one after another.
+                stream = stream or zlib.decompressobj(_WINDOW_BITS[compression])
+                if data := stream.decompress(chunk, _CHUNK_BYTES):
+                    yield data
+                chunk = stream.unconsumed_tail
+                if stream.eof:
+                    chunk, stream = stream.unused_data, None
+        if stream is not None:
+            raise EOFError("it breaks off")
+
+
+def count_records(path: str) -> int:
     """The number of records in a TFRecord file, compressed or not."""
-    return sum(1 for _ in read_records(path, check_data=False, progress=progress))
+    return sum(1 for _ in read_records(path, check_data=False))
 
 
 def record_blocks(path: str, records_per_block: int = 1000) -> Iterator[list[bytes]]:
     """The records of a file in blocks, as far as readable; then what is wrong."""
-    block: list[bytes] = []
-    try:
-        for record in read_records(path):
-            block.append(record)
-            if len(block) == records_per_block:
-                yield block
-                block = []
-    except InputError:
+    records = read_records(path)
+    problem = None
+    while problem is None:
+        block: list[bytes] = []
+        try:
+            block.extend(itertools.islice(records, records_per_block))
+        except InputError as error:
+            problem = error
         if block:
             yield block
-        raise
-    if block:
-        yield block
+        elif problem is None:
+            return
+    raise problem
 
 
 def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
@@ -151,45 +160,39 @@ def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
 
 
 def record_counts(paths: Sequence[str], cache_path: str | None = None) -> list[int]:
-    """The number of records in each file, remembered from one start to the next.
-
-    All bytes are read once, of several files at a time: the counts are kept
-    (`bert_tf.finished`) for files of the same size and time of change.
-    """
+    """The number of records in each file, remembered from one start to the next."""
     known: FinishedResults[int] = FinishedResults(cache_path, int)
     states = {path: _state(path) for path in paths}
 
     def find(path: str) -> int | None:
         return known.find(files.absolute(path), states[path])
 
+    def count(path: str) -> str:
+        known.add(files.absolute(path), states[path], count_records(path))
+        return path
+
     unknown = [path for path in states if find(path) is None]
-    if unknown:
-        logging.info("Counting records: %d file(s).", len(unknown))
-        with tqdm(
-            total=sum(states[path]["size"] for path in unknown),
-            desc="Counting records",
-            unit="B",
-            unit_scale=True,
-            disable=None,
-            delay=1.0,
-        ) as bar:
-
-            def count(path: str) -> None:
-                number = count_records(path, bar.update)
-                known.add(files.absolute(path), states[path], number)
-
-            # Threads suffice: unpacking and reading release Python's lock.
-            executor = concurrent.futures.ThreadPoolExecutor(available_cores())
-            saved = time.monotonic()
-            try:
-                for _ in executor.map(count, unknown):
-                    # A killed run does not count these again.
-                    if time.monotonic() - saved > _SECONDS_PER_SAVE:
-                        known.save()
-                        saved = time.monotonic()
-            finally:
-                executor.shutdown(cancel_futures=True)
-                known.save()
+    if not unknown:
+        return [find(path) or 0 for path in paths]
+    logging.info("Counting records: %d file(s).", len(unknown))
+    # Threads suffice: unpacking and reading release Python's lock.
+    executor = concurrent.futures.ThreadPoolExecutor(available_cores())
+    saved = time.monotonic()
+    num_bytes = sum(states[path]["size"] for path in unknown)
+    with tqdm(
+        total=num_bytes, desc="Counting records", unit="B", unit_scale=True,
+        disable=None, delay=1.0,
+    ) as bar:  # fmt: skip
+        try:
+            for path in executor.map(count, unknown):
+                bar.update(states[path]["size"])
+                # A killed run does not count these again.
+                if time.monotonic() - saved > _SECONDS_PER_SAVE:
+                    known.save()
+                    saved = time.monotonic()
+        finally:
+            executor.shutdown(cancel_futures=True)
+            known.save()
     return [find(path) or 0 for path in paths]
 
 
@@ -199,31 +202,6 @@ def _state(path: str) -> dict[str, Any]:
         return {"size": files.size(path), "mtime_ns": None}
     status = os.stat(path)
     return {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
-
-
-def _chunks(path: str, progress: Progress) -> Iterator[bytes]:
-    """A file's bytes, uncompressed."""
-    with files.open_binary(path) as file:
-        chunk = file.read(_CHUNK_BYTES)
-        compression = _compression(chunk)
-        stream = None
-        while chunk:
-            num_bytes = len(chunk)
-            if not compression:
-                yield chunk
-                chunk = b""
-            while chunk:
-                # Compressed files may be several streams, one after another.
-                stream = stream or zlib.decompressobj(_WINDOW_BITS[compression])
-                if data := stream.decompress(chunk, _CHUNK_BYTES):
-                    yield data
-                chunk = stream.unconsumed_tail
-                if stream.eof:
-                    chunk, stream = stream.unused_data, None
-            progress(num_bytes)
-            chunk = file.read(_CHUNK_BYTES)
-        if stream is not None:
-            raise EOFError("it breaks off")
 
 
 # **Training** reads the files repeatedly. The order of the records is a function of
@@ -265,10 +243,7 @@ class RecordKeys(NamedTuple):
 
 
 class InputShard(NamedTuple):
-    """Which rows of each batch a worker reads, and in how many pieces.
-
-    The rows are split in order: worker 0's replicas have the first ones.
-    """
+    """Which rows of each batch a worker reads, and in how many pieces."""
 
     worker: int = 0  # its number, from 0
     num_workers: int = 1  # how many there are

@@ -2,11 +2,8 @@
 
 Settings that the user does not give (lengths, vocabulary, casing) are the manifest's;
 those that the user gives must agree with it. Records without a manifest, such as the
-original's, are checked by their first record.
-
-Records with "masking": "dynamic" in their manifest are masked as they are read; the
-user may set how often and how much. For a left-to-right model each next token is the
-target instead.
+original's, are checked by their first record. Unmasked records are masked as they are
+read; for a left-to-right model each next token is the target instead.
 """
 
 import functools
@@ -26,7 +23,7 @@ from bert_tf.records.dynamic_masking import (
     MaskingOptions,
     next_token_targets,
 )
-from bert_tf.records.manifest import Manifest, agreed, common_kind, find_manifests
+from bert_tf.records.manifest import agreed, common_kind, find_manifests
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     Batch,
@@ -45,14 +42,12 @@ from bert_tf.text.vocabulary import Vocabulary
 
 
 def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
-    """The record files of each max_seq_length.
-
-    A file's manifest gives its length, or else its first record.
-    """
-    known: dict[str, int] = {}
-    for manifest in find_manifests(paths):
-        for path in manifest.records_by_path():
-            known[os.path.normpath(path)] = manifest.max_seq_length
+    """The record files of each max_seq_length, of the manifest or the first record."""
+    known = {
+        os.path.normpath(path): manifest.max_seq_length
+        for manifest in find_manifests(paths)
+        for path in manifest.records_by_path()
+    }
     lengths: dict[int, list[str]] = {}
     for path in paths:
         length = known.get(os.path.normpath(path))
@@ -73,16 +68,6 @@ def _length(features: Mapping[str, tf.train.Feature], name: str) -> int:
 
 class PretrainingRecords:
     """The record files that a flag names."""
-
-    paths: list[str]  # the files, in the order of the patterns
-    manifests: list[Manifest]  # of the sets that they belong to
-    schema: RecordSpec  # what a record holds
-    max_seq_length: int  # tokens of a record
-    max_predictions_per_seq: int  # masked-LM slots of a batch's records
-    is_dynamic: bool  # whether the records are unmasked
-    has_pairs: bool  # whether there is a next sentence to predict
-    is_packed: bool  # whether a record is a row of several sequences
-    max_sequence_length: int  # tokens of a sequence, of which a row has several
 
     def __init__(
         self,
@@ -115,11 +100,14 @@ class PretrainingRecords:
             raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
         path, record = found
         features = features_of(record, path)
+        # Tokens of a record; of a packed row's sequence see max_sequence_length.
         self.max_seq_length = self._settled(
             "max_seq_length", max_seq_length, _length(features, "input_ids")
         )
         self._left_to_right = left_to_right
         self._masking: functools.partial[DynamicMasking] | None = None
+        # Masked-LM slots of a batch's records.
+        self.max_predictions_per_seq: int
         if left_to_right:
             if not self.is_dynamic:
                 raise InputError(
@@ -150,9 +138,8 @@ class PretrainingRecords:
                 agreed(self.manifests, name, remedy="they cannot be used together")
                 for name in ("max_sequences_per_row", "max_predictions_per_sequence")
             )
-            self.max_sequence_length = max(
-                manifest.max_sequence_length for manifest in self.manifests
-            )
+            lengths = (manifest.max_sequence_length for manifest in self.manifests)
+            self.max_sequence_length = max(lengths)
         self.schema = RecordSpec.pretraining(
             self.max_seq_length,
             None if self.is_dynamic else self.max_predictions_per_seq,
@@ -205,8 +192,7 @@ class PretrainingRecords:
         seed: int,
         start: int = 0,
         shard: InputShard | None = None,
-        vocab_size: int | None = None,
-        packed: bool = False,
+        **reading: Any,
     ) -> tf.data.Dataset:
         """Endless shuffled batches; see `bert_tf.records.pipeline.training_dataset`."""
         return training_dataset(
@@ -217,48 +203,36 @@ class PretrainingRecords:
             seed=seed,
             start=start,
             shard=shard or ALL_ROWS,
-            **self._reading(seed, vocab_size, packed),
+            **self._reading(seed, **reading),
         )
 
     def evaluation_dataset(
-        self,
-        batch_size: int,
-        *,
-        repeat: bool,
-        vocab_size: int | None = None,
-        packed: bool = False,
+        self, batch_size: int, *, repeat: bool, **reading: Any
     ) -> tf.data.Dataset:
-        """Batches in order; see `bert_tf.records.pipeline.evaluation_dataset`.
-
-        Records that are masked as they are read have the same masks at every
-        evaluation, whatever the run: they depend on the seed of the records' making.
-        """
+        """Batches in order; see `bert_tf.records.pipeline.evaluation_dataset`."""
         _ = self.counts  # whole files: see `first_record`
+        # The same masks at every evaluation, whatever the run.
         seed = self.manifests[0].random_seed if self.is_dynamic else 0
         return evaluation_dataset(
             self.paths,
             self.schema,
             batch_size=batch_size,
             repeat=repeat,
-            **self._reading(seed, vocab_size, packed),
+            **self._reading(seed, **reading),
         )
 
     @functools.cached_property
     def counts(self) -> list[int]:
         """The number of records in each file: the manifest's, or else counted."""
-        known = {}
-        for manifest in self.manifests:
-            known.update(manifest.records_by_path())
-        unknown = [path for path in self.paths if path not in known]
-        counts = record_counts(unknown, self._counts_cache)
-        known.update(zip(unknown, counts, strict=True))
-        return [known[path] for path in self.paths]
+        unknown = [path for path in self.paths if path not in self._known_counts]
+        counts = dict(
+            zip(unknown, record_counts(unknown, self._counts_cache), strict=True)
+        )
+        return [(self._known_counts | counts)[path] for path in self.paths]
 
     @functools.cached_property
-    def _compressions(self) -> list[str]:
-        """Each file's compression; files named in a manifest have none."""
-        known = {path for one in self.manifests for path in one.records_by_path()}
-        return ["" if path in known else compression_of(path) for path in self.paths]
+    def _known_counts(self) -> dict[str, int]:
+        return {k: n for m in self.manifests for k, n in m.records_by_path().items()}
 
     def vocabulary(
         self, do_lower_case: bool | None
@@ -315,7 +289,7 @@ class PretrainingRecords:
             )
 
     def _reading(
-        self, seed: int, vocab_size: int | None, packed: bool
+        self, seed: int, vocab_size: int | None = None, packed: bool = False
     ) -> dict[str, Any]:
         """The arguments of both kinds of data sets."""
         steps: list[Transform] = []
@@ -335,7 +309,11 @@ class PretrainingRecords:
             return batch
 
         return {
-            "compressions": self._compressions,
+            # Files named in a manifest are not compressed.
+            "compressions": [
+                "" if path in self._known_counts else compression_of(path)
+                for path in self.paths
+            ],
             "vocab_size": vocab_size,
             "transform": transform if steps else None,
         }

@@ -1,16 +1,13 @@
 """Tokenized documents to a finished set of record files, with its manifest.
 
-Every way of making a set makes the same checks, files and reports:
-
 1. `plan_record_set` checks the arguments and builds the manifest except the counts;
    `RecordSet.find_finished` checks existing files with the set's names;
 2. the text is cut into chunks, each of which is tokenized on any core;
 3. `RecordSet.announce` takes the names: a manifest that is "not complete", and the
    vocabulary;
-4. the documents become masked pairs and records, in one of two ways: as one pool with
-   one random stream, dealt to the files in turn (the original's), or dealt into groups,
-   each with a random stream and a file of its own. A file gets its name when it is
-   complete;
+4. the documents become masked pairs and records: as one pool with one random stream,
+   dealt to the files in turn (the original's way), or dealt into groups, each with a
+   random stream and a file of its own. A file gets its name when it is complete;
 5. `RecordSet.complete` makes the manifest "complete", with a report.
 
 Whenever the command is killed, the same command again ends with the same set.
@@ -23,7 +20,7 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import logging
@@ -89,7 +86,7 @@ class ShardResult:
     num_documents: int = 0  # the documents that they were made from
     # Documents' last lone tokens, of which no exact pair can be made.
     num_left_out: int = 0
-    statistics: dict[str, Any]  # `RecordStatistics.to_values()`
+    statistics: RecordStatistics
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,9 +104,8 @@ class ShardJob:
         if not files.exists(self.path):
             return None
         result = self._results().find("records", dataclasses.asdict(self.settings))
-        if result and result.num_bytes == [files.size(self.path)]:
-            return result
-        return None
+        is_whole = result and result.num_bytes == [files.size(self.path)]
+        return result if is_whole else None
 
     def write(
         self, documents: Documents, ids: TokenIds, *, is_alone: bool = True
@@ -185,11 +181,11 @@ def write_instances(
         num_records=list(writer.num_records),
         num_documents=instances.num_documents,
         num_left_out=instances.num_left_out,
-        statistics=statistics.to_values(),
+        statistics=statistics,
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class RecordSet:
     """A set of records to be made."""
 
@@ -206,27 +202,17 @@ class RecordSet:
         return self.manifest.path.removesuffix(MANIFEST_SUFFIX)
 
     @property
-    def is_sharded(self) -> bool:
-        """Whether each record file has a random stream of its own."""
-        return self.manifest.shards[0].random_seed is not None
-
-    @property
     def identity(self) -> str:
-        """A digest of all that the record files depend on.
-
-        The text counts by its content, not its path.
-        """
-        nameless = dataclasses.replace(
-            self.manifest,
-            source_files=tuple(
-                dataclasses.replace(source, path="")
-                for source in self.manifest.source_files
-            ),
+        """A digest of all that the record files depend on: of the text, its content."""
+        nameless = tuple(
+            dataclasses.replace(source, path="")
+            for source in self.manifest.source_files
         )
+        manifest = dataclasses.replace(self.manifest, source_files=nameless)
         return digest(
             [
                 _WAY_OF_MAKING,
-                nameless.to_json_string(),
+                manifest.to_json_string(),
                 [(chunk.start, chunk.stop) for chunk in self.chunks],
                 [files.absolute(path) for path in self.output_files],
             ]
@@ -234,8 +220,10 @@ class RecordSet:
 
     def jobs(self, work_folder: str) -> list[ShardJob]:
         """The work of a sharded set; logs how much of it is done."""
-        jobs = [
-            ShardJob(
+        jobs = []
+        for group, shard in enumerate(self.manifest.shards):
+            assert shard.random_seed is not None
+            job = ShardJob(
                 group=group,
                 num_groups=len(self.output_files),
                 path=files.absolute(self.output_files[group]),
@@ -244,11 +232,8 @@ class RecordSet:
                 ),
                 result_path=os.path.join(work_folder, f"shard-{group:05d}.json"),
             )
-            for group, shard in enumerate(self.manifest.shards)
-            if shard.random_seed is not None
-        ]
-        num_finished = sum(job.finished() is not None for job in jobs)
-        if num_finished:
+            jobs.append(job)
+        if num_finished := sum(job.finished() is not None for job in jobs):
             logging.info(
                 "%d of %d shards are finished already; making the others",
                 num_finished,
@@ -271,23 +256,12 @@ class RecordSet:
         return finished
 
     def check_read(self, tokenized: Sequence[TokenizedChunk]) -> None:
-        """Raises InputError for text without a token; warns of odd text and lengths."""
-        tokens_of: Counter[str] = Counter()
-        for chunk, result in zip(self.chunks, tokenized, strict=True):
-            tokens_of[chunk.source.path] += result.num_tokens
-        empty = [path for path, num_tokens in tokens_of.items() if not num_tokens]
-        more = f" and {len(empty) - 3} more" if len(empty) > 3 else ""
-        listed = ", ".join(empty[:3]) + more
-        if len(empty) == len(tokens_of):
+        """Raises InputError for text without a token; warns of few slots."""
+        if not any(chunk.num_tokens for chunk in tokenized):
             raise InputError(
-                f"--input_file: nothing in {listed}: no line gives a token."
-            )
-        if empty:
-            logging.warning(
-                "%d of %d input files have nothing in them: %s",
-                len(empty),
-                len(tokens_of),
-                listed,
+                f"--input_file: nothing in {self.chunks[0].source.path}"
+                f"{' and the others' if len(self.chunks) > 1 else ''}: no line gives a"
+                " token."
             )
         if self.settings.masking == STATIC_MASKING:
             warn_if_few(
@@ -299,8 +273,7 @@ class RecordSet:
     def announce(self, results: Sequence[ShardResult] = ()) -> None:
         """Takes the names: from here on the record files are this set's.
 
-        Record files of an overwritten set that the new one does not replace are
-        removed.
+        What the new set does not replace of an overwritten one is removed.
         """
         manifest = _with_counts(self.manifest, results) if results else self.manifest
         stale: set[str] = set()
@@ -325,11 +298,9 @@ class RecordSet:
         for chunk in tokenized:
             dropped.update(chunk.dropped)
         dropped[LONE_TOKENS] += sum(result.num_left_out for result in results)
-        statistics, *others = (
-            RecordStatistics.from_values(result.statistics) for result in results
-        )
-        for other in others:
-            statistics.merge(other)
+        statistics = results[0].statistics
+        for other in results[1:]:
+            statistics.merge(other.statistics)
         manifest = _with_counts(self.manifest, results)
         report: dict[str, Any] = {
             "read": {
@@ -348,12 +319,36 @@ class RecordSet:
         files.write_atomically(manifest.path, manifest.to_json_string())
         for path in (manifest.path, manifest.vocab_path):
             remove_leftovers(path)
-        _warn_of_next_sentences(statistics, self.settings, report["used_documents"])
-        _log_report(report, statistics)
+        is_next = self.settings.pairs == NEXT_SENTENCE
+        if is_next and report["used_documents"] == 1:
+            logging.warning(
+                "There is one document only: random next sentences come from itself."
+                " Put a blank line between documents."
+            )
+        elif is_next and statistics.num_random_next == statistics.num_records:
+            logging.warning(
+                "All %d instances have a random next sentence: no document has two "
+                "sentences that fit together. Documents are separated by blank lines, "
+                "sentences by line ends alone.",
+                statistics.num_records,
+            )
+        read = [f"{count:,} {name}" for name, count in report["read"].items()]
+        logging.info("Read %s", ", ".join(read))
+        for reason, count in report["dropped"].items():
+            logging.info("Dropped %s: %s", f"{count:,}", reason)
+        for line in statistics.lines():
+            logging.info("%s", line)
+        if rows := report.get("rows"):
+            logging.info(
+                "Packed %d sequences into %d rows; %.2f%% of all places are padding",
+                rows["sequences"],
+                rows["rows"],
+                100 * rows["padding_share"],
+            )
         logging.info(
-            "Wrote %d records to %s, %s (%.1f s)",
+            "Wrote %d records to %d file(s), %s (%.1f s)",
             manifest.num_records,
-            f"{len(manifest.shards)} files" if len(manifest.shards) > 1 else "one file",
+            len(manifest.shards),
             manifest.path,
             time.monotonic() - self.started,
         )
@@ -362,54 +357,13 @@ class RecordSet:
 
 def _with_counts(wanted: Manifest, results: Sequence[ShardResult]) -> Manifest:
     """The manifest with the records and bytes of each file."""
-    num_records = [count for result in results for count in result.num_records]
-    num_bytes = [count for result in results for count in result.num_bytes]
+    records = [n for result in results for n in result.num_records]
+    sizes = [n for result in results for n in result.num_bytes]
     shards = tuple(
-        dataclasses.replace(shard, num_records=records, num_bytes=size)
-        for shard, records, size in zip(
-            wanted.shards, num_records, num_bytes, strict=True
-        )
+        dataclasses.replace(shard, num_records=count, num_bytes=size)
+        for shard, count, size in zip(wanted.shards, records, sizes, strict=True)
     )
     return dataclasses.replace(wanted, shards=shards)
-
-
-def _warn_of_next_sentences(
-    statistics: RecordStatistics, settings: InstanceSettings, num_documents: int
-) -> None:
-    """Warns of text whose documents or sentences were not found."""
-    num_records = statistics.num_records
-    if settings.pairs != NEXT_SENTENCE:
-        return
-    if num_documents == 1:
-        logging.warning(
-            "There is one document only: random next sentences come from itself. Put a"
-            " blank line between documents."
-        )
-    elif statistics.num_random_next == num_records:
-        logging.warning(
-            "All %d instances have a random next sentence: no document has two "
-            "sentences that fit together. Documents are separated by blank lines, "
-            "sentences by line ends alone.",
-            num_records,
-        )
-
-
-def _log_report(report: Mapping[str, Any], statistics: RecordStatistics) -> None:
-    read = [f"{count:,} {name}" for name, count in report["read"].items()]
-    logging.info("Read %s", ", ".join(read))
-    if not report["dropped"]:
-        logging.info("Dropped nothing")
-    for reason, count in report["dropped"].items():
-        logging.info("Dropped %s: %s", f"{count:,}", reason)
-    for line in statistics.lines():
-        logging.info("%s", line)
-    if rows := report.get("rows"):
-        logging.info(
-            "Packed %d sequences into %d rows; %.2f%% of all places are padding",
-            rows["sequences"],
-            rows["rows"],
-            100 * rows["padding_share"],
-        )
 
 
 def plan_record_set(
@@ -443,6 +397,22 @@ def plan_record_set(
         ]
     _check_output_files(chunks, output_files)
     path = manifest_path(output_files)
+    seeds = [
+        None if num_shards is None else shard_seed(settings.random_seed, n, num_shards)
+        for n in range(len(output_files))
+    ]
+    described = dataclasses.asdict(settings)
+    if described.pop("packed_length"):
+        # The manifest's lengths are those of a record: of a row.
+        described |= {
+            "packed": True,
+            "max_seq_length": settings.record_length,
+            "max_predictions_per_seq": settings.max_predictions_per_record,
+            "max_sequences_per_row": settings.max_sequences_per_record,
+            "max_sequence_length": settings.max_seq_length,
+            "max_predictions_per_sequence": settings.max_predictions_per_seq,
+            "packing_seed": settings.random_seed,
+        }
     manifest = Manifest(
         path=path,
         vocab_sha256=vocabulary.sha256,
@@ -454,42 +424,13 @@ def plan_record_set(
         deduplicate=deduplicate,
         min_document_tokens=min_document_tokens,
         shards=tuple(
-            Shard(
-                name=relative_name(name, path),
-                num_records=0,
-                num_bytes=0,
-                random_seed=None
-                if num_shards is None
-                else shard_seed(settings.random_seed, shard, num_shards),
-            )
-            for shard, name in enumerate(output_files)
+            Shard(relative_name(name, path), 0, 0, seed)
+            for name, seed in zip(output_files, seeds, strict=True)
         ),
         complete=False,
-        **_of_records(settings),
+        **described,
     )
-    return RecordSet(
-        chunks=chunks,
-        output_files=output_files,
-        vocabulary=vocabulary,
-        settings=settings,
-        manifest=manifest,
-    )
-
-
-def _of_records(settings: InstanceSettings) -> dict[str, Any]:
-    """The settings in the manifest's form: lengths are those of a record."""
-    values = dataclasses.asdict(settings)
-    if values.pop("packed_length"):
-        values |= {
-            "packed": True,
-            "max_seq_length": settings.record_length,
-            "max_predictions_per_seq": settings.max_predictions_per_record,
-            "max_sequences_per_row": settings.max_sequences_per_record,
-            "max_sequence_length": settings.max_seq_length,
-            "max_predictions_per_sequence": settings.max_predictions_per_seq,
-            "packing_seed": settings.random_seed,
-        }
-    return values
+    return RecordSet(chunks, output_files, vocabulary, settings, manifest)
 
 
 def shard_seed(random_seed: int, shard: int, num_shards: int) -> int:
@@ -501,10 +442,8 @@ def shard_seed(random_seed: int, shard: int, num_shards: int) -> int:
 
 def _check_output_files(chunks: Sequence[Chunk], output_files: Sequence[str]) -> None:
     """Raises InputError for outputs that would destroy each other or the input."""
-    taken = {
-        files.identity(path): f"the input file {path}"
-        for path in dict.fromkeys(chunk.source.path for chunk in chunks)
-    }
+    inputs = {chunk.source.path for chunk in chunks}
+    taken = {files.identity(path): f"the input file {path}" for path in inputs}
     for path in output_files:
         if not path:
             raise InputError("--output_file: a name between two commas is empty.")
@@ -518,14 +457,11 @@ def _check_output_files(chunks: Sequence[Chunk], output_files: Sequence[str]) ->
 def _describe_sources(
     chunks: Sequence[Chunk], num_workers: int
 ) -> tuple[SourceFile, ...]:
-    sources = [
-        source for source, _ in itertools.groupby(chunks, lambda chunk: chunk.source)
-    ]
+    sources = [source for source, _ in itertools.groupby(chunks, lambda c: c.source)]
     # Hashing is quicker than starting workers, unless there is much to hash.
-    is_much = sum(chunk.num_bytes for chunk in chunks) > 1 << 30
-    return tuple(
-        ordered_map(_describe, sources, num_workers=num_workers if is_much else 1)
-    )
+    if sum(chunk.num_bytes for chunk in chunks) <= 1 << 30:
+        num_workers = 1
+    return tuple(ordered_map(_describe, sources, num_workers=num_workers))
 
 
 def _describe(source: FileSource | DatasetSource) -> SourceFile:
@@ -546,12 +482,7 @@ def create_records(
     work_dir: str | None = None,
     overwrite: bool = False,
 ) -> Manifest:
-    """Writes masked next-sentence records of text, with manifest and vocabulary.
-
-    For the same seed and plain text the records are those of the original, in its
-    order; of a sharded set each file holds what the original would write for the
-    file's group of documents and seed.
-    """
+    """Writes the set on this machine, unless it is finished."""
     folder = work_folder_path(record_set.name, record_set.identity, work_dir)
     if not overwrite and (finished := record_set.find_finished()):
         # A run may have been killed when all but the folder was done.
@@ -571,15 +502,11 @@ def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
     record_set.vocabulary.save(vocab_file)
     jobs = [
         TokenizeJob(
-            index=index,
-            chunk=chunk,
-            work_folder=folder,
-            vocab_file=vocab_file,
-            do_lower_case=manifest.do_lower_case,
-            deduplicate=manifest.deduplicate,
+            index, chunk, folder, vocab_file, manifest.do_lower_case,
+            manifest.deduplicate,
         )
         for index, chunk in enumerate(record_set.chunks)
-    ]
+    ]  # fmt: skip
     num_bytes = sum(chunk.num_bytes for chunk in record_set.chunks)
     tokenized = []
     with tqdm(
@@ -595,40 +522,31 @@ def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
         chunk_documents=tuple(chunk.num_documents for chunk in tokenized),
     )
     dropped: Counter[str] = Counter()
-    is_filtered = (
-        manifest.deduplicate != NO_DEDUPLICATION or manifest.min_document_tokens > 0
-    )
-    if is_filtered:
+    if manifest.is_filtered:
         dropped = corpus.choose_sentences(
             deduplicate=manifest.deduplicate,
             min_document_tokens=manifest.min_document_tokens,
         )
     say_if_to_be_compiled()
-    if record_set.is_sharded:
+    if manifest.shards[0].random_seed is not None:
         results = _write_shards(corpus, record_set, vocab_file, workers)
     else:
-        results = [_write_pool(corpus, record_set, joins_files=not is_filtered)]
+        results = [_write_pool(corpus, record_set)]
     return record_set.complete(tokenized, dropped, results)
 
 
-def _write_pool(
-    corpus: TokenizedCorpus, record_set: RecordSet, *, joins_files: bool
-) -> ShardResult:
+def _write_pool(corpus: TokenizedCorpus, record_set: RecordSet) -> ShardResult:
     """The original's way: one random stream, records dealt to the files in turn."""
     settings = record_set.settings
-    documents = corpus.pool(joins_files=joins_files)
+    documents = corpus.pool(joins_files=not record_set.manifest.is_filtered)
     require_documents(documents, settings, "The documents")
     ids = TokenIds.from_vocabulary(record_set.vocabulary.ids)
     total = settings.dupe_factor * (len(documents.document_starts) - 1)
     with tqdm(total=total, desc="Masking", unit=" documents", disable=None) as bar:
         instances = create_instances(documents, ids, settings, bar.update)
     del documents
-    with (
-        ShardWriter(record_set.output_files) as writer,
-        tqdm(
-            total=len(instances), desc="Writing", unit=" records", disable=None
-        ) as bar,
-    ):
+    bar = tqdm(total=len(instances), desc="Writing", unit=" records", disable=None)
+    with bar, ShardWriter(record_set.output_files) as writer:
         result = write_instances(instances, writer, ids, settings, bar.update)
         record_set.announce([result])
     return result
@@ -641,9 +559,8 @@ def _write_shards(
     num_shards = len(record_set.output_files)
     least = num_shards * record_set.settings.least_documents
     if corpus.num_documents < least:
-        two = ", two a shard for --nsp_labels=exact" if least > num_shards else ""
         raise InputError(
-            f"--num_shards={num_shards} takes {least} documents or more{two}. Found:"
+            f"--num_shards={num_shards} takes {least} documents or more. Found:"
             f" {corpus.num_documents}. Give a smaller --num_shards, or more text."
         )
     record_set.announce()

@@ -286,35 +286,29 @@ class RecordSpec:
         }
 
     def read(self, records: Sequence[bytes]) -> tuple[dict[str, np.ndarray], list[int]]:
-        """The features of the valid records, int64 as stored, and their numbers.
-
-        `parse` would hide an id that is far too large.
-        """
+        """The features of the valid records, int64 as stored, and their numbers."""
         import tensorflow as tf
 
         # TensorFlow quotes the record in its error, and Python decodes that as UTF-8.
         unparsable = tf.errors.InvalidArgumentError, UnicodeDecodeError
 
-        def read(rows: list[int]) -> dict[str, np.ndarray]:
+        def parsed(rows: list[int]) -> dict[str, np.ndarray]:
             serialized = [records[row] for row in rows]
-            parsed = self._parse(tf.constant(serialized, tf.string, shape=[len(rows)]))
-            return {name: value.numpy() for name, value in parsed.items()}
+            values = self._parse(tf.constant(serialized, tf.string, shape=[len(rows)]))
+            return {name: value.numpy() for name, value in values.items()}
 
-        def fitting(rows: list[int]) -> list[int]:
-            """The rows that can be parsed, found by bisection."""
+        def fits(row: int) -> bool:
             try:
-                read(rows)
+                return bool(parsed([row]))
             except unparsable:
-                middle = len(rows) // 2
-                return fitting(rows[:middle]) + fitting(rows[middle:]) if middle else []
-            return rows
+                return False
 
         rows = list(range(len(records)))
         try:
-            return read(rows), rows
+            return parsed(rows), rows
         except unparsable:
-            rows = fitting(rows)
-            return read(rows), rows
+            rows = list(filter(fits, rows))
+            return parsed(rows), rows
 
     def _parse(self, serialized: "tf.Tensor") -> "dict[str, tf.Tensor]":
         import tensorflow as tf
@@ -328,10 +322,7 @@ class RecordSpec:
         )
 
     def check(self, record: bytes, source: str) -> None:
-        """Raises InputError if a feature is missing or has another type or length.
-
-        It may have other features, too.
-        """
+        """Raises InputError if a feature is missing or has another type or length."""
         table = features_of(record, source)
         for feature in self.features:
             if feature.name not in table:

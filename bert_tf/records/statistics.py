@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import strict_json
-from bert_tf.errors import InputError
-
 # Lengths are shown in at most this many bins, as equal as whole lengths allow.
 MAX_LENGTH_BINS = 16
 _BAR_WIDTH = 40
+_OF = ("mean", "min", "max")
 _SEEN = {
     "masked_share": "replaced by [MASK]",
     "random_share": "by another token",
@@ -30,13 +28,10 @@ _SEEN = {
 
 @dataclasses.dataclass(kw_only=True)
 class RecordStatistics:
-    """The counts of some records of one kind.
-
-    `mask_id` is None if the vocabulary is unknown; predicted tokens are then only
-    counted as kept or replaced.
-    """
+    """The counts of some records of one kind."""
 
     max_seq_length: int
+    # None if unknown: predicted tokens are then only counted as kept or replaced.
     mask_id: int | None
     length_counts: list[int] = dataclasses.field(default_factory=list)  # by length
     prediction_counts: list[int] = dataclasses.field(default_factory=list)  # by number
@@ -46,23 +41,13 @@ class RecordStatistics:
     num_next_sentence_labels: int = 0
     num_random_next: int = 0
 
-    def __post_init__(self) -> None:
-        if self.max_seq_length < 1:
-            raise InputError(
-                f"`max_seq_length` must be positive. Received: {self.max_seq_length}"
-            )
-
     @property
     def num_records(self) -> int:
         """How many records were counted."""
         return sum(self.length_counts)
 
     def add(self, columns: Mapping[str, np.ndarray]) -> None:
-        """Counts a block of records: arrays [records, length] under the spec's names.
-
-        `input_ids` are as the model sees them; `masked_lm_*` and `next_sentence_labels`
-        may be absent.
-        """
+        """Counts a block of records, [records, length] under the spec's names."""
         input_ids = columns["input_ids"]
         lengths = columns["input_mask"].sum(axis=1).clip(0, self.max_seq_length)
         self.length_counts = _sums(self.length_counts, np.bincount(lengths).tolist())
@@ -79,9 +64,7 @@ class RecordStatistics:
         # A position outside the record is reported elsewhere.
         positions = columns["masked_lm_positions"].clip(0, self.max_seq_length - 1)
         seen = np.take_along_axis(input_ids, positions, axis=1)[is_prediction]
-        is_masked = np.full(seen.shape, False)
-        if self.mask_id is not None:
-            is_masked = seen == self.mask_id
+        is_masked = seen == (-1 if self.mask_id is None else self.mask_id)
         self.num_masked += int(is_masked.sum())
         is_kept = seen == columns["masked_lm_ids"][is_prediction]
         self.num_kept += int((is_kept & ~is_masked).sum())
@@ -94,15 +77,6 @@ class RecordStatistics:
             elif name.startswith("num_"):
                 setattr(self, name, getattr(self, name) + value)
 
-    def to_values(self) -> dict[str, Any]:
-        """The counts as JSON; `from_values` is the inverse."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> "RecordStatistics":
-        """The counts that `to_values` gave."""
-        return strict_json.from_values(cls, values, "statistics of records")
-
     def figures(self) -> dict[str, Any]:
         """The counts' results for programs: numbers and shares between 0 and 1."""
         tokens, *of_length = _summary(self.length_counts)
@@ -112,7 +86,7 @@ class RecordStatistics:
             "tokens": tokens,
             "padding_share": _share(num_places - tokens, num_places),
             "max_seq_length": self.max_seq_length,
-            **_named("length", of_length),
+            **{f"length_{name}": x for name, x in zip(_OF, of_length, strict=True)},
             "length_histogram": self._histogram(),
             "single_segment_share": _share(self.num_single_segments, self.num_records),
         }
@@ -122,12 +96,13 @@ class RecordStatistics:
             )
         if self.prediction_counts:
             total, *of_predictions = _summary(self.prediction_counts)
+            named = zip(_OF, of_predictions, strict=True)
+            replaced = total - self.num_masked - self.num_kept
             # Without [CLS], and [SEP] after one segment or two.
             predictable = tokens - 3 * self.num_records + self.num_single_segments
-            replaced = total - self.num_masked - self.num_kept
             figures |= {
                 "predictions": total,
-                **_named("predictions", of_predictions),
+                **{f"predictions_{name}": x for name, x in named},
                 "predicted_share": _share(total, predictable),
                 "predicted_share_with_special_tokens": _share(total, tokens),
                 "kept_share": _share(self.num_kept, total),
@@ -141,17 +116,19 @@ class RecordStatistics:
 
     def _histogram(self) -> list[dict[str, int]]:
         """The shortest and longest length of each bin, and its records."""
-        num_bins = min(MAX_LENGTH_BINS, self.max_seq_length)
-        # Bin b has the lengths n with b <= (n - 1) * num_bins / max_seq_length < b + 1;
-        # the first one those of 0, too.
-        starts = [
-            1 - (-b * self.max_seq_length // num_bins) for b in range(num_bins + 1)
-        ]
+        length, num_bins = (
+            self.max_seq_length,
+            min(MAX_LENGTH_BINS, self.max_seq_length),
+        )
+        # Bin b has the lengths n with b <= (n - 1) * num_bins / length < b + 1; the
+        # first one those of 0, too.
+        starts = [1 - (-b * length // num_bins) for b in range(num_bins + 1)]
+        counts = self.length_counts
         return [
             {
                 "from": start,
                 "to": end - 1,
-                "records": sum(self.length_counts[start if start > 1 else 0 : end]),
+                "records": sum(counts[start if start > 1 else 0 : end]),
             }
             for start, end in itertools.pairwise(starts)
         ]
@@ -224,13 +201,6 @@ def _summary(counts: Sequence[int]) -> tuple[int, float, int, int]:
     total = sum(number * count for number, count in enumerate(counts))
     mean = _share(total, sum(counts))
     return total, mean, min(numbers, default=0), max(numbers, default=0)
-
-
-def _named(what: str, values: Sequence[float]) -> dict[str, float]:
-    return {
-        f"{what}_{name}": value
-        for name, value in zip(("mean", "min", "max"), values, strict=True)
-    }
 
 
 def _share(part: int, whole: int) -> float:

@@ -83,11 +83,7 @@ class SentenceTextOptions(TextOptions, title=all_options.DATA):
 def text_chunks(
     options: TextOptions, *, passed_over: Sequence[str] = ()
 ) -> list[Chunk]:
-    """The options' text, in pieces of work.
-
-    Records that have a manifest among these files, and what accompanies records, are
-    passed over: a pattern may match what an earlier run wrote next to its text.
-    """
+    """The options' text, in pieces of work."""
     split_sentences: bool | None = False
     language = "en"
     if isinstance(options, SentenceTextOptions):

@@ -153,11 +153,10 @@ class ChunkTokenizer:
         return part
 
 
-# The folder in which a run keeps its progress until its records are finished.
-#
-# The folder is hidden next to the records, `.NAME.work-HASH`, or set by --work_dir. The
-# hash is of the run's input, vocabulary and settings: the same command resumes what is
-# in it; another one for NAME removes it; a second one at the same time is refused.
+# A run keeps its progress in a hidden folder next to the records, `.NAME.work-HASH`, or
+# in --work_dir. The hash is of the run's input, vocabulary and settings: the same
+# command resumes what is in it; another one for NAME removes it; a second one at the
+# same time is refused.
 
 
 def work_folder_path(name: str, identity: str, work_dir: str | None) -> str:
@@ -179,10 +178,7 @@ def work_folder_path(name: str, identity: str, work_dir: str | None) -> str:
 
 @contextlib.contextmanager
 def work_folder(path: str) -> Iterator[None]:
-    """Locks the folder against other runs and creates it; removes it at the end.
-
-    If the run ends with an error the folder stays.
-    """
+    """Locks the folder against other runs and creates it; removes it at the end."""
     base = glob.escape(path.rpartition("-")[0])
     with _locked(path):
         # Only now: of two runs that begin at once, one sees the other's lock.
@@ -218,11 +214,9 @@ def _locked(path: str) -> Iterator[None]:
 
 
 def _refuse_strangers(path: str) -> None:
-    """Makes a folder that only we can write, in one shared by all users, such as /tmp.
-
-    Others can predict its name, and put files there for our workers to read. Only a
-    folder with the sticky bit is one of these; some mounts show all modes alike.
-    """
+    """Makes a folder that only we can write, in one that all users share."""
+    # Others can predict its name, and put files there for our workers to read. Only a
+    # folder with the sticky bit is one of these; some mounts show all modes alike.
     parent = os.path.dirname(path) or "."
     of_all = stat.S_IWOTH | stat.S_ISVTX
     if not os.path.isdir(parent) or os.stat(parent).st_mode & of_all != of_all:
@@ -239,18 +233,16 @@ def _refuse_strangers(path: str) -> None:
     os.chmod(path, 0o700)
 
 
-# A corpus as ids on disk: chunks of text, tokenized once, each complete or absent.
-#
 # Chunk i is the folder chunk-0000i of the work folder, made under a temporary name and
-# renamed when it is complete, so that a killed run resumes with the existing ones. It
-# has a file for each array of `TokenizedPart`, and chunk.json, its `TokenizedChunk`.
+# renamed when it is complete. It has a file for each array of `TokenizedPart`, and
+# chunk.json, its `TokenizedChunk`.
 
 _SUMMARY = "chunk.json"
 # Which of a chunk's sentences are kept; absent if all are.
 _KEPT = "kept_sentences"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class TokenizeJob:
     """A piece of work: one chunk to tokenize."""
 
@@ -505,10 +497,7 @@ def choose_texts(
 
 
 def _first_occurrences(digests: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Which of the digests occur for the first time.
-
-    Memory: 16 bytes for each digest, and the same again.
-    """
+    """Which of the digests occur for the first time."""
     halves = np.concatenate(digests).view(np.uint64).reshape(-1, 2)
     # Stable: of equal digests, the first in the text stays first.
     order = np.lexsort((halves[:, 1], halves[:, 0]))

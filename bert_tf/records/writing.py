@@ -2,6 +2,7 @@
 
 import contextlib
 import glob
+import itertools
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +27,6 @@ from bert_tf.records.manifest import is_companion, is_temporary
 # with the features in the order of their names, as deterministic serialization of the
 # message gives them. All records of a block have the same features and lengths.
 
-
 _LENGTH_DELIMITED = 2
 
 
@@ -49,12 +49,10 @@ def serialize_block(columns: Mapping[str, np.ndarray]) -> list[bytes]:
     values = []
     for name in names:
         column = np.ascontiguousarray(columns[name])
-        # A float travels as the integer of its bits.
-        values.append(
-            column.view(np.int32).astype(np.int64)
-            if column.dtype == np.float32
-            else column
-        )
+        if column.dtype == np.float32:
+            # A float travels as the integer of its bits.
+            column = column.view(np.int32).astype(np.int64)
+        values.append(column)
     rows = np.concatenate(values, axis=1)
     starts = np.cumsum([0] + [column.shape[1] for column in values])
     is_float = np.array([columns[name].dtype == np.float32 for name in names])
@@ -63,12 +61,8 @@ def serialize_block(columns: Mapping[str, np.ndarray]) -> list[bytes]:
     key_bytes = np.frombuffer(b"".join(keys), np.uint8)
     data, stops = _serialize(rows, starts, is_float, key_bytes, key_starts)
     whole = data.tobytes()
-    begin = 0
-    records = []
-    for stop in stops.tolist():
-        records.append(whole[begin:stop])
-        begin = stop
-    return records
+    stops = [0, *stops.tolist()]
+    return [whole[start:stop] for start, stop in itertools.pairwise(stops)]
 
 
 @compiled
@@ -169,9 +163,8 @@ def _entry_size(key_size, values_size):
     return _message_size(key_size) + _message_size(feature_size)
 
 
-# TFRecord files, written without TensorFlow.
-#
-# A file is its records, one after another (tensorflow/core/lib/io/record_writer.h):
+# A TFRecord file is its records, one after another
+# (tensorflow/core/lib/io/record_writer.h):
 #
 #     uint64 length        little-endian
 #     uint32 checksum      of the length's bytes
@@ -179,7 +172,6 @@ def _entry_size(key_size, values_size):
 #     uint32 checksum      of the data
 #
 # The checksum is CRC-32C, rotated right by 15 bits, plus a constant.
-
 
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
@@ -210,11 +202,7 @@ def write_records(file: IO[bytes], records: Iterable[bytes]) -> None:
 
 
 def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
-    """The record files that comma-separated patterns name, in the patterns' order.
-
-    The manifests, vocabularies and temporary files next to the records are left out, so
-    that a pattern as wide as NAME* matches the records alone.
-    """
+    """The record files that comma-separated patterns name, in the patterns' order."""
     found = files.expand_globs(patterns, flag)
     records = [path for path in found if not is_companion(path)]
     if not records:
@@ -233,11 +221,7 @@ def remove_leftovers(path: str) -> None:
 
 
 class ShardWriter:
-    """Deals records to several TFRecord files in turn: record i to file i modulo n.
-
-    A context manager. Leaving it normally gives the files their names; an exception
-    removes what was written, and existing files of these names stay as they were.
-    """
+    """Deals records to several TFRecord files in turn: record i to file i modulo n."""
 
     def __init__(self, paths: Sequence[str], *, is_alone: bool = True) -> None:
         self.paths = tuple(paths)
@@ -298,18 +282,14 @@ class ShardWriter:
             if kind is None:
                 self.publish()
         finally:
-            self._discard()
-
-    def _discard(self) -> None:
-        for file in self._files:
-            # Data that cannot be flushed now are being discarded.
-            with contextlib.suppress(OSError, *files.remote_errors()):
-                file.close()
-        self._files = []
-        for temporary in self._temporary:
-            if files.exists(temporary):
+            for file in self._files:
+                # Data that cannot be flushed now are being discarded.
+                with contextlib.suppress(OSError, *files.remote_errors()):
+                    file.close()
+            self._files = []
+            for temporary in filter(files.exists, self._temporary):
                 files.remove(temporary)
-        self._temporary = []
+            self._temporary = []
 
 
 @contextlib.contextmanager

@@ -1,12 +1,11 @@
 r"""Files in blocks of whole lines, uncompressed, cut only between documents.
 
-A chunk of a file is given by two arbitrary positions. It reaches from the
-first border at or after the one to the first border at or after the other, so that the
-chunks of a file hold each of its lines once, whatever their size. The file's format
-determines where borders are.
+A chunk of a file is given by two arbitrary positions. It reaches from the first border
+at or after the one to the first border at or after the other, so that the chunks of a
+file hold each of its lines once. The file's format determines where borders are.
 
 Lines end at \n. Names that end in .gz, .bz2 or .xz are unpacked as they are read, from
-their beginning: reading cannot start in the middle.
+their beginning.
 """
 
 import bz2
@@ -54,10 +53,7 @@ def compression(path: str) -> str:
 
 
 def read_blocks(
-    path: str,
-    start: int = 0,
-    stop: int | None = None,
-    borders: Borders | None = None,
+    path: str, start: int = 0, stop: int | None = None, borders: Borders | None = None
 ) -> Iterator[Block]:
     """Yields the lines of a file, or of a chunk of one that is not compressed."""
     with files.open_binary(path) as file:
@@ -76,10 +72,7 @@ def read_blocks(
 
 
 def read_pieces(path: str) -> Iterator[bytes]:
-    """Yields the bytes of a file, uncompressed, in arbitrary pieces, none empty.
-
-    For files whose lines may be as long as the whole file.
-    """
+    """Yields the bytes of a file, uncompressed, in arbitrary pieces, none empty."""
     with files.open_binary(path) as file:
         pieces = _unpacked(file, path) if compression(path) else _pieces(file, 0, None)
         yield from filter(None, pieces)

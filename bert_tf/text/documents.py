@@ -13,23 +13,16 @@ from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.text import blocks
 
-# Paragraphs into sentences, by the rules of a language.
-#
-# The splitter is `sentencex` (Wikimedia's): rules for abbreviations, numbers,
-# quotations and lists in some thirty languages. For other languages that it knows it
-# uses the rules of a related one, for any other code the English ones.
-
+# Paragraphs are split by `sentencex` (Wikimedia's): rules for abbreviations, numbers,
+# quotations and lists in some thirty languages, for others those of a related one, or
+# the English ones.
 
 # At "B\u00a0.", sentencex (1.0.32) cuts the space's bytes in two and panics.
 _WIDE_SPACE_BEFORE_PERIOD = re.compile(r"[^\S\x00-\x7f](?=\.)")
 
 
 def sentence_splitter(language: str) -> Callable[[str], Sequence[str]]:
-    """A function from a paragraph to its sentences.
-
-    Sentences are stripped, and none is empty; nothing but white space between them is
-    lost.
-    """
+    """A function from a paragraph to its sentences."""
     if not language:
         return _as_one
     import sentencex
@@ -55,14 +48,12 @@ def _as_one(paragraph: str) -> Sequence[str]:
 #     Anarchism
 #
 #     Anarchism is a political philosophy ...
-#
 #     </doc>
 #
-# Each doc is a document; blank lines in it end nothing. Only text passages of the
-# articles are kept (Devlin et al. 2018, section 3.1): the title line, headings
-# ("Section::::") and list items ("BULLET::::", both written by versions 2) are left
-# out. Versions 3 write `&`, `<` and `>` as entities, which are decoded.
-
+# Each doc is a document; blank lines in it end nothing. Only text passages are kept
+# (Devlin et al. 2018, section 3.1), without the title line, headings ("Section::::")
+# and list items ("BULLET::::", both of versions 2). Versions 3 write `&`, `<` and `>`
+# as entities, which are decoded.
 
 TITLE_LINES = "title lines"
 
@@ -130,13 +121,9 @@ def read_wikiextractor(
         raise unclosed()
 
 
-# JSON lines: one object per line, with a document's text in one of its fields.
-#
-#     {"title": "Anarchism", "text": "Anarchism is a political philosophy ...\n..."}
-#
-# The text's lines are its paragraphs. So are the files that `wikiextractor --json`
-# writes; as its versions 2 begin the text with the title, a first paragraph that is the
-# object's "title" is left out. Blank lines between objects mean nothing.
+# JSON lines: one object per line, with a document's text in one of its fields; the
+# text's lines are its paragraphs. As `wikiextractor --json` of versions 2 begins the
+# text with the title, a first paragraph that is the object's "title" is left out.
 
 SURROGATES = "halves of surrogate pairs"
 
@@ -195,11 +182,7 @@ def _text_of(values: Any, text_field: str) -> str:
 
 
 def whole_characters(text: str) -> str:
-    """Text that UTF-8 can encode.
-
-    JSON can escape surrogates: a pair of them is one character, and a lone one
-    becomes U+FFFD.
-    """
+    """Text that UTF-8 can encode."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -268,11 +251,7 @@ class Chunk:
 
 
 def find_sources(patterns: str, flag: str) -> list[str]:
-    """The input files that comma-separated patterns name, in the patterns' order.
-
-    A pattern is a file, a glob, or a folder, which stands for all files in it and in
-    its subfolders, sorted by path, except names that begin with "." or "_".
-    """
+    """The input files that comma-separated patterns name, in the patterns' order."""
     found: list[str] = []
     for pattern in patterns.split(","):
         # A name with brackets may be that of a file.
@@ -280,7 +259,7 @@ def find_sources(patterns: str, flag: str) -> list[str]:
         matches = [
             path
             for name in names
-            for path in (_files_in(name) if files.is_folder(name) else [name])
+            for path in (sorted(_walk(name)) if files.is_folder(name) else [name])
         ]
         if not matches:
             raise InputError(
@@ -311,26 +290,19 @@ def make_chunks(
                 f"The input file is a pipe or a device, which cannot be read twice:"
                 f" {path}. Write it to a file first."
             )
-        source = FileSource(
-            path=path,
-            input_format=find_format(path) if input_format == "auto" else input_format,
-            text_field=text_field,
-        )
+        found = find_format(path) if input_format == "auto" else input_format
+        source = FileSource(path=path, input_format=found, text_field=text_field)
         num_bytes = files.size(path)
         step = num_bytes if blocks.compression(path) else chunk_bytes
-        starts = range(0, num_bytes, step) if num_bytes else [0]
-        chunks.extend(
-            Chunk(
+        for start in range(0, num_bytes, step) if num_bytes else [0]:
+            chunk = Chunk(
                 source=source,
                 start=start,
                 stop=start + step if start + step < num_bytes else None,
                 num_bytes=min(step, num_bytes - start),
-                language=splitting_language(
-                    source.input_format, split_sentences, language
-                ),
+                language=splitting_language(found, split_sentences, language),
             )
-            for start in starts
-        )
+            chunks.append(chunk)
     return chunks
 
 
@@ -348,16 +320,11 @@ def splitting_language(
     input_format: str, split_sentences: bool | None, language: str
 ) -> str:
     """The `Chunk.language` of a format: "" if its lines are not split."""
-    if split_sentences is None:
-        split_sentences = input_format != "text"
-    return language if split_sentences else ""
+    is_split = input_format != "text" if split_sentences is None else split_sentences
+    return language if is_split else ""
 
 
-def _files_in(folder: str) -> list[str]:
-    return sorted(_walk(folder, ()))
-
-
-def _walk(folder: str, within: tuple[str, ...]) -> Iterator[str]:
+def _walk(folder: str, within: tuple[str, ...] = ()) -> Iterator[str]:
     if files.is_remote(folder):
         import tensorflow as tf
 
@@ -383,18 +350,17 @@ def _is_visible(name: str) -> bool:
     return not name.startswith((".", "_"))
 
 
-# Readers of text: a chunk of a source into lines and ends of documents.
+# A chunk of a source into lines and ends of documents:
 #
 # text
 #     One sentence per line, or one paragraph if it is to be split; a blank line ends a
-#     document, and a line of white space alone is blank. The end of a file does not end
-#     a document: several files are one text, as in the original.
+#     document. The end of a file does not end a document: several files are one text,
+#     as in the original.
 # wikiextractor, jsonl, tfds
 #     Each <doc>, JSON object or example is a document.
 #
 # All text is UTF-8. Lines of files end at \n, and carriage returns are dropped
 # everywhere, as TensorFlow's reader does for the original.
-
 
 EMPTY_DOCUMENTS = "documents without text"
 

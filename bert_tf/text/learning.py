@@ -5,7 +5,7 @@ import heapq
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -25,24 +25,13 @@ from bert_tf.text.normalization import (
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import CONTINUATION, MAX_CHARACTERS_PER_WORD
 
-# Words are those of the tokenizer. All are kept, unless there are more different ones
-# than the memory limit allows: then the rarest so far are forgotten.
-
-
 # Runs of text are counted before they are cut into words, this many different ones at
 # a time: most runs are frequent, and cutting is slow.
 _RUNS_AT_A_TIME = 1 << 20
 
 
 class WordCounts:
-    """A table of words, of bounded size if wanted.
-
-    As soon as it holds more than `max_words` different words, those that were counted
-    once are forgotten, then those counted twice and so on, until at most half as many
-    are left. A forgotten word that occurs again starts over at 0 (Manku and Motwani
-    2002, Approximate Frequency Counts over Data Streams). What is forgotten depends
-    only on the text and its order; the counts of characters stay exact.
-    """
+    """A table of words, of bounded size if wanted."""
 
     def __init__(self, max_words: int | None = None) -> None:
         self._max_words = max_words
@@ -119,17 +108,12 @@ def count_words(
         chunks,
         num_workers=max(1, min(num_workers, len(chunks))),
     )
+    num_bytes = sum(chunk.num_bytes for chunk in chunks)
     with tqdm(
-        total=sum(chunk.num_bytes for chunk in chunks),
-        desc="Counting words",
-        unit="B",
-        unit_scale=True,
-        disable=None,
+        total=num_bytes, desc="Counting words", unit="B", unit_scale=True, disable=None
     ) as bar:
-        for chunk, (counts_of_chunk, dropped_of_chunk) in zip(
-            chunks, results, strict=True
-        ):
-            counts.add(counts_of_chunk)
+        for chunk, (counted, dropped_of_chunk) in zip(chunks, results, strict=True):
+            counts.add(counted)
             dropped.update(dropped_of_chunk)
             bar.update(chunk.num_bytes)
     return counts, dropped
@@ -157,10 +141,10 @@ def _characters(words: Mapping[str, int]) -> Counter[str]:
     return characters
 
 
-# Repeatedly merging the two pieces that are most often next to each other.
-#
-# Only the different words are kept, each with its count. Byte pair encoding
-# needs the most frequent pair at every step, so pairs are tracked as follows.
+# Repeatedly merging the two pieces that are most often next to each other, of the
+# different words, each with its count (byte pair encoding, Sennrich et al. 2016,
+# arXiv:1508.07909, section 3.2, with WordPiece's spelling). The most frequent pair is
+# needed at every step:
 #
 # - The pairs that a new piece is part of are counted when it is made, at all places. A
 #   piece is made once: two equal strings are cut in the same way, step by step, until
@@ -169,12 +153,10 @@ def _characters(words: Mapping[str, int]) -> Counter[str]:
 #   counted first is a bound, and a heap of bounds has the most frequent pair on top as
 #   soon as the bound on top, counted again, turns out to hold.
 # - Pairs below a threshold are not tracked; when none is left above it, the
-#   threshold falls and all pairs are counted again. That keeps a table of thousands of
-#   pairs instead of millions, and does not change which one is the most frequent.
+#   threshold falls and all pairs are counted again.
 #
-# So each step is a few operations on arrays, and the result is that of counting all
-# pairs before each merge. Ties are broken by spelling.
-
+# The result is that of counting all pairs before each merge. Ties are broken by
+# spelling, so the same text gives the same vocabulary on every machine.
 
 # Where no piece begins or ends.
 _NONE = -1
@@ -374,39 +356,20 @@ def _without_overlaps(places: Array, length: int) -> Array:
     return places[(indices - starts) % 2 == 0]
 
 
-# The text is cut into words by the tokenizer's own rules. The vocabulary begins as the
-# characters, each as a word's start ("a") and as its continuation ("##a"); then the two
-# pieces that are most often next to each other become one new piece, repeatedly,
-# until the vocabulary is full (byte pair encoding, Sennrich et al. 2016,
-# arXiv:1508.07909, section 3.2, with WordPiece's spelling). Ties are broken by
-# spelling, so the same text gives the same vocabulary on every machine.
-#
-# The text is read once, and only its different words are held in memory.
-
-
 def learn_vocabulary(
     lines: Iterable[str],
     *,
     vocab_size: int,
     do_lower_case: bool = True,
     num_unused: int = 0,
-    min_frequency: int = 2,
-    character_coverage: float = 0.9999,
+    **settings: Any,
 ) -> Vocabulary:
-    """Learns a vocabulary of exactly `vocab_size` tokens.
-
-    The order is that of the released ones: [PAD], [unused0] and so on, [UNK], [CLS],
-    [SEP], [MASK], then the characters, then the pieces, frequent ones first.
-    """
+    """Learns a vocabulary of `vocab_size` tokens; settings as `learn_from_counts`."""
     first_tokens(vocab_size, num_unused)  # a wrong size is known before the work
     counts = WordCounts()
     counts.add_lines(lines, do_lower_case)
     return learn_from_counts(
-        counts,
-        vocab_size=vocab_size,
-        num_unused=num_unused,
-        min_frequency=min_frequency,
-        character_coverage=character_coverage,
+        counts, vocab_size=vocab_size, num_unused=num_unused, **settings
     )
 
 
@@ -418,13 +381,16 @@ def learn_from_counts(
     min_frequency: int = 2,
     character_coverage: float = 0.9999,
 ) -> Vocabulary:
-    """Learns a vocabulary from a text whose words were counted before."""
+    """Learns a vocabulary from a text whose words were counted before.
+
+    The order is that of the released ones: [PAD], [unused0] and so on, [UNK], [CLS],
+    [SEP], [MASK], then the characters, then the pieces, frequent ones first.
+    """
     tokens = first_tokens(vocab_size, num_unused)
     if not counts.num_occurrences:
         raise InputError("The text to learn a vocabulary from must have words in it.")
-    alphabet = _alphabet(
-        counts.characters(), character_coverage, vocab_size - len(tokens)
-    )
+    room = vocab_size - len(tokens)
+    alphabet = _alphabet(counts.characters(), character_coverage, room)
     tokens += alphabet
     tokens += merge_pieces(
         counts.words, alphabet, vocab_size - len(tokens), min_frequency=min_frequency
@@ -450,23 +416,15 @@ def first_tokens(vocab_size: int, num_unused: int) -> list[str]:
 
 
 def count_unknown(counts: WordCounts, vocabulary: Vocabulary) -> int:
-    """How many of the text's words become [UNK] despite all characters' tokens.
-
-    They have a character that is not in the vocabulary, or are too long. Forgotten
-    words are passed over.
-    """
+    """How many words become [UNK]: too long, or with a character that has no token."""
     starts = {token for token in vocabulary if len(token) == 1}
-    continuations = {
-        token.removeprefix(CONTINUATION)
-        for token in vocabulary
-        if token.startswith(CONTINUATION)
-    }
+    pieces = {token[2:] for token in vocabulary if token.startswith(CONTINUATION)}
     return sum(
         count
         for word, count in counts.words.items()
         if len(word) > MAX_CHARACTERS_PER_WORD
         or word[0] not in starts
-        or not continuations.issuperset(word[1:])
+        or not pieces.issuperset(word[1:])
     )
 
 
@@ -512,16 +470,13 @@ def create_vocabulary(
     chunks: Sequence[Chunk],
     output_file: str,
     *,
-    vocab_size: int,
     do_lower_case: bool = True,
-    num_unused: int = 0,
-    min_frequency: int = 2,
-    character_coverage: float = 0.9999,
     max_words: int | None = None,
     num_workers: int = 1,
     overwrite: bool = False,
+    **settings: Any,
 ) -> Vocabulary:
-    """Learns a vocabulary from text and writes it."""
+    """Learns a vocabulary from text and writes it; settings as `learn_from_counts`."""
     counts, dropped = count_words(
         chunks,
         do_lower_case=do_lower_case,
@@ -532,28 +487,17 @@ def create_vocabulary(
     logging.info("Counted %d words, %d different ones", num_words, len(counts.words))
     if counts.num_forgotten:
         logging.warning(
-            "There are more than --max_words=%d different words: %d words (%.3f%%), the"
-            " rarest, were forgotten. No count is too low by more than %d.",
+            "There are more than --max_words=%d different words: %d words, the rarest,"
+            " were forgotten. No count is too low by more than %d.",
             max_words,
             counts.num_forgotten,
-            100 * counts.num_forgotten / num_words,
             counts.max_error,
         )
     for what, number in sorted(dropped.items()):
         logging.info("Left out: %d %s", number, what)
-    vocabulary = learn_from_counts(
-        counts,
-        vocab_size=vocab_size,
-        num_unused=num_unused,
-        min_frequency=min_frequency,
-        character_coverage=character_coverage,
-    )
+    vocabulary = learn_from_counts(counts, **settings)
     unknown = count_unknown(counts, vocabulary)
-    logging.info(
-        "%d words (%.4f%%) become [UNK]: the vocabulary cannot spell them",
-        unknown,
-        100 * unknown / num_words,
-    )
+    logging.info("%d words (%.4f%%) become [UNK]", unknown, 100 * unknown / num_words)
     # It may have been written in the meantime.
     if files.exists(output_file):
         if files.sha256(files.read_bytes(output_file)) == vocabulary.sha256:

@@ -22,12 +22,9 @@ from typing import NamedTuple
 # Words are lowered and decomposed one by one in the original, here many at once. That
 # is the same: white space is neither cased nor case-ignorable, so the only context rule
 # of lowering (final sigma) does not see past it, and it is a starter, so no accent is
-# reordered across it. No step makes new white space, for the only characters that
-# decompose to a space (U+2000, U+2001) are Zs and became spaces before.
-#
-# Each step is one call of a compiled regular expression or of a `str` method, so no
-# Python code runs per character.
-
+# reordered across it. No step makes new white space: the only characters that decompose
+# to a space (U+2000, U+2001) became spaces before. A step is one call of a compiled
+# regular expression or of a `str` method: no Python code runs per character.
 
 # The blocks that the original separates: the CJK ideographs, extensions A to E, and the
 # compatibility ideographs. Hangul, kana and later extensions are ordinary letters.
@@ -168,7 +165,6 @@ def split_words(text: str, do_lower_case: bool) -> list[str]:
 #
 # Each character carries the span of the text that it was made of through removal,
 # lowering and decomposition. Slower than `split_words`, with the same words.
-
 
 Span = tuple[int, int]  # (start, end), half open, in characters
 Placed = tuple[str, Span]  # a character and what it was made of

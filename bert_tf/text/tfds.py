@@ -1,8 +1,6 @@
 """TensorFlow Datasets: splits as documents to pre-train on, and as rows of a task.
 
-To pre-train, each example of a split is a document, and chunks are slices of the split,
-in its order. `tensorflow_datasets`, and TensorFlow with it, is imported when a function
-is called.
+`tensorflow_datasets`, and TensorFlow with it, is imported when a function is called.
 """
 
 import contextlib
@@ -37,10 +35,7 @@ def make_tfds_chunks(
     language: str = "en",
     examples_per_chunk: int = EXAMPLES_PER_CHUNK,
 ) -> list[Chunk]:
-    """Cuts a split into chunks, in order.
-
-    A dataset that is not yet prepared is prepared, which may download it.
-    """
+    """Cuts a split into chunks, in order."""
     rows = TfdsRows(name, split, data_dir)
     rows.check(text_field, "text_field", is_text=True)
     chunks = []
@@ -87,14 +82,7 @@ def read_documents(
 
 
 class TfdsRows:
-    """The rows of a split, as plain values.
-
-    Attributes:
-        path: the split's name in messages, such as tfds:squad/v1.1/3.0.0:train.
-        full_name: the set's name, with its version.
-        features: the set's features, by name.
-        splits: the set's splits, by name.
-    """
+    """The rows of a split, as plain values."""
 
     def __init__(self, name: str, split: str, data_dir: str | None) -> None:
         """Prepares the set unless it is prepared, which may download it."""
@@ -127,17 +115,14 @@ class TfdsRows:
         """Raises InputError for a feature that the set does not have."""
         there = self.texts if is_text else self.features
         if feature not in there:
+            kind = "text feature" if is_text else "feature"
             raise InputError(
-                f"TensorFlow dataset {self.full_name} has no"
-                f"{' text' if is_text else ''} feature {feature!r};"
+                f"TensorFlow dataset {self.full_name} has no {kind} {feature!r};"
                 f" --{flag} names one of its own: {', '.join(there)}."
             )
 
     def read(self, wanted: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields each row's place, for messages, and its requested features.
-
-        Values are text, numbers, lists, and dictionaries of these.
-        """
+        """Yields each row's place, for messages, and its requested features."""
         with self._split_errors():
             dataset = _dataset(self._builder, self._split, wanted)
         # The library's mocked sets always have all features.
@@ -163,14 +148,14 @@ class TfdsRows:
         name, _, version = self.full_name.rpartition("/")
         sources = []
         for part in parts:
-            num_examples = self.splits[part.splitname].num_examples
-            begin, end = part.from_ or 0, num_examples if part.to is None else part.to
+            total = self.splits[part.splitname].num_examples
+            begin, end = part.from_ or 0, total if part.to is None else part.to
             source = DatasetSource(
                 name=f"{name}:{version}",
                 split=part.splitname,
                 begin=begin,
                 end=end,
-                is_whole=(begin, end) == (0, num_examples),
+                is_whole=(begin, end) == (0, total),
                 text_field=text_field,
                 data_dir=self._data_dir,
             )

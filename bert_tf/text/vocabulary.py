@@ -85,22 +85,17 @@ class Vocabulary:
                 f"{source}: the vocabulary must have [UNK], [CLS], [SEP] and [MASK], "
                 f"each on a line of its own. Missing: {', '.join(missing)}"
             )
-        twice = [
-            (line, token)
-            for line, token in enumerate(self._tokens)
-            if self._ids[token] != line
-        ]
+        tokens, ids = self._tokens, self._ids
+        twice = [line for line, token in enumerate(tokens) if ids[token] != line]
         if twice:
-            line, token = twice[0]
             logging.warning(
-                "%s: %d token%s there twice, of which the last line counts: such as %r"
-                " in lines %d and %d.",
+                "%s: %d tokens are there twice, of which the last line counts: such as"
+                " %r in lines %d and %d.",
                 source,
                 len(twice),
-                " is" if len(twice) == 1 else "s are",
-                token,
-                line + 1,
-                self._ids[token] + 1,
+                tokens[twice[0]],
+                twice[0] + 1,
+                ids[tokens[twice[0]]] + 1,
             )
 
     @property
@@ -115,11 +110,7 @@ class Vocabulary:
 
     @property
     def word_ids(self) -> tuple[int, ...]:
-        """One id for each different token, in the order of `ids`.
-
-        The original draws its random replacement words from the dictionary's keys; the
-        n-th key stands for the n-th of these.
-        """
+        """One id for each different token, in the order of `ids`."""
         return tuple(self._ids.values())
 
     @property

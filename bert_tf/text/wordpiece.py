@@ -18,10 +18,7 @@ from bert_tf.text.normalization import (
 )
 from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
 
-# Token ids of texts and pairs as the model reads them: [CLS] A [SEP] B [SEP].
-#
 # Shapes: R records, L tokens of a record.
-
 
 Tokens = list[int]
 
@@ -60,10 +57,7 @@ def pair_features(
 def truncate_pair(
     tokens_a: Tokens, tokens_b: Tokens, max_length: int
 ) -> tuple[Tokens, Tokens]:
-    """Cuts two sequences to `max_length` together, always the longer one at its end.
-
-    At equal lengths the second one is cut, as in the original.
-    """
+    """Cuts two sequences to `max_length` together, always the longer one at its end."""
     length_a, length_b = len(tokens_a), len(tokens_b)
     excess = length_a + length_b - max_length
     if excess > 0:
@@ -98,16 +92,14 @@ def text_pairs(
     ]
 
 
-# Text into WordPiece ids: token for token the original's FullTokenizer.
+# Text into WordPiece ids: token for token the original's FullTokenizer. Words come from
+# `normalization`; each is cut greedily into the longest pieces that the vocabulary has,
+# or becomes [UNK] where that fails or it has over 200 characters.
 #
-# Words come from `normalization`; each is cut greedily into the longest pieces that the
-# vocabulary has, or becomes [UNK] where that fails or it has over 200 characters.
-#
-# Speed comes from one fact: no rule of the tokenizer looks past white space. So the ids
-# of a run without white space depend on that run alone, and a text is its runs (one C
-# call), looked up in a bounded cache, joined. Only a run that is not in the cache is
-# normalised, and only a word that is not in a second cache is cut.
-
+# No rule of the tokenizer looks past white space. So the ids of a run without white
+# space depend on that run alone, and a text is its runs (one C call), looked up in a
+# bounded cache, joined. Only a run that is not in the cache is normalised, and only a
+# word that is not in a second cache is cut.
 
 # The prefix of a piece that continues a word.
 CONTINUATION = "##"
@@ -136,11 +128,7 @@ Result = TypeVar("Result")
 
 
 class Cache(dict[str, Result]):
-    """Results by string: a missing key is computed, and kept while there is room.
-
-    It is emptied when it is full: frequent words soon return, and after a change of
-    subject the old words take no room.
-    """
+    """Results by string: a missing key is computed, and kept while there is room."""
 
     def __init__(self, compute: Callable[[str], Result]):
         super().__init__()
@@ -270,14 +258,12 @@ class WordPieceTokenizer:
                 texts, or a sequence is too long.
             ValueError: another argument is not one of these.
         """
-        for name, value, choices in (
-            ("padding", padding, ("longest", "max_length")),
-            ("return_tensors", return_tensors, ("np", "tf")),
-        ):
-            if value not in choices:
-                raise ValueError(
-                    f"`{name}` must be one of {choices}. Received: {value!r}"
-                )
+        if padding not in ("longest", "max_length"):
+            raise ValueError(f"`padding`: longest or max_length. Received: {padding!r}")
+        if return_tensors not in ("np", "tf"):
+            raise ValueError(
+                f"`return_tensors`: np or tf. Received: {return_tensors!r}"
+            )
         # [CLS], [SEP], [SEP], and a token of each text.
         if max_length < 5:
             raise ValueError(f"`max_length` must be at least 5. Received: {max_length}")
@@ -295,9 +281,7 @@ class WordPieceTokenizer:
             sequences.append(truncate_pair(ids_a, ids_b, room))
         longest = max(len(a) + len(b) + (3 if b else 2) for a, b in sequences)
         features = pair_features(
-            sequences,
-            self.vocabulary,
-            longest if padding == "longest" else max_length,
+            sequences, self.vocabulary, longest if padding == "longest" else max_length
         )
         arrays = {name: value.astype(np.int32) for name, value in features.items()}
         if return_tensors == "np":
@@ -350,11 +334,7 @@ class WordPieceTokenizer:
             cache.clear()
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
-        """The tokens' ids.
-
-        Raises:
-            ValueError: a token is not in the vocabulary.
-        """
+        """The tokens' ids."""
         ids = self.vocabulary.ids
         try:
             return [ids[token] for token in tokens]
@@ -364,11 +344,7 @@ class WordPieceTokenizer:
             ) from error
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """The tokens of ids.
-
-        Raises:
-            ValueError: an id is outside the vocabulary.
-        """
+        """The tokens of ids."""
         tokens = self.vocabulary.tokens
         ids = list(ids)
         if ids and (min(ids) < 0 or max(ids) >= len(tokens)):
@@ -454,11 +430,7 @@ def joined(tokens: Iterable[str]) -> str:
 
 
 class PackedTokenizer:
-    """The ids of `WordPieceTokenizer.encode`, packed.
-
-    No Python object is created per token: the ids of a run without white space are kept
-    as bytes, and a text's are those of its runs, joined.
-    """
+    """The ids of `WordPieceTokenizer.encode`, packed."""
 
     def __init__(self, tokenizer: WordPieceTokenizer, dtype: type[np.integer]) -> None:
         self._of_run: Cache[bytes] = Cache(

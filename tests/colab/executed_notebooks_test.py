@@ -47,58 +47,9 @@ def run_notebook(path, folder, **environment):
         return result.returncode, json.load(file)
 
 
-def run_cells(folder, *sources, **environment):
-    """(exit code, report) of a notebook with these cells."""
-    path = os.path.join(folder, "notebook.ipynb")
-    cells = [{"cell_type": "code", "source": [source]} for source in sources]
-    with open(path, "w") as file:
-        json.dump({"cells": cells}, file)
-    return run_notebook(path, folder, **environment)
-
-
-class RunNotebookTest(tf.test.TestCase):
-    """The means itself: what fails is seen."""
-
-    def run_cells(self, *sources):
-        return run_cells(tempfile.mkdtemp(dir=self.get_temp_dir()), *sources)
-
-    def test_commands_and_what_they_print(self):
-        imports = "from bert_tf.notebook import run"
-        code, cells = self.run_cells(
-            f"{imports}\nname = 'wörld'",
-            'run(f"echo hello {name} \\\n  again")',
-            "print(1)",
-        )
-        self.assertEqual(code, 0)
-        self.assertEqual(cells[1]["commands"], ["echo hello wörld   again"])
-        self.assertEqual(cells[1]["output"], "hello wörld again\n")
-        self.assertEqual(cells[2]["output"], "1\n")
-
-    def test_a_failing_command_is_the_end(self):
-        code, cells = self.run_cells(
-            "from bert_tf.notebook import run\nrun('false')", "print(1)"
-        )
-        self.assertEqual(code, 1)
-        self.assertLen(cells, 1)
-        self.assertIn("CommandFailedError", cells[0]["error"])
-        self.assertIn("exit code 1", cells[0]["error"])
-
-    def test_an_exception_is_the_end(self):
-        code, cells = self.run_cells("print(1)\n1 / 0", "print(1)")
-        self.assertEqual(code, 1)
-        self.assertLen(cells, 1)
-        self.assertIn("ZeroDivisionError", cells[0]["error"])
-
-
 class ExecutedNotebooksTest(tf.test.TestCase):
     def run_small(self, name, *, pictures, hidden_commands=3):
-        """The output of all cells.
-
-        Args:
-            name: the notebook.
-            pictures: how many it shows.
-            hidden_commands: those of `small_data.pretrain`.
-        """
+        """The output of all cells."""
         folder = self.get_temp_dir()
         code, cells = run_notebook(
             notebook_files.path_of(name), folder, BERT_TF_SMALL="1"
@@ -127,9 +78,7 @@ class ExecutedNotebooksTest(tf.test.TestCase):
         return output
 
     def test_pretrain_on_tpu(self):
-        output = self.run_small(
-            "pretrain_on_tpu", pictures=1, hidden_commands=0
-        )
+        output = self.run_small("pretrain_on_tpu", pictures=1, hidden_commands=0)
         self.assertIn("model.ckpt-50.index", output)
         self.assertRegex(output, r"Restored .*model.ckpt-\d+ \(step \d+\)\.")
         self.assertRegex(output, r"Return \[MASK\] if .*\r?\n +[\d.]+%  \S+")
@@ -148,7 +97,3 @@ class ExecutedNotebooksTest(tf.test.TestCase):
         output = self.run_small("features_and_attention", pictures=2)
         self.assertIn("selectivity", output)
         self.assertRegex(output, r"\n  0\.\d{3}  \S+")
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -18,12 +18,7 @@ _COLOURFUL = 0.08
 
 
 class Command(NamedTuple):
-    """A command of a notebook.
-
-    Attributes:
-        module: what stands behind `python -m`.
-        flags: the names of its flags.
-    """
+    """A command of a notebook."""
 
     module: str
     flags: list[str]
@@ -77,14 +72,7 @@ def loose_flags(source):
 
 
 def coloured_share(png):
-    """Share of a picture's pixels that are neither black, grey nor white.
-
-    What is drawn around data is: axes, ticks, titles. All that we draw of data has
-    colours.
-
-    Args:
-        png: the file's bytes.
-    """
+    """Share of a picture's pixels that are neither black, grey nor white."""
     from matplotlib.image import imread
 
     pixels = imread(io.BytesIO(png), format="png")

@@ -25,10 +25,6 @@ DEVICE = "find_spec"
 MODEL = "The model to start from:"
 # Roots of what belongs to the machine, or to Colab, not to somebody's home.
 ROOTS = {"content", "dev"}
-WRONG = r"""!python -m bert_tf.fill_mask --checkpoint=a \
-    --topk=3
-FLAGS = "--output_dir=b"
-!pip install --quiet c"""
 
 
 class StoredNotebooksTest(tf.test.TestCase):
@@ -94,26 +90,6 @@ class StoredNotebooksTest(tf.test.TestCase):
             self.assertIn(link, readme)
             self.assertIn(link, notebook_files.sources(name, "markdown")[0])
 
-    def test_an_address_takes_its_places(self):
-        text = 'SOURCE = ""  # @param\ncolab.research.google.com/github/OWNER/NAME/blob/m'
-        self.assertEqual(
-            store_notebooks.with_address(text, "https://github.com/a/b-c.git"),
-            'SOURCE = "https://github.com/a/b-c.git"  # @param\n'
-            "colab.research.google.com/github/a/b-c/blob/m",
-        )
-
-    def test_outputs_are_as_a_terminal_shows_them_at_its_end(self):
-        text = "\r 10%\x1b[A\r 100%\r   \r\na\n\nb: 1\rb: 2\r\nin /tmp/x/run\n"
-        self.assertEqual(
-            store_notebooks.shown_text(text, "/tmp/x"), "a\n\nb: 2\nin run\n"
-        )
-
-    def test_they_are_written_as_colab_and_git_like_them(self):
-        for name in NAMES:
-            text = notebook_files.path_of(name).read_text("utf-8")
-            stored = json.dumps(json.loads(text), indent=1, ensure_ascii=False) + "\n"
-            self.assertEqual(text, stored)
-
     def test_no_path_is_absolute(self):
         for name in NAMES:
             for kind in ("code", "markdown"):
@@ -139,12 +115,6 @@ class StoredNotebooksTest(tf.test.TestCase):
                     any(not unknown([flag], command) for command in commands),
                     f"{name}: none of its commands has --{flag}",
                 )
-
-    def test_a_flag_that_is_wrong_is_found(self):
-        (command,) = notebook_files.commands(WRONG)
-        self.assertEqual(command, ("bert_tf.fill_mask", ["checkpoint", "topk"]))
-        self.assertEqual(unknown(command.flags, command), ["topk"])
-        self.assertEqual(notebook_files.loose_flags(WRONG), ["output_dir"])
 
     def test_what_they_share_is_the_same_in_all(self):
         for mark, names in ((DEVICE, NAMES), (MODEL, set(NAMES) - {"pretrain_on_tpu"})):
@@ -182,11 +152,6 @@ class StoredNotebooksTest(tf.test.TestCase):
         for requirement in notebook._KERAS_HUB:
             self.assertIn(requirement + "\n", pinned)
 
-    def test_a_picture_without_data_has_no_colour(self):
-        self.assertEqual(notebook_files.coloured_share(picture(lambda axes: None)), 0.0)
-        share = notebook_files.coloured_share(picture(lambda axes: axes.plot([0, 1])))
-        self.assertBetween(share, 0.001, 0.1)
-
 
 def unknown(names, command):
     """The flags that a command does not have."""
@@ -199,18 +164,3 @@ def unknown(names, command):
             name.startswith("no") and name[2:] in flags and flags[name[2:]].boolean
         )
     ]
-
-
-def picture(draw):
-    with drawing():
-        from matplotlib.figure import Figure
-
-        figure = Figure()
-        axes = figure.add_subplot()
-        axes.set_title("A title")
-        draw(axes)
-        return png(figure)
-
-
-if __name__ == "__main__":
-    tf.test.main()

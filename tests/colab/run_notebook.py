@@ -9,6 +9,7 @@ cell that was run, its `source`, its `output`, the `commands` that it gave to
 beside the report. The first cell that fails is the last one; the exit code is 1 then.
 """
 
+import pathlib
 import base64
 import json
 import os
@@ -72,8 +73,7 @@ def write_pictures(displayed, folder, number):
             content = base64.b64encode(content).decode("ascii")
         data["image/png"] = content
         paths.append(os.path.join(folder, f"cell-{number:02d}-{len(paths)}.png"))
-        with open(paths[-1], "wb") as file:
-            file.write(base64.b64decode(content))
+        pathlib.Path(paths[-1]).write_bytes(base64.b64decode(content))
     return paths
 
 

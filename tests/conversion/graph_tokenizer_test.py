@@ -1,12 +1,8 @@
 import functools
-import os
 import random
-import subprocess
-import sys
 import unicodedata
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from bert_tf.conversion.graph_tokenizer import GraphTokenizer
@@ -15,21 +11,6 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-
-# Knows nothing of bert_tf: it loads and runs the model as a server would.
-LOAD = """
-import sys
-import tensorflow as tf
-import tensorflow_text
-assert not any(name.startswith(("bert_tf", "keras_hub")) for name in sys.modules)
-module = tf.saved_model.load(sys.argv[1])
-texts = tf.constant(["Une \\u00c9tape, [MASK]", "", "\\u039f\\u0394\\u039f\\u03a3"])
-print(module.encode(texts).to_list())
-encoding = module.encode_with_offsets(texts)
-for part in (encoding.ids, encoding.starts, encoding.ends):
-    print(part.to_list())
-print(encoding.byte_starts.to_list(), encoding.byte_ends.to_list())
-"""
 
 
 def both(words, do_lower_case=True, **options):
@@ -90,19 +71,6 @@ class GraphTokenizerTest(tf.test.TestCase):
             self.assertEqual(part[3], byte_places(text, starts), repr(text))
             self.assertEqual(part[4], byte_places(text, ends), repr(text))
 
-    def test_a_text_and_its_places_by_hand(self):
-        graph, _ = both(["un", "##aff", "##able", ",", "etape", "中"])
-        texts = ["Unaffable, É\u200dtape\u0301 中", "xyz"]
-        encoding = graph.encode_with_offsets(texts)
-        self.assertEqual(encoding.ids.to_list(), [[5, 6, 7, 8, 9, 10], [1]])
-        self.assertEqual(encoding.starts.to_list(), [[0, 2, 5, 9, 11, 19], [0]])
-        self.assertEqual(encoding.ends.to_list(), [[2, 5, 9, 10, 18, 20], [3]])
-        # É and the accent have two bytes, the joiner and the ideograph three.
-        self.assertEqual(encoding.byte_starts.to_list(), [[0, 2, 5, 9, 11, 23], [0]])
-        self.assertEqual(encoding.byte_ends.to_list(), [[2, 5, 9, 10, 22, 26], [3]])
-        self.assertEqual(encoding.ids.dtype, tf.int32)
-        self.assertEqual(encoding.byte_ends.dtype, tf.int32)
-
     def test_no_text_empty_texts_and_only_what_vanishes(self):
         graph, python = both(["a"])
         self.assertEqual(graph.encode(tf.zeros([0], tf.string)).to_list(), [])
@@ -143,8 +111,7 @@ class GraphTokenizerTest(tf.test.TestCase):
         letters = ["ο", "δ", "σ", "ς", "a", ".", "'", "中", "[", "]"]
         graph, python = both([*letters, *("##" + c for c in letters)])
         self.assertEqual(
-            graph.encode(["ΟΔΟΣ", "Σ", "ΣΑΣ"]).to_list()[:2],
-            [[5, *(16, 15, 18)], [7]],
+            graph.encode(["ΟΔΟΣ", "Σ", "ΣΑΣ"]).to_list()[:2], [[5, *(16, 15, 18)], [7]]
         )
         texts = ["ΟΔΟΣ", "ΟΔΟΣ ΟΔΟΣ", "Σ", "ΣΣ", "ΟΣΟ", "ΟΣ.", "ΟΣ.Ο", "Ο'Σ", "ΟΣ'"]
         texts += ["Ο\u0301Σ\u0301", "Ο\u200dΣ\u200dΟ", "中Σ", "ΟΣ中Ο", "Ο中Σ", "ΟΣ\nΟ"]
@@ -195,11 +162,6 @@ class GraphTokenizerTest(tf.test.TestCase):
         graph, _ = both(words)
         self.assertEqual(graph.encode(["[MASK]"]).to_list(), [[5, 7, 6]])
 
-    def test_only_the_special_tokens_of_the_vocabulary_are_recognised(self):
-        vocabulary = Vocabulary(["[UNK]", "[", "]", "mask", "[SEP]"])
-        graph = GraphTokenizer(vocabulary, recognize_special_tokens=True)
-        self.assertEqual(graph.encode(["[MASK][SEP]"]).to_list(), [[1, 3, 2, 4]])
-
     def test_bytes_that_are_not_utf_8_are_pythons_replacements(self):
         graph, python = both(["a", "b", "##b", "é"], do_lower_case=False)
         texts = [
@@ -237,59 +199,3 @@ class GraphTokenizerTest(tf.test.TestCase):
             GraphTokenizer(Vocabulary(["a"]))
         with self.assertRaisesRegex(InputError, "does not fit.*256"):
             GraphTokenizer(Vocabulary(["[UNK]", "ก" * 100]))
-
-    @pytest.mark.slow  # a whole model's is looked at in each run: saved_model_test
-    def test_a_saved_model_needs_tensorflow_and_tensorflow_text_alone(self):
-        words = ["une", "etape", ",", "οδος"]
-        graph, _ = both(words, recognize_special_tokens=True)
-        folder = os.path.join(self.get_temp_dir(), "saved")
-        tf.saved_model.save(graph, folder)
-        self.assertEmpty(os.listdir(os.path.join(folder, "assets")))
-        # In a folder, and with a path, in which there is no bert_tf.
-        environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-        done = subprocess.run(
-            [sys.executable, "-c", LOAD, folder],
-            cwd=self.get_temp_dir(),
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(
-            done.stdout.splitlines(),
-            [
-                "[[5, 6, 7, 4], [], [8]]",
-                "[[5, 6, 7, 4], [], [8]]",
-                "[[0, 4, 9, 11], [], [0]]",
-                "[[3, 9, 10, 17], [], [4]]",
-                "[[0, 4, 10, 12], [], [0]] [[3, 10, 11, 18], [], [8]]",
-            ],
-        )
-
-    def test_within_another_function_of_any_batch(self):
-        graph, _ = both(["a", "b"])
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-        def padded(texts):
-            return graph.encode(texts).to_tensor(shape=[None, 3])
-
-        self.assertAllEqual(
-            padded(tf.constant(["a b a b", "b"])), [[5, 6, 5], [6, 0, 0]]
-        )
-        self.assertAllEqual(padded(tf.constant(["a"])), [[5, 0, 0]])
-        forbidden = {"PyFunc", "EagerPyFunc", "PyFuncStateless"}
-        graph_def = padded.get_concrete_function().graph.as_graph_def()
-        operations = {
-            node.op
-            for nodes in (
-                graph_def.node,
-                *(f.node_def for f in graph_def.library.function),
-            )
-            for node in nodes
-        }
-        self.assertEmpty(operations & forbidden)
-        self.assertIn("UnicodeDecodeWithOffsets", operations)
-
-
-if __name__ == "__main__":
-    tf.test.main()

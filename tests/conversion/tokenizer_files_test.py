@@ -1,12 +1,12 @@
 import json
 import os
+import pathlib
 import tempfile
 
 import tensorflow as tf
 
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.conversion.tokenizer_files import (
-    casing_of,
     read_labels,
     read_tokenizer,
     write_labels,
@@ -55,16 +55,6 @@ class LabelFilesTest(tf.test.TestCase):
             found, _ = self.there_and_back(labels, SINGLE_LABEL)
             self.assertEqual(found, (labels, None))
 
-    def test_plain_labels_are_lines(self):
-        folder = self.get_temp_dir()
-        write_labels(folder, ["\u00e9 b", '"c"', "", "\r"], SINGLE_LABEL)
-        with open(os.path.join(folder, "labels.txt"), "rb") as file:
-            self.assertEqual(file.read(), b'\xc3\xa9 b\n"c"\n\n\r\n')
-        # As a folder of before has them.
-        with open(os.path.join(folder, "labels.txt"), "w") as file:
-            file.write('"a"\n[b\n')
-        self.assertEqual(read_labels(folder)[0], ('"a"', "[b"))
-
     def test_labels_without_names(self):
         found, files = self.there_and_back(None, MULTI_LABEL)
         self.assertEqual(found, (None, MULTI_LABEL))
@@ -74,8 +64,7 @@ class LabelFilesTest(tf.test.TestCase):
 
     def test_no_such_problem_type(self):
         folder = tempfile.mkdtemp(dir=self.get_temp_dir())
-        with open(os.path.join(folder, "problem_type.txt"), "w") as file:
-            file.write("ranking\n")
+        pathlib.Path(os.path.join(folder, "problem_type.txt")).write_text("ranking\n")
         with self.assertRaisesRegex(InputError, "problem_type.txt: .*'ranking'"):
             read_labels(folder)
 
@@ -130,11 +119,6 @@ class TokenizerFilesTest(tf.test.TestCase):
             tokenizer.require_same()
         self.assertNotIn("\n", str(caught.exception))
         return tokenizer.difference
-
-    def test_nothing(self):
-        tokenizer = read_tokenizer(self.folder())
-        self.assertEqual(tokenizer, (None, None, None, None))
-        tokenizer.require_same()
 
     def test_what_is_written_is_read(self):
         for do_lower_case in (True, False):
@@ -225,16 +209,3 @@ class TokenizerFilesTest(tf.test.TestCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 read_tokenizer(self.folder(**contents))
-
-    def test_a_release_says_its_casing_in_its_name(self):
-        for name, casing in (
-            ("uncased_L-12_H-768_A-12", True),
-            ("multi_cased_L-12_H-768_A-12", False),
-            ("chinese_L-12_H-768_A-12", True),
-            ("my_model", None),
-        ):
-            self.assertEqual(casing_of(os.path.join(self.get_temp_dir(), name)), casing)
-
-
-if __name__ == "__main__":
-    tf.test.main()

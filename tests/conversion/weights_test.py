@@ -24,12 +24,6 @@ class WeightsTest(tf.test.TestCase):
         self.assertAllEqual(weights["a"], [0, 0])
         self.assertEqual(asked, [1])
 
-    def test_names_for_a_message(self):
-        self.assertEqual(weights_lib.listed("abc"), "a, b, c")
-        self.assertEqual(
-            weights_lib.listed("abcdefghijk"), "a, b, c, d, e, f, g, h and 3 more"
-        )
-
 
 class CheckTest(tf.test.TestCase):
     def problem(self, arrays):
@@ -59,24 +53,9 @@ class CheckTest(tf.test.TestCase):
             " model: bert/encoder/layer_1/output/dense/bias.",
         )
 
-    def test_a_missing_dimension(self):
-        arrays = one_layer.random_weights("BertForSequenceClassification")
-        arrays["output_weights"] = np.zeros(8, np.float32)
-        self.assertIn(
-            "output_weights is [8], by the config [?, 8]", self.problem(arrays)
-        )
-
-    def test_the_number_of_outputs(self):
-        weights = weights_of(one_layer.random_weights("BertForTokenClassification"))
-        self.assertEqual(weights_lib.num_outputs(weights, "tagging"), 3)
-
     def test_without_a_head(self):
         weights = weights_of(one_layer.random_weights("BertForPreTraining"))
         kept = weights.with_heads(["next sentence prediction"])
         self.assertEqual(
             set(kept), set(one_layer.random_weights("BertForNextSentencePrediction"))
         )
-
-
-if __name__ == "__main__":
-    tf.test.main()

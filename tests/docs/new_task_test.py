@@ -7,7 +7,6 @@ import random
 from unittest import mock
 
 import pytest
-import tensorflow as tf
 
 from bert_tf import cli
 from bert_tf.conversion import names
@@ -68,7 +67,3 @@ class NewTaskTest(ScriptCase):
     def test_its_flags(self):
         kind = cli.options_of(self.script.run)
         self.assertIn("lora_rank", kind.__dataclass_fields__)
-
-
-if __name__ == "__main__":
-    tf.test.main()

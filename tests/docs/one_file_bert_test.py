@@ -4,10 +4,8 @@ import ast
 import contextlib
 import importlib.util
 import io
-import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import numpy as np
@@ -163,60 +161,11 @@ class OneFileBertTest(tf.test.TestCase):
             known += sum(token_id != vocabulary["[UNK]"] for token_id in ids)
         self.assertGreater(known, 10_000)
 
-    def test_pairs_follow_each_other_or_come_from_elsewhere(self):
-        settings = one_file.Settings(max_length=16)
-        _, documents, _ = some_examples(settings, num_documents=40)
-        # Each token is its own place in the text.
-        places, count = [], 0
-        for document in documents:
-            places.append([])
-            for sentence in document:
-                places[-1].append([*range(count, count + len(sentence))])
-                count += len(sentence)
-            count += 1000
-        labels = []
-        for a, b, label in one_file.sentence_pairs(
-            places, 13, np.random.default_rng(1)
-        ):
-            self.assertTrue(a and b)
-            self.assertLessEqual(len(a) + len(b), 13)
-            self.assertEqual(
-                [*a, *b], [*range(a[0], a[-1] + 1), *range(b[0], b[-1] + 1)]
-            )
-            self.assertEqual(abs(b[0] - a[-1]) >= 500, bool(label))
-            labels.append(label)
-        self.assertBetween(np.mean(labels), 0.5, 0.9)
-        # What a random B took the place of is used next: nothing is lost or read twice.
-        used = []
-        rng = np.random.default_rng(2)
-        for a, b, label in one_file.sentence_pairs(places, 1000, rng):
-            used += a if label else a + b
-        self.assertEqual(used, [x for document in places for y in document for x in y])
-
-    def test_masks(self):
-        settings = one_file.Settings()
-        examples, _, vocabulary = some_examples(settings, num_documents=100)
-        ids, labels = examples["input_ids"], examples["masked_lm_ids"]
-        at = np.take_along_axis(ids, examples["masked_lm_positions"], axis=1)
-        weights = examples["masked_lm_weights"] > 0
-        length = examples["input_mask"].sum(axis=1)
-        self.assertAllEqual(
-            weights.sum(axis=1), np.clip(np.round(0.15 * length), 1, 5).astype(int)
-        )
-        masked = at[weights] == vocabulary["[MASK]"]
-        self.assertBetween(masked.mean(), 0.77, 0.83)
-        self.assertBetween((at == labels)[weights].mean(), 0.08, 0.12)
-        self.assertFalse(np.isin(labels[weights], [vocabulary["[SEP]"]]).any())
-        restored = ids.copy()
-        rows = np.nonzero(weights)[0]
-        restored[rows, examples["masked_lm_positions"][weights]] = labels[weights]
-        self.assertFalse((restored == vocabulary["[MASK]"]).any())
-
     def test_computes_as_the_package(self):
         settings = one_file.Settings(dropout=0.0, batch_size=16)
         examples, _, vocabulary = some_examples(settings)
-        first, *_ = all_batches = [*batches(examples, 16)][:10]
-        self.assertLen(all_batches, 10)
+        first, *_ = all_batches = [*batches(examples, 16)][:5]
+        self.assertLen(all_batches, 5)
         self.assertTrue((first["input_mask"] == 0).any())
         model, reference = same_models(settings, len(vocabulary), first)
         model.compile(one_file.AdamWeightDecay(one_file.WarmupThenDecay(1e-3, 12, 3)))
@@ -263,22 +212,3 @@ class OneFileBertTest(tf.test.TestCase):
         with contextlib.redirect_stdout(io.StringIO()) as out:
             one_file.main(folder / "text.txt", folder / "vocab.txt", small)
         self.check_printed(out.getvalue(), num_tokens, 2)
-
-    @pytest.mark.slow
-    def test_as_a_program(self):
-        folder, num_tokens = self.files()
-        done = subprocess.run(
-            [sys.executable, PATH, "text.txt", "vocab.txt"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "KERAS_BACKEND": "tensorflow"},
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertNotIn("Warning", done.stderr)
-        self.check_printed(done.stdout, num_tokens, one_file.Settings().epochs)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -2,7 +2,7 @@
 
 Each case is a function of the folder that `inputs.write` has filled, and of a folder
 for its outputs; it returns what NAME.json holds. Everything goes through the commands,
-so that the package's modules may be moved.
+so that the package's modules may be moved. Of a flag given twice, the second counts.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import glob
 import hashlib
 import json
 import os
+import pathlib
 import shutil
 from unittest import mock
 
@@ -18,12 +19,13 @@ import numpy as np
 import bert_tf
 from bert_tf.records.batching import SplitRecords
 from tests.golden import commands, outputs
+from tests.golden.commands import run
 from tests.golden.inputs import HEADS, WORDS
 
+RUNS = os.path.join(os.path.dirname(__file__), "runs")
 # Low enough for the last bits of floats not to grow from step to step; where they do
 # not, a higher rate shows smaller faults.
-_LEARNING_RATE, _HIGHER_RATE = 3e-4, 1e-3
-RUNS = os.path.join(os.path.dirname(__file__), "runs")
+_RATE, _HIGHER_RATE = "--learning_rate=3e-4", "--learning_rate=1e-3"
 
 CASES = {}
 SLOW = set()
@@ -40,38 +42,15 @@ def case(function=None, *, slow=False):
     return function
 
 
-def _records(inputs, output, **options):
-    commands.run(
-        "create_pretraining_data",
-        vocab_file=f"{inputs}/release/vocab.txt",
-        output_file=output,
-        **{
-            "input_file": f"{inputs}/corpus/*.txt",
-            "max_seq_length": 32,
-            "max_predictions_per_seq": 5,
-            "dupe_factor": 2,
-            "num_workers": 1,
-            **options,
-        },
-    )
-    return output
-
-
 def _model(inputs):
-    return {"init_checkpoint": f"{inputs}/release/bert_model.ckpt"}
+    return f"--init_checkpoint={inputs}/release/bert_model.ckpt"
 
 
-def _training(inputs, **options):
-    return {
-        **_model(inputs),
-        "do_train": True,
-        "train_batch_size": 8,
-        "num_train_epochs": 4.0,
-        "learning_rate": _LEARNING_RATE,
-        "log_steps": 1,
-        "max_seq_length": 32,
-        **options,
-    }
+def _training(inputs):
+    return (
+        f"{_model(inputs)} --do_train --train_batch_size=8 --num_train_epochs=4"
+        f" {_RATE} --log_steps=1 --max_seq_length=32"
+    )
 
 
 # Commands, flags, records.
@@ -87,23 +66,33 @@ def flags(inputs, folder):
     }
 
 
+def _records(inputs, output, more="", text="*"):
+    run(
+        f"create_pretraining_data --vocab_file={inputs}/release/vocab.txt"
+        f" --output_file={output} --input_file={inputs}/corpus/{text}.txt"
+        " --max_seq_length=32 --max_predictions_per_seq=5 --dupe_factor=2"
+        f" --num_workers=1 {more}"
+    )
+    return output
+
+
 @case
 def records(inputs, folder):
     """The records of pre-training."""
     ways = {
-        "static": {},
-        "whole_word": {"do_whole_word_mask": True},
-        "dynamic": {"masking": "dynamic"},
-        "sop": {"pairs": "sop"},
-        "none": {"pairs": "none"},
-        "exact": {"nsp_labels": "exact"},
-        "split": {"split_sentences": True, "short_seq_prob": 0.5, "random_seed": 1},
+        "static": "",
+        "whole_word": "--do_whole_word_mask",
+        "dynamic": "--masking=dynamic",
+        "sop": "--pairs=sop",
+        "none": "--pairs=none",
+        "exact": "--nsp_labels=exact",
+        "split": "--split_sentences --short_seq_prob=0.5 --random_seed=1",
     }
     found = {
-        name: outputs.records(_records(inputs, f"{folder}/{name}.tfrecord", **options))
-        for name, options in ways.items()
+        name: outputs.records(_records(inputs, f"{folder}/{name}.tfrecord", more))
+        for name, more in ways.items()
     }
-    _records(inputs, f"{folder}/sharded.tfrecord", num_shards=3)
+    _records(inputs, f"{folder}/sharded.tfrecord", "--num_shards=3")
     shards = sorted(glob.glob(f"{folder}/sharded.tfrecord-*-of-*"))
     found["sharded"] = {
         os.path.basename(path): outputs.records(path) for path in shards
@@ -115,8 +104,7 @@ def records(inputs, folder):
 
 
 def _packed(inputs, folder):
-    """Makes packed records."""
-    return _records(inputs, f"{folder}/packed.tfrecord", packed_length=64)
+    return _records(inputs, f"{folder}/packed.tfrecord", "--packed_length=64")
 
 
 @case
@@ -129,12 +117,9 @@ def records_packed(inputs, folder):
 def vocabulary(inputs, folder):
     """What is learned from the corpus."""
     path = f"{folder}/vocab.txt"
-    commands.run(
-        "learn_vocabulary",
-        input_file=f"{inputs}/corpus/*.txt",
-        output_file=path,
-        vocab_size=80,
-        num_workers=1,
+    run(
+        f"learn_vocabulary --input_file={inputs}/corpus/*.txt --output_file={path}"
+        " --vocab_size=80 --num_workers=1"
     )
     return {"vocab.txt": outputs.lines(path)}
 
@@ -142,23 +127,12 @@ def vocabulary(inputs, folder):
 # Pre-training.
 
 
-def _pretrain(inputs, folder, source, **options):
-    commands.run(
-        "run_pretraining",
-        input_file=source,
-        output_dir=f"{folder}/run",
-        **{
-            **_model(inputs),
-            "do_train": True,
-            "do_eval": True,
-            "num_train_steps": 20,
-            "num_warmup_steps": 5,
-            "train_batch_size": 8,
-            "max_eval_steps": 3,
-            "learning_rate": _LEARNING_RATE,
-            "log_steps": 1,
-            **options,
-        },
+def _pretrain(inputs, folder, source, more=""):
+    run(
+        f"run_pretraining --input_file={source} --output_dir={folder}/run"
+        f" {_model(inputs)} --do_train --do_eval --num_train_steps=20"
+        " --num_warmup_steps=5 --train_batch_size=8 --max_eval_steps=3"
+        f" {_RATE} --log_steps=1 {more}"
     )
     return outputs.run(f"{folder}/run", "eval_results.txt")
 
@@ -167,14 +141,14 @@ def _pretrain(inputs, folder, source, **options):
 def pretraining(inputs, folder):
     """Of static records, evaluated."""
     path = _records(inputs, f"{folder}/static.tfrecord")
-    return _pretrain(inputs, folder, path, learning_rate=_HIGHER_RATE)
+    return _pretrain(inputs, folder, path, _HIGHER_RATE)
 
 
 @case(slow=True)
 def pretraining_dynamic(inputs, folder):
     """Masked as they are read."""
-    path = _records(inputs, f"{folder}/dynamic.tfrecord", masking="dynamic")
-    return _pretrain(inputs, folder, path, masking_unit="span")
+    path = _records(inputs, f"{folder}/dynamic.tfrecord", "--masking=dynamic")
+    return _pretrain(inputs, folder, path, "--masking_unit=span")
 
 
 @case(slow=True)
@@ -186,14 +160,12 @@ def pretraining_packed(inputs, folder):
 @case(slow=True)
 def pretraining_none(inputs, folder):
     """Without pairs, accumulated, with LAMB."""
-    path = _records(inputs, f"{folder}/none.tfrecord", pairs="none")
-    return _pretrain(
-        inputs, folder, path, optimizer="lamb", gradient_accumulation_steps=2
-    )
+    path = _records(inputs, f"{folder}/none.tfrecord", "--pairs=none")
+    more = "--optimizer=lamb --gradient_accumulation_steps=2"
+    return _pretrain(inputs, folder, path, more)
 
 
 # Classification.
-
 
 _CLASSIFIER_FILES = (
     "eval_results.txt",
@@ -217,63 +189,51 @@ def _runs(folder):
     return [{name: row[name] for name in kept} for row in rows if "name" in row]
 
 
-def _classify(inputs, folder, kind, **options):
-    commands.run(
-        "run_classifier",
-        task_name="tsv",
-        data_dir=f"{inputs}/tables/{kind}",
-        output_dir=f"{folder}/run",
-        **_training(inputs, do_eval=True, do_predict=True, plots=False, **options),
+def _run_classifier(inputs, output, kind, more):
+    run(
+        f"run_classifier --task_name=tsv --data_dir={inputs}/tables/{kind}"
+        f" --output_dir={output} --do_eval --noplots {_training(inputs)} {more}"
     )
+
+
+def _classify(inputs, folder, kind, more):
+    _run_classifier(inputs, f"{folder}/run", kind, f"--do_predict {more}")
     return outputs.run(f"{folder}/run", *_CLASSIFIER_FILES)
 
 
 @case
 def classifier(inputs, folder):
     """Pairs of texts, three labels."""
-    options = {"text_b_column": "text_b", "learning_rate": _HIGHER_RATE}
-    return _classify(inputs, folder, "classes", **options)
+    more = f"--text_b_column=text_b {_HIGHER_RATE}"
+    return _classify(inputs, folder, "classes", more)
 
 
 @case(slow=True)
 def classifier_regression(inputs, folder):
     """A number."""
-    return _classify(inputs, folder, "numbers", regression=True)
+    return _classify(inputs, folder, "numbers", "--regression")
 
 
 @case(slow=True)
 def classifier_several(inputs, folder):
     """Any number of labels."""
-    return _classify(
-        inputs,
-        folder,
-        "several",
-        several_labels=True,
-        eval_steps=10,
-        long_text="window",
-    )
+    more = "--several_labels --eval_steps=10 --long_text=window"
+    return _classify(inputs, folder, "several", more)
 
 
 @case(slow=True)
 def classifier_parts(inputs, folder):
     """Of whose weights some are trained, or some are new."""
     ways = {
-        "lora": {"lora_rank": 2},
-        "adapters": {"adapter_size": 4, "train_pooler": True},
-        "mixture": {"layer_mixture": True, "reinitialize_layers": 1},
-        "rates": {"frozen_layers": "embeddings", "layerwise_learning_rate_decay": 0.8},
+        "lora": "--lora_rank=2",
+        "adapters": "--adapter_size=4 --train_pooler",
+        "mixture": "--layer_mixture --reinitialize_layers=1",
+        "rates": "--frozen_layers=embeddings --layerwise_learning_rate_decay=0.8",
     }
     found = {}
-    for name, options in ways.items():
-        commands.run(
-            "run_classifier",
-            task_name="tsv",
-            data_dir=f"{inputs}/tables/classes",
-            text_b_column="text_b",
-            output_dir=f"{folder}/{name}",
-            plots=False,
-            **_training(inputs, do_eval=True, num_train_epochs=2.0, **options),
-        )
+    for name, more in ways.items():
+        more += " --text_b_column=text_b --num_train_epochs=2"
+        _run_classifier(inputs, f"{folder}/{name}", "classes", more)
         found[name] = outputs.run(f"{folder}/{name}", "eval_results.txt")
     return found
 
@@ -282,21 +242,11 @@ def classifier_parts(inputs, folder):
 def classifier_choice(inputs, folder):
     """The best of several runs."""
     output = f"{folder}/run"
-    commands.run(
-        "run_classifier",
-        task_name="tsv",
-        data_dir=f"{inputs}/tables/classes",
-        text_b_column="text_b",
-        output_dir=output,
-        learning_rates=[1e-3, 1e-4],
-        stop_early=True,
-        stop_early_at=0.5,
-        stop_early_keep=1,
-        **{
-            name: value
-            for name, value in _training(inputs, do_eval=True, plots=False).items()
-            if name != "learning_rate"
-        },
+    run(
+        f"run_classifier --task_name=tsv --data_dir={inputs}/tables/classes"
+        f" --text_b_column=text_b --output_dir={output} --learning_rates=1e-3,1e-4"
+        " --stop_early --stop_early_at=0.5 --stop_early_keep=1 --do_eval --noplots"
+        f" {_training(inputs).replace(_RATE, '')}"
     )
     return {"runs": _runs(output), **_texts(output, _CLASSIFIER_FILES[:3])}
 
@@ -305,18 +255,10 @@ def classifier_choice(inputs, folder):
 def glue(inputs, folder):
     """Two of its tasks, without a submission."""
     output = f"{folder}/run"
-    commands.run(
-        "run_glue",
-        tasks="RTE,CoLA",
-        glue_dir=f"{inputs}/glue",
-        output_dir=output,
-        do_predict=False,
-        plots=False,
-        learning_rates=[1e-3, 5e-4],
-        train_batch_size=8,
-        num_train_epochs=2,
-        max_seq_length=32,
-        **_model(inputs),
+    run(
+        f"run_glue --tasks=RTE,CoLA --glue_dir={inputs}/glue --output_dir={output}"
+        " --nodo_predict --noplots --learning_rates=1e-3,5e-4 --train_batch_size=8"
+        f" --num_train_epochs=2 --max_seq_length=32 {_model(inputs)}"
     )
     tasks = outputs.values(output, "glue.json")["tasks"]
     kept = "scores", "metric", "run", "restarts", "num_runs", "num_failed"
@@ -361,44 +303,39 @@ def _squad_windows(blocks):
     return {**counts, "first": first, "sha256": digest.hexdigest()}
 
 
-def _squad_options(version):
-    return {
-        "version_2_with_negative": version == "2.0",
-        "doc_stride": 8,
-        "max_query_length": 8,
-        "n_best_size": 5,
-        "max_answer_length": 8,
-    }
+_ANSWER_FILES = ["predictions.json", "nbest_predictions.json"]
 
 
-def _squad(inputs, folder, version, **options):
-    output = f"{folder}/run"
+def _run_squad(inputs, output, version, more):
+    """Runs it; the names of the files of its predictions."""
+    is_2 = version == "2.0"
+    run(
+        f"run_squad --do_predict --predict_file={inputs}/squad/dev-v{version}.json"
+        f" --output_dir={output} --version_2_with_negative={is_2} --doc_stride=8"
+        " --max_query_length=8 --n_best_size=5 --max_answer_length=8 --noplots"
+        f" --max_seq_length=32 {more}"
+    )
+    return ["eval_results.txt", *_ANSWER_FILES, *["null_odds.json"] * is_2]
+
+
+def _squad(inputs, folder, version, more):
+    more = f"{_training(inputs)} {more}"
     with _seen_blocks() as blocks:
-        commands.run(
-            "run_squad",
-            do_predict=True,
-            train_file=f"{inputs}/squad/train-v{version}.json",
-            predict_file=f"{inputs}/squad/dev-v{version}.json",
-            output_dir=output,
-            plots=False,
-            **_squad_options(version),
-            **_training(inputs, **options),
-        )
-    names = ["eval_results.txt", "predictions.json", "nbest_predictions.json"]
-    names += ["null_odds.json"] * (version == "2.0")
-    return {**outputs.run(output, *names), "windows": _squad_windows(blocks)}
+        train_file = f"--train_file={inputs}/squad/train-v{version}.json"
+        names = _run_squad(inputs, f"{folder}/run", version, f"{train_file} {more}")
+    return {**outputs.run(f"{folder}/run", *names), "windows": _squad_windows(blocks)}
 
 
 @case(slow=True)
 def squad_1(inputs, folder):
     """SQuAD 1.1."""
-    return _squad(inputs, folder, "1.1", num_train_epochs=2.0)
+    return _squad(inputs, folder, "1.1", "--num_train_epochs=2")
 
 
 @case
 def squad_2(inputs, folder):
     """SQuAD 2.0."""
-    return _squad(inputs, folder, "2.0", num_train_epochs=3.0, length_buckets=1)
+    return _squad(inputs, folder, "2.0", "--num_train_epochs=3 --length_buckets=1")
 
 
 @case
@@ -412,25 +349,16 @@ def squad_predictions(inputs, folder):
         ("2.0", "offsets"),
     ):
         output = f"{folder}/{version}-{text}"
-        file = f"{inputs}/squad/dev-v{version}.json"
         is_2 = version == "2.0"
-        commands.run(
-            "run_squad",
-            do_predict=True,
-            predict_file=file,
-            output_dir=output,
-            init_checkpoint=f"{model}/bert_model.ckpt",
-            max_seq_length=32,
-            answer_text=text,
-            find_null_threshold=is_2 and text == "offsets",
-            plots=False,
-            **_squad_options(version),
+        more = (
+            f"--init_checkpoint={model}/bert_model.ckpt --answer_text={text}"
+            f" --find_null_threshold={is_2 and text == 'offsets'}"
         )
-        names = ["eval_results.txt", "predictions.json", "nbest_predictions.json"]
-        names += ["null_odds.json"] * is_2
-        odds = {"na_prob_file": f"{output}/null_odds.json"} if is_2 else {}
-        scores = commands.run(
-            "evaluate_squad", file, f"{output}/predictions.json", **odds
+        names = _run_squad(inputs, output, version, more)
+        odds = f"--na_prob_file={output}/null_odds.json" if is_2 else ""
+        scores = run(
+            f"evaluate_squad {odds} {inputs}/squad/dev-v{version}.json"
+            f" {output}/predictions.json"
         )
         found[f"{version} {text}"] = {
             **_texts(output, names),
@@ -438,26 +366,17 @@ def squad_predictions(inputs, folder):
         }
     both = f"{folder}/ensemble"
     _shift_odds(f"{folder}/2.0-offsets", f"{folder}/shifted")
-    scores = commands.run(
-        "ensemble_squad",
-        prediction_dirs=[f"{folder}/2.0-alignment", f"{folder}/shifted"],
-        output_dir=both,
-        predict_file=f"{inputs}/squad/dev-v2.0.json",
-        version_2_with_negative=True,
-        n_best_size=5,
+    scores = run(
+        f"ensemble_squad --prediction_dirs={folder}/2.0-alignment,{folder}/shifted"
+        f" --output_dir={both} --predict_file={inputs}/squad/dev-v2.0.json"
+        " --version_2_with_negative --n_best_size=5"
     )
-    names = ["predictions.json", "nbest_predictions.json", "null_odds.json"]
+    names = [*_ANSWER_FILES, "null_odds.json"]
     found["ensemble"] = {"printed": scores.split("\n"), **_texts(both, names)}
-    found["answer"] = commands.run(
-        "answer",
-        f"{WORDS[0]} {WORDS[1]}?",
-        f"{WORDS[2]} {WORDS[3]} {WORDS[4]}?",
-        checkpoint=model,
-        context_file=f"{inputs}/texts/context.txt",
-        max_seq_length=32,
-        doc_stride=8,
-        max_query_length=8,
-        top_k=2,
+    found["answer"] = run(
+        f"answer --checkpoint={model} --context_file={inputs}/texts/context.txt"
+        " --max_seq_length=32 --doc_stride=8 --max_query_length=8 --top_k=2"
+        f" '{WORDS[0]} {WORDS[1]}?' '{WORDS[2]} {WORDS[3]} {WORDS[4]}?'"
     ).split("\n")
     return found
 
@@ -465,7 +384,7 @@ def squad_predictions(inputs, folder):
 def _shift_odds(folder, other):
     """Copies a run's predictions as those of another model that answers more often."""
     os.makedirs(other)
-    for name in ("predictions.json", "nbest_predictions.json"):
+    for name in _ANSWER_FILES:
         shutil.copy(f"{folder}/{name}", other)
     odds = {
         name: odd - 3.0
@@ -482,69 +401,45 @@ def _shift_odds(folder, other):
 def swag(inputs, folder):
     """Four endings."""
     output = f"{folder}/run"
-    commands.run(
-        "run_swag",
-        do_eval=True,
-        do_predict=True,
-        train_file=f"{inputs}/swag/train.csv",
-        dev_file=f"{inputs}/swag/val.csv",
-        test_file=f"{inputs}/swag/test.csv",
-        output_dir=output,
-        **_training(inputs, train_batch_size=4, learning_rate=_HIGHER_RATE),
+    run(
+        f"run_swag --do_eval --do_predict --train_file={inputs}/swag/train.csv"
+        f" --dev_file={inputs}/swag/val.csv --test_file={inputs}/swag/test.csv"
+        f" --output_dir={output} {_training(inputs)} --train_batch_size=4"
+        f" {_HIGHER_RATE}"
+    )
+    names = "eval_results.txt", "dev_predictions.csv", "swag_predictions.csv"
+    return outputs.run(output, *names, "test_results.tsv")
+
+
+def _tag(inputs, output, more):
+    run(
+        f"run_ner --do_eval --do_predict --train_file={inputs}/tags/train.txt"
+        f" --dev_file={inputs}/tags/dev.txt --test_file={inputs}/tags/test.txt"
+        f" --output_dir={output} {_training(inputs)} {more}"
     )
     return outputs.run(
         output,
-        "eval_results.txt",
-        "dev_predictions.csv",
-        "swag_predictions.csv",
-        "test_results.tsv",
-    )
-
-
-def _tag(inputs, output, **options):
-    commands.run(
-        "run_ner",
-        do_eval=True,
-        do_predict=True,
-        train_file=f"{inputs}/tags/train.txt",
-        dev_file=f"{inputs}/tags/dev.txt",
-        test_file=f"{inputs}/tags/test.txt",
-        output_dir=output,
-        **_training(inputs, **options),
-    )
-    return outputs.run(
-        output,
-        "eval_results.txt",
-        "labels.txt",
-        "dev_predictions.txt",
-        "dev_report.txt",
-        "test_predictions.txt",
-        "test_report.txt",
+        *("eval_results.txt", "labels.txt", "dev_predictions.txt", "dev_report.txt"),
+        *("test_predictions.txt", "test_report.txt"),
     )
 
 
 @case
 def ner(inputs, folder):
     """Fine-tuned, with a head that has predictions from the first step on."""
-    head = f"{inputs}/heads/tagging/bert_model.ckpt"
-    options = {"init_checkpoint": head, "learning_rate": _HIGHER_RATE}
-    return _tag(inputs, f"{folder}/run", **options)
+    head = f"--init_checkpoint={inputs}/heads/tagging/bert_model.ckpt"
+    return _tag(inputs, f"{folder}/run", f"{head} {_HIGHER_RATE}")
 
 
 @case
 def ner_predictions(inputs, folder):
     """Of a model that is not trained, with labels of all kinds."""
     output = f"{folder}/run"
-    commands.run(
-        "run_ner",
-        do_eval=True,
-        do_predict=True,
-        dev_file=f"{inputs}/tags/dev.txt",
-        test_file=f"{inputs}/tags/test.txt",
-        labels="O,B-LOC,I-LOC,B-PER,I-PER",
-        init_checkpoint=f"{inputs}/heads/tagging/bert_model.ckpt",
-        max_seq_length=32,
-        output_dir=output,
+    run(
+        f"run_ner --do_eval --do_predict --dev_file={inputs}/tags/dev.txt"
+        f" --test_file={inputs}/tags/test.txt --labels=O,B-LOC,I-LOC,B-PER,I-PER"
+        f" --init_checkpoint={inputs}/heads/tagging/bert_model.ckpt"
+        f" --max_seq_length=32 --output_dir={output}"
     )
     names = ["eval_results.txt", "dev_predictions.txt", "dev_report.txt"]
     return _texts(output, [*names, "test_predictions.txt"])
@@ -553,31 +448,26 @@ def ner_predictions(inputs, folder):
 @case(slow=True)
 def ner_documents(inputs, folder):
     """In windows over documents."""
-    return _tag(inputs, f"{folder}/run", document_context=True, max_seq_length=24)
+    more = "--document_context --max_seq_length=24"
+    return _tag(inputs, f"{folder}/run", more)
 
 
 @case(slow=True)
 def ner_features(inputs, folder):
     """A BiLSTM on frozen features."""
-    return _tag(inputs, f"{folder}/run", features="weighted_sum_all", bilstm_size=16)
+    more = "--features=weighted_sum_all --bilstm_size=16"
+    return _tag(inputs, f"{folder}/run", more)
 
 
 @case(slow=True)
 def feature_table(inputs, folder):
     """Fine-tuning beside a BiLSTM, as the paper's Table 7."""
     output = f"{folder}/run"
-    commands.run(
-        "run_feature_table",
-        ways="fine_tuned,last",
-        train_file=f"{inputs}/tags/train.txt",
-        dev_file=f"{inputs}/tags/dev.txt",
-        output_dir=output,
-        bilstm_size=16,
-        bilstm_epochs=2.0,
-        num_train_epochs=2.0,
-        train_batch_size=8,
-        max_seq_length=32,
-        **_model(inputs),
+    run(
+        f"run_feature_table --ways=fine_tuned,last --output_dir={output}"
+        f" --train_file={inputs}/tags/train.txt --dev_file={inputs}/tags/dev.txt"
+        " --bilstm_size=16 --bilstm_epochs=2 --num_train_epochs=2"
+        f" --train_batch_size=8 --max_seq_length=32 {_model(inputs)}"
     )
     return {
         os.path.relpath(path, output): outputs.lines(path)
@@ -592,25 +482,17 @@ def feature_table(inputs, folder):
 def features(inputs, folder):
     """Vectors of tokens, words and lines."""
     found = {}
-    ways = {
-        "tokens": {"format": "jsonl", "layers": [-1, 0]},
-        "words": {
-            "format": "npz",
-            "layers": ["embeddings", -1],
-            "combine": "sum",
-            "words": "mean",
-            "sentence_vectors": ["pooled", "cls", "mean"],
-        },
-    }
-    for name, options in ways.items():
-        path = f"{folder}/{name}.{options['format']}"
-        commands.run(
-            "extract_features",
-            input_file=f"{inputs}/texts/lines.txt",
-            output_file=path,
-            max_seq_length=16,
-            **options,
-            **_model(inputs),
+    for name, more in (
+        ("tokens.jsonl", "--format=jsonl --layers=-1,0"),
+        (
+            "words.npz",
+            "--format=npz --layers=embeddings,-1 --combine=sum --words=mean"
+            " --sentence_vectors=pooled,cls,mean",
+        ),
+    ):
+        run(
+            f"extract_features --input_file={inputs}/texts/lines.txt {_model(inputs)}"
+            f" --output_file={folder}/{name} --max_seq_length=16 {more}"
         )
     rows = [
         json.loads(line) for line in outputs.lines(f"{folder}/tokens.jsonl") if line
@@ -647,12 +529,11 @@ def _summary(array):
 def texts(inputs, folder):
     """Blanks filled in, sentences scored."""
     del folder
-    model = {"checkpoint": f"{inputs}/release/bert_model.ckpt"}
-    blanks = [f"{WORDS[0]} [MASK] {WORDS[1]}.", f"[MASK] {WORDS[5]} [MASK]?"]
-    lines = f"{inputs}/texts/lines.txt"
-    scores = commands.run("score", input_file=lines, json=True, tokens=True, **model)
+    model = f"--checkpoint={inputs}/release/bert_model.ckpt"
+    blanks = f"'{WORDS[0]} [MASK] {WORDS[1]}.' '[MASK] {WORDS[5]} [MASK]?'"
+    scores = run(f"score --input_file={inputs}/texts/lines.txt --json --tokens {model}")
     return {
-        "fill_mask": commands.run("fill_mask", *blanks, top_k=3, **model).split("\n"),
+        "fill_mask": run(f"fill_mask {blanks} --top_k=3 {model}").split("\n"),
         "score": [json.loads(line) for line in scores.split("\n") if line],
     }
 
@@ -660,13 +541,9 @@ def texts(inputs, folder):
 @case(slow=True)
 def probe(inputs, folder):
     """What the layers know of words."""
-    commands.run(
-        "probe",
-        train_file=f"{inputs}/tags/train.txt",
-        test_file=f"{inputs}/tags/dev.txt",
-        output_dir=f"{folder}/run",
-        max_seq_length=32,
-        **_model(inputs),
+    run(
+        f"probe --train_file={inputs}/tags/train.txt --max_seq_length=32"
+        f" --test_file={inputs}/tags/dev.txt --output_dir={folder}/run {_model(inputs)}"
     )
     return {"layers": outputs.values(folder, "run", "probing.json")["layers"]}
 
@@ -675,16 +552,12 @@ def probe(inputs, folder):
 
 
 def _export(checkpoint, kind, output):
-    commands.run("export_model", checkpoint=checkpoint, format=kind, output_dir=output)
+    run(f"export_model --checkpoint={checkpoint} --format={kind} --output_dir={output}")
 
 
 def _exported(folder):
     found = {"files": outputs.file_names(folder)}
-    for name in (
-        "config.json",
-        "bert_config.json",
-        "tokenizer_config.json",
-    ):
+    for name in ("config.json", "bert_config.json", "tokenizer_config.json"):
         if os.path.exists(f"{folder}/{name}"):
             found[name] = outputs.lines(folder, name)
     return {**found, "weights": outputs.weights(folder)}
@@ -758,8 +631,7 @@ def make_runs(inputs):
     """Writes the runs that later code must resume, and their records."""
     folder = f"{os.path.dirname(inputs)}/runs"
     os.makedirs(f"{folder}/records")
-    text = {"input_file": f"{inputs}/corpus/b.txt"}
-    _records(inputs, f"{folder}/records/text.tfrecord", **text)
+    _records(inputs, f"{folder}/records/text.tfrecord", text="b")
     _pretrain_tiny(inputs, f"{folder}/pretraining", f"{folder}/records", 10)
     _tag_tiny(inputs, f"{folder}/ner", 2)
     for path in glob.glob(f"{folder}/*/*"):
@@ -770,33 +642,24 @@ def make_runs(inputs):
             # They have been made somewhere else.
             with open(path) as file:
                 values = file.read().replace(os.path.dirname(inputs), "/golden")
-            with open(path, "w") as file:
-                file.write(values)
+            pathlib.Path(path).write_text(values)
     shutil.rmtree(RUNS, ignore_errors=True)
     shutil.copytree(folder, RUNS)
 
 
 def _pretrain_tiny(inputs, output, records_folder, steps):
-    commands.run(
-        "run_pretraining",
-        input_file=f"{records_folder}/text.tfrecord",
-        output_dir=output,
-        do_train=True,
-        do_eval=True,
-        num_train_steps=steps,
-        num_warmup_steps=5,
-        train_batch_size=8,
-        max_eval_steps=3,
-        learning_rate=_LEARNING_RATE,
-        log_steps=1,
-        init_checkpoint=f"{inputs}/tiny/bert_model.ckpt",
+    run(
+        f"run_pretraining --input_file={records_folder}/text.tfrecord"
+        f" --output_dir={output} --do_train --do_eval --num_train_steps={steps}"
+        " --num_warmup_steps=5 --train_batch_size=8 --max_eval_steps=3"
+        f" {_RATE} --log_steps=1 --init_checkpoint={inputs}/tiny/bert_model.ckpt"
     )
     return outputs.run(output, "eval_results.txt")
 
 
 def _tag_tiny(inputs, output, epochs):
-    model = {"init_checkpoint": f"{inputs}/tiny/bert_model.ckpt"}
-    return _tag(inputs, output, num_train_epochs=epochs, **model)
+    model = f"--init_checkpoint={inputs}/tiny/bert_model.ckpt"
+    return _tag(inputs, output, f"--num_train_epochs={epochs} {model}")
 
 
 @case

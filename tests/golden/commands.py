@@ -7,6 +7,7 @@ Nothing here names a module of the package.
 import contextlib
 import importlib.metadata
 import io
+import shlex
 import sys
 from unittest import mock
 
@@ -21,22 +22,10 @@ def names():
     return sorted(_entry_points())
 
 
-def run(command, *arguments, **options):
-    """Runs a command with `--name=value` for each option.
-
-    Args:
-        command: its name.
-        *arguments: further arguments, after the options.
-        **options: its flags; a list is joined with commas.
-
-    Returns:
-        What it printed to stdout.
-
-    Raises:
-        RuntimeError: it failed; with what it printed to stderr.
-    """
-    given = [f"--{name}={_spelled(value)}" for name, value in options.items()]
-    return _run(command, [*given, *arguments])[0]
+def run(line):
+    """Runs a command line; what it printed to stdout."""
+    command, *arguments = shlex.split(line)
+    return _run(command, arguments)[0]
 
 
 def defaults(command):
@@ -61,10 +50,6 @@ def _entry_points():
         for entry in distribution.entry_points
         if entry.name.startswith(_PREFIX)
     }
-
-
-def _spelled(value):
-    return ",".join(map(str, value)) if isinstance(value, list) else value
 
 
 def outcome(command, *arguments):

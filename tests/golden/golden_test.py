@@ -5,6 +5,7 @@ After a change that is meant: `python -m tests.golden.make NAME`, and say why.
 
 import json
 import os
+import pathlib
 
 import pytest
 import tensorflow as tf
@@ -37,8 +38,7 @@ class GoldenTest(tf.test.TestCase):
         inputs.write(cls.inputs)
 
     def check(self, name):
-        with open(make.path_of(name), encoding="utf-8") as file:
-            golden = json.load(file)
+        golden = json.loads(pathlib.Path(make.path_of(name)).read_text("utf-8"))
         now = make.outcome(name, self.inputs, os.path.join(self.get_temp_dir(), name))
         message = compare.report(golden, now, exact=name in cases.EXACT)
         if message:

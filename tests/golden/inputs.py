@@ -100,12 +100,7 @@ def _write_json(path, values):
 
 
 def weights(config, heads=("masked_lm", "next_sentence")):
-    """Weights of a BERT by the original's names.
-
-    Args:
-        config: the keys of bert_config.json.
-        heads: masked_lm, or of _SCORES.
-    """
+    """Weights of a BERT by the original's names."""
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     size = config["vocab_size"]
 
@@ -118,19 +113,11 @@ def weights(config, heads=("masked_lm", "next_sentence")):
             f"{name}/LayerNorm/beta": (hidden,),
         }
 
-    def scores(name, outputs):
-        return {
-            f"{name}output_weights": (outputs, hidden),
-            f"{name}output_bias": (outputs,),
-        }
-
+    positions, types = config["max_position_embeddings"], config["type_vocab_size"]
     shapes = {
         "bert/embeddings/word_embeddings": (size, hidden),
-        "bert/embeddings/token_type_embeddings": (config["type_vocab_size"], hidden),
-        "bert/embeddings/position_embeddings": (
-            config["max_position_embeddings"],
-            hidden,
-        ),
+        "bert/embeddings/token_type_embeddings": (types, hidden),
+        "bert/embeddings/position_embeddings": (positions, hidden),
         **norm("bert/embeddings"),
     }
     for number in range(config["num_hidden_layers"]):
@@ -149,7 +136,8 @@ def weights(config, heads=("masked_lm", "next_sentence")):
         shapes |= {"cls/predictions/output_bias": (size,)}
     for head, (prefix, num_outputs) in _SCORES.items():
         if head in heads:
-            shapes |= scores(prefix, num_outputs)
+            shapes[f"{prefix}output_weights"] = (num_outputs, hidden)
+            shapes[f"{prefix}output_bias"] = (num_outputs,)
     random_state = np.random.RandomState(7)
     arrays = {}
     for name, shape in shapes.items():
@@ -188,7 +176,7 @@ def _write_corpus(folder):
         _write(os.path.join(folder, name), "\n\n".join(documents) + "\n")
 
 
-def _write_tables(folder):
+def write_tables(folder):
     """Of a kind for each thing that run_classifier predicts."""
     draw = _Draw(3)
     kinds = {
@@ -235,34 +223,25 @@ def _write_glue(folder):
         _write(os.path.join(folder, "CoLA", f"{split}.tsv"), text)
 
 
-def _write_squad(folder):
+def write_squad(folder):
     for version in ("1.1", "2.0"):
         for split, count in (("train", 6), ("dev", 3)):
             draw = _Draw(f"{version} {split}")
             paragraphs = []
             for number in range(count):
-                context = " ".join(
-                    _sentence(draw, 4, 10) for _ in range(draw.number(2, 6))
-                )
-                paragraphs.append(
-                    {
-                        "context": context,
-                        "qas": [
-                            _question(draw, context, f"{split}{number}-{n}", version)
-                            for n in range(4)
-                        ],
-                    }
-                )
+                sentences = [_sentence(draw, 4, 10) for _ in range(draw.number(2, 6))]
+                context = " ".join(sentences)
+                names = [f"{split}{number}-{n}" for n in range(4)]
+                questions = [_question(draw, context, n, version) for n in names]
+                paragraphs.append({"context": context, "qas": questions})
             data = [
                 {"title": "First", "paragraphs": paragraphs[:2]},
                 {"title": "Second", "paragraphs": paragraphs[2:]},
             ]
+            name = f"v{version}" if version == "2.0" else version
             _write_json(
                 os.path.join(folder, f"{split}-v{version}.json"),
-                {
-                    "version": f"v{version}" if version == "2.0" else version,
-                    "data": data,
-                },
+                {"version": name, "data": data},
             )
 
 
@@ -284,7 +263,7 @@ def _question(draw, context, identifier, version):
     return question | {"answers": [answer]}
 
 
-def _write_swag(folder):
+def write_swag(folder):
     draw = _Draw(5)
     endings = [f"ending{n}" for n in range(4)]
     for split, count in (("train", 20), ("val", 6), ("test", 4)):
@@ -292,44 +271,21 @@ def _write_swag(folder):
         with open(path, "w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             label = [] if split == "test" else ["label"]
-            writer.writerow(
-                [
-                    "",
-                    "video-id",
-                    "fold-ind",
-                    "startphrase",
-                    "sent1",
-                    "sent2",
-                    "gold-source",
-                    *endings,
-                    *label,
-                ]
-            )
+            columns = ("video-id", "fold-ind", "startphrase", "sent1", "sent2")
+            writer.writerow(["", *columns, "gold-source", *endings, *label])
             for number in range(count):
-                first, second = (
-                    _sentence(draw, 3, 7),
-                    " ".join(draw.several(WORDS, 1, 2)),
-                )
+                first = _sentence(draw, 3, 7)
+                second = " ".join(draw.several(WORDS, 1, 2))
                 texts = [_sentence(draw, 2, 6) for _ in endings]
                 right = [] if split == "test" else [draw.number(0, 3)]
-                writer.writerow(
-                    [
-                        number,
-                        f"v{number}",
-                        number,
-                        f"{first} {second}",
-                        first,
-                        second,
-                        "gold",
-                        *texts,
-                        *right,
-                    ]
-                )
+                start = f"{first} {second}", first, second, "gold"
+                writer.writerow([number, f"v{number}", number, *start, *texts, *right])
 
 
-def _write_tags(folder):
+def write_tags(folder, names=("train.txt", "dev.txt", "test.txt")):
+    """Word, another column, label; of CoNLL's documents."""
     draw = _Draw(6)
-    for split, count in (("train", 40), ("dev", 8), ("test", 5)):
+    for name, count in zip(names, (40, 8, 5), strict=True):
         lines = []
         for number in range(count):
             if number % 4 == 0:
@@ -340,7 +296,7 @@ def _write_tags(folder):
                     label = kind if kind == "O" else f"{'I' if place else 'B'}-{kind}"
                     lines.append(f"{word} X {label}")
             lines += [". . O", ""]
-        _write(os.path.join(folder, f"{split}.txt"), "\n".join(lines) + "\n")
+        _write(os.path.join(folder, name), "\n".join(lines) + "\n")
 
 
 def _write_lines(folder):
@@ -355,18 +311,15 @@ def _write_lines(folder):
 
 
 def write(folder):
-    """Writes all inputs.
-
-    release/ tiny/ heads/ corpus/ tables/ glue/ squad/ swag/ tags/ texts/
-    """
+    """Writes all inputs."""
     write_release(os.path.join(folder, "release"), CONFIG)
     write_release(os.path.join(folder, "tiny"), TINY)
     for head in HEADS:
         write_release(os.path.join(folder, "heads", head), CONFIG, (head,))
     _write_corpus(os.path.join(folder, "corpus"))
-    _write_tables(os.path.join(folder, "tables"))
+    write_tables(os.path.join(folder, "tables"))
     _write_glue(os.path.join(folder, "glue"))
-    _write_squad(os.path.join(folder, "squad"))
-    _write_swag(os.path.join(folder, "swag"))
-    _write_tags(os.path.join(folder, "tags"))
+    write_squad(os.path.join(folder, "squad"))
+    write_swag(os.path.join(folder, "swag"))
+    write_tags(os.path.join(folder, "tags"))
     _write_lines(os.path.join(folder, "texts"))

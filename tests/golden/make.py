@@ -9,6 +9,7 @@ The second line also makes runs/ anew, which are to stay those of earlier code.
 
 import json
 import os
+import pathlib
 import sys
 import tempfile
 import time
@@ -36,8 +37,7 @@ def outcome(name, inputs_folder, folder):
 
 def write(name, value):
     """Writes a case's golden outputs, a line for each part that is not deep."""
-    with open(path_of(name), "w", encoding="utf-8") as file:
-        file.write(_spelled(value) + "\n")
+    pathlib.Path(path_of(name)).write_text(_spelled(value) + "\n", "utf-8")
 
 
 def _spelled(value, indent=""):

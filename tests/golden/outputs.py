@@ -13,11 +13,7 @@ _NUM_LOSSES = 20
 
 
 def losses(folder):
-    """The first losses of a run that logged every step.
-
-    Returns:
-        [step, loss, learning rate in billionths] of each.
-    """
+    """The first losses of a run that logged every step."""
     with open(os.path.join(folder, "metrics.jsonl")) as file:
         rows = [json.loads(line) for line in file]
     rows = [row for row in rows if "loss" in row][:_NUM_LOSSES]

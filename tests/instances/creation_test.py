@@ -10,8 +10,7 @@ from bert_tf.instances.creation import TokenIds, create_instances
 from bert_tf.instances.pairs import token_dtype
 from bert_tf.instances.settings import InstanceSettings
 from bert_tf.text.vocabulary import Vocabulary
-from tests.instances.plain_pretraining import plain_instances
-from tests.instances.scripted_stream import documents_of
+from tests.instances.plain_pretraining import documents_of, plain_instances
 
 # A duplicate ("the") keeps its last id, and random words come from the ordered keys.
 TOKENS = (
@@ -84,67 +83,44 @@ class CreateInstancesTest(tf.test.TestCase):
                 self.assertEqual(found, wanted)
         return expected
 
-    def test_over_seeds_lengths_and_passes(self):
-        for seed in range(4):
-            for length in (16, 64, 128):
-                for dupe_factor in (1, 3):
-                    self.assert_same(
-                        corpus(seed, 7, 12, 15),
-                        random_seed=seed,
-                        max_seq_length=length,
-                        dupe_factor=dupe_factor,
-                    )
-
-    def test_whole_words(self):
-        for seed in range(4):
-            self.assert_same(
-                corpus(seed, 7, 12, 15), random_seed=seed, do_whole_word_mask=True
+    def test_over_settings(self):
+        for number, (shape, changes) in enumerate(
+            (
+                ((7, 12, 15), {"max_seq_length": 16}),
+                ((7, 12, 15), {"max_seq_length": 64, "dupe_factor": 3}),
+                ((7, 12, 15), {"random_seed": 3, "dupe_factor": 3}),
+                ((7, 12, 15), {"do_whole_word_mask": True}),
+                (
+                    (5, 12, 15),
+                    {
+                        "do_whole_word_mask": True,
+                        "max_predictions_per_seq": 2,
+                        "max_seq_length": 32,
+                    },
+                ),
+                # One document gives random sentences of itself.
+                ((1, 40, 12), {"max_seq_length": 32}),
+                # Sentences longer than a sequence are cut.
+                ((4, 6, 150), {"max_seq_length": 5}),
+                ((4, 6, 150), {"max_seq_length": 20}),
+                ((5, 20, 10), {"short_seq_prob": 0.0}),
+                ((5, 20, 10), {"short_seq_prob": 1.0}),
+                ((5, 20, 10), {"masked_lm_prob": 1.0, "max_predictions_per_seq": 200}),
+                # More instances than are made at a time.
+                ((60, 40, 3), {"max_seq_length": 6, "dupe_factor": 15}),
             )
-            self.assert_same(
-                corpus(seed, 5, 12, 15),
-                random_seed=seed,
-                do_whole_word_mask=True,
-                max_predictions_per_seq=2,
-                max_seq_length=32,
-            )
+        ):
+            with self.subTest(shape, **changes):
+                self.assert_same(corpus(number, *shape), **changes)
 
     def test_a_large_vocabulary(self):
         self.assert_same(corpus(1, 7, 12, 15), dtype=np.int32)
         self.assertEqual(token_dtype(65536), np.uint16)
         self.assertEqual(token_dtype(65537), np.int32)
 
-    def test_one_document_gives_random_sentences_of_itself(self):
-        self.assert_same(corpus(1, 1, 40, 12), max_seq_length=32)
-
     def test_documents_of_one_short_sentence_are_all_random(self):
         expected = self.assert_same(corpus(2, 9, 1, 2))
         self.assertTrue(all(plain["is_random_next"] for plain in expected))
-
-    def test_sentences_longer_than_a_sequence_are_cut(self):
-        for length in (5, 6, 20):
-            self.assert_same(corpus(3, 4, 6, 150), max_seq_length=length)
-
-    def test_always_and_never_short(self):
-        for short_seq_prob in (0.0, 1.0):
-            self.assert_same(corpus(4, 5, 20, 10), short_seq_prob=short_seq_prob)
-
-    def test_many_predictions(self):
-        self.assert_same(
-            corpus(5, 5, 20, 10), masked_lm_prob=1.0, max_predictions_per_seq=200
-        )
-
-    def test_more_instances_than_are_made_at_a_time(self):
-        self.assert_same(corpus(6, 60, 40, 3), max_seq_length=6, dupe_factor=15)
-
-    def test_progress_counts_documents_of_all_passes(self):
-        steps = []
-        create_instances(
-            documents_of([[[7, 8]], [[9]]]),
-            IDS,
-            InstanceSettings(dupe_factor=3),
-            steps.append,
-        )
-        self.assertEqual(sum(steps), 6)
 
 
 class DynamicMaskingTest(tf.test.TestCase):
@@ -265,7 +241,3 @@ class ExactLabelsTest(tf.test.TestCase):
         labels = [row["next_sentence_labels"][0] for row in rows(instances)]
         # 800 pairs of lone sentences, which the original would all call random.
         self.assertNear(np.mean(labels), 0.5, 0.08)
-
-
-if __name__ == "__main__":
-    tf.test.main()

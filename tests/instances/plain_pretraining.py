@@ -6,6 +6,10 @@ as `randint`, tokens are popped one by one, segments are put back by moving an i
 
 import random
 
+import numpy as np
+
+from bert_tf.instances.pairs import Documents, starts
+
 
 def plain_instances(documents, vocabulary_tokens, settings):
     """Instances as dicts of strings, from documents of sentences of token strings."""
@@ -104,3 +108,13 @@ def mask(tokens, words, settings, rng):
                 shown[position] = words[rng.randint(0, len(words) - 1)]
     positions = sorted(chosen)
     return shown, positions, [chosen[position] for position in positions]
+
+
+def documents_of(documents, dtype=np.int32):
+    """`Documents` of lists of sentences, which are lists of ids."""
+    sentences = [sentence for document in documents for sentence in document]
+    return Documents(
+        np.array([token for ids in sentences for token in ids], dtype),
+        starts([len(ids) for ids in sentences]),
+        starts([len(document) for document in documents]),
+    )

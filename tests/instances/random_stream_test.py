@@ -71,7 +71,7 @@ class CompiledTest(tf.test.TestCase):
 
     def test_another_file_changes(self):
         self.assertEqual(self.call(), ("1", False))
-        self.assertIn("once after an installation", self.said)
+        self.assertIn("Compiling inner", self.said)
         self.assertEqual(self.call(), ("1", True))
         self.assertEqual(self.said, "")
         (self.folder / "callee.py").write_text(CALLEE.format(2))
@@ -81,20 +81,7 @@ class CompiledTest(tf.test.TestCase):
         # A locator of zip files alone finds no folder.
         locators = {"NUMBA_CACHE_LOCATOR_CLASSES": "ZipCacheLocator"}
         self.assertEqual(self.call(**locators), ("1", False))
-        self.assertIn("as in every run: neither", self.said)
-
-    def test_the_users_folder_keeps_it_where_the_packages_cannot_be_written(self):
-        home = self.root / "home"
-        # The locator that numba takes next, where it finds the first folder read-only.
-        environment = {
-            "NUMBA_CACHE_LOCATOR_CLASSES": "UserWideCacheLocator",
-            "XDG_CACHE_HOME": str(home),
-        }
-        self.assertEqual(self.call(**environment), ("1", False))
-        self.assertIn("once after an installation", self.said)
-        self.assertEqual(self.call(**environment), ("1", True))
-        self.assertNotEmpty(list(home.rglob("*.nbi")))
-        self.assertEmpty(list(self.folder.rglob("*.nbi")))
+        self.assertIn("in every run unless", self.said)
 
     def test_newer_code_stays(self):
         cache = self.root / "cache"
@@ -115,8 +102,7 @@ class RandomStreamTest(tf.test.TestCase):
             stream, expected = random_stream.random_stream(seed), random.Random(seed)
             for limit in [*range(1, 300), 2**16, 2**31, 2**32 - 1]:
                 self.assertEqual(
-                    random_stream.random_below(stream, limit),
-                    expected.randrange(limit),
+                    random_stream.random_below(stream, limit), expected.randrange(limit)
                 )
 
     def test_shuffle(self):
@@ -127,7 +113,3 @@ class RandomStreamTest(tf.test.TestCase):
                 random_stream.shuffle(stream, values)
                 expected.shuffle(wanted)
                 self.assertEqual(values.tolist(), wanted)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -9,12 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from tests.readme import markdown
-from tests.readme.commands import (
-    Script,
-    commands,
-    error_of,
-    script_of_file,
-)
+from tests.readme.commands import Script, commands, error_of, script_of_file
 from tests.readme.project import Project
 
 # A block's language: commands, Python, or what is neither run nor checked.
@@ -68,13 +63,7 @@ def block_problems(text: str, project: Project) -> Iterator[str]:
 
 
 def command_problems(text: str, project: Project, folder: str) -> Iterator[str]:
-    """Commands that cannot be parsed: no such script, flag, value or make target.
-
-    Args:
-        text: the Markdown.
-        project: what it is about.
-        folder: an empty folder, for the scripts that the text itself holds.
-    """
+    """Commands that cannot be parsed: no such script, flag, value or make target."""
     own: dict[str, Script] = {}
     for block in markdown.blocks(text):
         if block.language == "python" and block.title:
@@ -164,13 +153,7 @@ def flag_problems(text: str, project: Project) -> Iterator[str]:
 
 
 def name_problems(text: str, project: Project, path: str) -> Iterator[str]:
-    """Files, modules, functions and links that are not there.
-
-    Args:
-        text: the Markdown.
-        project: what it is about.
-        path: where it lies, in the checkout.
-    """
+    """Files, modules, functions and links that are not there."""
     lines = markdown.without_columns(markdown.prose(text), THEIR_COLUMNS)
     for span in markdown.code_spans(lines):
         for word in span.text.split():

@@ -25,12 +25,7 @@ _OPERATORS = {"|", "&&", ";", "&"}
 
 
 class Command(NamedTuple):
-    """A command line.
-
-    Attributes:
-        line: where it begins, from 1.
-        text: as it stands there, its lines joined.
-    """
+    """A command line."""
 
     line: int
     text: str
@@ -100,11 +95,7 @@ class Script(NamedTuple):
 
 
 def script_of_module(module: str) -> Script:
-    """What `python -m MODULE` is.
-
-    Raises:
-        ImportError: there is no such module.
-    """
+    """What `python -m MODULE` is."""
     name = f"{module}.__main__" if module == "bert_tf" else module
     return _handed_over(importlib.import_module(name).main)
 

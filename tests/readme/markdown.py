@@ -15,14 +15,7 @@ _CELL_END = re.compile(r"(?<!\\)\|")
 
 
 class Block(NamedTuple):
-    """A fenced block.
-
-    Attributes:
-        line: of its first line, from 1.
-        language: the first word behind the fence, "" for none.
-        title: of `title="..."` behind it; "" for none.
-        text: what it holds.
-    """
+    """A fenced block."""
 
     line: int
     language: str
@@ -69,12 +62,7 @@ def prose(markdown: str) -> list[str]:
 
 
 def without_columns(lines: list[str], headers: re.Pattern) -> list[str]:
-    """The lines, with the cells of some columns of tables empty.
-
-    Args:
-        lines: of `prose`.
-        headers: matches the first cells of these columns.
-    """
+    """The lines, with the cells of some columns of tables empty."""
     found, hidden = [], None
     for line in lines:
         if not line.startswith("|"):

@@ -75,13 +75,7 @@ _TIME_LIMIT = 1800
 
 
 class Failure(NamedTuple):
-    """A command that did not end well.
-
-    Attributes:
-        line: of the Markdown.
-        text: the command, or the first line of a Python block.
-        output: the end of what it printed.
-    """
+    """A command that did not end well."""
 
     line: int
     text: str
@@ -107,14 +101,7 @@ class Runner:
         work: pathlib.Path,
         variables: dict[str, str],
     ) -> None:
-        """Makes the place.
-
-        Args:
-            root: the checkout, whose package is run.
-            folder: for what is needed beside it, /tmp/ included.
-            work: where to run, in that folder.
-            variables: of the shell.
-        """
+        """Makes the place."""
         self._root, self._folder = root, folder
         self._tmp = folder / "tmp"
         self._tmp.mkdir()
@@ -137,11 +124,7 @@ class Runner:
         self._environment.pop("TF_CPP_MIN_LOG_LEVEL", None)
 
     def run(self, markdown: str) -> Iterator[tuple[str, float, Failure | None]]:
-        """Runs everything in the order of the file.
-
-        Yields:
-            What was run (a title or "" for what is not), its seconds, its failure.
-        """
+        """Runs everything in the order of the file."""
         pieces: list[tuple[int, str, str | None]] = [
             (command.line, command.text, None) for command in commands(markdown)
         ]

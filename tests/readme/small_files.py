@@ -4,9 +4,7 @@ The files are in the formats of their sources, with a few rows each of made-up c
 the text is the prose that Python ships.
 """
 
-import csv
 import itertools
-import json
 import os
 import pathlib
 import random
@@ -16,6 +14,7 @@ from bert_tf.config import BertConfig
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.quickstart import read_documents
 from bert_tf.text.learning import learn_vocabulary
+from tests.golden import inputs
 from tests.training import toy
 from tfrecords import create_pretraining_data
 
@@ -25,19 +24,10 @@ _SPLITS = ("train", "dev", "test")
 
 
 class SmallFiles:
-    """The files, and the folders that README.md's variables name.
-
-    Attributes:
-        variables: such as GLUE_DIR, and the folder that it stands for.
-    """
+    """The files, and the folders that README.md's variables name."""
 
     def __init__(self, work: pathlib.Path, data: pathlib.Path) -> None:
-        """Writes everything.
-
-        Args:
-            work: where the commands run: text.txt and others.
-            data: where the folders of the variables are made.
-        """
+        """Writes everything."""
         self._random = random.Random(0)
         self._work, self._data = work, data
         documents = itertools.islice(read_documents(), _NUM_DOCUMENTS)
@@ -55,11 +45,15 @@ class SmallFiles:
             "BERT_BASE_DIR": self._release("uncased_L-4_H-16_A-2"),
             "BERT_CASED_DIR": self._release("cased_L-4_H-16_A-2"),
             "GLUE_DIR": self._glue(),
-            "SQUAD_DIR": self._squad(),
-            "SWAG_DIR": self._swag(),
-            "CONLL_DIR": self._conll(),
+            "SQUAD_DIR": str(data / "squad"),
+            "SWAG_DIR": str(data / "swag"),
+            "CONLL_DIR": str(data / "conll2003"),
             "SNLI_DIR": self._snli(),
         }
+        inputs.write_squad(self.variables["SQUAD_DIR"])
+        inputs.write_swag(self.variables["SWAG_DIR"])
+        names = ("eng.train", "eng.testa", "eng.testb")
+        inputs.write_tags(self.variables["CONLL_DIR"], names)
         base = pathlib.Path(self.variables["BERT_BASE_DIR"])
         for name in ("vocab.txt", "bert_config.json"):
             self._write(work / name, (base / name).read_text("utf-8"))
@@ -160,72 +154,6 @@ class SmallFiles:
                     for number in range(_NUM_ROWS)
                 ),
             )
-        return str(folder)
-
-    def _squad(self) -> str:
-        folder = self._data / "squad"
-        for version, split in itertools.product(("1.1", "2.0"), ("train", "dev")):
-            paragraphs = [
-                self._paragraph(
-                    f"{split}{number}", version == "2.0" and number % 3 == 0
-                )
-                for number in range(_NUM_ROWS)
-            ]
-            data = [{"title": "Python", "paragraphs": paragraphs}]
-            self._write(
-                folder / f"{split}-v{version}.json",
-                json.dumps({"version": version, "data": data}),
-            )
-        return str(folder)
-
-    def _paragraph(self, name: str, is_impossible: bool) -> dict:
-        context = " ".join(self._sentence() for _ in range(3))
-        answer = context.split()[4]
-        place = {"text": answer, "answer_start": context.index(answer)}
-        question = {
-            "id": name,
-            "question": f"What is said of {context.split()[0]}?",
-            "answers": [] if is_impossible else [place],
-            "is_impossible": is_impossible,
-        }
-        return {"context": context, "qas": [question]}
-
-    def _swag(self) -> str:
-        folder = self._data / "swag"
-        folder.mkdir()
-        endings = [f"ending{number}" for number in range(4)]
-        for name in ("train", "val", "test"):
-            with open(
-                folder / f"{name}.csv", "w", newline="", encoding="utf-8"
-            ) as file:
-                writer = csv.writer(file)
-                writer.writerow(
-                    ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2"]
-                    + ["gold-source", *endings]
-                    + ([] if name == "test" else ["label"])
-                )
-                for number in range(_NUM_ROWS):
-                    first, *others = (self._sentence() for _ in range(5))
-                    writer.writerow(
-                        [number, "lsmdc", number, f"{first} He", first, "He", "gold"]
-                        + others
-                        + ([] if name == "test" else [number % 4])
-                    )
-        return str(folder)
-
-    def _conll(self) -> str:
-        """CoNLL-2003: word, part of speech, chunk, entity (IOB1)."""
-        folder = self._data / "conll2003"
-        for name in ("eng.train", "eng.testa", "eng.testb"):
-            lines = []
-            for number in range(4 * _NUM_ROWS):
-                if number % 6 == 0:
-                    lines += ["-DOCSTART- -X- -X- O", ""]
-                for word in self._sentence().split():
-                    entity = "I-MISC" if word[0].isupper() else "O"
-                    lines.append(f"{word} NN I-NP {entity}")
-                lines += [". . O I-LOC" if number % 5 == 0 else ". . O O", ""]
-            self._write(folder / name, *lines)
         return str(folder)
 
     def _records(self) -> None:

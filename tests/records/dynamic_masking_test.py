@@ -20,6 +20,7 @@ from bert_tf.records.dynamic_masking import (
     next_token_targets,
 )
 from bert_tf.records.pipeline import RecordKeys
+from bert_tf.records.pretraining_input import as_packed
 from bert_tf.tasks.pretraining import pretraining_task
 from tests.instances import plain_pretraining
 
@@ -50,19 +51,6 @@ def noise(seed, pairs):
 
 
 class RecordNoiseTest(tf.test.TestCase):
-    def test_the_stepping_generator_gives_the_published_numbers(self):
-        # As listed for the seed 1234567 on rosettacode.org.
-        self.assertEqual(
-            numbers_of_stream(1234567, 5),
-            [
-                6457827717110365317,
-                3203168211198807973,
-                9817491932198370423,
-                4593380528125082431,
-                16408922859458223821,
-            ],
-        )
-
     def test_a_records_numbers_are_those_of_its_own_stream(self):
         pairs = [(1, 0), (1, 1), (2, 0), (3, (5 << 40) + 77)]
         numbers = tf.constant([[0, 1, 2, 500]])
@@ -105,39 +93,8 @@ def sequences(rows, limits, max_limit=None):
     )
 
 
-class ScriptedNoise:
-    """Noise that says what it is told: an order, and the words of each span."""
-
-    def __init__(self, order, num_words=()):
-        self._order = order
-        self._num_words = num_words
-
-    def order(self, length):
-        # The number named first has the most noise.
-        noise = np.zeros((1, length), np.int64)
-        for rank, number in enumerate(self._order):
-            noise[0, number] = 1000 - rank
-        return tf.constant(noise)
-
-    def uniform(self, purpose, numbers):
-        # In the middle of the interval that means so many words: 0.2 0.8**(n - 1).
-        cut = 1 - 0.8**10
-        values = np.zeros(numbers.shape, np.float32)
-        for number, words in enumerate(self._num_words):
-            below, above = 1 - 0.8 ** (words - 1), 1 - 0.8**words
-            values[0, number] = (below + above) / 2 / cut
-        return tf.constant(values)
-
-
 def positions(choice):
     return [np.flatnonzero(row).tolist() for row in choice.is_chosen.numpy()]
-
-
-class ChoosePiecesTest(tf.test.TestCase):
-    def test_those_with_the_most_noise(self):
-        noise = ScriptedNoise([0, 4, 2, 1, 5])
-        choice = dynamic_masking.choose_pieces(noise, sequences(["Sw+Sw+S."], [2]))
-        self.assertEqual(positions(choice), [[2, 4]])
 
 
 class ChooseWordsTest(tf.test.TestCase):
@@ -161,23 +118,6 @@ class ChooseWordsTest(tf.test.TestCase):
 
 
 class ChooseSpansTest(tf.test.TestCase):
-    def choose(self, row, limit, order, num_words):
-        choice = dynamic_masking.choose_spans(
-            ScriptedNoise(order, num_words), sequences([row], [limit])
-        )
-        chosen = positions(choice)[0]
-        return chosen, choice.groups.numpy()[0][chosen].tolist()
-
-    def test_spans_of_whole_words(self):
-        # Words by number, [CLS] and [SEP] among them: 1 at 1-2, 2 at 3, 3 at 4-6,
-        # 5 at 8, 6 at 9.
-        row = "Sw+ww++SwwS"
-        words = [1, 2, 1, 1, 1, 1, 1, 1]
-        # A span of two words, then one of one: two groups.
-        self.assertEqual(
-            self.choose(row, 4, [1, 5, 2, 3, 6], words), ([1, 2, 3, 8], [1, 1, 1, 5])
-        )
-
     def test_against_a_loop_over_each_sequence(self):
         rows, limits = random_rows(200, length=40)
         noise = record_noise(200)
@@ -204,30 +144,6 @@ class ChooseSpansTest(tf.test.TestCase):
                     left -= len(word)
             expected = sorted(p for number in taken for p in words[number])
             self.assertEqual(positions(choice)[row], expected, kinds)
-
-    def test_lengths_are_geometric_up_to_ten(self):
-        # One span in each of 4,000 sequences of 200 words of one piece.
-        count = 4000
-        rows = ["S" + FIRST * 60 + "S"] * count
-        limits = [10] * count
-        choice = dynamic_masking.choose_spans(
-            record_noise(count), sequences(rows, limits)
-        )
-        order = record_noise(count).order(62).numpy()
-        order[:, [0, 61]] = -1
-        first = order.argmax(axis=1)
-        # Spans that begin where [SEP] is less than ten words away may be cut.
-        inside = np.flatnonzero(first <= 51)
-        groups = choice.groups.numpy()[inside]
-        chosen = choice.is_chosen.numpy()[inside]
-        sizes = (chosen & (groups == first[inside, None])).sum(axis=1)
-        counts = np.bincount(sizes, minlength=11)
-        self.assertLen(counts, 11)
-        expected = len(inside) * 0.2 * 0.8 ** np.arange(10) / (1 - 0.8**10)
-        chi_square = ((counts[1:] - expected) ** 2 / expected).sum()
-        # Nine degrees of freedom: exceeded once in 10,000 times.
-        self.assertLess(chi_square, 33.7)
-        self.assertAllClose(sizes.mean(), 3.8, atol=0.15)
 
 
 def record_noise(count):
@@ -347,12 +263,7 @@ def batch_of(sequences, length=L):
 
 
 def masking(**options):
-    options = {
-        "max_seq_length": L,
-        "max_predictions_per_seq": P,
-        "seed": 11,
-        **options,
-    }
+    options = {"max_seq_length": L, "max_predictions_per_seq": P, "seed": 11, **options}
     return DynamicMasking(IDS_DYNAMIC_MASKING, **options)
 
 
@@ -467,6 +378,14 @@ class DynamicMaskingTest(tf.test.TestCase, parameterized.TestCase):
         batch = next(iter(dataset.skip(3)))
         self.assertAllEqual(batch["input_ids"], whole["input_ids"][24:32])
 
+    @parameterized.parameters(*UNITS)
+    def test_a_row_of_one_is_masked_as_a_record(self, unit):
+        alone = masking(unit=unit)(self.batch, keys(range(200)))
+        packed = masking(unit=unit)(as_packed(self.batch), keys(range(200)))
+        # With one slot a sequence's noise is that of its row.
+        for name, values in alone.items():
+            self.assertAllEqual(packed[name], values, name)
+
     def test_a_callers_mistakes(self):
         for options, message in (
             ({"unit": "words"}, "`unit` must be one of piece, word, span.*'words'"),
@@ -488,6 +407,10 @@ class SameDistributionTest(tf.test.TestCase, parameterized.TestCase):
         " ##p7 [SEP]"
     )
     TOKENS = tuple(SENTENCE.split())
+
+    def treatment(self, position, token):
+        is_same = token == VOCABULARY.index(self.TOKENS[position])
+        return "mask" if token == MASK else "same" if is_same else "other"
 
     def static(self, whole_word):
         rng = random.Random(1)
@@ -545,10 +468,7 @@ class SameDistributionTest(tf.test.TestCase, parameterized.TestCase):
                 places[sample].update(positions)
                 sets[sample][tuple(positions)] += 1
                 for position, token in zip(positions, shown, strict=True):
-                    old = VOCABULARY.index(self.TOKENS[position])
-                    kind = (
-                        "mask" if token == MASK else "same" if token == old else "other"
-                    )
+                    kind = self.treatment(position, token)
                     treatments[sample][kind] += 1
                     if kind == "other":
                         tokens[sample][token] += 1
@@ -566,29 +486,19 @@ class SameDistributionTest(tf.test.TestCase, parameterized.TestCase):
         for positions, shown in self.dynamic("span"):
             # round(0.2 x 21) = 4 tokens; the words on offer always fill them.
             self.assertLen(positions, 4)
-            for position, token in zip(positions, shown, strict=True):
-                old = VOCABULARY.index(self.TOKENS[position])
-                treatments[
-                    "mask" if token == MASK else "same" if token == old else "other"
-                ] += 1
-            for first, token, second, other in zip(
-                positions, shown, positions[1:], shown[1:], strict=False
-            ):
-                is_random = token not in (MASK, VOCABULARY.index(self.TOKENS[first]))
-                if (
-                    is_random
-                    and self.TOKENS[second].startswith("##")
-                    and second == first + 1
-                ):
+            kinds = [
+                self.treatment(*each) for each in zip(positions, shown, strict=True)
+            ]
+            treatments.update(kinds)
+            for place, kind in enumerate(kinds[:-1]):
+                first, second = positions[place : place + 2]
+                is_piece = self.TOKENS[second].startswith("##") and second == first + 1
+                if kind == "other" and is_piece:
                     pairs += 1
-                    equal += token == other
+                    equal += shown[place] == shown[place + 1]
         total = sum(treatments.values())
         # Tokens of a span agree, so these vary more than 40,000 draws would.
         self.assertAllClose(treatments["mask"] / total, 0.8, atol=0.02)
         self.assertAllClose(treatments["same"] / total, 0.1, atol=0.02)
         self.assertGreater(pairs, 300)
         self.assertLess(equal / pairs, 0.1)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 
 import tensorflow as tf
 
@@ -47,8 +48,7 @@ class ManifestCase(tf.test.TestCase):
 
     def write(self, name, content=""):
         os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        with open(self.path(name), "w") as file:
-            file.write(content)
+        pathlib.Path(self.path(name)).write_text(content)
         return self.path(name)
 
     def write_manifest(self, name, **changes):
@@ -72,12 +72,7 @@ class ManifestTest(ManifestCase):
         self.assertEqual(values["format_version"], 1)
         self.assertEqual(
             values["shards"][1],
-            {
-                "name": "y",
-                "num_records": 1,
-                "num_bytes": 4,
-                "random_seed": None,
-            },
+            {"name": "y", "num_records": 1, "num_bytes": 4, "random_seed": None},
         )
 
     def test_where_it_lies(self):
@@ -89,11 +84,6 @@ class ManifestTest(ManifestCase):
         ):
             self.assertEqual(manifest_path([name, "other"]), expected)
 
-    def test_refuses_a_later_format(self):
-        path = self.write_manifest("x.manifest.json", format_version=2)
-        with self.assertRaisesRegex(InputError, "up to format version 1. Found: 2"):
-            Manifest.from_json_file(path)
-
     def test_refuses_what_is_no_manifest(self):
         values = json.loads(MANIFEST.to_json_string())
         shard = values["shards"][0]
@@ -103,15 +93,7 @@ class ManifestTest(ManifestCase):
             ("{}", "no `format_version`"),
             ('{"format_version": 1}', "Missing: complete, do_lower_case"),
             ({**values, "max_seq_len": 1}, "Unknown: max_seq_len"),
-            (
-                # As bert_tf.records.batching writes it.
-                {"format_version": 1, "made_from": "0f", "num_records": 3, "notes": {}},
-                "these are the records of a fine-tuning task",
-            ),
-            (
-                {**values, "max_seq_length": "128"},
-                '"max_seq_length" must be an integer',
-            ),
+            ({**values, "format_version": 2}, "up to format version 1. Found: 2"),
             ({**values, "max_seq_length": True}, '"max_seq_length" must be an integer'),
             ({**values, "do_lower_case": 1}, '"do_lower_case" must be true or false'),
             ({**values, "masked_lm_prob": "x"}, '"masked_lm_prob" must be a number'),
@@ -169,12 +151,6 @@ class FindManifestsTest(ManifestCase):
         (found,) = find_manifests(["x", "../two/y"])
         self.assertEqual(found.records_by_path(), {"x": 2, "../two/y": 1})
 
-    def test_refuses_an_incomplete_set(self):
-        self.write("x", "12345")
-        self.write_manifest("x.manifest.json", complete=False)
-        with self.assertRaisesRegex(InputError, "not complete"):
-            find_manifests([self.path("x")])
-
     def test_refuses_a_replaced_file(self):
         self.write("x", "12345")
         self.write("y", "123")
@@ -229,18 +205,6 @@ class FindFinishedTest(ManifestCase):
             changed = dataclasses.replace(MANIFEST, **{name: value})
             self.assertIsNotNone(first_difference(changed, MANIFEST), name)
 
-    def test_every_output_file_counts(self):
-        one, other = (
-            dataclasses.replace(
-                MANIFEST,
-                shards=tuple(Shard(name=n, num_records=1, num_bytes=1) for n in names),
-            )
-            for names in ("abcd", "abce")
-        )
-        flag, *shown = first_difference(one, other)
-        self.assertEqual(flag, "output_file")
-        self.assertEqual(shown, ["a,b,c,... (4 files)"] * 2)
-
     def test_places_of_input_and_counts_do_not_count(self):
         same = dataclasses.replace(
             MANIFEST,
@@ -249,7 +213,3 @@ class FindFinishedTest(ManifestCase):
             complete=False,
         )
         self.assertIsNone(first_difference(same, MANIFEST))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -1,6 +1,7 @@
 """Packed records, and those for a left-to-right model, as a run reads them."""
 
 import os
+import pathlib
 
 import numpy as np
 import tensorflow as tf
@@ -9,7 +10,7 @@ from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.instances.settings import InstanceSettings
 from bert_tf.records.dynamic_masking import MaskingOptions
-from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
+from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.record_sets import create_records, plan_record_set
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.text.documents import make_chunks
@@ -44,8 +45,7 @@ def totals(task, model, dataset):
 class PackedInputTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
-        with open(self.path("text"), "w") as file:
-            file.write(as_text(corpus(num_documents=8)))
+        pathlib.Path(self.path("text")).write_text(as_text(corpus(num_documents=8)))
         self.static = self.write("static")
         self.dynamic = self.write("dynamic", masking="dynamic")
 
@@ -179,16 +179,3 @@ class PackedInputTest(tf.test.TestCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 PretrainingRecords(self.dynamic, left_to_right=True, **options)
-
-    def test_in_a_notebook(self):
-        batch = next(iter(pretraining_dataset(self.dynamic, batch_size=4, packed=True)))
-        self.assertAllEqual(batch["sequence_ids"], batch["input_mask"])
-        self.assertEqual(batch["next_sentence_weights"].shape, (4, 1))
-        batch = next(
-            iter(pretraining_dataset(self.dynamic, batch_size=4, left_to_right=True))
-        )
-        self.assertEqual(batch["masked_lm_ids"].shape, (4, 11))
-
-
-if __name__ == "__main__":
-    tf.test.main()

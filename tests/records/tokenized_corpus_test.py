@@ -83,21 +83,6 @@ class ChunkTokenizerTest(tf.test.TestCase):
         self.assertEqual(part.document_lengths.tolist(), [3, 1])
         self.assertEqual(self.tokenizer.counts.dropped, {NO_TOKEN: 1})
 
-    def test_ends_at_the_borders(self):
-        for lines, begins, ends in (
-            ([line("a")], False, False),
-            ([END, line("a")], True, False),
-            ([line("x"), END, line("a")], True, False),
-            ([line("a"), END, line("x")], False, True),
-            ([END], True, True),
-            ([], False, False),
-        ):
-            self.parts(lines)
-            counts = self.tokenizer.counts
-            self.assertEqual(
-                (counts.begins_with_end, counts.ends_with_end), (begins, ends)
-            )
-
     def test_digests_tell_equal_texts(self):
         lines = [
             *(line("a", "b"), line("c"), END),
@@ -227,19 +212,6 @@ class PoolTest(CorpusCase):
             corpus = self.tokenize(*texts, chunk_bytes=chunk_bytes)
             self.assertEqual(self.pool(corpus), expected)
 
-    def test_a_chunk_that_is_there_is_not_made_again(self):
-        self.tokenize("1\n")
-        before = sorted(os.listdir(self.folder))
-        job = TokenizeJob(
-            index=0,
-            chunk=None,
-            work_folder=self.folder,
-            vocab_file="nowhere",
-            do_lower_case=True,
-        )
-        self.assertEqual(tokenize_chunk(job), self.summaries[0])
-        self.assertEqual(sorted(os.listdir(self.folder)), before)
-
 
 class GroupTest(CorpusCase):
     def test_documents_are_dealt_like_cards(self):
@@ -249,12 +221,7 @@ class GroupTest(CorpusCase):
             groups = [as_lists(corpus.group(group, 4)) for group in range(4)]
             self.assertEqual(
                 groups,
-                [
-                    [[[1]], [[5]], [[9]]],
-                    [[[2]], [[6]]],
-                    [[[3]], [[7]]],
-                    [[[4]], [[8]]],
-                ],
+                [[[[1]], [[5]], [[9]]], [[[2]], [[6]]], [[[3]], [[7]]], [[[4]], [[8]]]],
             )
 
 
@@ -287,7 +254,3 @@ class ChooseSentencesTest(CorpusCase):
         self.assertEqual(self.pool(corpus), [[[1, 2], [3]], [[5, 6, 7]]])
         self.assertEqual(as_lists(corpus.group(0, 2)), [[[1, 2], [3]], [[5, 6, 7]]])
         self.assertEqual(as_lists(corpus.group(1, 2)), [])
-
-
-if __name__ == "__main__":
-    tf.test.main()

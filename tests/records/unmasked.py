@@ -1,6 +1,7 @@
 """A small set of records without masks, with its manifest and vocabulary."""
 
 import os
+import pathlib
 
 import numpy as np
 import tensorflow as tf
@@ -68,6 +69,5 @@ def write_manifest(path, count, vocabulary=VOCABULARY, **fields):
             **fields,
         }
     )
-    with open(manifest.path, "w") as file:
-        file.write(manifest.to_json_string())
+    pathlib.Path(manifest.path).write_text(manifest.to_json_string())
     vocabulary.save(manifest.vocab_path)

@@ -165,31 +165,6 @@ class TfdsRowsTest(tf.test.TestCase):
             self.assertIs(type(row["is_odd"]), bool)
             self.assertIs(type(row["score"]), float)
 
-    def test_slices_and_some_features(self):
-        everything = [row["words"] for _, row in self.read()]
-        for split, part in (
-            ("train[:10%]", slice(30)),
-            ("train[290:]", slice(290, 300)),
-        ):
-            found = self.read(split, ["words", "id"])
-            self.assertEqual([row["words"] for _, row in found], everything[part])
-            self.assertCountEqual(found[0][1], ["words", "id"])
-
-    def test_what_a_set_has(self):
-        rows = TfdsRows("tiny_rows", "train", self.folder)
-        self.assertEqual(rows.texts, ["id", "context", "question"])
-        self.assertEqual(rows.class_names("kinds"), ("even", "odd"))
-        self.assertIsNone(rows.class_names("numbers"))
-        rows.check("words", "word_column")
-        for name, is_text in (("nothing", False), ("words", True)):
-            with self.assertRaisesRegex(
-                InputError,
-                f"tiny_rows/1.0.0 has no .*feature '{name}'; --x names .*id, ",
-            ):
-                rows.check(name, "x", is_text=is_text)
-        with self.assertRaisesRegex(InputError, "no split 'dev'; it has: train.$"):
-            self.read("dev")
-
     def test_texts_that_are_not_utf8(self):
         values = {"id": b"1", "title": b"t", "question": b"Wo\xdf?", "context": b"c"}
         row = {**values, "answers": {"text": [], "answer_start": []}}
@@ -197,7 +172,3 @@ class TfdsRowsTest(tf.test.TestCase):
             InputError, r"^tfds:squad/v1.1/3.0.0:train:0: not UTF-8 \(byte 0xdf\)"
         ):  # fmt: skip
             [*TfdsRows("squad/v1.1", "train", None).read({"question": True})]
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -1,17 +1,14 @@
 """create_pretraining_data under a name that was used before, or is in use just now."""
 
 import os
-import resource
 import shutil
 import stat
 from unittest import mock
 
-import tensorflow as tf
-
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.records import record_sets, tokenized_corpus
-from tests.tfrecords.sharded_pretraining_data_test import ScriptCase, as_text, corpus
+from bert_tf.records import record_sets
+from tests.tfrecords.sharded_pretraining_data_test import ScriptCase
 
 
 class AgainTest(ScriptCase):
@@ -23,23 +20,6 @@ class AgainTest(ScriptCase):
         ):
             self.run_script(**changes)
 
-    def test_other_text_and_vocabulary_in_one_process(self):
-        self.run_script(num_shards=2)
-        more = self.write("more.txt", as_text(corpus(seed=1)))
-        text = f"{self.path('text.txt')},{more}"
-        with open(self.path("vocab.txt"), encoding="utf-8") as file:
-            tokens = file.read().splitlines()
-        other = self.write("other.txt", "\n".join(tokens[:5] + tokens[:4:-1]) + "\n")
-        arguments = {"num_shards": 2, "input_file": text, "vocab_file": other}
-        self.run_script(**arguments, overwrite=True)
-        # Under a name of its own nothing is there before.
-        self.run_script(**arguments, output_file=self.path("new"))
-        for number in range(2):
-            name = f"-0000{number}-of-00002"
-            self.assertEqual(
-                list(self.features("out" + name)), list(self.features("new" + name))
-            )
-
     def test_a_chunk_that_a_power_cut_has_torn(self):
         self.run_script()
         expected = self.files()
@@ -48,54 +28,6 @@ class AgainTest(ScriptCase):
             os.truncate(self.path(f"{self.work_folder()}/chunk-00000/{torn}"), 0)
             self.run_script(overwrite=True)
             self.assertEqual(self.files(), expected)
-
-    def test_a_kill_when_all_but_the_work_folder_is_done(self):
-        self.run_script(num_shards=2)
-        expected = self.files()
-        with (
-            mock.patch.object(
-                tokenized_corpus.shutil, "rmtree", side_effect=KeyboardInterrupt
-            ),
-            self.assertRaises(KeyboardInterrupt),
-        ):
-            self.run_script(num_shards=2, overwrite=True)
-        self.assertTrue(self.work_folder())
-        with self.assertLogs("absl", "INFO") as logs:
-            self.run_script(num_shards=2)
-        self.assertIn("All is done already", "".join(logs.output))
-        self.assertEqual(self.files(), expected)
-        self.stop_at("write_shard", num_shards=2, random_seed=9, overwrite=True)
-        with self.assertRaisesRegex(InputError, "random_seed=9"):
-            self.run_script(num_shards=2)
-        self.assertTrue(self.work_folder())
-
-    def test_an_older_shard_of_the_same_size(self):
-        self.run_script(num_shards=2, max_predictions_per_seq=1, masked_lm_prob=0.1)
-        changes = {"num_shards": 2, "max_predictions_per_seq": 1, "overwrite": True}
-        self.run_script(**changes)
-        expected = self.files()
-        first = "out-00000-of-00002"
-        size = os.path.getsize(self.path(first))
-        self.write(first, "x" * size)
-        with (
-            mock.patch.object(
-                record_sets.ShardWriter, "publish", side_effect=KeyboardInterrupt
-            ),
-            self.assertRaises(KeyboardInterrupt),
-        ):
-            self.run_script(**changes)
-        self.run_script(**changes)
-        self.assertEqual(self.files(), expected)
-
-    def test_too_many_shards_leave_nothing_in_the_way(self):
-        with self.assertRaisesRegex(InputError, "--num_shards=99"):
-            self.run_script(num_shards=99)
-        self.run_script(num_shards=2)
-        with self.assertRaises(InputError) as raised:
-            self.run_script(num_shards=30)
-        self.assertIn("out-00000-of-00030", str(raised.exception))
-        self.assertIn("(30 files)", str(raised.exception))
-        self.assertLess(len(str(raised.exception)), 500)
 
 
 class InputBesideOutputTest(ScriptCase):
@@ -127,33 +59,6 @@ class InputBesideOutputTest(ScriptCase):
         os.remove(self.path("out-00002-of-00003"))
         self.run_script(**arguments)
         self.assertEqual(self.files(), finished)
-
-    def test_what_a_killed_pool_leaves(self):
-        self.write("out.tmp-123", "no text")
-        self.run_script(input_file=self.folder)
-        self.assertEqual(list(self.features("out")), self.expected())
-
-
-class ManyFilesTest(ScriptCase):
-    def test_more_files_than_may_be_open(self):
-        os.mkdir(self.path("texts"))
-        for number in range(150):
-            self.write(f"texts/{number:03d}", f"the cat sat {'on ' * number}\nthe\n\n")
-        before = resource.getrlimit(resource.RLIMIT_NOFILE)
-        open_now = len(os.listdir("/dev/fd"))
-        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, before)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + 100, before[1]))
-        for name, changes in (
-            ("pool", {}),
-            ("shards", {"num_shards": 1}),
-            ("different", {"deduplicate": "documents"}),
-        ):
-            self.run_script(
-                input_file=self.path("texts"), output_file=self.path(name), **changes
-            )
-            report = self.manifest(name).report
-            self.assertEqual(report["used_documents"], 150)
-            self.assertEqual(report["read"]["tokens"], 150 * 4 + 149 * 150 // 2)
 
 
 class AtOnceTest(ScriptCase):
@@ -207,7 +112,3 @@ class AtOnceTest(ScriptCase):
         with mock.patch.object(files.fcntl, "flock", side_effect=error):
             self.run_script()
         self.assertTrue(self.manifest().complete)
-
-
-if __name__ == "__main__":
-    tf.test.main()

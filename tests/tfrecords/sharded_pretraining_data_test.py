@@ -3,12 +3,12 @@
 import hashlib
 import json
 import os
+import pathlib
 import random
 import tempfile
 from unittest import mock
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from absl import flags
 from absl.testing import parameterized
@@ -19,7 +19,6 @@ from bert_tf.records import packing, record_sets
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.packing import unpacked_columns
 from bert_tf.records.pretraining_input import PretrainingRecords
-from bert_tf.records.record_sets import shard_seed
 from tests.instances.plain_pretraining import plain_instances
 from tests.tfrecords.killed_command import was_killed
 from tfrecords import create_pretraining_data
@@ -68,8 +67,7 @@ class ScriptCase(tf.test.TestCase):
         return os.path.join(self.folder, name)
 
     def write(self, name, content):
-        with open(self.path(name), "w", encoding="utf-8") as file:
-            file.write(content)
+        pathlib.Path(self.path(name)).write_text(content, "utf-8")
         return self.path(name)
 
     def arguments(self, **changes):
@@ -155,35 +153,17 @@ class ShardsTest(ScriptCase):
                 self.run_script(num_workers=3, overwrite=True, **changes)
                 self.assertEqual(self.files(), expected)
 
-    def test_seeds_do_not_meet(self):
-        seeds = {shard_seed(s, n, 8) for s in range(50) for n in range(8)}
-        self.assertLen(seeds, 400)
-
     def test_done_already_and_other_settings(self):
         self.run_script(num_shards=3)
         before = self.files()
         with self.assertLogs("absl", "INFO") as logs:
             self.run_script(num_shards=3, num_workers=2)
         self.assertIn("All is done already", logs.output[0])
-        for changes, message in (
-            ({"num_shards": 3, "dupe_factor": 4}, "--dupe_factor=3, not 4"),
-            ({"num_shards": 3, "pairs": "sop"}, "--pairs=nsp, not sop"),
-            (
-                {"num_shards": 3, "min_document_tokens": 5},
-                "--min_document_tokens=0, not 5",
-            ),
-            (
-                {
-                    "num_shards": "",
-                    "output_file": ",".join(
-                        self.path(f"out-0000{shard}-of-00003") for shard in range(3)
-                    ),
-                },
-                "--num_shards=3, not None",
-            ),
-        ):
-            with self.assertRaisesRegex(InputError, message):
-                self.run_script(**changes)
+        with self.assertRaisesRegex(InputError, "--dupe_factor=3, not 4"):
+            self.run_script(num_shards=3, dupe_factor=4)
+        outputs = ",".join(self.path(f"out-0000{n}-of-00003") for n in range(3))
+        with self.assertRaisesRegex(InputError, "--num_shards=3, not None"):
+            self.run_script(output_file=outputs)
         self.assertEqual(self.files(), before)
 
     def test_wrong_use(self):
@@ -196,7 +176,7 @@ class ShardsTest(ScriptCase):
             ({"num_shards": 99}, "--num_shards=99 takes 99 documents .*Found: 37"),
             (
                 {"num_shards": 30, "nsp_labels": "exact"},
-                "--num_shards=30 takes 60 documents or more, two .*exact. Found: 37",
+                "--num_shards=30 takes 60 documents or more. Found: 37",
             ),
             (
                 {"num_shards": 20, "min_document_tokens": 25},
@@ -304,12 +284,6 @@ class PackedTest(ScriptCase, parameterized.TestCase):
             self.run_script(packed_length=80)
         self.assertEqual(self.sequences("out"), self.sequences("apart"))
 
-    def test_the_number_of_workers_does_not_matter(self):
-        self.run_script(packed_length=80, num_shards=3)
-        expected = self.files()
-        self.run_script(packed_length=80, num_shards=3, num_workers=3, overwrite=True)
-        self.assertEqual(self.files(), expected)
-
     def test_other_rows_are_refused(self):
         self.run_script(packed_length=80)
         before = self.files()
@@ -330,80 +304,22 @@ class PackedTest(ScriptCase, parameterized.TestCase):
 
 
 class KilledTest(ScriptCase):
-    """SIGKILL just before the n-th file or folder gets its name, for many n."""
-
-    def killed_at(self, moment, **changes):
-        return was_killed(moment, self.arguments(**changes))
-
-    def assert_same_after_kills(self, moments, **changes):
-        self.run_script(**changes)
+    def test_within_the_shards(self):
+        self.run_script(num_shards=4)
         expected = self.files()
-        num_kills = 0
-        for moment in moments:
-            for name in self.files():
-                os.remove(self.path(name))
-            if not self.killed_at(moment, **changes):
-                break
-            num_kills += 1
-            self.assertNotEqual(
-                {name for name in os.listdir(self.folder) if "out" in name},
-                set(expected),
-            )
-            finished = {
-                name: os.stat(self.path(name)).st_mtime_ns
-                for name in os.listdir(self.folder)
-                if name.startswith("out-") and "tmp" not in name
-            }
-            # With other workers than before: that makes no difference either.
-            self.run_script(**{**changes, "num_workers": 2})
-            self.assertEqual(self.files(), expected)
-            for name, changed in finished.items():
-                if "num_shards" in changes:
-                    self.assertEqual(os.stat(self.path(name)).st_mtime_ns, changed)
-        return num_kills
-
-    def test_at_three_moments(self):
-        # Before anything; within the shards; before the manifest says complete.
-        self.assertEqual(self.assert_same_after_kills([0, 7, 12], num_shards=4), 3)
-
-    @pytest.mark.slow
-    def test_at_every_moment_of_a_sharded_run(self):
-        kills = self.assert_same_after_kills(
-            range(100), num_shards=4, min_document_tokens=9
-        )
-        self.assertGreater(kills, 12)
-
-    @pytest.mark.slow
-    def test_at_every_moment_of_a_pool(self):
-        outputs = ",".join(self.path(f"out{letter}") for letter in "abc")
-        kills = self.assert_same_after_kills(range(100), output_file=outputs)
-        self.assertGreater(kills, 7)
-
-    def test_a_run_of_other_settings_begins_anew(self):
-        self.assertTrue(self.killed_at(7, num_shards=4))
-        with self.assertRaisesRegex(InputError, "--random_seed=12345, not 1"):
-            self.run_script(num_shards=4, random_seed=1)
-        self.run_script(num_shards=4, random_seed=1, overwrite=True)
-        found = self.files()
-        for name in found:
+        for name in expected:
             os.remove(self.path(name))
-        self.run_script(num_shards=4, random_seed=1)
-        self.assertEqual(self.files(), found)
-
-    def test_text_that_was_moved_is_still_the_same(self):
-        self.assertTrue(self.killed_at(9, num_shards=4))
-        left = self.files("out-")
-        self.assertNotEmpty(left)
-        times = {
+        self.assertTrue(was_killed(7, self.arguments(num_shards=4)))
+        finished = {
             name: os.stat(self.path(name)).st_mtime_ns
-            for name in left
-            if ".tmp-" not in name
+            for name in os.listdir(self.folder)
+            if name.startswith("out-") and "tmp" not in name
         }
-        os.rename(self.path("text.txt"), self.path("moved.txt"))
-        with self.assertLogs("absl", "INFO") as logs:
-            self.run_script(num_shards=4, input_file=self.path("moved.txt"))
-        self.assertIn("Going on with what", "".join(logs.output))
-        for name, changed in times.items():
+        self.assertNotEmpty(finished)
+        # With other workers than before: that makes no difference either.
+        self.run_script(num_shards=4, num_workers=2)
+        self.assertEqual(self.files(), expected)
+        for name, changed in finished.items():
             self.assertEqual(os.stat(self.path(name)).st_mtime_ns, changed)
 
     def test_a_full_disk_leaves_what_is_finished(self):
@@ -475,7 +391,3 @@ class OtherRecordsTest(ScriptCase):
             self.assertNotIn(mask_id, record["input_ids"])
         self.run_script(masking="dynamic", dupe_factor=2, overwrite=True)
         self.assertEqual(self.manifest().dupe_factor, 2)
-
-
-if __name__ == "__main__":
-    tf.test.main()

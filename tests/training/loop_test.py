@@ -49,11 +49,11 @@ def features(path):
 
 
 class SaveBatchTest(tf.test.TestCase):
-    def inspect(self, path, *more):
+    def inspect(self, path):
         vocab_path = os.path.join(self.get_temp_dir(), "vocab.txt")
         Vocabulary(TOKENS).save(vocab_path)
         flag_values = cli.parse(
-            inspect_records.run, (path, f"--vocab_file={vocab_path}", *more)
+            inspect_records.run, (path, f"--vocab_file={vocab_path}")
         )
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
@@ -78,14 +78,11 @@ class SaveBatchTest(tf.test.TestCase):
 
     def test_the_script_shows_a_batch_of_pretraining(self):
         path = save_batch(self.get_temp_dir(), 7, BATCH, "pretraining")
-        shown = self.inspect(path)
+        with self.assertNoLogs("absl", "WARNING"):
+            shown = self.inspect(path)
         self.assertIn("A [CLS] the [MASK→cat] ##s [SEP]", shown)
         self.assertIn("B the [MASK→sat] [SEP]", shown)
         self.assertIn("all 2 records keep the rules", shown)
-        *_, statistics = map(
-            json.loads, self.inspect(path, "--format=json").splitlines()
-        )
-        self.assertEqual(statistics["problems"], [])
 
     def test_nothing_is_overwritten_and_nothing_written_twice(self):
         folder = self.get_temp_dir()
