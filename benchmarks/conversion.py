@@ -346,8 +346,7 @@ def released_size(size: str, folder: pathlib.Path, peers: Peers) -> None:
 
     made = str(places["made"])
     peers.hugging_face(
-        {"make": made, "class": "BertForPreTraining", "config": values},
-        running("made"),
+        {"make": made, "class": "BertForPreTraining", "config": values}, running("made")
     )
     of_file = files_bytes(places["made"])
     print(f"\n{size}, random, {of_file / 1e6:,.0f} MB     seconds  memory/file")

@@ -44,11 +44,7 @@ _HELD_OUT = 5
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProbeOptions(
-    OutputOptions,
-    ModelOptions,
-    FormatOptions,
-    FeatureRunOptions,
-    PaddingOptions,
+    OutputOptions, ModelOptions, FormatOptions, FeatureRunOptions, PaddingOptions
 ):
     """Which model is probed, on which words."""
 
@@ -65,8 +61,7 @@ class ProbeOptions(
         path=Path.FILES,
     )
     labels: tuple[str, ...] | None = option(
-        None,
-        "For jsonl: the names of numeric labels, from 0: O,B-PER,...",
+        None, "For jsonl: the names of numeric labels, from 0: O,B-PER,..."
     )
     max_words: int = option(
         20000,

@@ -31,9 +31,7 @@ class ScoreOptions(SourceOptions):
         path=Path.FILE,
     )
     batch_size: int = option(
-        32,
-        "Sequences per batch; a sentence needs one for each of its tokens.",
-        least=1,
+        32, "Sequences per batch; a sentence needs one for each of its tokens.", least=1
     )
     tokens: bool = option(False, "Print each token's log probability too.")
     json: bool = option(False, "Print one JSON object per line.")

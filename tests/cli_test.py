@@ -388,7 +388,3 @@ print(cli.one_line(errors.InputError("`no_flag` is `max_seq_length`")))
             cli.require_packages(
                 "--a=b", "no_such_1", "json", "no_such_2", pip_options="--no-deps"
             )
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -172,7 +172,3 @@ class BertConfigTest(tf.test.TestCase):
         for given, meant in (("GELU", "gelu"), ("", "linear"), (None, "linear")):
             config = BertConfig.from_dict({"vocab_size": 9, "hidden_act": given})
             self.assertEqual(config.hidden_act, meant)
-
-
-if __name__ == "__main__":
-    tf.test.main()

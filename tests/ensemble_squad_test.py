@@ -125,10 +125,7 @@ class EnsembleSquadTest(tf.test.TestCase):
             squad("v2.0", question("a", "dog"), question("x")), "dev.json"
         )
         with self.assertRaisesRegex(InputError, "no prediction.* x;"):
-            self.run_script(
-                "--version_2_with_negative",
-                f"--predict_file={data}",
-            )
+            self.run_script("--version_2_with_negative", f"--predict_file={data}")
         self.assertEqual(os.listdir(self.path("out")), [])
 
 

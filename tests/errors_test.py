@@ -63,7 +63,3 @@ class CauseOfTest(tf.test.TestCase):
 
     def test_a_worker_that_is_gone_is_named(self):
         self.assertStartsWith(cause_of(WORKER_IS_GONE), "No answer from worker 1: ")
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -72,8 +72,7 @@ class FillMaskTest(tf.test.TestCase):
         Vocabulary(TOKENS).save(os.path.join(folder, "vocab.txt"))
         toy.save_checkpoint(folder, biased_model(), 1, 1)
         values = cli.parse(
-            fill_mask.run,
-            [f"--checkpoint={folder}", "--top_k=1", "The [MASK] sat."],
+            fill_mask.run, [f"--checkpoint={folder}", "--top_k=1", "The [MASK] sat."]
         )
         with self.captureWritesToStream(__import__("sys").stdout) as printed:
             fill_mask.run(values)

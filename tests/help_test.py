@@ -108,7 +108,3 @@ class ListTest(tf.test.TestCase):
         code, _, stderr, _ = outcome("quickstart", f"--output_dir={__file__}")
         self.assertStartsWith(stderr, "quickstart: ")
         self.assertEqual(code, 2)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -208,7 +208,3 @@ class ImportFloorsTest(tf.test.TestCase):
                     where = f"{path.relative_to(ROOT)}:{line}"
                     self.assertFalse(at_import, f"{where}: {name} at import")
         self.assertEqual(seen, set(seldom))
-
-
-if __name__ == "__main__":
-    tf.test.main()

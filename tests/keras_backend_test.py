@@ -99,7 +99,3 @@ class KerasBackendTest(tf.test.TestCase):
             keras_backend.choose(None)
         with self.assertRaisesRegex(InputError, "already imported with the back end"):
             keras_backend.choose("jax" if not keras_backend.is_jax() else "tensorflow")
-
-
-if __name__ == "__main__":
-    tf.test.main()

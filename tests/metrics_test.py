@@ -1,12 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.metrics import (
-    METRICS_OF,
-    glue_average,
-    pearson_and_spearman,
-    scores,
-)
+from bert_tf.metrics import METRICS_OF, glue_average, pearson_and_spearman, scores
 
 
 class CorrelationTest(tf.test.TestCase):
@@ -59,8 +54,7 @@ class ScoresTest(tf.test.TestCase):
         labels, predictions = [0, 0, 1, 1, 2], [0, 0, 1, 2, 0]
         found = scores(["accuracy", "f1_macro", "f1_micro"], predictions, labels)
         self.assertAllClose(
-            found,
-            {"accuracy": 0.6, "f1_macro": (0.8 + 2 / 3) / 3, "f1_micro": 0.6},
+            found, {"accuracy": 0.6, "f1_macro": (0.8 + 2 / 3) / 3, "f1_micro": 0.6}
         )
 
     def test_several_labels_by_hand(self):
@@ -81,11 +75,7 @@ class ScoresTest(tf.test.TestCase):
         )
         self.assertAllClose(
             found,
-            {
-                "pearson": 14 / 250**0.5,
-                "spearman": 1.0,
-                "mean_squared_error": 9.0,
-            },
+            {"pearson": 14 / 250**0.5, "spearman": 1.0, "mean_squared_error": 9.0},
         )
         # Of several numbers: the mean; the second one's order is the reverse.
         both = scores(
@@ -172,7 +162,3 @@ class AverageTest(tf.test.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, "must have scores of tasks"):
                 glue_average(scores_by_task)
-
-
-if __name__ == "__main__":
-    tf.test.main()

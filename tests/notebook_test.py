@@ -41,7 +41,7 @@ class StartTest(tf.test.TestCase):
         output = os.path.join(self.get_temp_dir(), "output")
         needed = ["tensorflow<2.22,>=2.20", "tensorflow-text<2.22,>=2.20"]
         metadata = {
-            "requires.return_value": [*needed, 'huggingface_hub>=0.34; extra == "hf"'],
+            "requires.return_value": [*needed, 'huggingface_hub>=0.34; extra == "hf"']
         }
         with (
             mock.patch.object(notebook, "run", commands.append),
@@ -97,7 +97,3 @@ class StartTest(tf.test.TestCase):
             del os.environ["TPU_ACCELERATOR_TYPE"]
             with mock.patch.object(notebook.glob, "glob", return_value=[]):
                 self.assertEqual(notebook.find_device(), "cpu")
-
-
-if __name__ == "__main__":
-    tf.test.main()

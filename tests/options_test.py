@@ -183,8 +183,7 @@ class PathsTest(tf.test.TestCase):
                 ],
             )
             runs = cli.parse(
-                ensemble_squad.run,
-                ["--prediction_dirs=~/a, ~/b", "--output_dir=~/run"],
+                ensemble_squad.run, ["--prediction_dirs=~/a, ~/b", "--output_dir=~/run"]
             )
         self.assertEqual(values.input_file, "/home/me/a/*.txt,b,/home/me/c")
         self.assertEqual(values.vocab_file, "/home/me/vocab.txt")
@@ -199,7 +198,3 @@ class PathsTest(tf.test.TestCase):
             for name, declared in options.declarations(kind).items():
                 if name.endswith(ends):
                     self.assertIsNotNone(declared.path, name)
-
-
-if __name__ == "__main__":
-    tf.test.main()

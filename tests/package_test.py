@@ -103,7 +103,3 @@ class NotebookTest(tf.test.TestCase):
             model.compile(bert_tf.create_optimizer(1e-3, 10, 1))
             losses = model.fit(batch, epochs=2, verbose=0).history["loss"]
             self.assertLen(losses, 2)
-
-
-if __name__ == "__main__":
-    tf.test.main()

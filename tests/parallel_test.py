@@ -96,7 +96,3 @@ class OrderedMapTest(tf.test.TestCase):
 
     def test_cores(self):
         self.assertGreaterEqual(available_cores(), 1)
-
-
-if __name__ == "__main__":
-    tf.test.main()

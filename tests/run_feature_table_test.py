@@ -61,10 +61,7 @@ class RunFeatureTableTest(tf.test.TestCase):
             [(own.features, own.learning_rate, own.num_train_epochs) for own in seen],
             [(None, 4e-5, (3.0,)), ("last", 1e-3, (10.0,))],
         )
-        self.assertEqual(
-            [own.frozen_layers for own in seen],
-            ["embeddings", ""],
-        )
+        self.assertEqual([own.frozen_layers for own in seen], ["embeddings", ""])
         self.assertTrue(last.is_given("learning_rate"))
         self.assertEqual(fine_tuned.output_dir, os.path.join(self.root, "fine_tuned"))
         self.assertEqual(last.feature_dir, os.path.join(self.root, "features"))

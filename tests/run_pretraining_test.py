@@ -427,7 +427,3 @@ class OriginalCommandTest(RunPretrainingTestCase):
         run_pretraining.run(cli.parse(run_pretraining.run, command.split()))
         with open(self.path("out", "eval_results.txt")) as file:
             self.assertTrue(re.search("global_step = 20\n", file.read()))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -52,7 +52,3 @@ class SavedModelTest(tf.test.TestCase):
         registered = {name for text in sources for name in pattern.findall(text)}
         # No model is saved with the loss: its head makes it.
         self.assertEqual(registered - {"_ScaledLoss"}, {*serialization._CLASSES})
-
-
-if __name__ == "__main__":
-    tf.test.main()

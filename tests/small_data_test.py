@@ -69,7 +69,3 @@ class SmallDataTest(tf.test.TestCase):
             ["def keyword", "__init__ called", "self name", "( op"], lines
         )
         self.assertTrue(all(len(line.split(" ")) == 2 for line in lines if line))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -53,11 +53,7 @@ STREAMED = tuple(way for way in WAYS if way.padding != "max")
 
 
 def command_of(
-    bench: Bench,
-    way: Way,
-    path: pathlib.Path,
-    output: pathlib.Path,
-    layers: list[int],
+    bench: Bench, way: Way, path: pathlib.Path, output: pathlib.Path, layers: list[int]
 ) -> list[str]:
     """The command that writes a file's features."""
     if way.side == OURS:
@@ -120,10 +116,7 @@ def kept_run(
 
 
 def run_missing(
-    bench: Bench,
-    kind: str,
-    wanted: list[tuple[Way, int, int]],
-    layers: list[int],
+    bench: Bench, kind: str, wanted: list[tuple[Way, int, int]], layers: list[int]
 ) -> None:
     """Makes the runs of (way, sentences, number) that are not kept."""
     for way, count, number in wanted:

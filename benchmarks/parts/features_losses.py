@@ -162,9 +162,7 @@ def choices(
         load_tokenizer(job["checkpoint"]), max_seq_length=length, target=target
     )
     records = SplitRecords.of(
-        multiple_choice.schema(target, length),
-        SWAG,
-        featurizer.blocks(examples),
+        multiple_choice.schema(target, length), SWAG, featurizer.blocks(examples)
     )
     return records.table, multiple_choice.task(load_config(job["start"]), dropout=0.0)
 

@@ -77,11 +77,7 @@ SETTINGS = {
     "1.1": ({**_USUAL}, {"n_best_size": 8, "max_answer_length": 15}),
     "2.0": (
         {**_USUAL, "null_score_diff_threshold": 0.0},
-        {
-            "n_best_size": 8,
-            "max_answer_length": 15,
-            "null_score_diff_threshold": -1.5,
-        },
+        {"n_best_size": 8, "max_answer_length": 15, "null_score_diff_threshold": -1.5},
     ),
 }
 

@@ -304,10 +304,7 @@ class OutputProjection(keras.layers.Layer):
             autocast=False,
         )
         self.output_bias = self.add_weight(
-            name="output_bias",
-            shape=(self.units,),
-            initializer="zeros",
-            autocast=False,
+            name="output_bias", shape=(self.units,), initializer="zeros", autocast=False
         )
         self.built = True
 

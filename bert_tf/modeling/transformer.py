@@ -64,9 +64,7 @@ class SelfAttention(keras.layers.Layer):
             )
         )
         self.dropout = keras.layers.Dropout(
-            config.attention_probs_dropout_prob,
-            dtype=self.dtype_policy,
-            name="dropout",
+            config.attention_probs_dropout_prob, dtype=self.dtype_policy, name="dropout"
         )
 
     def build(self, input_shape: tuple, *_: Any) -> None:

@@ -45,13 +45,7 @@ from bert_tf.tasks.finetuning import (
 from bert_tf.tasks.long_texts import average_windows, windows_of_pair
 from bert_tf.tasks.reports import write_probabilities, write_reports
 from bert_tf.tasks.run_options import ChoiceOptions
-from bert_tf.tasks.tables import (
-    MULTI_LABEL,
-    REGRESSION,
-    SINGLE_LABEL,
-    DataSet,
-    Target,
-)
+from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, DataSet, Target
 from bert_tf.text.wordpiece import (
     Tokens,
     WordPieceTokenizer,
@@ -351,9 +345,7 @@ def classification_task(
 
 
 def _target(
-    options: ClassifierOptions,
-    data_set: DataSet,
-    trained: Source | AdapterFiles | None,
+    options: ClassifierOptions, data_set: DataSet, trained: Source | AdapterFiles | None
 ) -> Target:
     """What the model predicts.
 

@@ -93,8 +93,7 @@ class DataSetOptions(TfdsOptions, title=options.DATA):
     has_header: bool = option(True, "For tsv: whether the first row names the columns.")
     regression: bool = option(False, "For tsv: the label is a number to predict.")
     several_labels: bool = option(
-        False,
-        "For tsv: a row has any number of labels in one cell, or none.",
+        False, "For tsv: a row has any number of labels in one cell, or none."
     )
     label_separator: str = option(
         ",", "For tsv: the separator between several labels, or numbers, in a cell."

@@ -48,12 +48,7 @@ from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData, Start
-from bert_tf.training.strategy import (
-    Strategy,
-    check_batch_size,
-    is_chief,
-    strategy_of,
-)
+from bert_tf.training.strategy import Strategy, check_batch_size, is_chief, strategy_of
 from bert_tf.training.task import Task
 from bert_tf.training.training_options import Evaluate, Phase, TrainingConfig
 

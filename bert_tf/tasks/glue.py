@@ -112,10 +112,7 @@ _AX = DataSet(
     },
     dev_splits=(),
     tfds=TfdsSet(
-        name="glue/ax",
-        text_a="premise",
-        text_b="hypothesis",
-        splits={"test": "test"},
+        name="glue/ax", text_a="premise", text_b="hypothesis", splits={"test": "test"}
     ),
 )
 

@@ -494,8 +494,7 @@ class ChoiceFiles(TfdsOptions, title=options.DATA):
         None, "Column of the right ending. Default: label."
     )
     labels: tuple[str, ...] | None = option(
-        None,
-        "The label of each ending, such as A,B,C,D. Default: 0,1,2 and so on.",
+        None, "The label of each ending, such as A,B,C,D. Default: 0,1,2 and so on."
     )
 
 

@@ -118,9 +118,7 @@ class Predictor:
 
 
 def _check_batches(
-    strategy: Strategy,
-    dataset: tf.data.Dataset | EvaluationBatches,
-    flag: str,
+    strategy: Strategy, dataset: tf.data.Dataset | EvaluationBatches, flag: str
 ) -> None:
     """Raises InputError if complete batches cannot be split evenly."""
     for size in {spec.shape[0] for spec in dataset.element_spec.values()} - {None}:

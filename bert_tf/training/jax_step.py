@@ -143,11 +143,7 @@ def training_steps(
             strategy.everywhere([variable.value for variable in part]) for part in parts
         )
         totals = dict(
-            zip(
-                names,
-                strategy.everywhere([jnp.zeros(2) for _ in names]),
-                strict=True,
-            )
+            zip(names, strategy.everywhere([jnp.zeros(2) for _ in names]), strict=True)
         )
         losses: list[jax.Array] = []
         input_seconds = 0.0

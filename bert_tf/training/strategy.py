@@ -311,8 +311,7 @@ def check_batch_size(
 
 
 def distributed(
-    strategy: Strategy,
-    dataset: Callable[[InputShard], tf.data.Dataset],
+    strategy: Strategy, dataset: Callable[[InputShard], tf.data.Dataset]
 ) -> Iterable:
     """A data set of global batches, each split over the replicas."""
     if keras_backend.is_jax():

@@ -148,9 +148,7 @@ class DeviceOptions(options.BackendOptions, title=options.DEVICES):
         None, "TensorFlow master URL: the TPU's address, if no --tpu_name."
     )
     num_tpu_cores: int = option(
-        8,
-        "Number of TPU cores; it is an error if the TPU has another number.",
-        least=1,
+        8, "Number of TPU cores; it is an error if the TPU has another number.", least=1
     )
 
 

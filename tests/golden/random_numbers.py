@@ -23,12 +23,10 @@ def of_tensorflow():
         return draw
 
     random = tf.random
-    with (
-        mock.patch.multiple(
-            backend.random,
-            truncated_normal=drawn(random.stateless_truncated_normal),
-            normal=drawn(random.stateless_normal),
-            uniform=drawn(random.stateless_uniform),
-        ),
+    with mock.patch.multiple(
+        backend.random,
+        truncated_normal=drawn(random.stateless_truncated_normal),
+        normal=drawn(random.stateless_normal),
+        uniform=drawn(random.stateless_uniform),
     ):
         yield

@@ -258,7 +258,3 @@ class KerasFileTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEmpty(
             BertClassifier.from_config(model.get_config()).trainable_variables
         )
-
-
-if __name__ == "__main__":
-    tf.test.main()

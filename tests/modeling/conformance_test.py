@@ -244,7 +244,3 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
             outputs = model.predict(records, verbose=0)
         self.assertLess(losses[1], 0.7 * losses[0])
         self.assertAllEqual({len(values) for values in outputs.values()}, {4})
-
-
-if __name__ == "__main__":
-    tf.test.main()

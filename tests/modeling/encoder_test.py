@@ -197,7 +197,3 @@ class ConstructionTest(tf.test.TestCase):
         self.assertEqual(
             [w.path for w in loaded.weights], [w.path for w in model.weights]
         )
-
-
-if __name__ == "__main__":
-    tf.test.main()

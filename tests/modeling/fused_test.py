@@ -424,7 +424,3 @@ class WholeModelTest(tf.test.TestCase, parameterized.TestCase):
         largest = max(np.abs(gradient).max() for gradient in expected)
         for a, b in zip(actual, expected, strict=True):
             self.assertAllClose(a, b, rtol=1e-4, atol=1e-6 * largest)
-
-
-if __name__ == "__main__":
-    tf.test.main()

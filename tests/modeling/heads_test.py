@@ -466,7 +466,3 @@ class BiLstmTaggerTest(tf.test.TestCase):
     def test_bad_arguments(self):
         with self.assertRaisesRegex(ValueError, "must be even"):
             BiLstmTagger(L, F, C, hidden_size=5)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -50,7 +50,3 @@ class GatherPositionsTest(tf.test.TestCase):
             GatherPositions()(x, np.array([[0, 3], [1, 1]])),
             [[[0, 1, 2], [9, 10, 11]], [[15, 16, 17], [15, 16, 17]]],
         )
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -255,7 +255,3 @@ class MeanTest(tf.test.TestCase):
             objective.weights(records),
             {"masked_lm_loss": 1.5, "next_sentence_loss": 1.0},
         )
-
-
-if __name__ == "__main__":
-    tf.test.main()

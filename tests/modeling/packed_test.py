@@ -185,7 +185,3 @@ class LeftToRightTest(tf.test.TestCase):
             after = outputs_of(model, changed)["logits"]
             differs = (before != after).any(axis=-1)
             self.assertAllEqual(differs, [False, changes, changes, changes])
-
-
-if __name__ == "__main__":
-    tf.test.main()

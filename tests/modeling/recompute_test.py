@@ -73,7 +73,3 @@ class RecomputeTest(tf.test.TestCase, parameterized.TestCase):
         largest = max(np.abs(gradient).max() for gradient in expected[1])
         for a, b in zip(actual[1], expected[1], strict=True):
             self.assertAllClose(a, b, rtol=1e-4, atol=1e-6 * largest)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -8,8 +8,7 @@ from tests.modeling.examples import small_config
 class AttentionBiasTest(tf.test.TestCase):
     def test_a_token_is_seen_if_both_masks_let_it(self):
         bias = AttentionBias()(
-            np.array([[1, 1, 0]]),
-            np.array([[[1, 0, 1], [1, 1, 1], [0, 1, 1]]]),
+            np.array([[1, 1, 0]]), np.array([[[1, 0, 1], [1, 1, 1], [0, 1, 1]]])
         )
         no = -10000.0
         self.assertAllEqual(bias, [[[[0.0, no, no], [0.0, 0.0, no], [no, 0.0, no]]]])
@@ -33,7 +32,3 @@ class ResidualOutputTest(tf.test.TestCase):
         dropped = layer(x, residual, training=True).numpy().ravel()
         self.assertNotAllClose(dropped, normal.ravel())
         self.assertAllClose(np.argsort(dropped[::3]), np.arange(8))
-
-
-if __name__ == "__main__":
-    tf.test.main()

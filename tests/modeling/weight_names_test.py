@@ -69,31 +69,20 @@ class WeightsByNameTest(tf.test.TestCase, parameterized.TestCase):
         self.assertSameElements([w.path for w in model.weights], expected)
 
     def test_classifier(self):
-        expected = encoder_shapes(2) | {
-            "output_weights": (5, 24),
-            "output_bias": (5,),
-        }
+        expected = encoder_shapes(2) | {"output_weights": (5, 24), "output_bias": (5,)}
         self.assertEqual(shapes_of(BertClassifier(small_config(), 5)), expected)
 
     @parameterized.parameters(
         (lambda: BertSpanPredictor(small_config()), "cls/squad/", 2, False),
         (lambda: BertTagger(small_config(), 5), "cls/tagging/", 5, False),
-        (
-            lambda: BertMultipleChoice(small_config()),
-            "cls/multiple_choice/",
-            1,
-            True,
-        ),
+        (lambda: BertMultipleChoice(small_config()), "cls/multiple_choice/", 1, True),
     )
     def test_heads_of_fine_tuning(self, build_model, scope, outputs, has_pooler):
         expected = {
             name: shape
             for name, shape in encoder_shapes(2).items()
             if has_pooler or "pooler" not in name
-        } | {
-            f"{scope}output_weights": (outputs, 24),
-            f"{scope}output_bias": (outputs,),
-        }
+        } | {f"{scope}output_weights": (outputs, 24), f"{scope}output_bias": (outputs,)}
         with keras.name_scope("outer"):
             model = build_model()
         self.assertEqual(shapes_of(model), expected)
@@ -127,7 +116,3 @@ class WeightsByNameTest(tf.test.TestCase, parameterized.TestCase):
 
         with self.assertRaisesRegex(ValueError, "must stand in the scope.*kernel"):
             weights_by_name(Odd())
-
-
-if __name__ == "__main__":
-    tf.test.main()

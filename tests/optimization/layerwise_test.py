@@ -182,7 +182,3 @@ class ReinitializationTest(tf.test.TestCase, parameterized.TestCase):
             InputError, "`reinitialize_layers=4`: the model has 3 layers"
         ):
             loaded(4, seed=1)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -471,7 +471,3 @@ class CreateOptimizerTest(tf.test.TestCase, parameterized.TestCase):
             create_optimizer(1.0, 10, 0, optimizer="sgd")
         with self.assertRaisesRegex(ValueError, "`shape` .*linear, cosine.*cubic"):
             create_optimizer(1.0, 10, 0, learning_rate_schedule="cubic")
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -113,7 +113,3 @@ class WarmupScheduleTest(tf.test.TestCase):
             WarmupSchedule(1e-4, 0)
         with self.assertRaisesRegex(ValueError, "`num_warmup_steps`.*-1"):
             WarmupSchedule(1e-4, 10, -1)
-
-
-if __name__ == "__main__":
-    tf.test.main()

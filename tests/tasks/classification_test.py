@@ -170,8 +170,7 @@ class TruncationTest(tf.test.TestCase):
             b = [rng.random() for _ in range(rng.randint(0, 12))]
             limit = rng.randint(0, 26)
             self.assertEqual(
-                truncate_pair(a, b, limit),
-                tuple(plain_truncate(a, b, limit)),
+                truncate_pair(a, b, limit), tuple(plain_truncate(a, b, limit))
             )
 
 
@@ -246,11 +245,7 @@ class SessionTest(tf.test.TestCase):
 
     def logits_of(self, numbers):
         """The model's outputs for one text by itself, without padding."""
-        ids = [
-            CLS,
-            *(FIRST + number for number in numbers),
-            SEP,
-        ]
+        ids = [CLS, *(FIRST + number for number in numbers), SEP]
         outputs = self.model(
             {
                 "input_ids": np.array([ids]),

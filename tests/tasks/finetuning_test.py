@@ -28,13 +28,7 @@ from bert_tf.training import loop, tensorflow_step
 from bert_tf.training.run_folder import RunData
 from tests.modeling.examples import small_config
 from tests.training import toy, toy_examples
-from tests.training.toy_examples import (
-    LENGTHS,
-    TARGET,
-    L,
-    prepare,
-    several_lengths,
-)
+from tests.training.toy_examples import LENGTHS, TARGET, L, prepare, several_lengths
 
 CONFIG = small_config(num_hidden_layers=1)
 NONE = {
@@ -107,8 +101,7 @@ class NameTest(tf.test.TestCase):
             Settings(5e-5, 16, 3.0, 12345).name, "lr5e-05_bs16_ep3_seed12345"
         )
         self.assertEqual(
-            Settings(0.00012345678, 8, 2.5, 0).name,
-            "lr0.00012345678_bs8_ep2.5_seed0",
+            Settings(0.00012345678, 8, 2.5, 0).name, "lr0.00012345678_bs8_ep2.5_seed0"
         )
 
 

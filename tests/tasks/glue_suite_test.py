@@ -264,10 +264,7 @@ class ResultTest(tf.test.TestCase):
             )
         ]
         selection = Selection(
-            metric="f1",
-            best=records[0],
-            records=records,
-            baseline=0.6,
+            metric="f1", best=records[0], records=records, baseline=0.6
         )
         found = result_of("MRPC", selection, {"f1": 0.9, "accuracy": 0.8}, ("test",))
         self.assertEqual(

@@ -23,13 +23,7 @@ from bert_tf.tasks.selection import (
     select,
     write_report,
 )
-from bert_tf.tasks.tables import (
-    MULTI_LABEL,
-    REGRESSION,
-    SINGLE_LABEL,
-    Example,
-    Target,
-)
+from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Example, Target
 from bert_tf.training import checkpoints
 from bert_tf.training import checkpoints as checkpoints_module
 from bert_tf.training.checkpoints import RunCheckpoints
@@ -474,12 +468,7 @@ no figure; they can be resumed. Each run is in selection.jsonl.
 
 
 def selection(baseline):
-    return Selection(
-        metric="f1",
-        best=RECORDS[0],
-        records=RECORDS,
-        baseline=baseline,
-    )
+    return Selection(metric="f1", best=RECORDS[0], records=RECORDS, baseline=baseline)
 
 
 class ReportTest(tf.test.TestCase):

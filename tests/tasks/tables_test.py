@@ -240,8 +240,7 @@ class GlueTest(tf.test.TestCase):
             examples = rte.read(None, "train")
         self.assertEqual([e.text_a[-1] for e in examples], ["0", "2"])
         self.assertIn(
-            "glue/rte/2.0.0:train: left out 1 unlabelled rows of 3",
-            logs.output[-1],
+            "glue/rte/2.0.0:train: left out 1 unlabelled rows of 3", logs.output[-1]
         )
         with rows([-1, -1, -1]), self.assertRaisesRegex(
             InputError, "glue/rte/2.0.0:train: no labelled examples in this split"

@@ -402,8 +402,7 @@ class DamageTest(CheckpointsTestCase):
         before = set(os.listdir(self.folder))
         self.check_restores(3)
         self.assertEqual(
-            before - set(os.listdir(self.folder)),
-            {*left, "model.ckpt-4.tmp-123_temp"},
+            before - set(os.listdir(self.folder)), {*left, "model.ckpt-4.tmp-123_temp"}
         )
 
 
@@ -572,9 +571,7 @@ class InitializationTestCase(tf.test.TestCase):
             folder=self.folder(name),
             phases=[
                 Phase(
-                    end_step=stop_at or num_train_steps,
-                    batch_size=4,
-                    streams=[batches],
+                    end_step=stop_at or num_train_steps, batch_size=4, streams=[batches]
                 )
             ],
             init_checkpoint=self.base,
@@ -660,7 +657,3 @@ class StabilityTest(InitializationTestCase):
         self.assertAllEqual(weights["output_bias"], [0.0, 0.0])
         name = "bert/pooler/dense/kernel"
         self.assertAllEqual(weights[name], self.values[name])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -146,7 +146,3 @@ class SeveralDevicesTest(tf.test.TestCase):
         for index, worker in enumerate(workers):
             self.assertEqual(worker.wait(120), 0)
             self.compare(self.results(str(index)), self.results("both")["one"])
-
-
-if __name__ == "__main__":
-    tf.test.main()

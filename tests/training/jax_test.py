@@ -156,7 +156,3 @@ class ResumeTest(JaxTestCase):
             for key, value in self.tensors(stopped, 6).items():
                 self.assertEqual(value.tobytes(), whole[key].tobytes(), key)
             self.assertEqual(self.losses(stopped), self.losses(f"whole {precision}"))
-
-
-if __name__ == "__main__":
-    tf.test.main()

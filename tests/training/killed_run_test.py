@@ -127,7 +127,3 @@ class KilledRunTest(tf.test.TestCase):
         self.assertGreater(kills, 4)
         self.check_same_run()
         self.check_records()
-
-
-if __name__ == "__main__":
-    tf.test.main()

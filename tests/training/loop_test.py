@@ -508,11 +508,6 @@ class RecordErrorTest(LoopTestCase):
             file.seek(40)
             file.write(b"\xff\xff\xff")
         with self.assertRaisesRegex(
-            InputError,
-            r"cannot be read: corrupted record at \d+\. .*inspect_rec",
+            InputError, r"cannot be read: corrupted record at \d+\. .*inspect_rec"
         ):
             self.train("run")
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -63,7 +63,3 @@ class StepProfilerTest(tf.test.TestCase):
         for spec in ("100", "5,5", "7,3", "a,b", "1,2,3", "-1,4", "1.5,3"):
             with self.assertRaisesRegex(InputError, f"--profile_steps={spec}: "):
                 StepProfiler(self.get_temp_dir(), spec)
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -272,7 +272,3 @@ class ReporterTest(tf.test.TestCase):
             shown,
             [(step, *pair) for step in (10, 20) for pair in both] + [(25, 4, None)],
         )
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -226,7 +226,3 @@ class PrepareTest(tf.test.TestCase):
             self.fail()
         with run_folder.held_for_training(folder, strategy):
             pass
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -182,7 +182,3 @@ class RepeatableTest(tf.test.TestCase):
         for result in results[1:]:
             for value, first in zip(result, results[0], strict=True):
                 np.testing.assert_array_equal(value, first)
-
-
-if __name__ == "__main__":
-    tf.test.main()

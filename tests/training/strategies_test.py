@@ -283,7 +283,3 @@ class StopTest(StrategiesTestCase):
         """The step of a run's last checkpoint."""
         reader = tf.train.load_checkpoint(self.path(name))
         return int(reader.get_tensor("progress/step/.ATTRIBUTES/VARIABLE_VALUE"))
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -136,8 +136,7 @@ def main():
     every = every if isinstance(every, list) else [every]
     cpus = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(
-        cpus[0],
-        [tf.config.LogicalDeviceConfiguration()] * every[0].get("num_cpus", 1),
+        cpus[0], [tf.config.LogicalDeviceConfiguration()] * every[0].get("num_cpus", 1)
     )
     for options in every:
         run(options, strategy(options.get("distribution", "default")))

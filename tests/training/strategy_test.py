@@ -113,7 +113,3 @@ class StrategyTest(tf.test.TestCase):
 
     def test_one_worker_agrees_with_itself(self):
         self.assertAllEqual(Agreement(create_strategy(), 2).sum([1, 0.5]), [1.0, 0.5])
-
-
-if __name__ == "__main__":
-    tf.test.main()

@@ -68,7 +68,3 @@ class MeasuredPeakTest(tf.test.TestCase):
             ):
                 self.assertEqual(throughput.peak_flops(replicas, "bfloat16"), 28.0)
             peak.assert_called_with("bfloat16", "/GPU:0")
-
-
-if __name__ == "__main__":
-    tf.test.main()

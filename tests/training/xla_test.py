@@ -419,11 +419,7 @@ def ops_of(function):
 
 
 # They stand for a function's arguments, or call another one.
-NO_COMPUTATION = {
-    "Placeholder",
-    "PartitionedCall",
-    "StatefulPartitionedCall",
-}
+NO_COMPUTATION = {"Placeholder", "PartitionedCall", "StatefulPartitionedCall"}
 
 
 def without_tpu_kernel(function):
@@ -448,7 +444,3 @@ def has_tpu_kernel(node):
 
 def types_of(attribute):
     return attribute.list.type or [attribute.type]
-
-
-if __name__ == "__main__":
-    tf.test.main()

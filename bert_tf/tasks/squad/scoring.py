@@ -102,9 +102,7 @@ def evaluate_v1(
 
 
 def _scores_v2(
-    golds: Golds,
-    predictions: Mapping[str, str],
-    null_odds: Mapping[str, float] | None,
+    golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float] | None
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Exact match and F1, 0 to 1, of each question, before any threshold (2.0)."""
     for values, what in (

@@ -21,11 +21,7 @@ from bert_tf.features import Group, predict_groups
 from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.objectives import SPAN
 from bert_tf.parallel import available_cores
-from bert_tf.records.batching import (
-    ExampleTable,
-    SplitRecords,
-    rows_digest,
-)
+from bert_tf.records.batching import ExampleTable, SplitRecords, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.finetuning import (

@@ -253,10 +253,7 @@ def blocks(
 
 
 def parallel_blocks(
-    questions: Iterable[Question],
-    featurizer: QuestionFeaturizer,
-    *,
-    num_workers: int,
+    questions: Iterable[Question], featurizer: QuestionFeaturizer, *, num_workers: int
 ) -> Iterator[dict[str, np.ndarray]]:
     """The same records from questions, made by several processes.
 

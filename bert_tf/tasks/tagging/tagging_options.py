@@ -6,11 +6,7 @@ from typing import NamedTuple
 
 from bert_tf import options
 from bert_tf.options import Options, Path, option
-from bert_tf.tasks.run_options import (
-    ScoredOptions,
-    TfdsOptions,
-    tfds_splits,
-)
+from bert_tf.tasks.run_options import ScoredOptions, TfdsOptions, tfds_splits
 from bert_tf.tasks.tagging.labels import NO_SCHEME, SCHEMES
 from bert_tf.tasks.tagging.sentences import FORMATS, Layout
 from bert_tf.training.training_options import Evaluates, Trains
@@ -229,12 +225,7 @@ class FeatureWays(Options, title=options.TRAINING):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingOptions(
-    ScoredOptions,
-    Trains,
-    Evaluates,
-    SentenceFiles,
-    SentenceWindows,
-    FeatureWays,
+    ScoredOptions, Trains, Evaluates, SentenceFiles, SentenceWindows, FeatureWays
 ):
     """A run on tagged words."""
 

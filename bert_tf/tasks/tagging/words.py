@@ -41,12 +41,7 @@ from bert_tf.conversion.source import Source
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
-from bert_tf.records.batching import (
-    PADDING,
-    ROWS,
-    SplitRecords,
-    rows_digest,
-)
+from bert_tf.records.batching import PADDING, ROWS, SplitRecords, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks.finetuning import (
     LOSS,

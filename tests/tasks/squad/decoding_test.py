@@ -86,11 +86,7 @@ LOG_2, LOG_3 = np.log(2.0), np.log(3.0)
 
 
 def features_of(
-    context,
-    question="Who?",
-    max_seq_length=32,
-    doc_stride=128,
-    tokenizer=TOKENIZER,
+    context, question="Who?", max_seq_length=32, doc_stride=128, tokenizer=TOKENIZER
 ):
     """[CLS] who ? [SEP] context [SEP]: the paragraph's tokens begin at 4."""
     featurizer = QuestionFeaturizer(
@@ -244,10 +240,7 @@ class NullAnswerTest(tf.test.TestCase):
 
     def test_at_the_same_score_no_answer_comes_last(self):
         decoded = decode(
-            features_of("a"),
-            scores(p0=1, p4=1),
-            scores(p0=1, p4=1),
-            **SQUAD_2,
+            features_of("a"), scores(p0=1, p4=1), scores(p0=1, p4=1), **SQUAD_2
         )
         self.assertEqual(texts(decoded), ["a", ""])
         self.assertEqual(decoded.score_diff, 0)
@@ -266,12 +259,7 @@ class NullAnswerTest(tf.test.TestCase):
 
     def test_no_span_at_all(self):
         features = features_of("a b")
-        decoded = decode(
-            features,
-            scores(p0=3, p1=2),
-            scores(p0=3, p1=2),
-            **SQUAD_2,
-        )
+        decoded = decode(features, scores(p0=3, p1=2), scores(p0=3, p1=2), **SQUAD_2)
         self.assertEqual(decoded.n_best, [("", 1.0, 3.0, 3.0, None)])
         self.assertEqual(decoded.best_text, "")
         self.assertEqual(decoded.score_diff, 1e6)

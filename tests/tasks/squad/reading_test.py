@@ -7,12 +7,7 @@ import tempfile
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.tasks.squad.reading import (
-    EntryError,
-    read_answer,
-    read_file,
-    read_tfds,
-)
+from bert_tf.tasks.squad.reading import EntryError, read_answer, read_file, read_tfds
 from tests.tasks.tfds_sets import mocked
 
 CAFE = "The cafe closed."
@@ -107,10 +102,7 @@ def plain():
         "data": [
             article(
                 "Tower",
-                (
-                    TOWER,
-                    [qa("t1", entry("300 m", 13)), qa("t2", entry("leans.", 28))],
-                ),
+                (TOWER, [qa("t1", entry("300 m", 13)), qa("t2", entry("leans.", 28))]),
                 ("", []),
                 (TOWER[:24], [qa("t3", entry("The tower", 0))]),
             ),
@@ -266,8 +258,7 @@ class ReaderTest(tf.test.TestCase):
         (question,), messages = self.of_river(faulty, for_training=False)
         # Those that have a text are scored by it, as the official evaluation does.
         self.assertEqual(
-            question.answers,
-            (("Elbe", 28), ("Elbe", -1), ("", -1), ("the Elbe", -1)),
+            question.answers, (("Elbe", 28), ("Elbe", -1), ("", -1), ("the Elbe", -1))
         )
         self.assertLen(messages, 5)
         self.assertIn("'r2': the answer 'Elbe' is not in the words", messages[0])
@@ -374,12 +365,7 @@ class LibrarysSetsTest(tf.test.TestCase):
         self.assertEqual(questions[2].paragraph.context, RIVER)
         self.assertEqual(
             [q.answers for q in questions],
-            [
-                (("leans.", 28),),
-                (("300 m", 13),),
-                (("Ohre", 10), ("Ohre ", 10)),
-                (),
-            ],
+            [(("leans.", 28),), (("300 m", 13),), (("Ohre", 10), ("Ohre ", 10)), ()],
         )
         self.assertEqual(
             squad.identity,

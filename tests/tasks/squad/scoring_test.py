@@ -273,8 +273,7 @@ class PredictionFilesTest(tf.test.TestCase):
             },
         }
         self.assertEqual(
-            sorted(os.listdir(folder)),
-            sorted(f"{name}.json" for name in expected),
+            sorted(os.listdir(folder)), sorted(f"{name}.json" for name in expected)
         )
         for name, values in expected.items():
             self.assertEqual(

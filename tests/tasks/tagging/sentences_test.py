@@ -59,11 +59,7 @@ class ConlluTest(tf.test.TestCase):
         self.assertEqual(
             [(one.words, one.labels, one.document) for one in found],
             [
-                (
-                    ("Al", "'s", "asleep", "."),
-                    ("PROPN", "AUX", "ADJ", "PUNCT"),
-                    0,
-                ),
+                (("Al", "'s", "asleep", "."), ("PROPN", "AUX", "ADJ", "PUNCT"), 0),
                 (("#", "20 000"), ("SYM", "NUM"), 0),
                 (("東\xa0京",), ("PROPN",), 1),
             ],
@@ -172,10 +168,7 @@ class ReaderTest(tf.test.TestCase):
     def test_other_columns_and_files(self):
         text = "1\tEr \tPPER\tO\n2\tlebt\tVV\tO\n\n\n\n1\tJa\tADV\tO\n"
         found = self.read(
-            bz2.compress(text.encode()),
-            name="x.bz2",
-            word_column="1",
-            label_column="2",
+            bz2.compress(text.encode()), name="x.bz2", word_column="1", label_column="2"
         )
         self.assertEqual([one.words for one in found], [("Er", "lebt"), ("Ja",)])
         self.assertEqual(found[0].labels, ("PPER", "VV"))
@@ -276,16 +269,8 @@ class ReaderTest(tf.test.TestCase):
             ("a O\nb\n", {}, ":2: 1 columns, but line 1, the first word's, has 2"),
             ("#end\na O\n", {}, ":1: 1 columns, but line 2, the first word's, has"),
             ("a\n", {}, ":1: 1 columns.*--label_column"),
-            (
-                "a O\n",
-                {"word_column": "4"},
-                ":1: --word_column=4: columns have",
-            ),
-            (
-                "a O\n",
-                {"label_column": "ner"},
-                ":1: --label_column=ner: columns have",
-            ),
+            ("a O\n", {"word_column": "4"}, ":1: --word_column=4: columns have"),
+            ("a O\n", {"label_column": "ner"}, ":1: --label_column=ner: columns have"),
             ("\n\n", {}, "no sentence"),
             ("{]", {"format": "jsonl"}, ":1: it must be one JSON object"),
             ("3", {"format": "jsonl"}, ":1: it must be one JSON object"),
@@ -345,10 +330,7 @@ class LibrarysSetTest(tf.test.TestCase):
     def test_what_cannot_be_read(self):
         for row, message in (
             ({"tokens": [b"a\xff"], "ner": [0]}, ":train:0: not UTF-8 .byte 0xff"),
-            (
-                {"tokens": ["a"], "ner": [-1]},
-                "a number that --labels.* Found: -1",
-            ),
+            ({"tokens": ["a"], "ner": [-1]}, "a number that --labels.* Found: -1"),
             ({"tokens": ["a"], "ner": [0, 0]}, "1 words, but 2 labels"),
             ({"tokens": [], "ner": []}, "no sentences"),
         ):

@@ -62,10 +62,7 @@ class FeaturesTest(tf.test.TestCase):
         sentences = [sentence("a b"), sentence("c"), sentence("b", document=1)]
         self.assertEqual(
             features(sentences, document_context=True),
-            [
-                ([CLS, A, B, C, SEP], [1, 2, 3], [0, 1, 2]),
-                ([CLS, B, SEP], [1], [3]),
-            ],
+            [([CLS, A, B, C, SEP], [1, 2, 3], [0, 1, 2]), ([CLS, B, SEP], [1], [3])],
         )
         self.assertLen(features(sentences), 3)
 
@@ -280,11 +277,7 @@ rejects VBZ I-VP O O
 
     def test_all_lines_have_the_same_columns(self):
         for text, labels, expected in (
-            (
-                "-DOCSTART-\n\na\tX  O\n",
-                [["O"]],
-                "-DOCSTART- O O O\n\na X O O\n\n",
-            ),
+            ("-DOCSTART-\n\na\tX  O\n", [["O"]], "-DOCSTART- O O O\n\na X O O\n\n"),
             ("a\nb\n", [["O", "X"]], "a O\nb X\n\n"),
         ):
             self.assertEqual(self.written(self.read(text), labels), expected)
