@@ -228,23 +228,31 @@ def _meet(places: Mapping[str, tuple[str, int]], own: str) -> None:
         SECONDS_TO_ANSWER,
     )
     end = time.monotonic() + SECONDS_TO_ANSWER
+    # No one may leave its address before the others have found it there.
+    unheard = len(missing)
+    listener.setblocking(False)
     with listener:
-        while missing:
+        while missing or unheard > 0:
             for name, place in list(missing.items()):
                 with contextlib.suppress(OSError):
                     socket.create_connection(place, timeout=1.0).close()
                     del missing[name]
-            if missing and time.monotonic() > end:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    listener.accept()[0].close()
+                    unheard -= 1
+            if (missing or unheard > 0) and time.monotonic() > end:
                 described = ", ".join(
                     f"{name} ({host}:{port})" for name, (host, port) in missing.items()
                 )
                 raise InputError(
-                    f"--distribution=multi_worker: no answer from {described} in"
+                    "--distribution=multi_worker: no answer from"
+                    f" {described or 'all others'} in"
                     f" {SECONDS_TO_ANSWER} seconds. Start the same command there, with"
                     " its own index in TF_CONFIG; the ports must be open."
                 )
-            if missing:
-                time.sleep(0.5)
+            if missing or unheard > 0:
+                time.sleep(0.1)
 
 
 def description(strategy: Strategy) -> str:
