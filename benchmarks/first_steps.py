@@ -69,7 +69,7 @@ def our_losses(folder: str) -> list[float]:
     with open(os.path.join(folder, "settings.json"), "w") as file:
         json.dump(settings, file)
     steps = training_steps(task, model, optimizer, tf.distribute.get_strategy())
-    return steps(iter(dataset), tf.constant(_STEPS.value)).losses.numpy().tolist()
+    return steps(iter(dataset), tf.constant(_STEPS.value)).losses.tolist()
 
 
 def main(_: list[str]) -> None:

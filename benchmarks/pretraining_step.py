@@ -1,4 +1,4 @@
-"""Sequences a second of one training step of pre-training, ours and three peers.
+"""Sequences a second of one training step of pre-training, ours and our peers.
 
     python benchmarks/pretraining_step.py --env_dir=ENVIRONMENTS
 
@@ -31,9 +31,11 @@ OURS, KERAS_HUB, TF_MODELS, HUGGING_FACE = (
     "tf-models",
     "Hugging Face",
 )
+# The same two on Keras' other back end.
+OURS_JAX, KERAS_HUB_JAX = f"{OURS} JAX", f"{KERAS_HUB} JAX"
 CEILING = "ceiling"
 CEILING_FLOPS = 2 * 2048**3  # as in peers/pretraining_steps.py
-PEERS = [KERAS_HUB, TF_MODELS, HUGGING_FACE]
+PEERS = [KERAS_HUB, TF_MODELS, HUGGING_FACE, OURS_JAX, KERAS_HUB_JAX]
 
 _SIZES = flags.DEFINE_list("sizes", ["tiny", "small", "base"], "Released sizes.")
 _PRECISIONS = flags.DEFINE_list("precisions", ["float32", "bfloat16"], "Precisions.")
@@ -75,19 +77,23 @@ ENVIRONMENTS = {
     ),
     HUGGING_FACE: (["torch==2.13.0", "transformers==5.23.0", "numpy"],),
 }
+_JAX = (["--constraint", str(REPOSITORY / "constraints.txt"), f"{REPOSITORY}[jax]"],)
+ENVIRONMENTS |= {OURS_JAX: _JAX, KERAS_HUB_JAX: _JAX}
 
 
 def python_of(name: str, folder: pathlib.Path) -> str | None:
     """The Python that runs a library; None where its environment cannot be made."""
     if name not in ENVIRONMENTS:
         return sys.executable
+    whose = name
+    name = "JAX" if name in (OURS_JAX, KERAS_HUB_JAX) else name
     environment = folder / name.replace(" ", "-").lower()
     python = environment / "bin" / "python"
     complete = environment / "complete"
     if not complete.exists():
         print(f"{name}: making {environment}", flush=True)
         commands = [[sys.executable, "-m", "venv", environment]]
-        for packages in ENVIRONMENTS[name]:
+        for packages in ENVIRONMENTS[whose]:
             commands.append([python, "-m", "pip", "install", "--quiet", *packages])
         for command in commands:
             done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -110,7 +116,11 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            env={
+                **os.environ,
+                "TF_CPP_MIN_LOG_LEVEL": "3",
+                "KERAS_BACKEND": "jax" if name.endswith("JAX") else "tensorflow",
+            },
         )
         if self._answer() != "ready":
             raise SystemExit(f"{name} did not start")

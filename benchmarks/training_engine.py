@@ -193,10 +193,7 @@ class Way:
 
     def run(self, num_steps):
         """Makes steps; what they report, as numpy arrays."""
-        import tensorflow as tf
-
-        results = self.steps(self.iterator, num_steps)
-        return tf.nest.map_structure(lambda value: value.numpy(), results)
+        return self.steps(self.iterator, num_steps)
 
     def round(self) -> None:
         """Times some steps; the best round is kept."""

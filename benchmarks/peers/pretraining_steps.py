@@ -27,6 +27,8 @@ def main() -> None:
     name, settings = sys.argv[1], json.loads(sys.argv[2])
     builders = {
         "ours": bert_tf_steps,
+        "ours JAX": bert_tf_steps,
+        "KerasHub JAX": keras_hub_steps,
         "KerasHub": keras_hub_steps,
         "tf-models": tf_models_steps,
         "Hugging Face": hugging_face_steps,
@@ -80,7 +82,9 @@ def bert_tf_steps(settings):
     from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.tasks.pretraining import pretraining_task
     from bert_tf.training.step import computing_in, training_steps
+    from bert_tf.training.strategy import create_strategy, distributed
 
+    strategy = create_strategy()
     config = BertConfig(
         vocab_size=VOCAB_SIZE,
         hidden_size=settings["hidden"],
@@ -93,11 +97,12 @@ def bert_tf_steps(settings):
         model = task.build_model()
     optimizer = create_optimizer(1e-4, 10**6, 10**4, global_clipnorm=None)
     optimizer.build(model.trainable_variables)
-    function = training_steps(task, model, optimizer, tf.distribute.get_strategy())
-    batches = iter(tf.data.Dataset.from_tensors(records(settings)).cache().repeat())
+    function = training_steps(task, model, optimizer, strategy)
+    dataset = tf.data.Dataset.from_tensors(records(settings)).cache().repeat()
+    batches = iter(distributed(strategy, lambda shard: dataset))
 
     def steps(count):
-        float(function(batches, tf.constant(count)).losses[-1])
+        float(function(batches, count).losses[-1])
 
     return steps
 
@@ -136,8 +141,8 @@ def keras_hub_steps(settings):
     model.compile(
         optimizer=keras.optimizers.AdamW(1e-4, weight_decay=0.01, global_clipnorm=1.0),
         loss={"mlm": loss, "nsp": loss},
-        # XLA's random numbers make a step on a CPU several times as long.
-        jit_compile=False,
+        # XLA's random numbers make TensorFlow's step on a CPU several times as long.
+        jit_compile=keras.backend.backend() == "jax",
     )
     batch = records(settings)
     inputs = {
