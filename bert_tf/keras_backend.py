@@ -52,9 +52,8 @@ def require_tensorflow(what: str) -> None:
     """Raises InputError unless Keras computes with TensorFlow, which `what` needs."""
     if is_jax():
         raise InputError(
-            f"{what} needs TensorFlow: run this with --backend=tensorflow, or set"
-            " KERAS_BACKEND=tensorflow in the environment. Checkpoints are the same on"
-            " both back ends."
+            f"{what} needs TensorFlow: run this with KERAS_BACKEND=tensorflow in the"
+            " environment. Checkpoints are the same on both back ends."
         )
 
 
