@@ -103,30 +103,21 @@ def training_steps(
         state: tuple[list[Any], ...], totals: Sums, batch: Records, examples: Any
     ) -> tuple[tuple[list[Any], ...], Sums, Any]:
         values, other_values, slot_values = state
-        given = (values, slot_values)
         mapping = [
-            pair
-            for one, its_values in zip((weights, slots), given, strict=True)
-            for pair in zip(one, its_values, strict=True)
+            *zip(weights, values, strict=True),
+            *zip(slots, slot_values, strict=True),
         ]
+        whole = batch
+        if examples is not None:
+            whole = {name: x.reshape(-1, *x.shape[2:]) for name, x in batch.items()}
         with keras.StatelessScope(state_mapping=mapping) as scope:
             scale = loss_scale.scale.value if loss_scale else jnp.float32(1.0)
-            whole = batch
-            if examples is not None:
-                whole = {
-                    name: value.reshape(-1, *value.shape[2:])
-                    for name, value in batch.items()
-                }
-            total_weights = objective.weights(whole)
-        if examples is None:
-            gradients, sums, after = gradients_of(
-                values, other_values, batch, total_weights, scale
+            given = (objective.weights(whole), scale)
+            gradients, sums, after = (
+                gradients_of(values, other_values, batch, *given)
+                if examples is None
+                else over_micro_batches(values, other_values, batch, examples, *given)
             )
-        else:
-            gradients, sums, after = over_micro_batches(
-                values, other_values, batch, examples, total_weights, scale
-            )
-        with keras.StatelessScope(state_mapping=mapping) as scope:
             norm = update(optimizer, weights, gradients, scale)
             sums = add_reports(sums, whole, norm, scale if loss_scale else None)
             if loss_scale:

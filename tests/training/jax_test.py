@@ -2,7 +2,10 @@
 
 import json
 import os
+import pathlib
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -156,3 +159,20 @@ class ResumeTest(JaxTestCase):
             for key, value in self.tensors(stopped, 6).items():
                 self.assertEqual(value.tobytes(), whole[key].tobytes(), key)
             self.assertEqual(self.losses(stopped), self.losses(f"whole {precision}"))
+
+
+@pytest.mark.checkout
+class BenchmarkTest(tf.test.TestCase):
+    def test_gpu_steps_runs_without_a_gpu_and_without_tensorflow(self):
+        done = subprocess.run(
+            [sys.executable, "benchmarks/gpu_steps.py"],
+            env={**os.environ, "GPU_STEPS_SECONDS": "0.1"},
+            cwd=pathlib.Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertStartsWith(done.stdout, "No GPU here")
+        self.assertRegex(done.stdout, "bert_tf, JAX +[0-9,]+ tokens/s")
+        self.assertIn("the same bits; TensorFlow imported: False", done.stdout)
