@@ -1,13 +1,10 @@
 """The notebooks as they are stored. `executed_notebooks_test` runs them."""
 
-import json
 import re
 
 import pytest
 import tensorflow as tf
 
-from bert_tf import notebook
-from bert_tf.pictures import drawing, png
 from tests.colab import notebook_files, store_notebooks
 from tests.readme.commands import script_of_module
 
@@ -142,15 +139,6 @@ class StoredNotebooksTest(tf.test.TestCase):
             prose = "\n".join(notebook_files.sources(name, "markdown"))
             for field in fields:
                 self.assertIn(f"`{field}`", prose, name)
-
-    def test_a_tpu_gets_the_versions_that_were_tried_together(self):
-        root = notebook_files.FOLDER.parent
-        for build, text in notebook._TPU_BUILDS.values():
-            pinned = (root / f"constraints-tpu-{build}.txt").read_text()
-            self.assertIn(f"tensorflow-text=={text}\n", pinned)
-        pinned = (root / "constraints.txt").read_text()
-        for requirement in notebook._KERAS_HUB:
-            self.assertIn(requirement + "\n", pinned)
 
 
 def unknown(names, command):
