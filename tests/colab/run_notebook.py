@@ -9,10 +9,10 @@ cell that was run, its `source`, its `output`, the `commands` that it gave to
 beside the report. The first cell that fails is the last one; the exit code is 1 then.
 """
 
+import pathlib
 import base64
 import json
 import os
-import pathlib
 import sys
 
 from IPython.core.interactiveshell import InteractiveShell
