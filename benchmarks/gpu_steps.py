@@ -104,7 +104,7 @@ def ours(case: dict) -> dict:
     from bert_tf.config import BertConfig
     from bert_tf.modeling.heads import BertPretrainer
     from bert_tf.optimization.optimizers import create_optimizer
-    from bert_tf.training.jax_strategy import JaxStrategy, Stream
+    from bert_tf.training.jax_strategy import DeviceBatches, JaxStrategy
     from bert_tf.training.step import computing_in, training_steps
     from bert_tf.training.task import Task
 
@@ -116,7 +116,7 @@ def ours(case: dict) -> dict:
         intermediate_size=4 * case["hidden"],
     )
     strategy = JaxStrategy(jax.devices()[:1])
-    batches = Stream(strategy, itertools.repeat(records(case)))
+    batches = DeviceBatches(strategy, itertools.repeat(records(case)))
 
     def build():
         keras.utils.set_random_seed(1)

@@ -11,7 +11,7 @@ from jax import numpy as jnp
 
 from bert_tf.modeling.fused import masks_of_examples
 from bert_tf.modeling.objectives import Records
-from bert_tf.training.jax_strategy import JaxStrategy, Stream
+from bert_tf.training.jax_strategy import DeviceBatches, JaxStrategy
 from bert_tf.training.step import (
     SKIPPED,
     TOTAL_LOSS,
@@ -38,7 +38,7 @@ def training_steps(
     accumulation_steps: int,
     jit_compile: bool,
     loss_scale: LossScale | None,
-) -> Callable[[Stream, int], StepResults]:
+) -> Callable[[DeviceBatches, int], StepResults]:
     """See `bert_tf.training.step`; XLA compiles the whole step in any case."""
     del jit_compile
     objective = task.objective
@@ -129,7 +129,7 @@ def training_steps(
         totals = {name: totals[name] + sums[name] for name in names}
         return (new[0], after, new[1]), totals, sums[TOTAL_LOSS][0]
 
-    def steps(stream: Stream, num_steps: int) -> StepResults:
+    def steps(stream: DeviceBatches, num_steps: int) -> StepResults:
         state = tuple(
             strategy.everywhere([variable.value for variable in part]) for part in parts
         )

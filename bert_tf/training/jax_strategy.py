@@ -125,7 +125,7 @@ class JaxStrategy:
         return np.asarray(every).view(np.float64).sum(axis=0)
 
 
-class Stream:
+class DeviceBatches:
     """Batches of this process's rows, put on the devices ahead of time."""
 
     def __init__(self, strategy: JaxStrategy, batches: Iterator[Arrays]) -> None:
@@ -135,7 +135,7 @@ class Stream:
             collections.deque()
         )
 
-    def __iter__(self) -> "Stream":
+    def __iter__(self) -> "DeviceBatches":
         return self
 
     def __next__(self) -> dict[str, jax.Array]:

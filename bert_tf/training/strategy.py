@@ -323,10 +323,10 @@ def distributed(
 ) -> Iterable:
     """A data set of global batches, each split over the replicas."""
     if keras_backend.is_jax():
-        from bert_tf.training.jax_strategy import Stream
+        from bert_tf.training.jax_strategy import DeviceBatches
 
         shard = InputShard(strategy.worker, strategy.num_workers)
-        return Stream(strategy, dataset(shard).as_numpy_iterator())
+        return DeviceBatches(strategy, dataset(shard).as_numpy_iterator())
     if strategy.num_replicas_in_sync == 1:
         return dataset(ALL_ROWS)
 
