@@ -265,7 +265,8 @@ class PretrainingRecords:
         if manifest and vocabulary.sha256 != manifest.vocab_sha256:
             raise InputError(
                 f"{path} ({len(vocabulary)} tokens) is not the vocabulary of"
-                f" {manifest.path} ({manifest.vocab_size} tokens)."
+                f" {manifest.path} ({manifest.vocab_size} tokens). Leave --vocab_file"
+                " out: the one that the records were made with lies next to them."
             )
         return vocabulary
 

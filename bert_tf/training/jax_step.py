@@ -189,7 +189,7 @@ def _forward(
 ) -> Callable[[Records], Any]:
     """A function: batch -> what is made of the model's outputs, in this process."""
 
-    @functools.partial(jax.jit, out_shardings=strategy._everywhere)
+    @functools.partial(jax.jit, out_shardings=strategy.replicated)
     def forward(weights: list[Any], others: list[Any], batch: Records) -> Any:
         outputs, _ = model.stateless_call(weights, others, batch, training=False)
         return then(outputs, batch)

@@ -30,13 +30,14 @@ class JaxStrategy:
         worker: this process's number among them.
         is_tpu: whether they are TPU cores.
         is_cpu: whether they are those of a CPU.
+        replicated: the sharding of an array that every device has.
     """
 
     def __init__(self, devices: list[jax.Device] | None = None) -> None:
         devices = devices or jax.devices()
         self._devices = devices
         mesh = Mesh(np.array(devices), ("batch",))
-        self._everywhere = NamedSharding(mesh, PartitionSpec())
+        self.replicated = NamedSharding(mesh, PartitionSpec())
         self._by_row = NamedSharding(mesh, PartitionSpec("batch"))
         self._by_row_of_part = NamedSharding(mesh, PartitionSpec(None, "batch"))
         self.num_replicas_in_sync = len(devices)
@@ -53,9 +54,7 @@ class JaxStrategy:
     def description(self) -> str:
         """The devices, for the log: "2 GPUs" or "worker 0 of 2, 16 GPUs in all"."""
         count = self.num_replicas_in_sync
-        kind = {"tpu": "TPU core"}.get(self._devices[0].platform) or (
-            self._devices[0].platform.upper()
-        )
+        kind = "TPU core" if self.is_tpu else self._devices[0].platform.upper()
         described = f"{count} {kind}{'s' if count > 1 else ''}, JAX"
         if self.num_workers == 1:
             return described
@@ -68,11 +67,11 @@ class JaxStrategy:
     def everywhere(self, values: list[Any]) -> list[jax.Array]:
         """Each array on every device, from this process's copy of it."""
         if self.num_workers == 1:
-            return jax.device_put(values, self._everywhere)
+            return jax.device_put(values, self.replicated)
         return [
             jax.make_array_from_single_device_arrays(
                 value.shape,
-                self._everywhere,
+                self.replicated,
                 [jax.device_put(value, device) for device in self._local_devices],
             )
             for value in values
@@ -89,7 +88,7 @@ class JaxStrategy:
         arrays = {name: _array(value) for name, value in batch.items()}
         rows = len(next(iter(arrays.values())))
         is_short = rows % self.num_replicas_in_sync
-        sharding = self._everywhere if is_short else self._by_row
+        sharding = self.replicated if is_short else self._by_row
         return {
             name: jax.make_array_from_callback(value.shape, sharding, value.__getitem__)
             for name, value in arrays.items()
