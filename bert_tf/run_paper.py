@@ -424,11 +424,12 @@ def _plain(text: str) -> str:
 
 def _cell_of(folder: str, column: Column) -> Cell:
     """The scores of the settings whose mean over the seeds is best."""
-    if column.split == "test":
+    if column.split != "dev":
         # Of the best run alone.
         results = files.read_results(os.path.join(folder, _RESULTS))
-        metric = column.metric if f"test_{column.metric}" in results else "accuracy"
-        score = column.unit * results[f"test_{metric}"]
+        prefix = f"{column.split}_".replace("dev_", "eval_")
+        metric = column.metric if prefix + column.metric in results else "accuracy"
+        score = column.unit * results[prefix + metric]
         return Cell(by_seed={"best": score}, metric=metric)
     _, runs = finished_runs(folder)
     if not runs:

@@ -45,7 +45,7 @@ class Commands:
         with open(os.path.join(folder, "selection.jsonl"), "w") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
         with open(os.path.join(folder, "eval_results.txt"), "w") as file:
-            file.write("test_accuracy = 0.25\n")
+            file.write("eval_mismatched_accuracy = 0.5\ntest_accuracy = 0.25\n")
 
     def values_of(self, name):
         return [values for script, values in self.ran if script == name]
@@ -159,6 +159,16 @@ class RunPaperTest(tf.test.TestCase):
             starts[1:4:2],
             [self.path(f"out/pretraining/ltr/model.ckpt-{step}") for step in (40, 80)],
         )
+
+    def test_both_development_sets_of_mnli(self):
+        os.makedirs(self.path("glue/MNLI"))
+        given = f"--init_checkpoint={self.get_temp_dir()}"
+        self.make("--tables=1", "--tasks=MNLI", given)
+        row = self.table("table_1")["this checkpoint"]
+        self.assertAllClose([*row["MNLI-m"]["by_seed"].values()], [50.5, 51.5])
+        # Of the best run alone, as the test sets.
+        self.assertEqual(row["MNLI-mm"]["by_seed"], {"best": 50.0})
+        self.assertLen(self.commands.values_of("run_classifier"), 1)
 
     def test_trivia_qa_first(self):
         for name in ("train-v1.1.json", "train-v2.0.json", "trivia.json"):
