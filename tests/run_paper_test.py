@@ -121,7 +121,7 @@ class RunPaperTest(tf.test.TestCase):
         self.assertEqual(self.commands.ran, [])
 
     def test_words_and_masks(self):
-        self.make("--tables=8,7", "--budget=100", "--tasks=NER")
+        self.make("--tables=8,7", "--budget=100", "--tasks=NER", "--bert_size=mini")
         rows = self.table("table_8")
         self.assertEqual([*rows["0/0/100"]], ["NER dev F1", "NER from features"])
         self.assertEqual(rows["80/10/10"]["NER dev F1"]["metric"], "accuracy")
@@ -158,6 +158,17 @@ class RunPaperTest(tf.test.TestCase):
         self.assertEqual(
             starts[1:4:2],
             [self.path(f"out/pretraining/ltr/model.ckpt-{step}") for step in (40, 80)],
+        )
+
+    def test_what_the_model_is_too_shallow_for_is_left_out(self):
+        with self.assertLogs(level="INFO") as logs:
+            self.make("--tables=7", "--budget=10", "--tasks=NER")
+        left_out = [x for x in logs.output if "it needs 4 layers, the model has 2" in x]
+        self.assertLen(left_out, 4)  # two rows, two columns
+        rows = self.table("table_7")
+        self.assertEqual(
+            [*rows],
+            ["fine tuned", "embeddings", "second to last", "last", "weighted sum all"],
         )
 
     def test_both_development_sets_of_mnli(self):
