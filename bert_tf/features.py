@@ -696,13 +696,7 @@ def open_extractor(
     """A command's extractor, of its checkpoint and on its devices, and tokenizer."""
     strategy = strategy_of(options)
     check_batch_size(strategy, options.batch_size, flag="batch_size")
-    found = model_files(
-        options.init_checkpoint,
-        bert_config_file=options.bert_config_file,
-        vocab_file=options.vocab_file,
-        do_lower_case=options.given("do_lower_case"),
-        output_dir=folder_of(options.init_checkpoint),
-    )
+    found = model_files(options, folder_of(options.init_checkpoint))
     assert found.source is not None
     number = found.config.num_hidden_layers
     extractor = FeatureExtractor(

@@ -635,13 +635,7 @@ def check_batches(options: FineTuningOptions, strategy: Strategy) -> None:
 
 def files_of(options: FineTuningOptions, folder: str) -> ModelFiles:
     """The model's files: in a run's folder, of a checkpoint, or as given."""
-    found = model_files(
-        options.init_checkpoint,
-        bert_config_file=options.bert_config_file,
-        vocab_file=options.vocab_file,
-        do_lower_case=options.given("do_lower_case"),
-        output_dir=folder,
-    )
+    found = model_files(options, folder)
     found.config.check_sequence_length(options.max_seq_length)
     changed: dict[str, Any] = {
         name: True for name in ("bilstm", "cls_normalization") if getattr(options, name)
