@@ -484,8 +484,8 @@ def _current_name(name: str) -> str:
 
 
 def _transposed(tensor: Tensor, row: names.Name) -> Tensor:
-    """A tensor in the other layout, if the two differ."""
-    if not row.hugging_face_transposes:
+    """A tensor in the other layout: see `names`."""
+    if not row.original.endswith("/kernel"):
         return tensor
     return Tensor(tensor.shape[::-1], lambda: tensor.read().T)
 

@@ -43,11 +43,6 @@ class Name:
     keras_hub: str | None = None  # its place in KerasHub's files, if it is in them
     keras_hub_transposes: bool = False  # whether KerasHub's array is the transposed one
 
-    @property
-    def hugging_face_transposes(self) -> bool:
-        """Whether Hugging Face's array is the transposed one."""
-        return self.original.endswith("/kernel")
-
     def dimensions(self, config: BertConfig) -> tuple:
         """The shape in a model; None for the number of labels."""
         sizes = {

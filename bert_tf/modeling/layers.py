@@ -120,8 +120,8 @@ def dense(
 class Embeddings(keras.layers.Layer):
     """Word, segment and position embeddings: summed, normalized, dropped out."""
 
-    def __init__(self, config: BertConfig, dtype: Any = None, name: str = "embeddings"):
-        super().__init__(dtype=dtype, name=name)
+    def __init__(self, config: BertConfig, dtype: Any = None):
+        super().__init__(dtype=dtype, name="embeddings")
         self.bert_config = config
         self.layer_norm = layer_norm(config.layer_norm_eps, self.dtype_policy)
         self.dropout = keras.layers.Dropout(
@@ -178,16 +178,12 @@ class Embeddings(keras.layers.Layer):
         seed = next_seed(dropout) if training else None
         return tap("embeddings", fused.dropped(x, seed, dropout.rate))
 
-    def compute_output_shape(self, input_ids_shape: tuple, *_: Any) -> tuple:
-        """[B, S, E]."""
-        return (*input_ids_shape, self.bert_config.embedding_width)
-
 
 class Pooler(keras.layers.Layer):
     """tanh of a dense layer on the token that stands for a sequence, [CLS]."""
 
-    def __init__(self, config: BertConfig, dtype: Any = None, name: str = "pooler"):
-        super().__init__(dtype=dtype, name=name)
+    def __init__(self, config: BertConfig, dtype: Any = None):
+        super().__init__(dtype=dtype, name="pooler")
         self.dense = dense(
             config, config.hidden_size, self.dtype_policy, activation="tanh"
         )
@@ -212,23 +208,22 @@ class Pooler(keras.layers.Layer):
 HEAD_INITIALIZER_RANGE = 0.02
 
 
+def at_positions(sequence_output: Any, positions: Any) -> Any:
+    """The hidden states [B, S, H] at the positions [B, P] of each sequence."""
+    # One lookup of whole rows in the flattened batch: fast on a CPU, and the form that
+    # the original ran on TPUs.
+    batch, length, hidden_size = ops.shape(sequence_output)
+    first_rows = ops.arange(batch, dtype="int32")[:, None] * length
+    rows = ops.reshape(sequence_output, (-1, hidden_size))
+    return ops.take(rows, ops.cast(positions, "int32") + first_rows, axis=0)
+
+
 class GatherPositions(keras.layers.Layer):
-    """The hidden states at some positions of each sequence."""
+    """`at_positions` in a functional model."""
 
     def call(self, sequence_output: Any, positions: Any) -> Any:
         """[B, S, H] and positions [B, P] to [B, P, H]."""
-        # One lookup of whole rows in the flattened batch: fast on a CPU, and the form
-        # that the original ran on TPUs.
-        batch, length, hidden_size = ops.shape(sequence_output)
-        first_rows = ops.arange(batch, dtype="int32")[:, None] * length
-        rows = ops.reshape(sequence_output, (-1, hidden_size))
-        return ops.take(rows, ops.cast(positions, "int32") + first_rows, axis=0)
-
-    def compute_output_shape(
-        self, sequence_output_shape: tuple, positions_shape: tuple
-    ) -> tuple:
-        """[B, P, H]."""
-        return (*positions_shape, sequence_output_shape[-1])
+        return at_positions(sequence_output, positions)
 
 
 class MaskedLMHead(keras.layers.Layer):
@@ -294,11 +289,6 @@ class MergeChoices(keras.layers.Layer):
     def call(self, x: Any) -> Any:
         """Integers [B, N, ...] to [B N, ...]."""
         return ops.reshape(x, (-1, *ops.shape(x)[2:]))
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        """[B N, ...]."""
-        batch, choices, *rest = input_shape
-        return (batch and choices and batch * choices, *rest)
 
 
 class SplitChoices(keras.layers.Layer):

@@ -19,6 +19,7 @@ from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, model_files
 from bert_tf.conversion.names import STANDARDIZATION, heads_of
 from bert_tf.conversion.source import open_source
+from bert_tf.conversion.tokenizer_files import write_labels
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.layers import tapped
 from bert_tf.modeling.objectives import Objective
@@ -40,7 +41,12 @@ from bert_tf.training.loop import train
 from bert_tf.training.regularization import class_weights, regularized
 from bert_tf.training.regularization_options import LossOptions
 from bert_tf.training.run_folder import RunData, Start
-from bert_tf.training.strategy import Strategy, check_batch_size, is_chief, strategy_of
+from bert_tf.training.strategy import (
+    Strategy,
+    check_batch_size,
+    create_strategy,
+    is_chief,
+)
 from bert_tf.training.task import Task
 from bert_tf.training.training_options import Evaluate, Phase, TrainingConfig
 
@@ -471,7 +477,7 @@ class FineTuning:
             data=data,
         )
         if task.labels is not None:
-            run_folder.check_labels(folder, *described)
+            write_labels(folder, *described)
         for name, content in task.side_files.items():
             files.write_atomically(os.path.join(folder, name), content)
 
@@ -536,7 +542,9 @@ class FineTuning:
         """Runs a model over batches; its step is compiled once."""
         if self._predictor is None or self._predictor[0] is not model:
             compiled = self.options.jit_compile
-            predictor = Predictor(self.task, model, self.strategy, jit_compile=compiled)
+            predictor = Predictor(
+                self.task.name, model, self.strategy, jit_compile=compiled
+            )
             self._predictor = model, predictor
         run = self._predictor[1].run
         return lambda batches, number: run(batches, total_batches=number)
@@ -597,7 +605,7 @@ def main(
     # `first_stage` trains an earlier stage and returns what the run starts from.
     options = with_recipe(options)
     warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
-    strategy = strategy_of(options)
+    strategy = create_strategy(options)
     check_batches(options, strategy)
     _refuse_useless(options)
     folder = options.output_dir

@@ -88,13 +88,13 @@ class Predictor:
 
     def __init__(
         self,
-        task: Task,
+        name: str,
         model: keras.Model,
         strategy: Strategy | None = None,
         *,
         jit_compile: bool = False,
     ) -> None:
-        self._task = task
+        self._name = name
         self._strategy = strategy or create_strategy()
         self._step = prediction_step(model, self._strategy, jit_compile=jit_compile)
 
@@ -103,7 +103,7 @@ class Predictor:
     ) -> Iterator[tuple[Arrays, Arrays]]:
         """Yields (batch, outputs) as numpy arrays, batch by batch, rows in order."""
         _check_batches(self._strategy, dataset, "predict_batch_size")
-        label = f"predict {self._task.name}"
+        label = f"predict {self._name}"
         with progress_bar(total_batches, unit="batch", label=label) as bar:
             try:
                 for batch in dataset:

@@ -37,7 +37,6 @@ from bert_tf.conversion.tokenizer_files import (
     VOCAB_NAME,
     casing_of,
     read_labels,
-    write_labels,
 )
 from bert_tf.errors import InputError
 from bert_tf.options import Options
@@ -229,12 +228,6 @@ def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> N
         f"--output_dir={folder} holds a run on {old}; this one is on {new}. Give"
         " another folder; to start from that run, name it as --init_checkpoint."
     )
-
-
-def check_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
-    """Records what a classifier predicts, or checks that it agrees with the folder."""
-    refuse_other_labels(folder, labels, problem_type)
-    write_labels(folder, labels, problem_type)
 
 
 def refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:

@@ -281,7 +281,7 @@ class StepsTestCase(tf.test.TestCase, parameterized.TestCase):
         with taken_for_a_tpu():
             _, model = train(task, training, strategy)
             evaluation_step(task, model, strategy)(next(iter(held_out)))
-            predictor = Predictor(task, model, strategy)
+            predictor = Predictor(task.name, model, strategy)
             list(predictor.run(first_batches(held_out, 1), total_batches=1))
         self.assertLen(strategy.functions, 3)
         return strategy.functions
@@ -341,7 +341,7 @@ class CompiledTest(StepsTestCase):
         with taken_for_a_tpu():
             step = evaluation_step(task, model, compiled)
             compiled_sums = [step(batch) for batch in batches]
-            predictor = Predictor(task, model, compiled)
+            predictor = Predictor(task.name, model, compiled)
             predictions = list(
                 predictor.run(first_batches(held_out, 3), total_batches=3)
             )

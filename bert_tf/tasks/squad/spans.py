@@ -93,7 +93,8 @@ def question_logits(
         start = outputs["start_logits"][place, :stop].copy()
         return start, outputs["end_logits"][place, :stop].copy()
 
-    groups = _groups(features, options.max_seq_length)
+    without: list[QuestionFeatures] = []
+    groups = _groups(features, options.max_seq_length, without)
     for questions, found in predict_groups(
         groups, predict, keep, options, num_questions
     ):
@@ -103,16 +104,23 @@ def question_logits(
             yield QuestionLogits(
                 question, [start for start, _ in own], [end for _, end in own]
             )
+    for question in without:
+        yield QuestionLogits(question, [], [])
 
 
 def _groups(
-    features: Iterable[QuestionFeatures], max_seq_length: int
+    features: Iterable[QuestionFeatures],
+    max_seq_length: int,
+    without: list[QuestionFeatures],
 ) -> Iterator[Group[QuestionFeatures]]:
-    """The questions in groups; only the last one may have no window."""
+    """The questions in groups; those of a last one without windows go to `without`."""
     spec = RecordSpec.spans(max_seq_length, for_training=False)
     for questions in grouped(features, WINDOWS_AT_ONCE, lambda one: len(one.windows)):
         records = list(blocks(questions, max_seq_length=max_seq_length))
-        yield questions, ExampleTable(records, spec) if records else None
+        if records:
+            yield questions, ExampleTable(records, spec)
+        else:
+            without += questions
 
 
 class Answerer:
