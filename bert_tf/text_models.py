@@ -282,12 +282,14 @@ class TextClassifier(TextModel):
             Example(text, pair, None, f"text {number}")
             for number, (text, pair) in enumerate(text_pairs(texts, pairs))
         ]
+        pooling = self._run.get("window_pooling") or "mean"
         featurizer = classification.TextFeaturizer(
             self._tokenizer,
             max_seq_length=self.max_length,
             target=self.target,
             windows=self._run.get("long_text") == "window",
             doc_stride=self._run.get("doc_stride"),
+            pooling=pooling,
         )
         schema = classification.schema(self.target, self.max_length)
         records = SplitRecords.of(schema, None, featurizer.blocks(examples))
@@ -301,9 +303,7 @@ class TextClassifier(TextModel):
             max_lengths=_MAX_LENGTHS,
             num_outputs=self.target.num_outputs,
         )
-        if counts:
-            pooling = self._run.get("window_pooling") or "mean"
-            logits = pooled_windows(logits, counts, pooling)
+        logits = pooled_windows(logits, counts, pooling)
         target = self.target
         if target.kind == REGRESSION:
             return [

@@ -5,8 +5,10 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
+import bert_tf
 from bert_tf import cli, run_classifier
-from bert_tf.conversion.export import completed, write_tf1
+from bert_tf.conversion import names
+from bert_tf.conversion.export import completed, write_huggingface, write_tf1
 from bert_tf.conversion.loading import load_classifier, load_weights
 from bert_tf.conversion.names import STANDARDIZATION
 from bert_tf.conversion.source import open_source
@@ -81,8 +83,8 @@ class RunClassifierTestCase(ScriptCase):
     def written(self):
         """What is written for people: name -> content."""
         found = {}
-        for folder, _, names in os.walk(self.path("run")):
-            for name in names:
+        for folder, _, there in os.walk(self.path("run")):
+            for name in there:
                 if name.endswith((".tsv", ".txt", ".png", ".jsonl", "best.json")):
                     if name == "metrics.jsonl":  # each evaluation has its line there
                         continue
@@ -244,7 +246,7 @@ class TargetsTest(RunClassifierTestCase):
                 learning_rate=0.005,
             )
         for said in ("64 train examples", "21 dev examples", "13 test examples"):
-            said += f" are read in {3 * int(said.split()[0])} windows."
+            said += f" are read in {3 * int(said.split()[0])} windows, at most 3"
             self.assertTrue(any(said in line for line in logs.output), said)
         self.assertContainsSubset(
             ["eval_pearson", "eval_spearman"], list(self.results())
@@ -257,6 +259,61 @@ class TargetsTest(RunClassifierTestCase):
             self.table("run", "test_results.tsv"),
             atol=1e-3,
         )
+
+
+class WindowAttentionTest(RunClassifierTestCase):
+    def test_it_is_trained_and_read_wherever_checkpoints_are(self):
+        self.write_tsv()
+        options = {
+            "long_text": "window",
+            "window_pooling": "attention",
+            "max_seq_length": 5,
+        }
+        self.run_script(
+            "--do_train",
+            "--do_predict",
+            **options,
+            num_train_epochs=2,
+            learning_rate=0.01,
+        )
+        run = open_source(self.path("run"))
+        query = run.weights.tensors["cls/window_attention/query"].read()
+        self.assertGreater(np.abs(query).max(), 1e-3)
+        texts = [text for text, _ in rows(13, seed=13)]
+        found = bert_tf.load(run.path).predict(texts)
+        self.assertAllClose(
+            [[one.probabilities[label] for label in run.labels] for one in found],
+            self.table("run", "test_results.tsv"),
+            atol=2e-6,
+        )
+        os.makedirs(self.path("exported"))
+        with self.assertRaisesRegex(InputError, "window attention. Choose one by"):
+            write_huggingface(self.path("exported"), completed(run))
+        write_huggingface(
+            self.path("exported"), completed(run, heads=[names.CLASSIFIER])
+        )
+        # What others read, and what is trained without it, reads one window.
+        with self.assertLogs(level="INFO") as logs:
+            self.run_script(
+                "--do_predict",
+                init_checkpoint=run.path,
+                output_dir=self.path("mean"),
+                **{**options, "window_pooling": "mean"},
+            )
+        said = "In the checkpoint, and not used: the window attention head."
+        self.assertTrue(any(said in line for line in logs.output))
+        short = texts[0].split()[0]
+        (expected,) = bert_tf.load(run.path).predict(short)
+        (one,) = bert_tf.load(self.path("exported")).predict(short)
+        self.assertAllClose(one.probabilities, expected.probabilities, atol=1e-6)
+        with self.assertRaisesRegex(InputError, "window_pooling=attention"):
+            self.run_script(
+                "--do_train",
+                teacher_checkpoint=run.path,
+                distill_logits=1.0,
+                output_dir=self.path("student"),
+                num_train_epochs=1,
+            )
 
 
 class SelectionTest(RunClassifierTestCase):

@@ -31,6 +31,7 @@ from bert_tf import files, strict_json
 from bert_tf.config import BertConfig
 from bert_tf.conversion.huggingface import read_tensors, write_tensors
 from bert_tf.conversion.loading import load_weights
+from bert_tf.conversion.names import window_pooling
 from bert_tf.conversion.source import Source, open_source
 from bert_tf.conversion.weights import Tensor, Weights, listed, shown
 from bert_tf.errors import InputError
@@ -204,6 +205,7 @@ def load_adapted_classifier(path: str | Source, adapter: str) -> BertClassifier:
         source.require_config(),
         max(1, len(opened.labels)),
         problem_type=opened.problem_type,
+        window_pooling=window_pooling(opened.weights),
         **opened.model,
     )
     load_weights(model, source, init_head=False)

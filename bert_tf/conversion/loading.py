@@ -244,6 +244,7 @@ def load_classifier(
         source.require_config(),
         num_labels,
         problem_type=problem_type or source.classifier_problem_type(),
+        window_pooling=names.window_pooling(source.weights),
         **added_options(source.weights),
     )
     load_weights(model, source)

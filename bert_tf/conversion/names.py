@@ -178,6 +178,8 @@ MASKED_LM, NEXT_SENTENCE = "masked LM", "next sentence prediction"
 REPLACED_TOKENS = "replaced tokens"
 CLASSIFIER, SPAN = "classifier", "span"
 MULTIPLE_CHOICE, TAGGING = "multiple choice", "tagging"
+# Of a classifier that reads a text's windows at once; without it, it reads one.
+WINDOWS = "window attention"
 
 _TRANSFORM = "cls/predictions/transform"
 _DISCRIMINATOR, _LAST = "discriminator_predictions", "dense_prediction"
@@ -207,6 +209,7 @@ HEADS: Mapping[str, tuple[Name, ...]] = {
     SPAN: tuple(_scores("cls/squad/", "2", "qa_outputs")),
     MULTIPLE_CHOICE: tuple(_scores("cls/multiple_choice/", "1", "classifier")),
     TAGGING: tuple(_scores("cls/tagging/", "C", "classifier")),
+    WINDOWS: (Name("cls/window_attention/query", "W", "window_attention.query"),),
     REPLACED_TOKENS: tuple(
         row
         for name, shape, theirs in (
@@ -282,6 +285,11 @@ def heads_of(names: Iterable[str]) -> list[str]:
         for head, rows in HEADS.items()
         if any(row.original in there for row in rows)
     ]
+
+
+def window_pooling(weights: Iterable[str]) -> str | None:
+    """The `window_pooling` of a BertClassifier with weights of these names."""
+    return "attention" if WINDOWS in heads_of(weights) else None
 
 
 def names_of(config: BertConfig, names: Iterable[str]) -> list[Name]:

@@ -15,6 +15,7 @@ choices, H hidden, M masks, W words (of contexts: windows). Ragged tensors have 
 row splits.
 """
 
+import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -494,11 +495,17 @@ def _has_most_context(
     return as_good & (number == tf.gather(earliest, slot))
 
 
+def _load_classifier(source: Source) -> keras.Model:
+    """A classifier of one window, which attention to windows leaves as it is."""
+    weights = source.weights.with_heads([names.CLASSIFIER])
+    return loading.load_classifier(dataclasses.replace(source, weights=weights))
+
+
 # A head -> how its model is loaded and what serves it.
 _SERVED: Mapping[str, tuple[Any, type[_ServedModel]]] = {
     FEATURES: (loading.load_encoder, _ServedFeatures),
     names.MASKED_LM: (loading.load_pretrainer, _ServedFillMask),
-    names.CLASSIFIER: (loading.load_classifier, _ServedClassifier),
+    names.CLASSIFIER: (_load_classifier, _ServedClassifier),
     names.SPAN: (loading.load_span_predictor, _ServedSpanPredictor),
     names.MULTIPLE_CHOICE: (loading.load_multiple_choice, _ServedMultipleChoice),
     names.TAGGING: (loading.load_tagger, _ServedTagger),

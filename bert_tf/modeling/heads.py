@@ -47,6 +47,7 @@ from bert_tf.modeling.layers import (
     MergeChoices,
     OutputProjection,
     SplitChoices,
+    WindowAttention,
 )
 from bert_tf.modeling.objectives import (
     CLASSIFICATION,
@@ -223,6 +224,9 @@ class BertClassifier(HeadModel):
             Default: regression of one number where `num_labels` is 1, else
             SINGLE_LABEL.
         dropout: dropout rate of the pooled output, in training.
+        window_pooling: "attention" for texts in several windows: the inputs are
+            [B, N, S], windows that are not there have mask 0, and their pooled outputs
+            are averaged, weighted by attention. Default: one sequence, [B, S].
         dtype: Keras dtype policy, such as "mixed_bfloat16".
         name: the model's name.
         **options: BertEncoder's: recompute, layer_mixture, lora_rank, adapter_size,
@@ -236,6 +240,7 @@ class BertClassifier(HeadModel):
         *,
         problem_type: str | None = None,
         dropout: float = CLASSIFIER_DROPOUT,
+        window_pooling: str | None = None,
         dtype: Any = None,
         name: str = "bert_classifier",
         **options: Any,
@@ -252,6 +257,11 @@ class BertClassifier(HeadModel):
                 "`num_labels` must be positive, and at least 2 where one of them is"
                 f" chosen. Received: {num_labels}"
             )
+        if window_pooling not in (None, "attention"):
+            raise ValueError(
+                "`window_pooling` must be None or 'attention'. Received:"
+                f" {window_pooling!r}"
+            )
 
         # === Layers ===
         encoder = BertEncoder(config, dtype=dtype, **options)
@@ -261,9 +271,15 @@ class BertClassifier(HeadModel):
         )
 
         # === Functional Model ===
-        inputs = dict(encoder.input)
-        encoded = encoder(inputs)
-        logits = projection(pooled_dropout(encoded["pooled_output"]))
+        if window_pooling:
+            inputs, pooled = _in_parallel(encoder, "merge_windows")
+            with keras.name_scope("cls"):
+                attention = WindowAttention(dtype=dtype, name="window_attention")
+                pooled = attention(pooled, inputs["input_mask"])
+        else:
+            inputs = dict(encoder.input)
+            pooled = encoder(inputs)["pooled_output"]
+        logits = projection(pooled_dropout(pooled))
 
         # === Config ===
         super().__init__(
@@ -275,9 +291,22 @@ class BertClassifier(HeadModel):
             num_labels=num_labels,
             problem_type=problem_type,
             dropout=dropout,
+            **({"window_pooling": window_pooling} if window_pooling else {}),
         )
         self.num_labels = num_labels
         self.problem_type = problem_type
+        self.window_pooling = window_pooling
+
+
+def _in_parallel(encoder: BertEncoder, name: str) -> tuple[dict[str, Any], Any]:
+    """Inputs [B, N, S] of several sequences each, and the pooled outputs [B N, W]."""
+    merge = MergeChoices(dtype=encoder.dtype_policy, name=name)
+    inputs = {
+        key: keras.Input((None, *tensor.shape[1:]), dtype="int32", name=key)
+        for key, tensor in encoder.input.items()
+    }
+    encoded = encoder({key: merge(x) for key, x in inputs.items()})
+    return inputs, encoded["pooled_output"]
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -312,7 +341,6 @@ class BertMultipleChoice(HeadModel):
     ):
         # === Layers ===
         encoder = BertEncoder(config, dtype=dtype, **options)
-        merge_choices = MergeChoices(dtype=dtype, name="merge_choices")
         pooled_dropout = HeadDropout(dropout, dtype=dtype, name="dropout")
         projection = OutputProjection(
             1, HEAD_INITIALIZER_RANGE, dtype=dtype, name="multiple_choice"
@@ -320,13 +348,9 @@ class BertMultipleChoice(HeadModel):
         split_choices = SplitChoices(dtype=dtype, name="split_choices")
 
         # === Functional Model ===
-        inputs = {
-            key: keras.Input((None, *tensor.shape[1:]), dtype="int32", name=key)
-            for key, tensor in encoder.input.items()
-        }
-        encoded = encoder({key: merge_choices(x) for key, x in inputs.items()})
+        inputs, pooled = _in_parallel(encoder, "merge_choices")
         with keras.name_scope("cls"):
-            scores = projection(pooled_dropout(encoded["pooled_output"]))
+            scores = projection(pooled_dropout(pooled))
         logits = split_choices(scores, inputs["input_ids"])
 
         # === Config ===

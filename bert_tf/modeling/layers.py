@@ -178,6 +178,10 @@ class Embeddings(keras.layers.Layer):
         seed = next_seed(dropout) if training else None
         return tap("embeddings", fused.dropped(x, seed, dropout.rate))
 
+    def compute_output_shape(self, input_ids_shape: tuple, *_: Any) -> tuple:
+        """[B, S, E]: JAX cannot find it where S is unknown."""
+        return (*input_ids_shape, self.bert_config.embedding_width)
+
 
 class Pooler(keras.layers.Layer):
     """tanh of a dense layer on the token that stands for a sequence, [CLS]."""
@@ -305,6 +309,44 @@ class SplitChoices(keras.layers.Layer):
     def compute_output_spec(self, scores: Any, input_ids: Any) -> Any:
         """As `call`, on symbolic inputs."""
         return keras.KerasTensor(tuple(input_ids.shape[:2]), scores.dtype)
+
+
+class WindowAttention(keras.layers.Layer):
+    """The mean of a text's windows, weighted by attention to them.
+
+    The weights are softmax(u . p_k) over the windows k. As their pooled outputs p_k are
+    the tanh of a dense layer, that is the attention to sentences of Yang et al. 2016
+    (equations 8 and 9).
+    """
+
+    def __init__(self, dtype: Any = None, name: str | None = None):
+        super().__init__(dtype=dtype, name=name)
+
+    def build(self, pooled_shape: tuple, input_mask_shape: tuple) -> None:
+        """Makes u; as it is 0, training begins with the plain mean."""
+        del input_mask_shape
+        self.query = self.add_weight(
+            name="query", shape=pooled_shape[-1:], initializer="zeros", autocast=False
+        )
+        self.built = True
+
+    def call(self, pooled: Any, input_mask: Any) -> Any:
+        """[B N, W] and the mask [B, N, S] to [B, W]; a window begins with [CLS]."""
+        pooled = ops.reshape(pooled, (*ops.shape(input_mask)[:2], pooled.shape[-1]))
+        single = ops.cast(pooled, "float32")
+        scores = ops.matmul(single, self.query)
+        # Not -inf: a batch's padding has no window at all.
+        scores = ops.where(input_mask[:, :, 0] > 0, scores, -1e9)
+        # Keras' softmax warns of a single window.
+        weights = ops.exp(scores - ops.max(scores, axis=-1, keepdims=True))
+        weights = (weights / ops.sum(weights, axis=-1, keepdims=True))[..., None]
+        return ops.cast(ops.sum(weights * single, axis=1), self.compute_dtype)
+
+    def compute_output_spec(self, pooled: Any, input_mask: Any) -> Any:
+        """As `call`, on symbolic inputs."""
+        return keras.KerasTensor(
+            (input_mask.shape[0], pooled.shape[-1]), self.compute_dtype
+        )
 
 
 class OutputProjection(keras.layers.Layer):

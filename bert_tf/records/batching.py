@@ -172,9 +172,14 @@ IS_REAL = "is_real_example"
 
 
 class ExampleTable:
-    """Records, such as those of a TFRecord file."""
+    """Records, such as those of a TFRecord file.
+
+    A record has one sequence; or several, as many in all, such as choices; or one or
+    more, such as a text's windows, of which all but a single one count as full.
+    """
 
     lengths: np.ndarray  # [N] int64, the tokens of each record's longest sequence
+    full_length: int  # of a record with as much as any can have
     mean_length: float  # the tokens of a sequence, on average
 
     def __init__(
@@ -202,11 +207,27 @@ class ExampleTable:
         # Of each sequence: [N], or [N, C].
         if not lengths:
             raise InputError("There is no example: nothing to train on or to predict.")
+        counts = [one.shape[1] for one in lengths if one.ndim > 1]
+        if len({*counts}) > 1:
+            lengths = [
+                np.pad(one, [(0, 0), (0, max(counts) - one.shape[1])])
+                for one in lengths
+            ]
         self._lengths = np.concatenate(lengths)
         stops = np.cumsum(self._lengths).reshape(self._lengths.shape)
         self._starts = stops - self._lengths
         self.lengths = self._lengths.reshape(len(self._lengths), -1).max(axis=1)
         self.mean_length = float(self._lengths.mean())
+        (width,) = (f.shape[-1] for f in schema.features if f.name == "input_ids")
+        self.full_length = width
+        # The tokens of a window where records have one or more of them, else None.
+        self._window: int | None = None
+        if counts and (self._lengths == 0).any():
+            numbers = (self._lengths > 0).sum(axis=1)
+            self.lengths = np.where(numbers > 1, numbers * width, self.lengths)
+            self.mean_length = float(self._lengths.sum(axis=1).mean())
+            self.full_length = width * max(counts)
+            self._window = width
         self._columns = {name: np.concatenate(v) for name, v in columns.items()}
 
     def __len__(self) -> int:
@@ -230,6 +251,10 @@ class ExampleTable:
         rows = rows.reshape(len(rows) * shard.num_replicas, -1)
 
         starts, lengths, columns = self._tensors
+        window = self._window
+        if window is not None:
+            starts, lengths = (x[:, : -(-length // window)] for x in (starts, lengths))
+            length = min(length, window)
 
         def gather(rows_of_batch: tf.Tensor) -> pipeline.Batch:
             rows_of_batch = tf.ensure_shape(rows_of_batch, [rows.shape[1]])
@@ -279,11 +304,15 @@ class ExampleTable:
         """One batch, with the feature `rows` [B] int32: the records that it holds."""
         is_real = rows != PADDING
         numbers = np.maximum(rows, 0)
+        starts, lengths = self._starts, self._lengths
+        if self._window is not None:
+            count, length = -(-length // self._window), min(length, self._window)
+            starts, lengths = starts[:, :count], lengths[:, :count]
         offset = np.arange(length)
-        there = self._lengths[numbers]
+        there = lengths[numbers]
         real_sequences = is_real.reshape(-1, *[1] * (there.ndim - 1))
         is_token = offset < np.where(real_sequences, there, 0)[..., None]
-        place = np.where(is_token, self._starts[numbers][..., None] + offset, 0)
+        place = np.where(is_token, starts[numbers][..., None] + offset, 0)
         batch = {}
         for name, column in self._columns.items():
             if name in self._sequences:
@@ -378,7 +407,7 @@ class SplitRecords:
         if max_lengths is None:
             rows = np.full([self.num_batches(batch_size), batch_size], PADDING)
             rows.ravel()[: self.num_records] = np.arange(self.num_records)
-            lengths = np.full(len(rows), self.max_seq_length)
+            lengths = np.full(len(rows), self.table.full_length)
             return EvaluationBatches(self.table, rows, lengths)
         return self.table.by_length(batch_size, max_lengths)
 

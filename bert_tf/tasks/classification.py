@@ -43,7 +43,7 @@ from bert_tf.tasks.finetuning import (
     opened_adapter,
     scores,
 )
-from bert_tf.tasks.long_texts import pooled_windows, windows_of_pair
+from bert_tf.tasks.long_texts import ATTENTION, pooled_windows, windows_of_pair
 from bert_tf.tasks.reports import write_probabilities, write_reports
 from bert_tf.tasks.run_options import ChoiceOptions
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, DataSet, Target
@@ -94,7 +94,8 @@ class TextFeaturizer:
     """Converts examples to records: tokenized, cut or in windows, padded."""
 
     # Each window is a record with the example's label, so that in training a text of k
-    # windows weighs k times as much as a short one.
+    # windows weighs k times as much as a short one. With attention to windows a record
+    # has all of an example's, [N, S].
 
     tokenizer: WordPieceTokenizer
     _: dataclasses.KW_ONLY
@@ -102,10 +103,11 @@ class TextFeaturizer:
     target: Target
     windows: bool = False
     doc_stride: int | None = None
+    pooling: str = "mean"  # of the windows
 
     def __post_init__(self) -> None:
         self.num_truncated = 0  # examples of the latest call that have lost tokens
-        self.window_counts: list[int] = []  # each one's records; empty without windows
+        self.window_counts: list[int] = []  # of each one; empty without windows
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -117,6 +119,7 @@ class TextFeaturizer:
             "target": [self.target.kind, self.target.labels, self.target.separator],
             "windows": self.windows,
             "doc_stride": self.doc_stride if self.windows else None,
+            **({"windows_of_a_record": "all"} if self.pooling == ATTENTION else {}),
         }
 
     def blocks(self, examples: Iterable[Any]) -> Iterator[dict[str, np.ndarray]]:
@@ -126,14 +129,22 @@ class TextFeaturizer:
         yield from map(self._block, grouped(examples, _EXAMPLES_AT_ONCE))
 
     def _block(self, examples: Sequence[Any]) -> dict[str, np.ndarray]:
-        pairs, labels = [], []
+        pairs, labels, counts = [], [], []
         for example in examples:
             label = self.target.encode(example.label, example.source)
             texts = self._texts(example)
             pairs += texts
-            labels += [label] * len(texts)
+            counts.append(len(texts))
+            labels += [label] * (1 if self.pooling == ATTENTION else len(texts))
+        features = pair_features(pairs, self.tokenizer.vocabulary, self.max_seq_length)
+        if self.pooling == ATTENTION:
+            is_there = np.arange(max(counts)) < np.array(counts)[:, None]
+            for name, values in features.items():
+                shape = (*is_there.shape, values.shape[-1])
+                features[name] = np.zeros(shape, values.dtype)
+                features[name][is_there] = values
         return {
-            **pair_features(pairs, self.tokenizer.vocabulary, self.max_seq_length),
+            **features,
             "label_ids": np.array(labels, self.target.label_dtype),
             "is_real_example": np.ones((len(labels), 1), np.int64),
         }
@@ -196,9 +207,8 @@ class LabelledSplits:
             max_lengths=options.max_lengths,
             num_outputs=self.targets[split].num_outputs,
         )
-        counts = self._window_counts[split]
         pooling = getattr(options, "window_pooling", "mean")
-        return pooled_windows(logits, counts, pooling) if counts else logits
+        return pooled_windows(logits, self._window_counts[split], pooling)
 
     def score(self, split: str, logits: np.ndarray) -> dict[str, float]:
         """A split's losses and metrics: see `bert_tf.tasks.finetuning.scores`."""
@@ -245,10 +255,11 @@ class LabelledSplits:
                 "%d of %d %s examples were longer than --max_seq_length=%d and cut.",
                 *(featurizer.num_truncated, len(examples), split, length),
             )
-        if records.num_records > len(examples):
+        if sum(featurizer.window_counts) > len(examples):
             logging.info(
-                "%d %s examples are read in %d windows.",
-                *(len(examples), split, records.num_records),
+                "%d %s examples are read in %d windows, at most %d of one.",
+                *(len(examples), split),
+                *(sum(featurizer.window_counts), max(featurizer.window_counts)),
             )
         return records
 
@@ -294,6 +305,7 @@ def classification_task(
             target=target,
             windows=options.long_text == "window",
             doc_stride=options.doc_stride,
+            pooling=options.window_pooling,
         ),
         schema=schema,
         test_splits=data_set.test_splits,
@@ -330,6 +342,8 @@ def classification_task(
             )
 
     built = model_options(options, adapter)
+    if options.window_pooling == ATTENTION:
+        built["window_pooling"] = ATTENTION
     return FineTuningTask.of(
         task(found.config, target, data_set.name, recompute=options.recompute, **built),
         head=names.CLASSIFIER,

@@ -117,6 +117,10 @@ class SentenceOptions(
         yield from super().problems()
         if self.max_seq_length < 4:
             yield f"`max_seq_length={self.max_seq_length}` must be at least 4."
+        if self.cls_normalization and self.window_pooling == "attention":
+            yield (
+                "`window_pooling=attention` and `cls_normalization` exclude each other."
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -255,7 +255,7 @@ def _of_one_length(phase: Phase, records: batching.SplitRecords, seed: int) -> P
         rows = batching.endless_rows(
             records.num_records, phase.batch_size, seed, position, phase.end_step
         )
-        return _endless(records, rows, records.max_seq_length, shard)
+        return _endless(records, rows, records.table.full_length, shard)
 
     return dataclasses.replace(phase, streams=[data])
 

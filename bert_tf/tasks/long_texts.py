@@ -14,6 +14,9 @@ import numpy as np
 
 from bert_tf.text.wordpiece import Tokens
 
+# The `window_pooling` that the model computes.
+ATTENTION = "attention"
+
 # What one more token of a window's length counts, in tokens of context.
 _WORTH_OF_LENGTH = 0.01
 
@@ -81,8 +84,11 @@ def pooled_windows(
 ) -> np.ndarray:
     """The outputs of examples [N, C]: the mean of their windows' logits [R, C].
 
-    For classes it is the geometric mean of their probabilities. Or the maximum.
+    For classes it is the geometric mean of their probabilities. Or the maximum. A
+    model with attention to windows has pooled them; without counts there are none.
     """
+    if pooling == ATTENTION or not counts:
+        return logits
     numbers = np.array(counts, np.int64)
     assert numbers.sum() == len(logits)
     starts = np.cumsum(numbers) - numbers

@@ -384,9 +384,11 @@ class LongTextOptions(Options, title=options.LENGTHS):
     )
     window_pooling: str = option(
         "mean",
-        "For --long_text=window: what a text's outputs are of its windows' logits, for"
-        " each of them: their mean, or their maximum.",
-        choices=("mean", "max"),
+        "For --long_text=window: how a text's outputs follow from its windows. mean,"
+        " max: of their logits, each window being an example of its own in training."
+        " attention: of the pooled outputs of all its windows at once, in training"
+        " too, weighted by an attention that is trained.",
+        choices=("mean", "max", "attention"),
         only_with="long_text=window",
     )
 

@@ -69,6 +69,7 @@ FOLDER_NAME = "best"
 BEST_NAME = "best.json"
 FLAGS_NAME = "flags.json"
 STARTS_NAME = "starts.jsonl"
+FEATURES_NAME = "features.json"  # what a model on frozen features has been trained on
 
 _DATA, _INDEX = ".data-00000-of-00001", ".index"
 _FILE_NAME = re.compile(r"model\.ckpt-(\d+)\.(?:(index)|(data-\d+-of-\d+)|(tmp-.*))")
@@ -84,6 +85,7 @@ _COMPANIONS = (
     PROBLEM_TYPE_NAME,
     FLAGS_NAME,
     STARTS_NAME,
+    FEATURES_NAME,
 )
 _LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error")
 

@@ -265,6 +265,12 @@ class Regularized(keras.layers.Layer):
         """Checks that the two models have what is compared; makes the projection."""
         options = self.options
         ours, theirs = self.model.bert_config, self.teacher.bert_config
+        window_pooling = getattr(self.model, "window_pooling", None)
+        if getattr(self.teacher, "window_pooling", None) != window_pooling:
+            raise InputError(
+                "`teacher_checkpoint`: both models must read a text's windows at once"
+                " (--window_pooling=attention), or neither."
+            )
         for name, logits in self.model.output.items():
             there, here = self.teacher.output.get(name, logits).shape, logits.shape
             if there != here:

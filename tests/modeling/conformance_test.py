@@ -57,6 +57,9 @@ MODELS = {
     "mixture": lambda config, **options: BertClassifier(
         config, 3, layer_mixture=True, **options
     ),
+    "windows": lambda config, **options: BertClassifier(
+        config, 3, window_pooling="attention", **options
+    ),
     "lora": lambda config, **options: BertClassifier(config, 3, lora_rank=2, **options),
     "adapters": lambda config, **options: BertClassifier(
         config, 3, adapter_size=4, train_pooler=True, **options
@@ -68,6 +71,7 @@ MODELS = {
 RECORDS = {
     "multi_label": functools.partial(random_label_sets, num_labels=3),
     "multiple_choice": random_choices,
+    "windows": random_choices,
     "tagger": functools.partial(random_tags, num_labels=20),
 }
 

@@ -50,3 +50,17 @@ class GatherPositionsTest(tf.test.TestCase):
             GatherPositions()(x, np.array([[0, 3], [1, 1]])),
             [[[0, 1, 2], [9, 10, 11]], [[15, 16, 17], [15, 16, 17]]],
         )
+
+
+class WindowAttentionTest(tf.test.TestCase):
+    def test_by_hand(self):
+        layer = layers.WindowAttention()
+        pooled = np.array([[1.0, 0], [0, 1], [5, 7], [2, 4], [9, 9], [9, 9]])
+        # Of the first text two windows, of the second one. A window has no [CLS]
+        # where it is not there; the third text is a batch's padding.
+        mask = np.array([[[1, 1], [1, 0]], [[0, 0], [1, 1]], [[0, 0], [0, 0]]])
+        mean = layer(pooled, mask)
+        self.assertAllClose(mean, [[0.5, 0.5], [2, 4], [9, 9]])
+        # u . p = log 3 and 0: the weights are 3/4 and 1/4.
+        layer.query.assign([np.log(3.0), 0.0])
+        self.assertAllClose(layer(pooled, mask), [[0.75, 0.25], [2, 4], [9, 9]])

@@ -155,6 +155,64 @@ class ExampleTableTest(tf.test.TestCase):
         self.assertEqual(third["label_ids"].dtype, tf.float32)
 
 
+class TableOfWindowsTest(tf.test.TestCase):
+    """Records of one to three windows of at most four tokens."""
+
+    texts = ([[1, 2, 3, 4], [3, 4, 5]], [[6, 7]], [[1, 2, 3, 4], [2, 3, 4, 5], [9]])
+
+    def padded(self, windows, count, length):
+        """All windows of a text, one number at a time."""
+        found = np.zeros((count, length), int)
+        for number, ids in enumerate(windows):
+            for place, one in enumerate(ids):
+                found[number, place] = one
+        return found
+
+    def setUp(self):
+        super().setUp()
+        blocks = []
+        for number, some in enumerate((self.texts[:2], self.texts[2:])):
+            ids = np.stack([self.padded(one, 2 + number, 4) for one in some])
+            blocks.append(
+                {
+                    "input_ids": ids,
+                    "input_mask": (ids > 0).astype(int),
+                    "label_ids": np.full((len(some), 2), 7.0 + number),
+                }
+            )
+        features = [
+            Feature(name, "int64", (4,), "max_seq_length")
+            for name in ("input_ids", "input_mask")
+        ]
+        schema = RecordSpec([*features, Feature("label_ids", "float32", (2,))])
+        self.table = ExampleTable(blocks, schema)
+
+    def test_lengths(self):
+        # All windows but a single one count as full.
+        self.assertAllEqual(self.table.lengths, [8, 2, 12])
+        self.assertEqual(self.table.full_length, 12)
+        self.assertAlmostEqual(self.table.mean_length, (7 + 2 + 9) / 3)
+
+    def test_a_batch_has_the_windows_that_its_length_holds(self):
+        for length, count, width, rows in (
+            (3, 1, 3, [1, 1, -1]),
+            (4, 1, 4, [1, 1, -1]),
+            (8, 2, 4, [0, 1, -1]),
+            (12, 3, 4, [0, 2, 1]),
+        ):
+            expected = [
+                self.padded(() if row < 0 else self.texts[row], count, width)
+                for row in rows
+            ]
+            rows = np.array(rows)
+            batch = self.table.padded(rows, length)
+            (trained,) = self.table.batches(rows[None], length)
+            for found in (batch, trained):
+                self.assertAllEqual(found["input_ids"], expected)
+                self.assertAllEqual(found["input_mask"], np.array(expected) > 0)
+        self.assertAllEqual(trained["label_ids"], [[7, 7], [8, 8], [7, 7]])
+
+
 class SplitRecordsTest(tf.test.TestCase):
     def of(self, records=None, made_from="a", length=L):
         schema = classification.schema(TARGET, length)

@@ -12,6 +12,7 @@ from bert_tf.conversion.tokenizer_files import write_labels
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling import objectives
 from bert_tf.modeling.heads import BertClassifier
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks import classification, finetuning
 from bert_tf.tasks.tables import Example, Target
 from bert_tf.text.vocabulary import Vocabulary
@@ -187,6 +188,16 @@ def words(number, count):
     return [(7 * number + 3 * place) % len(WORDS) for place in range(count)]
 
 
+def inputs_of(numbers):
+    """A model's inputs for one text by itself, without padding."""
+    ids = [CLS, *(FIRST + number for number in numbers), SEP]
+    return {
+        "input_ids": np.array([ids]),
+        "input_mask": np.ones([1, len(ids)], np.int64),
+        "segment_ids": np.zeros([1, len(ids)], np.int64),
+    }
+
+
 class SessionTest(tf.test.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -244,16 +255,7 @@ class SessionTest(tf.test.TestCase):
 
     def logits_of(self, numbers):
         """The model's outputs for one text by itself, without padding."""
-        ids = [CLS, *(FIRST + number for number in numbers), SEP]
-        outputs = self.model(
-            {
-                "input_ids": np.array([ids]),
-                "input_mask": np.ones([1, len(ids)], np.int64),
-                "segment_ids": np.zeros([1, len(ids)], np.int64),
-            },
-            training=False,
-        )
-        return outputs["logits"].numpy()[0]
+        return self.model(inputs_of(numbers), training=False)["logits"].numpy()[0]
 
     @several_lengths()
     def test_outputs_in_the_order_of_the_examples_whatever_the_padding(self):
@@ -283,6 +285,58 @@ class SessionTest(tf.test.TestCase):
         ]
         self.assertAllClose(logits, expected, rtol=1e-5, atol=1e-5)
 
+    @several_lengths()
+    def test_windows_pooled_by_attention(self):
+        query = np.linspace(-50.0, 50.0, toy.CONFIG.hidden_size)
+        long = words(1, 12)
+
+        def expected(windows):
+            pooled = [
+                self.model.encoder(inputs_of(one), training=False)["pooled_output"][0]
+                for one in windows
+            ]
+            pooled = np.array(pooled, np.float64)
+            weights = np.exp(pooled @ query)
+            mean = (weights / weights.sum()) @ pooled
+            head = weights_by_name(self.model)
+            return head["output_weights"].numpy() @ mean + head["output_bias"].numpy()
+
+        wanted = [
+            expected([words(0, 3)]),
+            expected([long[at : at + 6] for at in (0, 3, 6)]),
+            expected([words(2, 6)]),
+        ]
+        attending = BertClassifier(toy.CONFIG, 2, window_pooling="attention")
+        variables = weights_by_name(attending)
+        for name, variable in weights_by_name(self.model).items():
+            variables[name].assign(variable)
+        toy.save_checkpoint(self.path("attending"), attending)
+        session = self.session(
+            init_checkpoint=self.path("attending"),
+            long_text="window",
+            window_pooling="attention",
+            doc_stride=3,
+            max_seq_length=8,
+            dev_file="long.tsv",
+            length_buckets=2,
+        )
+        model, _ = session.restore(self.path("attended"))
+        mean = session.predict(model, "dev")
+        self.assertNotAllClose(mean[1], wanted[1], rtol=1e-3, atol=1e-3)
+        model.get_layer("window_attention").query.assign(query)
+        self.assertAllClose(session.predict(model, "dev"), wanted, rtol=1e-5, atol=1e-5)
+        # Untrained it is the mean, by which the logits are averaged too.
+        with self.assertRaisesRegex(InputError, "no cls/window_attention/query"):
+            self.session(long_text="window", window_pooling="attention").restore(
+                self.path("averaged")
+            )
+        averaged = self.session(
+            long_text="window", doc_stride=3, max_seq_length=8, dev_file="long.tsv"
+        )
+        self.assertAllClose(
+            mean, averaged.predict(self.model, "dev"), rtol=1e-5, atol=1e-5
+        )
+
     def test_scores(self):
         logits = np.array([[0.0, float(number - 5) / 2] for number in range(11)])
         score = self.session().task.score
@@ -309,6 +363,7 @@ class SessionTest(tf.test.TestCase):
         for options in (
             {"max_seq_length": 13},
             {"long_text": "window"},
+            {"long_text": "window", "window_pooling": "attention"},
             {"labels": "yes,no"},
             {"dev_file": "long.tsv"},
         ):

@@ -36,7 +36,6 @@ from bert_tf.tasks.tagging.tagging_options import (
     TaggingOptions,
 )
 from bert_tf.tasks.tagging.words import (
-    FEATURES_NAME,
     TRAIN,
     SentenceFeatures,
     SentenceFeaturizer,
@@ -46,7 +45,7 @@ from bert_tf.tasks.tagging.words import (
     read_features,
     read_splits,
 )
-from bert_tf.training.checkpoints import STATE_NAME
+from bert_tf.training.checkpoints import FEATURES_NAME, STATE_NAME
 
 
 def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]:

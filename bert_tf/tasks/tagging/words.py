@@ -65,7 +65,7 @@ from bert_tf.tasks.tagging.sentences import Sentence, digest, read_sentences, re
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
-from bert_tf.training.checkpoints import STATE_NAME
+from bert_tf.training.checkpoints import FEATURES_NAME, STATE_NAME
 from bert_tf.training.run_folder import RunData
 
 # [CLS] and [SEP].
@@ -416,8 +416,6 @@ def f1_macro(
 
 SPLITS = ("train", "dev", "test")
 TRAIN = "train"
-# In the folder of a run on features: the model that they are from.
-FEATURES_NAME = "features.json"
 
 
 class Words:

@@ -174,6 +174,13 @@ class FeatureTaggingTest(ScriptCase):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script("--do_train", **(options | change))
 
+    def test_the_best_of_several_runs_is_evaluated(self):
+        several = {"num_restarts": 2, "output_dir": self.path("several")}
+        several |= {"features": "embeddings", "num_train_epochs": 1}
+        results = self.run_script("--do_train", "--do_eval", **several)
+        self.assertIn("features.json", os.listdir(self.path("several", "best")))
+        self.assertEqual(self.run_script("--do_eval", **several), results)
+
     @pytest.mark.slow
     def test_layers_mixed_and_one_after_another_share_their_vectors(self):
         expected = {"weighted_sum_last_four": (4, 8), "concat_last_four": (1, 32)}
