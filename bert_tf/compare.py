@@ -22,14 +22,8 @@ import numpy as np
 
 from bert_tf import cli, files
 from bert_tf.answer import flags_of_run
+from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
-from bert_tf.metrics import (
-    METRICS_OF,
-    MULTI_LABEL,
-    OF_TWO_CLASSES,
-    REGRESSION,
-    SINGLE_LABEL,
-)
 from bert_tf.options import RESULTS, Options, Path, option
 from bert_tf.pictures import figure, table
 from bert_tf.significance import (
@@ -217,10 +211,8 @@ def _of_table(path: str, folder: str) -> Predicted:
         return Predicted([], {})  # several numbers
     if kind != MULTI_LABEL:
         true, said = true[:, 0], said[:, 0]
-    metrics = METRICS_OF[kind]
-    if len(labels) > 2:
-        metrics = tuple(name for name in metrics if name not in OF_TWO_CLASSES)
-    return Predicted(cells[0], {name: answers_of(name, said, true) for name in metrics})
+    answers = {name: answers_of(name, said, true) for name in target.metrics}
+    return Predicted(cells[0], answers)
 
 
 def _of_words(path: str) -> Predicted:

@@ -495,15 +495,8 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
         elif adapter_size:
             self._freeze_pretrained()
 
-    def enable_lora(
-        self, rank: int, target_layer_names: Sequence[str] | None = None
-    ) -> None:
+    def enable_lora(self, rank: int) -> None:
         """KerasHub's: LoRA of queries and values; all else is frozen."""
-        if target_layer_names is not None:
-            raise ValueError(
-                "`target_layer_names` must be None: LoRA is of queries and values."
-                f" Received: {target_layer_names}"
-            )
         super().enable_lora(rank)
         self.options["lora_rank"] = rank
         self._freeze_pretrained()

@@ -3,7 +3,7 @@
 import contextlib
 import contextvars
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -27,14 +27,9 @@ _tap: contextvars.ContextVar[Tap] = contextvars.ContextVar(
 )
 
 
-@contextlib.contextmanager
-def tapped(function: Tap) -> Iterator[None]:
+def tapped(function: Tap) -> contextlib.AbstractContextManager:
     """Within it a model continues with what the function makes of x at these points."""
-    token = _tap.set(function)
-    try:
-        yield
-    finally:
-        _tap.reset(token)
+    return fused.having((_tap, function))
 
 
 def tap(point: str, x: Any) -> Any:

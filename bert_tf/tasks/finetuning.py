@@ -20,7 +20,7 @@ from bert_tf.conversion.loading import ModelFiles, model_files
 from bert_tf.conversion.names import STANDARDIZATION, heads_of
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.tokenizer_files import write_labels
-from bert_tf.errors import DivergedError, InputError
+from bert_tf.errors import InputError
 from bert_tf.modeling.layers import tapped
 from bert_tf.modeling.objectives import Objective
 from bert_tf.modeling.weight_names import weights_by_name
@@ -36,7 +36,7 @@ from bert_tf.tasks.run_options import (
 from bert_tf.tasks.tables import Target
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
-from bert_tf.training.evaluation import Predictor
+from bert_tf.training.evaluation import Predictor, refuse_not_finite
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import class_weights, regularized
 from bert_tf.training.regularization_options import LossOptions
@@ -68,10 +68,7 @@ def opened_adapter(
 
 
 def model_options(
-    options: AdapterOptions,
-    adapter: adapter_files.AdapterFiles | None = None,
-    *,
-    has_pooler: bool = True,
+    options: AdapterOptions, config: BertConfig, *, has_pooler: bool = True
 ) -> dict[str, Any]:
     """A head's arguments: LoRA, adapters, a mixture of layers."""
     for name in ("train_pooler", "cls_normalization"):
@@ -79,6 +76,7 @@ def model_options(
             raise InputError(
                 f"`{name}`: this task's model has no pooler. Leave it out."
             )
+    adapter = opened_adapter(options, config)
     if adapter is None:
         return {name: getattr(options, name) for name in adapter_files.MODEL_OPTIONS}
     for name in adapter_files.MODEL_OPTIONS:
@@ -116,11 +114,7 @@ def scores(
         target.label_dtype,
     )
     loss = _mean_loss(objective, logits, labels)
-    if not np.isfinite(loss):
-        raise DivergedError(
-            "The loss on the evaluation data is not finite: the model's weights are too"
-            " large to be of use. Train again with a lower --learning_rate."
-        )
+    refuse_not_finite("loss on the evaluation data", loss)
     batches = [
         slice(start, start + batch_size) for start in range(0, len(labels), batch_size)
     ]
@@ -352,12 +346,6 @@ class FineTuningTask(Task, Generic[P]):
     # The names in eval_results.txt that differ from the metrics'.
     result_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     keeps_results: bool = False  # whether earlier results of the same step stay there
-
-    @classmethod
-    def of(cls, task: Task, **parts: Any) -> "FineTuningTask":
-        """A task for the engine, with what its runs need in addition."""
-        names = [field.name for field in dataclasses.fields(Task)]
-        return cls(**{name: getattr(task, name) for name in names}, **parts)
 
 
 def with_losses(

@@ -69,11 +69,7 @@ class Evaluator:
                 raise InputError(record_error(error)) from error
         if not sums:
             raise InputError("Nothing to evaluate: the records are empty.")
-        if not np.isfinite(sums[TOTAL_LOSS]).all():
-            raise DivergedError(
-                "The loss on the evaluation data is not finite: the model's weights are"
-                " too large to be of use. Train again with a lower --learning_rate."
-            )
+        refuse_not_finite("loss on the evaluation data", sums[TOTAL_LOSS])
         return {
             name: float(total / weight) if weight else 0.0
             for name, (total, weight) in sums.items()
@@ -115,6 +111,15 @@ class Predictor:
                     bar.update(1)
             except READING_ERRORS as error:
                 raise InputError(record_error(error)) from error
+
+
+def refuse_not_finite(what: str, values: Any) -> None:
+    """Raises DivergedError unless a trained model's numbers are finite."""
+    if not np.isfinite(values).all():
+        raise DivergedError(
+            f"The {what} is not finite: the model's weights are too large to be of use."
+            " Train again with a lower --learning_rate."
+        )
 
 
 def _check_batches(

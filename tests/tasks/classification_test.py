@@ -17,7 +17,7 @@ from bert_tf.tasks import classification, finetuning
 from bert_tf.tasks.tables import Example, Target
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
-from tests.training import toy
+from tests.training import toy, toy_examples
 from tests.training.toy_examples import several_lengths
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d", "e"]
@@ -67,7 +67,7 @@ class TaskTest(tf.test.TestCase):
             (SEVERAL, objectives.MULTI_LABEL),
             (NUMBER, objectives.REGRESSION),
         ):
-            task = classification.task(toy.CONFIG, target, "t", dropout=0.2)
+            task = toy_examples.engine_task(toy.CONFIG, target, "t", dropout=0.2)
             self.assertIs(task.objective, objective)
             model = task.build_model()
             self.assertIs(model.objective, objective)

@@ -149,7 +149,7 @@ def examples_by_length(folder):
 def classification_case(target, **options):
     """A target's task and batches."""
     return (
-        lambda config: classification.task(config, target, "toy", **options),
+        lambda config: toy_examples.engine_task(config, target, "toy", **options),
         lambda folder: labelled_records(folder, target),
     )
 
@@ -179,7 +179,7 @@ CASES = {
     "packed": (lambda config: pretraining_task(config, packed=True), packed_records),
     "classification": classification_case(Target(kind=SINGLE_LABEL, labels=LABELS)),
     "regression": (
-        lambda config: classification.task(config, toy_examples.TARGET, "toy"),
+        lambda config: toy_examples.engine_task(config, toy_examples.TARGET, "toy"),
         examples_by_length,
     ),
     "multi_label": classification_case(Target(kind=MULTI_LABEL, labels=LABELS)),

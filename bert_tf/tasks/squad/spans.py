@@ -29,7 +29,6 @@ from bert_tf.tasks.finetuning import (
     FineTuningTask,
     Outputs,
     model_options,
-    opened_adapter,
 )
 from bert_tf.tasks.squad import null_threshold, reading
 from bert_tf.tasks.squad.decoding import (
@@ -293,9 +292,7 @@ class Questions:
 def squad_task(questions: Questions) -> FineTuningTask[Answers]:
     """The task of finding answers."""
     options, found = questions.options, questions.found
-    built = model_options(
-        options, opened_adapter(options, found.config), has_pooler=False
-    )
+    built = model_options(options, found.config, has_pooler=False)
     metrics = metric_names(options.version_2_with_negative)
     return FineTuningTask(
         name="squad",

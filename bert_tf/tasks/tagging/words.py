@@ -582,9 +582,7 @@ def tagging_task(
 ) -> finetuning.FineTuningTask[WordPredictions]:
     """The task of labelling words, on the options' sentences."""
     words = Words(options, found, read_splits(options))
-    built = finetuning.model_options(
-        options, finetuning.opened_adapter(options, found.config), has_pooler=False
-    )
+    built = finetuning.model_options(options, found.config, has_pooler=False)
     num_labels = len(words.labels.names)
     return finetuning.FineTuningTask(
         name="tagging",
