@@ -21,6 +21,7 @@ from bert_tf.conversion import names
 from bert_tf.conversion.adapter_files import AdapterFiles
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
+from bert_tf.conversion.tokenizer_files import read_labels
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
@@ -52,7 +53,6 @@ from bert_tf.text.wordpiece import (
     pair_features,
     truncate_pair,
 )
-from bert_tf.training import run_folder
 from bert_tf.training.run_folder import RunData
 
 _EXAMPLES_AT_ONCE = 1024
@@ -358,7 +358,7 @@ def _target(
     # Without training, a table's classes are those that the run recorded, or that the
     # checkpoint was trained with, so that prediction needs no training file.
     if data_set.labels is None and not options.do_train:
-        recorded = run_folder.recorded_labels(folder_of_model(options))
+        recorded, _ = read_labels(folder_of_model(options))
         labels = recorded or (trained.labels if trained else None)
         if labels:
             return data_set.target(tuple(labels))

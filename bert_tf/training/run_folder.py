@@ -247,12 +247,6 @@ def refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) -
         )
 
 
-def recorded_labels(folder: str) -> list[str] | None:
-    """The labels that a classifier's run recorded; None if there are none."""
-    labels, _ = read_labels(folder)
-    return None if labels is None else list(labels)
-
-
 def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> None:
     """Raises InputError if a folder's model has other weights than this one.
 
