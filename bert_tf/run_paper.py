@@ -14,6 +14,7 @@ the same command again resumes.
 """
 
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -56,6 +57,7 @@ from bert_tf.tasks.paper_tables import (
 )
 from bert_tf.tasks.pretraining_options import NewModelOptions
 from bert_tf.tasks.run_options import SelectionOptions
+from bert_tf.tasks.tagging.tagging_options import FEATURE_CHOICES
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.tfrecords import create_pretraining_data
 from bert_tf.training.training_options import (
@@ -204,23 +206,45 @@ class _Maker:
                 f" ({', '.join(column.name for column in table.columns)})."
             )
         cells: dict[str, dict[str, Cell]] = {}
-        for row in table.rows:
-            for column in columns if row.pretraining else ():
-                cell = self._cell(table, row, column)
-                cells.setdefault(row.name, {})[column.name] = cell
-                values = {
-                    name: {column: dataclasses.asdict(c) for column, c in of.items()}
-                    for name, of in cells.items()
-                }
-                base = self._path(f"table_{number}" if number.isdigit() else number)
-                text = markdown(table, columns, cells)
-                for name, content in (
-                    (".md", text),
-                    (".json", json.dumps(values, indent=1) + "\n"),
-                    (".png", picture(table, columns, cells)),
-                ):
-                    files.write_atomically(base + name, content)
+        text = ""
+        for row, column in itertools.product(table.rows, columns):
+            if row.pretraining is None or self._is_too_shallow(table, row, column):
+                continue
+            cell = self._cell(table, row, column)
+            cells.setdefault(row.name, {})[column.name] = cell
+            values = {
+                name: {column: dataclasses.asdict(c) for column, c in of.items()}
+                for name, of in cells.items()
+            }
+            base = self._path(f"table_{number}" if number.isdigit() else number)
+            text = markdown(table, columns, cells)
+            for name, content in (
+                (".md", text),
+                (".json", json.dumps(values, indent=1) + "\n"),
+                (".png", picture(table, columns, cells)),
+            ):
+                files.write_atomically(base + name, content)
         return text
+
+    def _is_too_shallow(self, table: Table, row: Row, column: Column) -> bool:
+        """Whether the model lacks the layers that a cell takes its features from."""
+        features = {**row.options, **column.options}.get("features")
+        if features is None:
+            return False
+        if GIVEN in self._options.wanted(table):
+            from bert_tf.conversion.source import open_source
+
+            config = open_source(str(self._options.init_checkpoint)).require_config()
+        else:
+            config = self._config()
+        needed = FEATURE_CHOICES[str(features)].num_layers
+        if config.num_hidden_layers >= needed:
+            return False
+        logging.info(
+            "%s, %s, is left out: it needs %d layers, the model has %d.",
+            *(row.name, column.name, needed, config.num_hidden_layers),
+        )
+        return True
 
     def _cell(self, table: Table, row: Row, column: Column) -> Cell:
         """A row's scores on a column, made unless they are finished."""
@@ -424,11 +448,12 @@ def _plain(text: str) -> str:
 
 def _cell_of(folder: str, column: Column) -> Cell:
     """The scores of the settings whose mean over the seeds is best."""
-    if column.split == "test":
+    if column.split != "dev":
         # Of the best run alone.
         results = files.read_results(os.path.join(folder, _RESULTS))
-        metric = column.metric if f"test_{column.metric}" in results else "accuracy"
-        score = column.unit * results[f"test_{metric}"]
+        prefix = f"{column.split}_".replace("dev_", "eval_")
+        metric = column.metric if prefix + column.metric in results else "accuracy"
+        score = column.unit * results[prefix + metric]
         return Cell(by_seed={"best": score}, metric=metric)
     _, runs = finished_runs(folder)
     if not runs:

@@ -45,7 +45,7 @@ class Commands:
         with open(os.path.join(folder, "selection.jsonl"), "w") as file:
             file.writelines(json.dumps(line) + "\n" for line in lines)
         with open(os.path.join(folder, "eval_results.txt"), "w") as file:
-            file.write("test_accuracy = 0.25\n")
+            file.write("eval_mismatched_accuracy = 0.5\ntest_accuracy = 0.25\n")
 
     def values_of(self, name):
         return [values for script, values in self.ran if script == name]
@@ -121,7 +121,7 @@ class RunPaperTest(tf.test.TestCase):
         self.assertEqual(self.commands.ran, [])
 
     def test_words_and_masks(self):
-        self.make("--tables=8,7", "--budget=100", "--tasks=NER")
+        self.make("--tables=8,7", "--budget=100", "--tasks=NER", "--bert_size=mini")
         rows = self.table("table_8")
         self.assertEqual([*rows["0/0/100"]], ["NER dev F1", "NER from features"])
         self.assertEqual(rows["80/10/10"]["NER dev F1"]["metric"], "accuracy")
@@ -159,6 +159,27 @@ class RunPaperTest(tf.test.TestCase):
             starts[1:4:2],
             [self.path(f"out/pretraining/ltr/model.ckpt-{step}") for step in (40, 80)],
         )
+
+    def test_what_the_model_is_too_shallow_for_is_left_out(self):
+        with self.assertLogs(level="INFO") as logs:
+            self.make("--tables=7", "--budget=10", "--tasks=NER")
+        left_out = [x for x in logs.output if "it needs 4 layers, the model has 2" in x]
+        self.assertLen(left_out, 4)  # two rows, two columns
+        rows = self.table("table_7")
+        self.assertEqual(
+            [*rows],
+            ["fine tuned", "embeddings", "second to last", "last", "weighted sum all"],
+        )
+
+    def test_both_development_sets_of_mnli(self):
+        os.makedirs(self.path("glue/MNLI"))
+        given = f"--init_checkpoint={self.get_temp_dir()}"
+        self.make("--tables=1", "--tasks=MNLI", given)
+        row = self.table("table_1")["this checkpoint"]
+        self.assertAllClose([*row["MNLI-m"]["by_seed"].values()], [50.5, 51.5])
+        # Of the best run alone, as the test sets.
+        self.assertEqual(row["MNLI-mm"]["by_seed"], {"best": 50.0})
+        self.assertLen(self.commands.values_of("run_classifier"), 1)
 
     def test_trivia_qa_first(self):
         for name in ("train-v1.1.json", "train-v2.0.json", "trivia.json"):

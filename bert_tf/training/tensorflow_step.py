@@ -81,8 +81,11 @@ def training_steps(
     )
     names = names_of_sums(objective, loss_scale)
 
-    def replica_step(batch: Records) -> Sums:
+    def replica_step(batch: Records, *there: tf.Tensor) -> Sums:
         replica = tf.distribute.get_replica_context()
+        # A thread must read the clock before it computes on the batch.
+        with tf.control_dependencies(there):
+            batch = tf.nest.map_structure(tf.identity, batch)
 
         def over_replicas(tensors):
             if num_replicas == 1:
@@ -115,8 +118,10 @@ def training_steps(
             with tf.control_dependencies([began]):
                 batch = next(iterator)
             with tf.control_dependencies(tf.nest.flatten(batch, True)):
-                input_seconds += tf.timestamp() - began
-            per_replica = strategy.run(replica_step, args=(batch,))
+                ended = tf.timestamp()
+            input_seconds += ended - began
+            arguments = (batch,) if is_tpu(strategy) else (batch, ended)
+            per_replica = strategy.run(replica_step, args=arguments)
             step_sums = {
                 name: strategy.reduce(
                     tf.distribute.ReduceOp.SUM, per_replica[name], axis=None

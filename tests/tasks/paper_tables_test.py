@@ -61,6 +61,17 @@ class TablesTest(tf.test.TestCase):
             for row in table.rows:
                 self.assertLessEqual(len(row.paper), len(table.columns))
 
+    def test_rows_of_glue_have_the_papers_averages(self):
+        averages = {
+            row.name.removesuffix(", test set"): sum(row.paper) / len(row.paper)
+            for row in TABLES["1"].rows
+            if row.paper
+        }
+        self.assertAllClose(
+            [*averages.values()], [74.0, 71.0, 75.1, 79.6, 82.1], atol=0.07
+        )
+        self.assertEqual([*averages][2:4], ["OpenAI GPT", "BERT-Base"])
+
     def test_conclusions_by_hand(self):
         # Differences -10, -10.5, -9.4: t = -31.4; and -1, 1, -1: t = -0.5.
         self.assertEqual(

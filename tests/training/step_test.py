@@ -1,5 +1,11 @@
+import os
+import subprocess
+import sys
+import time
+
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
@@ -96,7 +102,34 @@ class NumpyRun:
         self.losses.append(loss)
 
 
+def share_of_input():
+    """The share of the steps of a wide model that is measured as a wait for input."""
+    layers = [keras.layers.Dense(size) for size in (2000, 2000, 1)]
+    inputs = {"x": keras.Input((3,), name="x")}
+    model = RecordModel(inputs, {"y": keras.Sequential(layers)(inputs["x"])})
+    optimizer = create_optimizer(0.05, 80, 3, global_clipnorm=None)
+    optimizer.build(model.trainable_variables)
+    strategy = tf.distribute.get_strategy()
+    steps = training_steps(TASK, model, optimizer, strategy)
+    iterator = iter(as_dataset(batches(42)).prefetch(2))
+    steps(iterator, 2)
+    began = time.perf_counter()
+    results = steps(iterator, 40)
+    return float(results.input_seconds) / (time.perf_counter() - began)
+
+
 class TrainingStepsTest(tf.test.TestCase):
+    @pytest.mark.slow
+    def test_computing_is_no_wait_for_input_of_a_single_thread(self):
+        code = "from tests.training.step_test import share_of_input as x; print(x())"
+        ran = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "TF_NUM_INTEROP_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        self.assertLess(float(ran.stdout), 0.3)
+
     def test_equals_the_same_steps_by_hand(self):
         data = batches(8)
         model = linear_model()
