@@ -18,6 +18,12 @@ from bert_tf.training.training_options import DeviceOptions
 
 
 class StrategyTest(tf.test.TestCase):
+    def test_two_kinds_of_devices_contradict_each_other(self):
+        message = "`use_tpu` and `distribution=mirrored` contradict"
+        with self.assertRaisesRegex(InputError, message):
+            DeviceOptions(use_tpu=True, distribution="mirrored")
+        DeviceOptions(use_tpu=True, distribution="tpu")
+
     def test_the_default_is_the_machines(self):
         self.assertIs(create_strategy(), tf.distribute.get_strategy())
 

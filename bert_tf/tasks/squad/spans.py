@@ -92,10 +92,19 @@ def question_logits(
         start = outputs["start_logits"][place, :stop].copy()
         return start, outputs["end_logits"][place, :stop].copy()
 
-    without: list[QuestionFeatures] = []
-    groups = _groups(features, options.max_seq_length, without)
+    length = options.max_seq_length
+    spec = RecordSpec.spans(length, for_training=False)
+    without: list[QuestionFeatures] = []  # a window; they can only be the last ones
+
+    def groups() -> Iterator[Group[QuestionFeatures]]:
+        for some in grouped(features, WINDOWS_AT_ONCE, lambda one: len(one.windows)):
+            if records := list(blocks(some, length)):
+                yield some, ExampleTable(records, spec)
+            else:
+                without.extend(some)
+
     for questions, found in predict_groups(
-        groups, predict, keep, options, num_questions
+        groups(), predict, keep, options, num_questions
     ):
         rows = iter(found)
         for question in questions:
@@ -105,21 +114,6 @@ def question_logits(
             )
     for question in without:
         yield QuestionLogits(question, [], [])
-
-
-def _groups(
-    features: Iterable[QuestionFeatures],
-    max_seq_length: int,
-    without: list[QuestionFeatures],
-) -> Iterator[Group[QuestionFeatures]]:
-    """The questions in groups; those of a last one without windows go to `without`."""
-    spec = RecordSpec.spans(max_seq_length, for_training=False)
-    for questions in grouped(features, WINDOWS_AT_ONCE, lambda one: len(one.windows)):
-        records = list(blocks(questions, max_seq_length=max_seq_length))
-        if records:
-            yield questions, ExampleTable(records, spec)
-        else:
-            without += questions
 
 
 class Answerer:
