@@ -48,7 +48,8 @@ def main(
     options.define(flags.FLAGS, kind)
     names = list(options.declarations(kind))
     if "version" not in names:  # evaluate_squad's is that of SQuAD
-        flags.DEFINE_flag(_VersionFlag())
+        version = f"bert_tf {bert_tf.__version__}"
+        flags.DEFINE_flag(_PrintingFlag("version", "the version", lambda: version))
     module = inspect.getmodule(run)
     path = os.path.splitext(inspect.getfile(run))[0].removesuffix("/__main__")
     script = os.path.basename(path)
@@ -87,7 +88,8 @@ def main(
         # Flags after a stray word are flags, too.
         flags.FLAGS.set_gnu_getopt()
         # Replaces absl's, which app.run has defined.
-        flags.DEFINE_flag(_HelpFlag(kind))
+        flag = _PrintingFlag("help", "this help", lambda: _help(kind), short_name="?")
+        flags.DEFINE_flag(flag)
         try:
             left = flags.FLAGS(argv)
             if left[1:] and arguments is None:
@@ -279,36 +281,27 @@ _WIDTH = 80
 _SAYS_ITS_DEFAULT = ("Default:", "default is", "unless given", "by default")
 
 
-class _VersionFlag(flags.BooleanFlag):
-    """--version: prints it, and exits."""
+class _PrintingFlag(flags.BooleanFlag):
+    """--help or --version: prints a text, and exits."""
 
-    def __init__(self) -> None:
-        super().__init__("version", False, "show the version", allow_hide_cpp=True)
-
-    def parse(self, arg: str | bool) -> None:
-        """Exits if the flag is set."""
-        if self._parse(arg):
-            print(f"bert_tf {bert_tf.__version__}")
-            sys.exit(0)
-
-
-class _HelpFlag(app.HelpFlag):
-    """--help: prints the page of the main module's flags, and exits."""
-
-    def __init__(self, kind: type[options.Options]) -> None:
-        super().__init__()
+    def __init__(self, name: str, what: str, text: Callable[[], str], **kwargs: Any):
+        super().__init__(name, False, f"show {what}", allow_hide_cpp=True, **kwargs)
         self.allow_override = True
-        self._kind = kind
+        self._text = text
 
     def parse(self, arg: str | bool) -> None:
         """Exits if the flag is set."""
         if self._parse(arg):
-            # Flags given before --help are no defaults.
-            flags.FLAGS.unparse_flags()
-            flags.FLAGS.mark_as_parsed()
-            doc = sys.modules["__main__"].__doc__ or ""
-            print(page(doc, flags.FLAGS, self._kind), flush=True)
+            print(self._text(), flush=True)
             sys.exit(0)
+
+
+def _help(kind: type[options.Options]) -> str:
+    """The page of the main module's flags."""
+    # Flags given before --help are no defaults.
+    flags.FLAGS.unparse_flags()
+    flags.FLAGS.mark_as_parsed()
+    return page(sys.modules["__main__"].__doc__ or "", flags.FLAGS, kind)
 
 
 def page(

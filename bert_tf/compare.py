@@ -21,14 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf import cli, files
+from bert_tf.answer import flags_of_run
+from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
-from bert_tf.metrics import (
-    METRICS_OF,
-    MULTI_LABEL,
-    OF_TWO_CLASSES,
-    REGRESSION,
-    SINGLE_LABEL,
-)
 from bert_tf.options import RESULTS, Options, Path, option
 from bert_tf.pictures import figure, table
 from bert_tf.significance import (
@@ -206,7 +201,7 @@ def _of_table(path: str, folder: str) -> Predicted:
     kind = REGRESSION
     if labels:
         kind = SINGLE_LABEL if {*cells[0], *cells[1]} <= {*labels} else MULTI_LABEL
-    separator = _flag(folder, "label_separator") or ","
+    separator = flags_of_run(folder).get("label_separator") or ","
     target = Target(kind=kind, labels=labels, separator=separator)
     try:
         true, said = (
@@ -216,10 +211,8 @@ def _of_table(path: str, folder: str) -> Predicted:
         return Predicted([], {})  # several numbers
     if kind != MULTI_LABEL:
         true, said = true[:, 0], said[:, 0]
-    metrics = METRICS_OF[kind]
-    if len(labels) > 2:
-        metrics = tuple(name for name in metrics if name not in OF_TWO_CLASSES)
-    return Predicted(cells[0], {name: answers_of(name, said, true) for name in metrics})
+    answers = {name: answers_of(name, said, true) for name in target.metrics}
+    return Predicted(cells[0], answers)
 
 
 def _of_words(path: str) -> Predicted:
@@ -251,7 +244,7 @@ def _of_questions(path: str, folder: str, predict_file: str | None) -> Predicted
     from bert_tf.evaluate_squad import read_by_question, read_golds
     from bert_tf.tasks.squad.scoring import question_scores
 
-    gold_path = predict_file or _flag(folder, "predict_file")
+    gold_path = predict_file or flags_of_run(folder).get("predict_file")
     if not gold_path:
         raise InputError(
             f"{path}: give the right answers: --predict_file=dev-v1.1.json"
@@ -264,13 +257,6 @@ def _of_questions(path: str, folder: str, predict_file: str | None) -> Predicted
         "f1": mean_of(np.array([*f1.values()])),
     }
     return Predicted([*data.golds], answers)
-
-
-def _flag(folder: str, name: str) -> str | None:
-    """A flag of the run; None if it is unknown."""
-    path = os.path.join(folder, "flags.json")
-    values = files.read_json(path, "flags") if files.exists(path) else {}
-    return values.get(name) if isinstance(values, dict) else None
 
 
 def main() -> None:

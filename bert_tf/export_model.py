@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from absl import logging
 
 from bert_tf import cli, keras_backend
-from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.options import REQUIRED, Path, option, with_default
 from bert_tf.training.training_options import ModelOptions, OutputOptions
@@ -114,28 +113,13 @@ def run(options: ExportOptions) -> None:
         )
     cli.import_tensorflow()
     from bert_tf.conversion import export
-    from bert_tf.conversion.source import open_source
-    from bert_tf.text.vocabulary import Vocabulary
 
     if options.format in ("saved_model", "litert", "onnx"):
         keras_backend.require_tensorflow(f"--format={options.format}")
     folder = export.NewFolder(options.output_dir)
-    source = open_source(options.checkpoint)
-    model = export.completed(
-        source,
-        config=(
-            BertConfig.from_json_file(options.bert_config_file)
-            if options.bert_config_file
-            else None
-        ),
-        vocabulary=(
-            Vocabulary.from_file(options.vocab_file) if options.vocab_file else None
-        ),
-        do_lower_case=options.given("do_lower_case"),
-        heads=None
-        if options.heads is None
-        else [HEADS[word] for word in options.heads if word != _NO_HEADS],
-    )
+    words = options.heads
+    heads = None if words is None else [HEADS[w] for w in words if w != _NO_HEADS]
+    model = export.source_of(options, heads)
     settings = {"format": options.format}
     if options.format == "saved_model":
         for name in ("max_seq_length", *_OF_SPANS):

@@ -51,7 +51,7 @@ class ExtractionOptions(
         " (--layer_weights), or concatenation.",
         choices=("none", "sum", "mean", "weighted", "concat"),
     )
-    layer_weights: tuple[str, ...] = option(
+    layer_weights: tuple[float, ...] = option(
         (), "For --combine=weighted: one weight for each of --layers."
     )
     token_vectors: bool = option(

@@ -60,7 +60,6 @@ from bert_tf.conversion.source import Source, folder_of
 from bert_tf.errors import InputError
 from bert_tf.instances.random_stream import compiled
 from bert_tf.modeling.encoder import BertEncoder, RecordModel
-from bert_tf.modeling.objectives import Objective
 from bert_tf.parallel import grouped
 from bert_tf.records.batching import (
     PADDING,
@@ -81,11 +80,10 @@ from bert_tf.training.strategy import (
     Agreement,
     Strategy,
     check_batch_size,
+    create_strategy,
     is_chief,
     num_workers,
-    strategy_of,
 )
-from bert_tf.training.task import Task
 
 # How a token's layers are combined (Devlin et al. 2018, Table 7, has sums and a
 # concatenation of the last four, and the embeddings).
@@ -144,9 +142,9 @@ class LayerSelection:
         num_hidden_layers: int,
         *,
         combine: str = NONE,
-        weights: Sequence[str] = (),
+        weights: Sequence[float] = (),
     ) -> "LayerSelection":
-        """A selection from the words of flags, such as "-1", "embeddings" or "all"."""
+        """A selection from the words of --layers: "-1", "embeddings" or "all"."""
         found: list[LayerIndex] = []
         try:
             for word in map(str.strip, layers):
@@ -154,16 +152,15 @@ class LayerSelection:
                     found += range(num_hidden_layers)
                 else:
                     found.append(word if word == EMBEDDINGS else int(word))
-            numbers = tuple(map(float, weights))
         except ValueError as error:
             raise InputError(
-                f"--layers and --layer_weights must be numbers, with commas between;"
-                f" layers also `{EMBEDDINGS}` or `{ALL}`. Received: {error}"
+                f"--layers must be numbers, `{EMBEDDINGS}` or `{ALL}`, with commas"
+                f" between. Received: {error}"
             ) from error
         return cls(
             layers=tuple(found),
             combine=combine,
-            weights=numbers,
+            weights=tuple(weights),
             num_hidden_layers=num_hidden_layers,
         )
 
@@ -370,8 +367,8 @@ INPUTS_AT_ONCE = 4096
 # 128 MB of float32.
 VALUES_AT_ONCE = 1 << 25
 
-# Some items, and the table of their rows; None if they have none.
-Group = tuple[list[Item], ExampleTable | None]
+# Some items, and the table of their rows.
+Group = tuple[list[Item], ExampleTable]
 
 
 class _Batches(Generic[Item]):
@@ -379,17 +376,15 @@ class _Batches(Generic[Item]):
 
     def __init__(
         self,
-        groups: Iterator[Group[Item]],
+        first: Group[Item],
+        others: Iterator[Group[Item]],
         options: "FeatureOptions",
         num_items: int,
     ) -> None:
-        self.group: Group[Item] = next(groups, ([], None))
-        self._groups = groups
+        self.group = first
+        self._others = others
         self._batch_size = options.batch_size
-        items, table = self.group
-        self.total = 0
-        if table is None:
-            return
+        items, table = first
         num_batches = -(-len(table) // options.batch_size)
         self.total = num_batches * max(num_items, len(items)) // len(items)
         # The first group decides on the lengths, so that later ones compile nothing.
@@ -407,10 +402,9 @@ class _Batches(Generic[Item]):
         return EvaluationBatches(table, rows, np.array(self._lengths)[buckets])
 
     def __iter__(self) -> Iterator[Arrays]:
-        for group in itertools.chain([self.group], self._groups):
+        for group in itertools.chain([self.group], self._others):
             self.group = group
-            if group[1] is not None:
-                yield from self._of_table(group[1])
+            yield from self._of_table(group[1])
 
 
 def predict_groups(
@@ -421,20 +415,18 @@ def predict_groups(
     num_items: int,
 ) -> Iterator[tuple[list[Item], list[Result]]]:
     """Yields each group's items, and what `keep` copies of the outputs of its rows."""
-    batches = _Batches(groups, options, num_items)
+    first = next(groups, None)
+    if first is None:
+        return
+    batches = _Batches(first, groups, options, num_items)
     done: dict[int, Result] = {}
-    if batches.total:
-        for batch, outputs in predict(batches, batches.total):
-            items, table = batches.group
-            assert table is not None
-            for place, row in enumerate(batch[ROWS].tolist()):
-                if row != PADDING:
-                    done[row] = keep(items, row, place, batch, outputs)
-            if len(done) == len(table):
-                yield items, [done.pop(row) for row in range(len(table))]
-    items, table = batches.group
-    if items and table is None:
-        yield items, []
+    for batch, outputs in predict(batches, batches.total):
+        items, table = batches.group
+        for place, row in enumerate(batch[ROWS].tolist()):
+            if row != PADDING:
+                done[row] = keep(items, row, place, batch, outputs)
+        if len(done) == len(table):
+            yield items, [done.pop(row) for row in range(len(table))]
 
 
 class Features(NamedTuple):
@@ -573,10 +565,7 @@ class FeatureExtractor:
         self._options = options
         self._shape = selection.vectors_shape(config.hidden_size)
         self._predictor = Predictor(
-            Task(name="features", build_model=lambda: model, objective=Objective({})),
-            model,
-            strategy,
-            jit_compile=options.jit_compile,
+            "features", model, strategy, jit_compile=options.jit_compile
         )
         self._config = config
         self._model = model
@@ -595,13 +584,17 @@ class FeatureExtractor:
         }
 
     def extract(
-        self, inputs: Iterable[FeatureInput], num_inputs: int = 0
+        self,
+        inputs: Iterable[FeatureInput],
+        num_inputs: int = 0,
+        batch_size: int | None = None,
     ) -> Iterator[Features]:
         """Yields the features of inputs, in their order."""
+        size = batch_size or self._options.batch_size
         return extract(
             inputs,
             lambda batches, total: self._predictor.run(batches, total_batches=total),
-            self._options,
+            dataclasses.replace(self._options, batch_size=size),
             values_per_token=math.prod(self._shape) * self._options.token_vectors,
             num_inputs=num_inputs,
         )
@@ -690,19 +683,13 @@ def open_extractor(
     layers: Sequence[str],
     *,
     combine: str = NONE,
-    weights: Sequence[str] = (),
+    weights: Sequence[float] = (),
     **others: Any,
 ) -> tuple[FeatureExtractor, WordPieceTokenizer]:
     """A command's extractor, of its checkpoint and on its devices, and tokenizer."""
-    strategy = strategy_of(options)
+    strategy = create_strategy(options)
     check_batch_size(strategy, options.batch_size, flag="batch_size")
-    found = model_files(
-        options.init_checkpoint,
-        bert_config_file=options.bert_config_file,
-        vocab_file=options.vocab_file,
-        do_lower_case=options.given("do_lower_case"),
-        output_dir=folder_of(options.init_checkpoint),
-    )
+    found = model_files(options, folder_of(options.init_checkpoint))
     assert found.source is not None
     number = found.config.num_hidden_layers
     extractor = FeatureExtractor(

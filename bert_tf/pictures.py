@@ -1,56 +1,40 @@
 """Pictures as PNG, the same bytes for the same content; tables as Markdown."""
 
-import contextlib
 import io
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-@contextlib.contextmanager
-def drawing() -> Iterator[None]:
-    """Draws in matplotlib's own style, whatever the user's matplotlibrc."""
-    import matplotlib.style
-
-    with matplotlib.style.context("default"), warnings.catch_warnings():
-        # Signs that the font lacks (it has no Chinese) become boxes.
-        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
-        font_log = logging.getLogger("matplotlib.font_manager")
-        level = font_log.level
-        font_log.setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            font_log.setLevel(level)
-
-
-def png(figure: "Figure") -> bytes:
-    """The picture's bytes, without what varies: no version of the software, no date."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    content = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(content, metadata={"Software": None})
-    return content.getvalue()
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 def picture(
     draw: Callable[[Any], None], size: tuple[float, float], title: str = ""
 ) -> bytes:
     """What a function draws on a figure of that size in inches, as a PNG."""
-    with drawing():
-        from matplotlib.figure import Figure
+    import matplotlib.style
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
-        figure = Figure(figsize=size, layout="constrained")
-        draw(figure)
-        if title:
-            # Plain text: $ must not begin a formula.
-            figure.axes[0].set_title(title, fontsize="medium", parse_math=False)
-        return png(figure)
+    content = io.BytesIO()
+    font_log = logging.getLogger("matplotlib.font_manager")
+    level = font_log.level
+    # Matplotlib's own style, whatever the user's matplotlibrc.
+    with matplotlib.style.context("default"), warnings.catch_warnings():
+        # Signs that the font lacks (it has no Chinese) become boxes.
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
+        font_log.setLevel(logging.ERROR)
+        try:
+            figure = Figure(figsize=size, layout="constrained")
+            draw(figure)
+            if title:
+                # Plain text: $ must not begin a formula.
+                figure.axes[0].set_title(title, fontsize="medium", parse_math=False)
+            # Without what varies: no version of the software, no date.
+            FigureCanvasAgg(figure).print_png(content, metadata={"Software": None})
+        finally:
+            font_log.setLevel(level)
+    return content.getvalue()
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -11,19 +11,24 @@ vectors.
 """
 
 import dataclasses
+import hashlib
 import itertools
 import json
 import os
 import random
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from absl import logging
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
 from bert_tf.options import REQUIRED, Path, option, with_default
+from bert_tf.pictures import figure, picture, table
 from bert_tf.tasks.run_options import FeatureRunOptions, PaddingOptions
 from bert_tf.tasks.tagging.tagging_options import FormatOptions
 from bert_tf.training.training_options import (
@@ -34,7 +39,6 @@ from bert_tf.training.training_options import (
 
 if TYPE_CHECKING:
     from bert_tf.features import FeatureExtractor
-    from bert_tf.study import ProbedWords, ProbeScore
     from bert_tf.tasks.tagging.sentences import Sentence
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
@@ -78,11 +82,167 @@ class ProbeOptions(
     random_seed: int = with_default(TrainingOptions, "random_seed", 12345)
 
 
+# How well words' labels can be read from each layer: linear probes, and a control task.
+#
+# A probe sees only a word's frozen vector h of one layer:
+#
+#     p(y | h) = softmax(W z + b)        z = (h - mean) / deviation
+#
+# with mean and deviation over the training words, and the W and b that minimize sum
+# -log p + l2 / 2 |W|^2 (logistic regression). Its accuracy depends on what is in the
+# vectors, but also on what a probe can memorize. So there is a control task too (Hewitt
+# and Liang 2019, "Designing and Interpreting Probes with Control Tasks"): each word
+# type has a random label, the same wherever the word occurs, which can only be
+# memorized. The difference of the two accuracies is the probe's selectivity. Here the
+# random labels are drawn from those of the training words, so that each is as frequent
+# as in the task.
+#
+# Shapes: W words, L layers, H hidden.
+
+_MAX_ITERATIONS = 500
+# Of a number that is the same for all words.
+_SMALLEST_DEVIATION = 1e-6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class ProbedWords:
+    """Words, their labels, and what the layers give for them."""
+
+    words: Sequence[str]  # W of them; equal ones are of one type
+    labels: Sequence[str]  # of each
+    vectors: np.ndarray  # [W, L, H]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProbeScore:
+    """A probe's shares of right labels among the words to test."""
+
+    accuracy: float
+    control_accuracy: float
+
+    @property
+    def selectivity(self) -> float:
+        """How much of the accuracy exceeds what memorizing reaches."""
+        return self.accuracy - self.control_accuracy
+
+
+# A table's name of each share -> ours.
+KINDS = {
+    "accuracy": "accuracy",
+    "control task": "control_accuracy",
+    "selectivity": "selectivity",
+}
+
+
+def control_labels(
+    words: Sequence[str], labels: Sequence[str], *, seed: int = 0
+) -> list[str]:
+    """A label for each word that depends on nothing but its type."""
+    there = sorted(labels)
+    drawn = {}
+    for word in sorted(set(words)):
+        digest = hashlib.sha256(f"{seed} {word}".encode("utf-8", "surrogatepass"))
+        drawn[word] = there[int.from_bytes(digest.digest()[:8], "big") % len(there)]
+    return [drawn[word] for word in words]
+
+
+def probe(
+    train: ProbedWords, test: ProbedWords, layer: int, *, l2: float = 1.0, seed: int = 0
+) -> ProbeScore:
+    """Trains and scores a probe of one layer, and one on the control task."""
+    vectors, test_vectors = (
+        np.asarray(part.vectors[:, layer], np.float32) for part in (train, test)
+    )
+    mean, deviation = vectors.mean(axis=0), vectors.std(axis=0)
+    deviation[deviation < _SMALLEST_DEVIATION] = 1.0
+    vectors = (vectors - mean) / deviation
+    test_vectors = (test_vectors - mean) / deviation
+    return _score(
+        lambda labels: _fitted(vectors, labels, test_vectors, l2), train, test, seed
+    )
+
+
+def baseline(train: ProbedWords, test: ProbedWords, *, seed: int = 0) -> ProbeScore:
+    """The accuracy of a word type's most frequent label, or for new types of any's."""
+
+    def predicted(labels: Sequence[str]) -> list[str]:
+        counts: dict[str, Counter[str]] = {}
+        for word, label in zip(train.words, labels, strict=True):
+            counts.setdefault(word, Counter())[label] += 1
+        commonest = Counter(labels)
+        found = (counts.get(word, commonest) for word in test.words)
+        return [counter.most_common(1)[0][0] for counter in found]
+
+    return _score(predicted, train, test, seed)
+
+
+def _score(
+    predicted: Callable[[Sequence[str]], Sequence[str]],
+    train: ProbedWords,
+    test: ProbedWords,
+    seed: int,
+) -> ProbeScore:
+    """The score of what predicts the test words from the training words' labels."""
+
+    def accuracy(labels: Sequence[str], test_labels: Sequence[str]) -> float:
+        pairs = zip(predicted(labels), test_labels, strict=True)
+        return sum(one == other for one, other in pairs) / len(test_labels)
+
+    drawn, test_drawn = (
+        control_labels(part.words, train.labels, seed=seed) for part in (train, test)
+    )
+    return ProbeScore(
+        accuracy=accuracy(train.labels, test.labels),
+        control_accuracy=accuracy(drawn, test_drawn),
+    )
+
+
+def _fitted(
+    vectors: np.ndarray, labels: Sequence[str], test_vectors: np.ndarray, l2: float
+) -> list[str]:
+    """What the best probe with that penalty predicts."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
+    if len(set(labels)) == 1:
+        # Very few types may all have drawn the same one.
+        return [labels[0]] * len(test_vectors)
+    regression = LogisticRegression(C=1.0 / l2, max_iter=_MAX_ITERATIONS)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        regression.fit(vectors, np.array(labels))
+    if any(issubclass(one.category, ConvergenceWarning) for one in caught):
+        logging.warning(
+            "A probe was still learning after %d iterations.", _MAX_ITERATIONS
+        )
+    return regression.predict(test_vectors).tolist()
+
+
+def probing_picture(
+    layers: Sequence[str],
+    scores: Sequence[ProbeScore],
+    of_types: ProbeScore,
+    title: str,
+) -> bytes:
+    """Accuracy, control accuracy and selectivity by layer, as a PNG."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.add_subplot()
+        for label, name in KINDS.items():
+            values = [100 * getattr(score, name) for score in scores]
+            axes.plot(layers, values, marker="o", label=label)
+        label = "a word type's commonest label"
+        axes.axhline(100 * of_types.accuracy, linestyle="--", color="gray", label=label)
+        axes.set(xlabel="layer", ylabel="per cent of the words")
+        axes.legend(fontsize=8)
+
+    return picture(draw, (8.0, 4.0), title)
+
+
 def run(options: ProbeOptions) -> None:
     """Computes the vectors, trains the probes, and shows what came out."""
     cli.import_tensorflow()
     from bert_tf.features import open_extractor
-    from bert_tf.study import baseline, probe
 
     sentences = _splits(options)
     extractor, tokenizer = open_extractor(options, ["embeddings", "all"])
@@ -152,9 +312,8 @@ def _probed(
     tokenizer: "WordPieceTokenizer",
     split: str,
     sentences: "Sequence[Sentence]",
-) -> "ProbedWords":
+) -> ProbedWords:
     """The words of a split with all layers' vectors."""
-    from bert_tf.study import ProbedWords
     from bert_tf.tasks.tagging.frozen_features import inputs_of_windows
     from bert_tf.tasks.tagging.words import SentenceFeaturizer
 
@@ -179,14 +338,11 @@ def _probed(
 def _report(
     folder: str,
     layers: Sequence[str],
-    scores: "Sequence[ProbeScore]",
-    of_types: "ProbeScore",
+    scores: Sequence[ProbeScore],
+    of_types: ProbeScore,
     title: str,
 ) -> None:
     """Writes the table and the picture, and prints the table."""
-    from bert_tf.pictures import figure, table
-    from bert_tf.study import KINDS, probing_picture
-
     numbers = dict(zip(layers, scores, strict=True))
     rows = [
         [name, *(figure(getattr(score, kind), 100, 2) for kind in KINDS.values())]

@@ -37,15 +37,13 @@ from bert_tf.features import (
     MEAN_OF_TOKENS,
     POOLED,
     SENTENCE_VECTORS,
+    FeatureExtractor,
     FeatureOptions,
     FeatureReader,
     LayerSelection,
     Line,
-    extract,
-    feature_model,
 )
 from bert_tf.fill_mask import Guess, fill_masks
-from bert_tf.modeling.objectives import Objective
 from bert_tf.records.batching import SplitRecords
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification import pooled_windows
@@ -57,7 +55,7 @@ from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.words import NO_LABEL, SentenceFeaturizer, predict_words
 from bert_tf.text.wordpiece import text_pairs
 from bert_tf.training.evaluation import Predictor
-from bert_tf.training.task import Task
+from bert_tf.training.strategy import create_strategy
 
 # The commands' defaults where neither a flag nor a run gives a value.
 _LENGTH, _SPAN_LENGTH = 128, 384
@@ -207,36 +205,32 @@ class TextModel:
             raise ValueError(
                 f"`pooling={pooling}` must be one of {', '.join(SENTENCE_VECTORS)}."
             )
-        available, predict = self._features
-        if pooling not in available:
+        if pooling == POOLED and not self._has_pooler:
             raise InputError(
                 f"{self.source.path} has no pooler: `pooling` must not be {POOLED!r}."
             )
         reader = FeatureReader(self._tokenizer, max_seq_length=self.max_length)
         inputs = list(reader(Line(*pair) for pair in text_pairs(texts, pairs)))
         self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
-        options = FeatureOptions(
-            batch_size=min(self._batch_size, len(inputs)),
-            max_seq_length=self.max_length,
-        )
-        found = extract(
-            inputs, predict, options, values_per_token=0, num_inputs=len(inputs)
-        )
+        size = min(self._batch_size, len(inputs))
+        found = self._features.extract(inputs, len(inputs), size)
         return np.stack([one.sentence[pooling].reshape(-1) for one in found])
 
+    @property
+    def _has_pooler(self) -> bool:
+        return names.POOLER[0].original in self.source.weights
+
     @functools.cached_property
-    def _features(self) -> tuple[list[str], _Predict]:
-        """The available vectors of texts, and what computes them."""
-        has_pooler = names.POOLER[0].original in self.source.weights
-        available = [CLS, MEAN_OF_TOKENS, *([POOLED] if has_pooler else [])]
-        encoder = loading.load_encoder(self.source, output_hidden_states=True)
-        last = LayerSelection(
-            layers=(-1,), num_hidden_layers=encoder.bert_config.num_hidden_layers
+    def _features(self) -> FeatureExtractor:
+        """What computes all vectors of whole texts."""
+        options = FeatureOptions(
+            max_seq_length=self.max_length,
+            token_vectors=False,
+            sentence_vectors=(CLS, MEAN_OF_TOKENS, *[POOLED] * self._has_pooler),
         )
-        model = feature_model(
-            encoder, last, token_vectors=False, sentence_vectors=available
-        )
-        return available, _predictor(model)
+        number = self.source.require_config().num_hidden_layers
+        last = LayerSelection(layers=(-1,), num_hidden_layers=number)
+        return FeatureExtractor(self.source, last, create_strategy(), options)
 
     def _load(self) -> keras.Model | None:
         return None
@@ -457,6 +451,5 @@ class WordTagger(TextModel):
 
 def _predictor(model: keras.Model) -> _Predict:
     """Runs a model; its step is compiled once."""
-    task = Task(name="texts", build_model=lambda: model, objective=Objective({}))
-    predictor = Predictor(task, model)
+    predictor = Predictor("texts", model)
     return lambda batches, total: predictor.run(batches, total_batches=total)

@@ -36,7 +36,6 @@ from bert_tf.tasks.finetuning import FineTuningTask, Outputs
 from bert_tf.tasks.run_options import ScoredOptions
 from bert_tf.text.wordpiece import pair_features
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.task import Task
 from bert_tf.training.training_options import Evaluates, Trains
 
 # 1. bert_tf/conversion/names.py: the head's weights, under the original's kind of name,
@@ -189,13 +188,11 @@ def pointing_task(
     """The task, as data: all that the runner asks."""
     del strategy
     sentences = _Sentences(options, found)
-    added = finetuning.model_options(options, has_pooler=False)
-    return FineTuningTask.of(
-        Task(
-            name=POINTING,
-            build_model=lambda: BertPointer(found.config, **added),
-            objective=OBJECTIVE,
-        ),
+    added = finetuning.model_options(options, found.config, has_pooler=False)
+    return FineTuningTask(
+        name=POINTING,
+        build_model=lambda: BertPointer(found.config, **added),
+        objective=OBJECTIVE,
         head=POINTING,
         trains_task=POINTING,
         records=lambda: sentences.records("train"),

@@ -58,7 +58,7 @@ class LayerSelectionTest(tf.test.TestCase):
             (["-1", "0"], {"combine": "mean"}, [3, 1], ["mean(-1,0)"], (1, 8)),
             (
                 ["-1", "0"],
-                {"combine": "weighted", "weights": ("0.5", "2")},
+                {"combine": "weighted", "weights": (0.5, 2.0)},
                 *([3, 1], ["weighted(-1,0)"], (1, 8)),
             ),
             (["-1", "0"], {"combine": "concat"}, [3, 1], ["concat(-1,0)"], (1, 16)),
@@ -74,10 +74,9 @@ class LayerSelectionTest(tf.test.TestCase):
             (["-4"], {}, "Received: -4"),
             (["-1", ""], {}, "must be numbers.*''"),
             (["top"], {}, "'top'"),
-            (["0", "1"], {"combine": "weighted", "weights": ["1"]}, "must be 2 finite"),
-            (["0"], {"combine": "weighted", "weights": ["x"]}, "--layer_weights.*'x'"),
-            (["0"], {"combine": "weighted", "weights": ["nan"]}, "finite.*nan"),
-            (["0"], {"weights": ["1"]}, "must be 0 finite"),
+            (["0", "1"], {"combine": "weighted", "weights": [1.0]}, "must be 2 finite"),
+            (["0"], {"combine": "weighted", "weights": [math.nan]}, "finite.*nan"),
+            (["0"], {"weights": [1.0]}, "must be 0 finite"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 LayerSelection.parse(layers, 3, **options)

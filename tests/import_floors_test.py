@@ -34,7 +34,6 @@ FLOORS = {
     "bert_tf.training": 4,
     "bert_tf.tasks": 6,
     "bert_tf.features": 5,
-    "bert_tf.study": 6,
     "bert_tf.text_models": 8,
     "bert_tf": SCRIPTS,
     "tfrecords": SCRIPTS,

@@ -164,7 +164,7 @@ def _open(folder):
 
 def _restore(folder):
     model = BertClassifier(toy.CONFIG, 2)
-    run_folder.recorded_labels(folder)
+    read_labels(folder)
     run_folder.refuse_other_config(
         BertConfig.from_json_file(_path(folder, "bert_config.json")), toy.CONFIG, folder
     )

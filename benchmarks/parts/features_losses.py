@@ -151,7 +151,8 @@ def choices(
     job: dict[str, Any], train: pathlib.Path, folder: pathlib.Path
 ) -> "tuple[ExampleTable, Task]":
     """Records of multiple choice, and the task."""
-    from bert_tf.conversion.loading import load_config, load_tokenizer
+    from bert_tf.conversion.loading import load_tokenizer
+    from bert_tf.conversion.source import open_source
     from bert_tf.modeling.heads import BertMultipleChoice
     from bert_tf.modeling.objectives import CLASSIFICATION
     from bert_tf.records.batching import SplitRecords
@@ -170,7 +171,7 @@ def choices(
         SWAG,
         featurizer.blocks(examples),
     )
-    config = load_config(job["start"])
+    config = open_source(job["start"]).require_config()
     return records.table, Task(
         name="swag",
         build_model=lambda: BertMultipleChoice(config, dropout=0.0),
@@ -182,7 +183,8 @@ def words(
     job: dict[str, Any], train: pathlib.Path, folder: pathlib.Path
 ) -> "tuple[ExampleTable, Task]":
     """Records of tagged words, and the task."""
-    from bert_tf.conversion.loading import load_config, load_tokenizer
+    from bert_tf.conversion.loading import load_tokenizer
+    from bert_tf.conversion.source import open_source
     from bert_tf.modeling.heads import BertTagger
     from bert_tf.modeling.objectives import TAGGING
     from bert_tf.records.batching import SplitRecords
@@ -206,7 +208,7 @@ def words(
     return records.table, Task(
         name=NER,
         build_model=lambda: BertTagger(
-            load_config(job["start"]), len(names), dropout=0.0
+            open_source(job["start"]).require_config(), len(names), dropout=0.0
         ),
         objective=TAGGING,
     )

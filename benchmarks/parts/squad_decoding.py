@@ -127,10 +127,8 @@ def trained_logits(
         return result
     from bert_tf.conversion.loading import load_span_predictor
     from bert_tf.features import FeatureOptions
-    from bert_tf.modeling.objectives import SPAN
     from bert_tf.tasks.squad.spans import question_logits
     from bert_tf.training.evaluation import Predictor
-    from bert_tf.training.task import Task
 
     model = load_span_predictor(str(checkpoint))
     features = list(case.featurizer(paths)(case.questions(paths, folder)))
@@ -139,8 +137,7 @@ def trained_logits(
         np.full([sum(len(one.windows) for one in features), length], _LOW, np.float32)
         for _ in range(2)
     ]
-    task = Task(name="squad", build_model=lambda: model, objective=SPAN)
-    predictor = Predictor(task, model)
+    predictor = Predictor("squad", model)
     row = 0
     for one in question_logits(
         features,

@@ -1,5 +1,6 @@
 """Writes a checkpoint of any format as one of any other."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -29,7 +30,6 @@ from bert_tf.conversion.tokenizer_files import (
 )
 from bert_tf.conversion.weights import added_options, check_against_config, num_outputs
 from bert_tf.errors import InputError
-from bert_tf.options import SourceOptions
 from bert_tf.text.vocabulary import Vocabulary
 
 
@@ -74,14 +74,15 @@ def completed(
     )
 
 
-def source_of(options: SourceOptions) -> Source:
-    """The source that `checkpoint` names, completed by the other options."""
+def source_of(options: Any, heads: Sequence[str] | None = None) -> Source:
+    """The source that `checkpoint` names, completed by a command's other options."""
     config, vocabulary = options.bert_config_file, options.vocab_file
     return completed(
         open_source(options.checkpoint),
         config=BertConfig.from_json_file(config) if config else None,
         vocabulary=Vocabulary.from_file(vocabulary) if vocabulary else None,
-        do_lower_case=options.do_lower_case,
+        do_lower_case=options.given("do_lower_case"),
+        heads=heads,
     )
 
 
@@ -125,11 +126,8 @@ class NewFolder:
     def __init__(self, folder: str) -> None:
         if not folder:
             raise InputError("--output_dir must not be empty.")
-        if files.exists(folder) and not files.is_folder(folder):
-            raise InputError(f"--output_dir={folder} is a file. Give another folder.")
         self._folder = folder.rstrip("/") or folder
         self._made_from: dict[str, Any] = {}
-        self._handle: int | None = None
         self._is_new = not files.exists(folder)
         self._look()
 
@@ -162,23 +160,19 @@ class NewFolder:
 
     def __enter__(self) -> str:
         files.make_folder(self._folder)
-        if not files.is_remote(self._folder):
-            self._handle = files.lock(
-                self._folder,
-                "another export is being written; wait for it, or stop it.",
-            )
-        try:
+        with contextlib.ExitStack() as stack:
+            if not files.is_remote(self._folder):
+                in_use = "another export is being written; wait for it, or stop it."
+                stack.callback(os.close, files.lock(self._folder, in_use))
             if self.is_done(self._made_from):  # by another process, meanwhile
                 self._refuse()
             self._empty()
             self._record([], complete=False)
-        except BaseException:
-            self._unlock()
-            raise
+            self._unlocking = stack.pop_all()
         return self._folder
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        try:
+        with self._unlocking:
             if error is None:
                 names = [n for n in files.names_in(self._folder) if n != EXPORT_NAME]
                 self._record(names, complete=True)
@@ -186,8 +180,6 @@ class NewFolder:
                 self._empty()
                 if self._is_new:
                     files.remove(self._folder)
-        finally:
-            self._unlock()
 
     def _record(self, names: list[str], *, complete: bool) -> None:
         export = Export(made_from=self._made_from, names=names, complete=complete)
@@ -198,10 +190,6 @@ class NewFolder:
         names = files.names_in(self._folder)
         for name in sorted(names, key=lambda name: name == EXPORT_NAME):
             files.remove(os.path.join(self._folder, name))
-
-    def _unlock(self) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
 
 
 def write_tf1(folder: str, model: Source) -> None:

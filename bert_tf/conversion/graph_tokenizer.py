@@ -415,9 +415,8 @@ class GraphTokenizer(tf.Module):
         *,
         do_lower_case: bool = True,
         recognize_special_tokens: bool = False,
-        name: str | None = None,
     ):
-        super().__init__(name)
+        super().__init__()
         self._do_lower_case = do_lower_case
         special = (PAD, UNK, CLS, SEP, MASK) if recognize_special_tokens else ()
         self._special_tokens = [token for token in special if token in vocabulary]

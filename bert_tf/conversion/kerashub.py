@@ -33,7 +33,6 @@ from bert_tf.conversion.tokenizer_files import TokenizerFiles
 from bert_tf.conversion.weights import (
     Tensor,
     Weights,
-    check_against_config,
     fits,
     listed,
     refuse_differences,
@@ -430,7 +429,6 @@ def _check_can_be_written(
             f"{weights.path}: KerasHub's BertBackbone has a pooler, and this model has"
             " none. Export it in another format."
         )
-    check_against_config(weights, config)
     if vocabulary is not None and PAD not in vocabulary:
         raise InputError(
             f"The vocabulary of {weights.path}: KerasHub's BertTokenizer needs {PAD}."

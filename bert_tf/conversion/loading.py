@@ -160,11 +160,6 @@ def _opened(checkpoint: str | Source) -> Source:
     return open_source(checkpoint) if isinstance(checkpoint, str) else checkpoint
 
 
-def load_config(path: str | Source) -> BertConfig:
-    """The config of a checkpoint."""
-    return _opened(path).require_config()
-
-
 def load_tokenizer(path: str | Source, **options: bool) -> WordPieceTokenizer:
     """The tokenizer of a checkpoint: its vocabulary and its casing.
 
@@ -356,29 +351,23 @@ class ModelFiles(NamedTuple):
         return WordPieceTokenizer(self.vocabulary, do_lower_case=self.do_lower_case)
 
 
-def model_files(
-    init_checkpoint: str | None,
-    *,
-    bert_config_file: str | None,
-    vocab_file: str | None,
-    do_lower_case: bool | None,
-    output_dir: str,
-) -> ModelFiles:
-    """The model that these options describe, or else the checkpoint's files."""
-    source = open_source(init_checkpoint) if init_checkpoint else None
-    if bert_config_file:
-        config = BertConfig.from_json_file(bert_config_file)
+def model_files(options: Any, output_dir: str) -> ModelFiles:
+    """The model that a command's options describe, or else the checkpoint's files."""
+    start, config_file = options.init_checkpoint, options.bert_config_file
+    source = open_source(start) if start else None
+    if config_file:
+        config = BertConfig.from_json_file(config_file)
         if source is not None:
-            said_by = f"--bert_config_file={bert_config_file}"
-            refuse_other_function(source, config, said_by)
+            refuse_other_function(source, config, f"--bert_config_file={config_file}")
     elif source is not None:
         config = source.require_config()
     else:
         path = _own_file(output_dir, CONFIG_NAME, "bert_config_file")
         config = BertConfig.from_json_file(path)
-    own_casing = None
-    if vocab_file:
-        vocabulary, path = Vocabulary.from_file(vocab_file), vocab_file
+    do_lower_case = options.given("do_lower_case")
+    if options.vocab_file:
+        path = options.vocab_file
+        vocabulary = Vocabulary.from_file(path)
     elif source is not None and source.tokenizer.vocabulary is not None:
         source.tokenizer.require_same()
         vocabulary = source.tokenizer.vocabulary
@@ -387,11 +376,11 @@ def model_files(
         if not files.exists(os.path.join(output_dir, VOCAB_NAME)) and source:
             source.tokenizer.require_same()
         path = _own_file(output_dir, VOCAB_NAME, "vocab_file")
-        vocabulary, own_casing = Vocabulary.from_file(path), casing_of(output_dir)
+        vocabulary = Vocabulary.from_file(path)
+        if do_lower_case is None:
+            do_lower_case = casing_of(output_dir)
     vocabulary.require_special_tokens(path)
     config.check_vocabulary(len(vocabulary), path)
-    if do_lower_case is None:
-        do_lower_case = own_casing
     casing = checked_casing(source, vocabulary, do_lower_case, "--vocab_file")
     return ModelFiles(config, vocabulary, casing, source)
 

@@ -43,13 +43,8 @@ class Name:
     keras_hub: str | None = None  # its place in KerasHub's files, if it is in them
     keras_hub_transposes: bool = False  # whether KerasHub's array is the transposed one
 
-    @property
-    def hugging_face_transposes(self) -> bool:
-        """Whether Hugging Face's array is the transposed one."""
-        return self.original.endswith("/kernel")
-
-    def dimensions(self, config: BertConfig, num_labels: int | None = None) -> tuple:
-        """The shape in a model."""
+    def dimensions(self, config: BertConfig) -> tuple:
+        """The shape in a model; None for the number of labels."""
         sizes = {
             "V": config.vocab_size,
             "P": config.max_position_embeddings,
@@ -58,7 +53,7 @@ class Name:
             "H": config.hidden_size,
             "W": config.output_size,
             "F": config.intermediate_size,
-            "C": num_labels,
+            "C": None,
         }
         return tuple(
             sizes[letter] if letter in sizes else int(letter)
@@ -297,14 +292,12 @@ def window_pooling(weights: Iterable[str]) -> str | None:
     return "attention" if WINDOWS in heads_of(weights) else None
 
 
-def names_of(
-    config: BertConfig, names: Iterable[str], heads: Iterable[str] | None = None
-) -> list[Name]:
+def names_of(config: BertConfig, names: Iterable[str]) -> list[Name]:
     """The rows that weights with these original names should have, whole."""
     there = set(names)
     rows = list(encoder_names(config))
     if any(row.original in there for row in POOLER):
         rows += POOLER
-    for head in heads_of(there) if heads is None else heads:
+    for head in heads_of(there):
         rows += HEADS[head]
     return rows

@@ -73,10 +73,8 @@ INITIALIZER_RANGE = 1e-3
 class Adapter(keras.layers.Layer):
     """A bottleneck of `size` numbers, M, with its own residual."""
 
-    def __init__(
-        self, size: int, hidden_size: int, dtype: Any = None, name: str = "adapter"
-    ):
-        super().__init__(dtype=dtype, name=name)
+    def __init__(self, size: int, hidden_size: int, dtype: Any = None):
+        super().__init__(dtype=dtype, name="adapter")
         self.down, self.up = (
             keras.layers.Dense(
                 units,

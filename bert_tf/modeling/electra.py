@@ -67,9 +67,9 @@ class ReplacedTokens(keras.layers.Layer):
     the sequence is computed in. In inference the seed is always the same.
     """
 
-    def __init__(self, dtype: Any = None, name: str = "replaced_tokens"):
+    def __init__(self, dtype: Any = None):
         # Logits stay in float32 under any policy.
-        super().__init__(autocast=False, dtype=dtype, name=name)
+        super().__init__(autocast=False, dtype=dtype, name="replaced_tokens")
         self.seed_generator = keras.random.SeedGenerator()
 
     def call(
@@ -144,13 +144,8 @@ def _with_tokens(input_ids: Any, positions: Any, tokens: Any, weights: Any) -> A
 class ReplacedTokenHead(keras.layers.Layer):
     """A score for every token of being another one than the original's."""
 
-    def __init__(
-        self,
-        config: BertConfig,
-        dtype: Any = None,
-        name: str = "discriminator_predictions",
-    ):
-        super().__init__(dtype=dtype, name=name)
+    def __init__(self, config: BertConfig, dtype: Any = None):
+        super().__init__(dtype=dtype, name="discriminator_predictions")
         self.dense = dense(config, config.hidden_size, self.dtype_policy)
         self.score = dense(config, 1, self.dtype_policy, "dense_1")
         self.activation = activation(config.hidden_act)

@@ -14,7 +14,7 @@ from bert_tf import keras_backend
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.modeling.adapters import ADDED
-from bert_tf.modeling.layers import Embeddings, GatherPositions, Pooler, dense, tap
+from bert_tf.modeling.layers import Embeddings, Pooler, at_positions, dense, tap
 from bert_tf.modeling.transformer import AttentionBias, TransformerLayer
 
 # Models that take whole parsed records.
@@ -133,13 +133,8 @@ SCORE_SCALE = 100.0
 class LayerMixture(keras.layers.Layer):
     """The mixture of tensors of one shape; c is the `score_scale`."""
 
-    def __init__(
-        self,
-        score_scale: float = SCORE_SCALE,
-        dtype: Any = None,
-        name: str = "layer_mixture",
-    ):
-        super().__init__(dtype=dtype, name=name)
+    def __init__(self, score_scale: float = SCORE_SCALE, dtype: Any = None):
+        super().__init__(dtype=dtype, name="layer_mixture")
         self.score_scale = score_scale
 
     def build(self, input_shape: Sequence[tuple]) -> None:
@@ -161,10 +156,6 @@ class LayerMixture(keras.layers.Layer):
         weights = ops.cast(weights, self.compute_dtype)
         return ops.tensordot(weights, ops.stack(states), axes=1)
 
-    def compute_output_shape(self, input_shape: Sequence[tuple]) -> tuple:
-        """The shape of each."""
-        return input_shape[0]
-
 
 # Where the sequences of a packed row begin and end.
 #
@@ -185,12 +176,6 @@ class PackedPositions(keras.layers.Layer):
         begins = ops.take_along_axis(cls_positions, number, axis=1)
         return ops.where(sequence_ids > 0, index - begins, 0)
 
-    def compute_output_shape(
-        self, sequence_ids_shape: tuple, cls_positions_shape: tuple
-    ) -> tuple:
-        """[B, S]."""
-        return sequence_ids_shape
-
 
 class PooledTokens(keras.layers.Layer):
     """The hidden states that represent whole sequences.
@@ -202,11 +187,6 @@ class PooledTokens(keras.layers.Layer):
     def __init__(self, left_to_right: bool, dtype: Any = None, name: str | None = None):
         super().__init__(dtype=dtype, name=name)
         self.left_to_right = left_to_right
-        self.gather = GatherPositions(dtype=self.dtype_policy, name="gather_positions")
-
-    def build(self, *_: Any) -> None:
-        """Nothing here has weights."""
-        self.gather.built = self.built = True
 
     def call(
         self,
@@ -220,23 +200,25 @@ class PooledTokens(keras.layers.Layer):
             if not self.left_to_right:
                 return sequence_output[:, 0, :]
             last = ops.sum(ops.cast(input_mask, "int32"), axis=1, keepdims=True) - 1
-            return self.gather(sequence_output, ops.maximum(last, 0))[:, 0, :]
+            return at_positions(sequence_output, ops.maximum(last, 0))[:, 0, :]
         if not self.left_to_right:
-            return self.gather(sequence_output, cls_positions)
+            return at_positions(sequence_output, cls_positions)
         number = ops.arange(1, ops.shape(cls_positions)[1] + 1, dtype="int32")
         is_own = ops.equal(sequence_ids[:, :, None], number[None, None, :])
         lengths = ops.sum(ops.cast(is_own, "int32"), axis=1)
-        return self.gather(sequence_output, ops.maximum(cls_positions + lengths - 1, 0))
+        return at_positions(
+            sequence_output, ops.maximum(cls_positions + lengths - 1, 0)
+        )
 
 
 class BiLstm(keras.layers.Bidirectional):
     """A bidirectional LSTM of the width that it gets, half for each direction."""
 
-    def __init__(self, width: int, dtype: Any = None, name: str = "bilstm"):
+    def __init__(self, width: int, dtype: Any = None):
         lstm = keras.layers.LSTM(
             width // 2, return_sequences=True, dtype=dtype, name="lstm"
         )
-        super().__init__(lstm, dtype=dtype, name=name)
+        super().__init__(lstm, dtype=dtype, name="bilstm")
         self._last = PooledTokens(True, dtype=dtype, name="last_token")
 
     def ends(self, states: Any, input_mask: Any) -> Any:
@@ -385,12 +367,7 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
 
         # === Layers ===
         embeddings = embeddings or Embeddings(config, dtype=dtype)
-        attention_bias = AttentionBias(
-            config.left_to_right,
-            config.right_to_left,
-            dtype=dtype,
-            name="attention_bias",
-        )
+        attention_bias = AttentionBias(config, dtype=dtype)
         mapping_in = None
         if config.embedding_width != config.hidden_size:
             mapping_in = dense(
@@ -518,15 +495,8 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
         elif adapter_size:
             self._freeze_pretrained()
 
-    def enable_lora(
-        self, rank: int, target_layer_names: Sequence[str] | None = None
-    ) -> None:
+    def enable_lora(self, rank: int) -> None:
         """KerasHub's: LoRA of queries and values; all else is frozen."""
-        if target_layer_names is not None:
-            raise ValueError(
-                "`target_layer_names` must be None: LoRA is of queries and values."
-                f" Received: {target_layer_names}"
-            )
         super().enable_lora(rank)
         self.options["lora_rank"] = rank
         self._freeze_pretrained()

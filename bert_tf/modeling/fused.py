@@ -179,36 +179,36 @@ _draws: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 @contextlib.contextmanager
-def masks_of_examples(numbers: Any, again: bool = False) -> Iterator[None]:
+def having(*values: tuple[contextvars.ContextVar, Any]) -> Iterator[None]:
+    """Within it context variables have other values."""
+    tokens = [(variable, variable.set(value)) for variable, value in values]
+    try:
+        yield
+    finally:
+        for variable, token in tokens:
+            variable.reset(token)
+
+
+def masks_of_examples(
+    numbers: Any, again: bool = False
+) -> contextlib.AbstractContextManager:
     """Within it masks are those of these rows of a larger batch, [B] integers.
 
     So that a replica's part of a batch, or a micro-batch, has the masks that its rows
     would have in the whole. With `again`, the masks are of the seeds drawn the last
     time, as many as then. None for a whole batch.
     """
-    token = _examples.set(() if numbers is None else (numbers, again))
-    drawn = _drawn.set(collections.Counter())
-    try:
-        yield
-    finally:
-        _drawn.reset(drawn)
-        _examples.reset(token)
+    rows = () if numbers is None else (numbers, again)
+    return having((_examples, rows), (_drawn, collections.Counter()))
 
 
-@contextlib.contextmanager
-def another_pass(number: int | None) -> Iterator[None]:
+def another_pass(number: int | None) -> contextlib.AbstractContextManager:
     """Within it a model runs once more in the same step: 1, 2, ...; None: no dropout.
 
     Its masks follow from the seeds drawn last, so that no generator's state depends on
     how often a step runs the model.
     """
-    token = _pass.set(number)
-    drawn = _drawn.set(collections.Counter())
-    try:
-        yield
-    finally:
-        _drawn.reset(drawn)
-        _pass.reset(token)
+    return having((_pass, number), (_drawn, collections.Counter()))
 
 
 def is_later_micro_batch() -> bool:

@@ -578,12 +578,6 @@ class BiLstmTagger(RecordModel):
         name: str = "bilstm_tagger",
         **kwargs: Any,
     ):
-        if hidden_size < 2 or hidden_size % 2:
-            raise ValueError(
-                "`hidden_size` must be even, half of it for each direction. Received:"
-                f" {hidden_size}"
-            )
-
         # === Layers ===
         mixture = None
         if num_vectors > 1:

@@ -3,7 +3,7 @@
 import contextlib
 import contextvars
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -27,14 +27,9 @@ _tap: contextvars.ContextVar[Tap] = contextvars.ContextVar(
 )
 
 
-@contextlib.contextmanager
-def tapped(function: Tap) -> Iterator[None]:
+def tapped(function: Tap) -> contextlib.AbstractContextManager:
     """Within it a model continues with what the function makes of x at these points."""
-    token = _tap.set(function)
-    try:
-        yield
-    finally:
-        _tap.reset(token)
+    return fused.having((_tap, function))
 
 
 def tap(point: str, x: Any) -> Any:
@@ -120,8 +115,8 @@ def dense(
 class Embeddings(keras.layers.Layer):
     """Word, segment and position embeddings: summed, normalized, dropped out."""
 
-    def __init__(self, config: BertConfig, dtype: Any = None, name: str = "embeddings"):
-        super().__init__(dtype=dtype, name=name)
+    def __init__(self, config: BertConfig, dtype: Any = None):
+        super().__init__(dtype=dtype, name="embeddings")
         self.bert_config = config
         self.layer_norm = layer_norm(config.layer_norm_eps, self.dtype_policy)
         self.dropout = keras.layers.Dropout(
@@ -179,15 +174,15 @@ class Embeddings(keras.layers.Layer):
         return tap("embeddings", fused.dropped(x, seed, dropout.rate))
 
     def compute_output_shape(self, input_ids_shape: tuple, *_: Any) -> tuple:
-        """[B, S, E]."""
+        """[B, S, E]: JAX cannot find it where S is unknown."""
         return (*input_ids_shape, self.bert_config.embedding_width)
 
 
 class Pooler(keras.layers.Layer):
     """tanh of a dense layer on the token that stands for a sequence, [CLS]."""
 
-    def __init__(self, config: BertConfig, dtype: Any = None, name: str = "pooler"):
-        super().__init__(dtype=dtype, name=name)
+    def __init__(self, config: BertConfig, dtype: Any = None):
+        super().__init__(dtype=dtype, name="pooler")
         self.dense = dense(
             config, config.hidden_size, self.dtype_policy, activation="tanh"
         )
@@ -212,23 +207,22 @@ class Pooler(keras.layers.Layer):
 HEAD_INITIALIZER_RANGE = 0.02
 
 
+def at_positions(sequence_output: Any, positions: Any) -> Any:
+    """The hidden states [B, S, H] at the positions [B, P] of each sequence."""
+    # One lookup of whole rows in the flattened batch: fast on a CPU, and the form that
+    # the original ran on TPUs.
+    batch, length, hidden_size = ops.shape(sequence_output)
+    first_rows = ops.arange(batch, dtype="int32")[:, None] * length
+    rows = ops.reshape(sequence_output, (-1, hidden_size))
+    return ops.take(rows, ops.cast(positions, "int32") + first_rows, axis=0)
+
+
 class GatherPositions(keras.layers.Layer):
-    """The hidden states at some positions of each sequence."""
+    """`at_positions` in a functional model."""
 
     def call(self, sequence_output: Any, positions: Any) -> Any:
         """[B, S, H] and positions [B, P] to [B, P, H]."""
-        # One lookup of whole rows in the flattened batch: fast on a CPU, and the form
-        # that the original ran on TPUs.
-        batch, length, hidden_size = ops.shape(sequence_output)
-        first_rows = ops.arange(batch, dtype="int32")[:, None] * length
-        rows = ops.reshape(sequence_output, (-1, hidden_size))
-        return ops.take(rows, ops.cast(positions, "int32") + first_rows, axis=0)
-
-    def compute_output_shape(
-        self, sequence_output_shape: tuple, positions_shape: tuple
-    ) -> tuple:
-        """[B, P, H]."""
-        return (*positions_shape, sequence_output_shape[-1])
+        return at_positions(sequence_output, positions)
 
 
 class MaskedLMHead(keras.layers.Layer):
@@ -294,11 +288,6 @@ class MergeChoices(keras.layers.Layer):
     def call(self, x: Any) -> Any:
         """Integers [B, N, ...] to [B N, ...]."""
         return ops.reshape(x, (-1, *ops.shape(x)[2:]))
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        """[B N, ...]."""
-        batch, choices, *rest = input_shape
-        return (batch and choices and batch * choices, *rest)
 
 
 class SplitChoices(keras.layers.Layer):

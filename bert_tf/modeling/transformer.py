@@ -18,16 +18,10 @@ from bert_tf.modeling.layers import activation, dense, layer_norm, tap
 class AttentionBias(keras.layers.Layer):
     """What to add to attention scores: 0 where a token may attend, else the penalty."""
 
-    def __init__(
-        self,
-        left_to_right: bool = False,
-        right_to_left: bool = False,
-        dtype: Any = None,
-        name: str | None = None,
-    ):
-        super().__init__(dtype=dtype, name=name)
-        self.left_to_right = left_to_right
-        self.right_to_left = right_to_left
+    def __init__(self, config: BertConfig, dtype: Any = None):
+        super().__init__(dtype=dtype, name="attention_bias")
+        self.left_to_right = config.left_to_right
+        self.right_to_left = config.right_to_left
 
     def call(
         self, input_mask: Any, attention_mask: Any = None, sequence_ids: Any = None
@@ -56,8 +50,8 @@ class SelfAttention(keras.layers.Layer):
     The kernels are [H, H], as the original's: head a owns columns a * D to (a + 1) * D.
     """
 
-    def __init__(self, config: BertConfig, dtype: Any = None, name: str = "self"):
-        super().__init__(dtype=dtype, name=name)
+    def __init__(self, config: BertConfig, dtype: Any = None):
+        super().__init__(dtype=dtype, name="self")
         self.num_heads = config.num_attention_heads
         self.head_size = config.hidden_size // config.num_attention_heads
         # LoRA is for queries and values, if requested.
@@ -148,10 +142,9 @@ class ResidualOutput(keras.layers.Layer):
         config: BertConfig,
         adapter_size: int = 0,
         dtype: Any = None,
-        name: str = "output",
         norm_name: str = "LayerNorm",
     ):
-        super().__init__(dtype=dtype, name=name)
+        super().__init__(dtype=dtype, name="output")
         self.dense = dense(config, config.hidden_size, self.dtype_policy)
         self.adapter = (
             Adapter(adapter_size, config.hidden_size, self.dtype_policy)

@@ -17,11 +17,11 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.config import BertConfig
 from bert_tf.conversion import names
 from bert_tf.conversion.adapter_files import AdapterFiles
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
+from bert_tf.conversion.tokenizer_files import read_labels
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
@@ -53,33 +53,9 @@ from bert_tf.text.wordpiece import (
     pair_features,
     truncate_pair,
 )
-from bert_tf.training import run_folder
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.task import Task
 
 _EXAMPLES_AT_ONCE = 1024
-
-
-def task(
-    config: BertConfig,
-    target: Target,
-    name: str,
-    *,
-    recompute: bool = False,
-    **options: Any,
-) -> Task:
-    """The task of predicting a target."""
-    return Task(
-        name=name,
-        build_model=lambda: BertClassifier(
-            config,
-            target.num_outputs,
-            problem_type=target.kind,
-            recompute=recompute,
-            **options,
-        ),
-        objective=CLASSIFIERS[target.kind],
-    )
 
 
 def schema(target: Target, max_seq_length: int) -> RecordSpec:
@@ -341,11 +317,19 @@ def classification_task(
                 target.words(logits),
             )
 
-    built = model_options(options, adapter)
+    built = model_options(options, found.config)
     if options.window_pooling == ATTENTION:
         built["window_pooling"] = ATTENTION
-    return FineTuningTask.of(
-        task(found.config, target, data_set.name, recompute=options.recompute, **built),
+    return FineTuningTask(
+        name=data_set.name,
+        build_model=lambda: BertClassifier(
+            found.config,
+            target.num_outputs,
+            problem_type=target.kind,
+            recompute=options.recompute,
+            **built,
+        ),
+        objective=CLASSIFIERS[target.kind],
         head=names.CLASSIFIER,
         # A data set without training data, GLUE's AX, is predicted by another's model.
         trains_task=data_set.name if "train" in data_set.splits else None,
@@ -374,7 +358,7 @@ def _target(
     # Without training, a table's classes are those that the run recorded, or that the
     # checkpoint was trained with, so that prediction needs no training file.
     if data_set.labels is None and not options.do_train:
-        recorded = run_folder.recorded_labels(folder_of_model(options))
+        recorded, _ = read_labels(folder_of_model(options))
         labels = recorded or (trained.labels if trained else None)
         if labels:
             return data_set.target(tuple(labels))

@@ -19,7 +19,8 @@ from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, model_files
 from bert_tf.conversion.names import STANDARDIZATION, heads_of
 from bert_tf.conversion.source import open_source
-from bert_tf.errors import DivergedError, InputError
+from bert_tf.conversion.tokenizer_files import write_labels
+from bert_tf.errors import InputError
 from bert_tf.modeling.layers import tapped
 from bert_tf.modeling.objectives import Objective
 from bert_tf.modeling.weight_names import weights_by_name
@@ -35,12 +36,17 @@ from bert_tf.tasks.run_options import (
 from bert_tf.tasks.tables import Target
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
-from bert_tf.training.evaluation import Predictor
+from bert_tf.training.evaluation import Predictor, refuse_not_finite
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import class_weights, regularized
 from bert_tf.training.regularization_options import LossOptions
 from bert_tf.training.run_folder import RunData, Start
-from bert_tf.training.strategy import Strategy, check_batch_size, is_chief, strategy_of
+from bert_tf.training.strategy import (
+    Strategy,
+    check_batch_size,
+    create_strategy,
+    is_chief,
+)
 from bert_tf.training.task import Task
 from bert_tf.training.training_options import Evaluate, Phase, TrainingConfig
 
@@ -62,10 +68,7 @@ def opened_adapter(
 
 
 def model_options(
-    options: AdapterOptions,
-    adapter: adapter_files.AdapterFiles | None = None,
-    *,
-    has_pooler: bool = True,
+    options: AdapterOptions, config: BertConfig, *, has_pooler: bool = True
 ) -> dict[str, Any]:
     """A head's arguments: LoRA, adapters, a mixture of layers."""
     for name in ("train_pooler", "cls_normalization"):
@@ -73,6 +76,7 @@ def model_options(
             raise InputError(
                 f"`{name}`: this task's model has no pooler. Leave it out."
             )
+    adapter = opened_adapter(options, config)
     if adapter is None:
         return {name: getattr(options, name) for name in adapter_files.MODEL_OPTIONS}
     for name in adapter_files.MODEL_OPTIONS:
@@ -110,11 +114,7 @@ def scores(
         target.label_dtype,
     )
     loss = _mean_loss(objective, logits, labels)
-    if not np.isfinite(loss):
-        raise DivergedError(
-            "The loss on the evaluation data is not finite: the model's weights are too"
-            " large to be of use. Train again with a lower --learning_rate."
-        )
+    refuse_not_finite("loss on the evaluation data", loss)
     batches = [
         slice(start, start + batch_size) for start in range(0, len(labels), batch_size)
     ]
@@ -347,12 +347,6 @@ class FineTuningTask(Task, Generic[P]):
     result_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     keeps_results: bool = False  # whether earlier results of the same step stay there
 
-    @classmethod
-    def of(cls, task: Task, **parts: Any) -> "FineTuningTask":
-        """A task for the engine, with what its runs need in addition."""
-        names = [field.name for field in dataclasses.fields(Task)]
-        return cls(**{name: getattr(task, name) for name in names}, **parts)
-
 
 def with_losses(
     task: FineTuningTask, options: FineTuningOptions, found: ModelFiles
@@ -471,7 +465,7 @@ class FineTuning:
             data=data,
         )
         if task.labels is not None:
-            run_folder.check_labels(folder, *described)
+            write_labels(folder, *described)
         for name, content in task.side_files.items():
             files.write_atomically(os.path.join(folder, name), content)
 
@@ -536,7 +530,9 @@ class FineTuning:
         """Runs a model over batches; its step is compiled once."""
         if self._predictor is None or self._predictor[0] is not model:
             compiled = self.options.jit_compile
-            predictor = Predictor(self.task, model, self.strategy, jit_compile=compiled)
+            predictor = Predictor(
+                self.task.name, model, self.strategy, jit_compile=compiled
+            )
             self._predictor = model, predictor
         run = self._predictor[1].run
         return lambda batches, number: run(batches, total_batches=number)
@@ -597,7 +593,7 @@ def main(
     # `first_stage` trains an earlier stage and returns what the run starts from.
     options = with_recipe(options)
     warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
-    strategy = strategy_of(options)
+    strategy = create_strategy(options)
     check_batches(options, strategy)
     _refuse_useless(options)
     folder = options.output_dir
@@ -635,13 +631,7 @@ def check_batches(options: FineTuningOptions, strategy: Strategy) -> None:
 
 def files_of(options: FineTuningOptions, folder: str) -> ModelFiles:
     """The model's files: in a run's folder, of a checkpoint, or as given."""
-    found = model_files(
-        options.init_checkpoint,
-        bert_config_file=options.bert_config_file,
-        vocab_file=options.vocab_file,
-        do_lower_case=options.given("do_lower_case"),
-        output_dir=folder,
-    )
+    found = model_files(options, folder)
     found.config.check_sequence_length(options.max_seq_length)
     changed: dict[str, Any] = {
         name: True for name in ("bilstm", "cls_normalization") if getattr(options, name)

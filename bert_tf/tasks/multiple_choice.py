@@ -400,9 +400,7 @@ def choice_task(
             write_probabilities(path, target, logits)
         write_choices(os.path.join(folder, name), examples, target, logits)
 
-    built = finetuning.model_options(
-        options, finetuning.opened_adapter(options, found.config)
-    )
+    built = finetuning.model_options(options, found.config)
     return finetuning.FineTuningTask(
         name="swag",
         build_model=lambda: BertMultipleChoice(

@@ -6,12 +6,14 @@ in common. Rows without a model are other authors' results, as the paper gives t
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bert_tf import pictures
 from bert_tf.config import BertConfig
 from bert_tf.metrics import MISMATCHED
-from bert_tf.pictures import drawing, figure, png, table
+from bert_tf.pictures import figure, table
 from bert_tf.significance import LEVEL, paired_p_value
 from bert_tf.tasks.glue import COLUMNS, PAPER
 from bert_tf.tasks.tagging.tagging_options import PAPER_DEV_F1
@@ -293,16 +295,13 @@ class Cell:
     @property
     def mean(self) -> float:
         """The mean over the seeds."""
-        return sum(self.by_seed.values()) / len(self.by_seed)
+        return statistics.fmean(self.by_seed.values())
 
     @property
     def deviation(self) -> float:
         """The sample standard deviation over the seeds; NaN below two."""
-        count = len(self.by_seed)
-        if count < 2:
-            return math.nan
-        squares = sum((score - self.mean) ** 2 for score in self.by_seed.values())
-        return math.sqrt(squares / (count - 1))
+        scores = self.by_seed.values()
+        return statistics.stdev(scores) if len(scores) > 1 else math.nan
 
 
 # Row -> column -> its cell, of those that were made.
@@ -383,10 +382,8 @@ def conclusions(of: Table, columns: Sequence[Column], cells: Cells) -> list[str]
 def picture(of: Table, columns: Sequence[Column], cells: Cells) -> bytes:
     """Means and deviations by row, a line for each column, as a PNG."""
     names = [row.name for row in of.rows if row.name in cells]
-    with drawing():
-        from matplotlib.figure import Figure
 
-        drawn = Figure(figsize=(2 + 1.4 * len(names), 4.5), layout="constrained")
+    def draw(drawn: Any) -> None:
         axes = drawn.add_subplot()
         for column in columns:
             there = [name for name in names if column.name in cells[name]]
@@ -402,4 +399,5 @@ def picture(of: Table, columns: Sequence[Column], cells: Cells) -> bytes:
         axes.set_xticks(range(len(names)), names, fontsize=8, rotation=15)
         axes.set_title(of.title, fontsize=10)
         axes.legend(fontsize=8)
-        return png(drawn)
+
+    return pictures.picture(draw, (2 + 1.4 * len(names), 4.5))

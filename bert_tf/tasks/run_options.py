@@ -246,27 +246,6 @@ class Settings(NamedTuple):
         )
 
 
-def grid(
-    learning_rates: Sequence[float],
-    train_batch_sizes: Sequence[int],
-    num_train_epochs: Sequence[float],
-    num_restarts: int,
-    random_seed: int,
-) -> list[Settings]:
-    """All combinations of settings, each once, in the order of the runs."""
-    # Seeds change slowest, so that every combination is run once early.
-    combinations = itertools.product(
-        range(random_seed, random_seed + num_restarts),
-        dict.fromkeys(train_batch_sizes),
-        dict.fromkeys(num_train_epochs),
-        dict.fromkeys(learning_rates),
-    )
-    return [
-        Settings(rate, batch_size, epochs, seed)
-        for seed, batch_size, epochs, rate in combinations
-    ]
-
-
 def _short(number: float) -> str:
     """The shortest digits that give a number: 3 for 3.0."""
     return repr(float(number)).removesuffix(".0")
@@ -308,8 +287,8 @@ class FineTuningOptions(
     )
 
     @property
-    def settings(self) -> list["Settings"]:
-        """The settings in which the requested runs differ."""
+    def settings(self) -> list[Settings]:
+        """The settings of the requested runs, each once, in the order of the runs."""
 
         def values(plural: str, singular: str) -> Sequence[Any]:
             several = getattr(self, plural)
@@ -318,13 +297,17 @@ class FineTuningOptions(
                 return [getattr(self, singular)]
             return several
 
-        return grid(
-            values("learning_rates", "learning_rate"),
-            values("train_batch_sizes", "train_batch_size"),
-            self.num_train_epochs,
-            self.num_restarts,
-            self.random_seed,
+        # Seeds change slowest, so that every combination is run once early.
+        combinations = itertools.product(
+            range(self.random_seed, self.random_seed + self.num_restarts),
+            dict.fromkeys(values("train_batch_sizes", "train_batch_size")),
+            dict.fromkeys(self.num_train_epochs),
+            dict.fromkeys(values("learning_rates", "learning_rate")),
         )
+        return [
+            Settings(rate, batch_size, epochs, seed)
+            for seed, batch_size, epochs, rate in combinations
+        ]
 
     @property
     def asks_for_selection(self) -> bool:

@@ -69,11 +69,7 @@ class Evaluator:
                 raise InputError(record_error(error)) from error
         if not sums:
             raise InputError("Nothing to evaluate: the records are empty.")
-        if not np.isfinite(sums[TOTAL_LOSS]).all():
-            raise DivergedError(
-                "The loss on the evaluation data is not finite: the model's weights are"
-                " too large to be of use. Train again with a lower --learning_rate."
-            )
+        refuse_not_finite("loss on the evaluation data", sums[TOTAL_LOSS])
         return {
             name: float(total / weight) if weight else 0.0
             for name, (total, weight) in sums.items()
@@ -88,13 +84,13 @@ class Predictor:
 
     def __init__(
         self,
-        task: Task,
+        name: str,
         model: keras.Model,
         strategy: Strategy | None = None,
         *,
         jit_compile: bool = False,
     ) -> None:
-        self._task = task
+        self._name = name
         self._strategy = strategy or create_strategy()
         self._step = prediction_step(model, self._strategy, jit_compile=jit_compile)
 
@@ -103,7 +99,7 @@ class Predictor:
     ) -> Iterator[tuple[Arrays, Arrays]]:
         """Yields (batch, outputs) as numpy arrays, batch by batch, rows in order."""
         _check_batches(self._strategy, dataset, "predict_batch_size")
-        label = f"predict {self._task.name}"
+        label = f"predict {self._name}"
         with progress_bar(total_batches, unit="batch", label=label) as bar:
             try:
                 for batch in dataset:
@@ -115,6 +111,15 @@ class Predictor:
                     bar.update(1)
             except READING_ERRORS as error:
                 raise InputError(record_error(error)) from error
+
+
+def refuse_not_finite(what: str, values: Any) -> None:
+    """Raises DivergedError unless a trained model's numbers are finite."""
+    if not np.isfinite(values).all():
+        raise DivergedError(
+            f"The {what} is not finite: the model's weights are too large to be of use."
+            " Train again with a lower --learning_rate."
+        )
 
 
 def _check_batches(

@@ -13,12 +13,14 @@ from bert_tf.modeling.fused import masks_of_examples
 from bert_tf.modeling.objectives import Records
 from bert_tf.training.jax_strategy import DeviceBatches, JaxStrategy
 from bert_tf.training.step import (
+    GLOBAL_CLIP_NORM,
     SKIPPED,
     TOTAL_LOSS,
     LossScale,
     StepResults,
     Sums,
     add_reports,
+    as_float64,
     loss_and_sums,
     names_of_sums,
     update,
@@ -35,10 +37,10 @@ def training_steps(
     optimizer: keras.Optimizer,
     strategy: JaxStrategy,
     *,
-    accumulation_steps: int,
-    jit_compile: bool,
-    loss_scale: LossScale | None,
-    clip_norm: float,
+    accumulation_steps: int = 1,
+    jit_compile: bool = False,
+    loss_scale: LossScale | None = None,
+    clip_norm: float = GLOBAL_CLIP_NORM,
 ) -> Callable[[DeviceBatches, int], StepResults]:
     """See `bert_tf.training.step`; XLA compiles the whole step in any case."""
     del jit_compile
@@ -155,14 +157,14 @@ def training_steps(
                     variable.assign(value)
         totals, losses = strategy.local((totals, losses))
         return StepResults(
-            _as_float64(totals), np.array(losses, np.float64), input_seconds
+            as_float64(totals), np.array(losses, np.float64), input_seconds
         )
 
     return steps
 
 
 def evaluation_step(
-    task: Task, model: keras.Model, strategy: JaxStrategy, *, jit_compile: bool
+    task: Task, model: keras.Model, strategy: JaxStrategy, *, jit_compile: bool = False
 ) -> Callable[[Records], dict[str, np.ndarray]]:
     """See `bert_tf.training.step`."""
     del jit_compile
@@ -173,11 +175,15 @@ def evaluation_step(
         return {TOTAL_LOSS: jnp.stack([loss, 1.0]), **sums}
 
     forward = _forward(model, strategy, sums_of)
-    return lambda batch: _as_float64(forward(batch))
+    return lambda batch: as_float64(forward(batch))
 
 
 def prediction_step(
-    model: keras.Model, strategy: JaxStrategy, *, jit_compile: bool, by_pieces: bool
+    model: keras.Model,
+    strategy: JaxStrategy,
+    *,
+    jit_compile: bool = False,
+    by_pieces: bool = True,
 ) -> Callable[[Records], dict[str, np.ndarray]]:
     """See `bert_tf.training.step`."""
     del jit_compile, by_pieces
@@ -203,7 +209,3 @@ def _forward(
         return strategy.local(forward(weights, others, strategy.whole(batch)))
 
     return call
-
-
-def _as_float64(sums: Sums) -> dict[str, np.ndarray]:
-    return {name: np.asarray(value).astype(np.float64) for name, value in sums.items()}

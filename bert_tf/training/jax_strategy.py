@@ -22,16 +22,7 @@ _BATCHES_AHEAD = 2
 
 
 class JaxStrategy:
-    """Some devices, of this process or of several.
-
-    Attributes:
-        num_replicas_in_sync: the number of devices.
-        num_workers: the number of processes.
-        worker: this process's number among them.
-        is_tpu: whether they are TPU cores.
-        is_cpu: whether they are those of a CPU.
-        replicated: the sharding of an array that every device has.
-    """
+    """Some devices, of this process or of several, whose number is `worker`."""
 
     def __init__(self, devices: list[jax.Device] | None = None) -> None:
         devices = devices or jax.devices()

@@ -24,7 +24,6 @@ from bert_tf.records.spec import FLOAT32, INT64, Feature, RecordSpec
 from bert_tf.records.writing import framed
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import RunCheckpoints, initialize, is_better
-from bert_tf.training.profiling import StepProfiler, parse_steps
 from bert_tf.training.reporting import LogInterval, Reporter, progress_bar, write_curves
 from bert_tf.training.step import (
     SEQUENCES,
@@ -45,7 +44,11 @@ from bert_tf.training.strategy import (
     num_workers,
 )
 from bert_tf.training.task import Task
-from bert_tf.training.throughput import peak_flops, training_flops
+from bert_tf.training.throughput import (
+    StepProfiler,
+    peak_flops,
+    training_flops,
+)
 from bert_tf.training.training_options import Phase, TrainingConfig, TrainingData
 
 # On the CPU one call of the compiled steps should take about this long: short enough to
@@ -137,8 +140,6 @@ def train(
 ) -> tuple[keras.Model, int]:
     """Trains a task's model through its phases, resuming from its folder."""
     strategy = strategy or create_strategy()
-    if config.profile_steps:
-        parse_steps(config.profile_steps)
     for phase in phases:
         check_batch_size(strategy, phase.batch_size, config.gradient_accumulation_steps)
     files.make_folder(folder)
@@ -174,6 +175,9 @@ class _Run:
         self._folder = folder
         self._strategy = strategy
         self._start = start
+        self._profiler = StepProfiler(
+            folder, config.profile_steps, traces=is_chief(strategy)
+        )
         keras.utils.set_random_seed(config.random_seed)
         with strategy.scope():
             with computing_in(config.precision):
@@ -287,9 +291,6 @@ class _Run:
             return
         if self._start and is_chief(self._strategy):
             run_folder.record_start(self._folder, self.step, self._start)
-        self._profiler = StepProfiler(
-            self._folder, config.profile_steps, traces=is_chief(self._strategy)
-        )
         # [SIGTERMs, SIGINTs, seconds a step]
         self._agreement = Agreement(self._strategy, 3)
         with (

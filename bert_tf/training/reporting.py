@@ -16,7 +16,7 @@ from absl import logging
 
 from bert_tf import files, strict_json
 from bert_tf.errors import InputError
-from bert_tf.pictures import drawing, png
+from bert_tf.pictures import picture
 from bert_tf.training.step import LOSS_SCALE, SEQUENCES, SKIPPED, TOKENS
 
 # Metrics summed up between two lines of the log.
@@ -307,11 +307,11 @@ Curve = tuple[list[int], list[float]]
 def write_curves(folder: str, title: str) -> None:
     """Draws a run's curves into its folder, unless it is too short to have metrics."""
     try:
-        picture = curves_picture(folder, title)
+        content = curves_picture(folder, title)
     except InputError as error:
         logging.info("No %s: %s", CURVES_NAME, error)
         return
-    files.write_atomically(os.path.join(folder, CURVES_NAME), picture)
+    files.write_atomically(os.path.join(folder, CURVES_NAME), content)
 
 
 def curves_picture(folder: str, title: str | None = None) -> bytes:
@@ -332,12 +332,10 @@ def curves_picture(folder: str, title: str | None = None) -> bytes:
         if label is not None:
             panels[label][name] = curve
     panels = {label: panel for label, panel in panels.items() if panel}
-    with drawing():
-        from matplotlib.figure import Figure  # 0.3 s that no run waits for
+    if title is None:
+        title = os.path.basename(files.absolute(folder).rstrip("/"))
 
-        figure = Figure(figsize=(5.0 * len(panels), 4.0), layout="constrained")
-        if title is None:
-            title = os.path.basename(files.absolute(folder).rstrip("/"))
+    def draw(figure: Any) -> None:
         figure.suptitle(title, fontsize="medium", parse_math=False)
         all_axes = figure.subplots(1, len(panels), squeeze=False)[0]
         for axes, (label, panel) in zip(all_axes, panels.items(), strict=True):
@@ -349,7 +347,8 @@ def curves_picture(folder: str, title: str | None = None) -> bytes:
             axes.set(xlabel="step", ylabel=label)
             axes.grid(alpha=0.3)
             axes.legend(fontsize="small")
-        return png(figure)
+
+    return picture(draw, (5.0 * len(panels), 4.0))
 
 
 def read_curves(folder: str) -> dict[str, Curve]:

@@ -37,7 +37,6 @@ from bert_tf.conversion.tokenizer_files import (
     VOCAB_NAME,
     casing_of,
     read_labels,
-    write_labels,
 )
 from bert_tf.errors import InputError
 from bert_tf.options import Options
@@ -231,12 +230,6 @@ def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> N
     )
 
 
-def check_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
-    """Records what a classifier predicts, or checks that it agrees with the folder."""
-    refuse_other_labels(folder, labels, problem_type)
-    write_labels(folder, labels, problem_type)
-
-
 def refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
     """Raises InputError if the folder's classifier predicts something else."""
     there, problem_there = read_labels(folder)
@@ -252,12 +245,6 @@ def refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) -
             f"--output_dir={folder} holds a run with the labels {old}; this one has"
             f" {new}. Give another folder."
         )
-
-
-def recorded_labels(folder: str) -> list[str] | None:
-    """The labels that a classifier's run recorded; None if there are none."""
-    labels, _ = read_labels(folder)
-    return None if labels is None else list(labels)
 
 
 def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> None:

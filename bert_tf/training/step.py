@@ -193,50 +193,36 @@ def training_steps(
     model: keras.Model,
     optimizer: keras.Optimizer,
     strategy: Any,
-    *,
-    accumulation_steps: int = 1,
-    jit_compile: bool = False,
-    loss_scale: LossScale | None = None,
-    clip_norm: float = GLOBAL_CLIP_NORM,
+    **how: Any,
 ) -> Callable[[Iterator[Records], int], StepResults]:
     """A compiled function that makes several training steps in one call."""
-    return _engine().training_steps(
-        task,
-        model,
-        optimizer,
-        strategy,
-        accumulation_steps=accumulation_steps,
-        jit_compile=jit_compile,
-        loss_scale=loss_scale,
-        clip_norm=clip_norm,
-    )
+    return _engine().training_steps(task, model, optimizer, strategy, **how)
 
 
 def evaluation_step(
-    task: Task, model: keras.Model, strategy: Any, *, jit_compile: bool = False
+    task: Task, model: keras.Model, strategy: Any, **how: Any
 ) -> Callable[[Records], dict[str, np.ndarray]]:
     """A compiled function: batch -> the sums of its losses and metrics, in float64.
 
     `loss` is the batch's total loss with weight 1: the original averages batch losses.
     A short batch is dealt out to the devices as far as it goes.
     """
-    return _engine().evaluation_step(task, model, strategy, jit_compile=jit_compile)
+    return _engine().evaluation_step(task, model, strategy, **how)
 
 
 def prediction_step(
-    model: keras.Model,
-    strategy: Any,
-    *,
-    jit_compile: bool = False,
-    by_pieces: bool = True,
+    model: keras.Model, strategy: Any, **how: Any
 ) -> Callable[[Records], dict[str, np.ndarray]]:
     """A compiled function: batch -> the outputs of all its rows, in order.
 
-    For many different shapes it is slower by pieces, which TensorFlow compiles.
+    For many different shapes it is slower `by_pieces`, which TensorFlow compiles.
     """
-    return _engine().prediction_step(
-        model, strategy, jit_compile=jit_compile, by_pieces=by_pieces
-    )
+    return _engine().prediction_step(model, strategy, **how)
+
+
+def as_float64(sums: Sums) -> dict[str, np.ndarray]:
+    """Sums as arrays of the host."""
+    return {name: np.asarray(value).astype(np.float64) for name, value in sums.items()}
 
 
 def _engine() -> types.ModuleType:

@@ -37,62 +37,28 @@ SECONDS_TO_ANSWER = 600
 _TPU_PORT = 8470  # TensorFlow's, of an address without one
 
 
-def create_strategy(
-    distribution: str = "default",
-    *,
-    tpu_name: str | None = None,
-    tpu_zone: str | None = None,
-    gcp_project: str | None = None,
-    master: str | None = None,
-    num_tpu_cores: int | None = None,
-) -> Strategy:
+def create_strategy(options: DeviceOptions | None = None) -> Strategy:
     """The devices to run on. "multi_worker" must be the process's first use of them."""
+    options = options or DeviceOptions()
+    distribution = "tpu" if options.use_tpu else options.distribution
     if keras_backend.is_jax():
-        return _jax_strategy(distribution, num_tpu_cores)
+        return _jax_strategy(distribution, options)
+    if distribution == "tpu":
+        return _tpu_strategy(options)
+    if distribution == "multi_worker":
+        _meet(*_cluster())
+        return tf.distribute.MultiWorkerMirroredStrategy()
     kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
-    if distribution == "default":
-        return tf.distribute.get_strategy()
     if distribution == "one_device":
         return tf.distribute.OneDeviceStrategy(f"/{kind.lower()}:0")
     if distribution == "mirrored":
         devices = tf.config.list_logical_devices(kind)
         return tf.distribute.MirroredStrategy([device.name for device in devices])
-    if distribution == "multi_worker":
-        _meet(*_cluster())
-        return tf.distribute.MultiWorkerMirroredStrategy()
-    if distribution == "tpu":
-        return _tpu_strategy(tpu_name, tpu_zone, gcp_project, master, num_tpu_cores)
-    raise ValueError(f"There is no such `distribution`: {distribution!r}")
+    return tf.distribute.get_strategy()
 
 
-def strategy_of(options: DeviceOptions) -> Strategy:
-    """The strategy for a script's device flags; see `create_strategy`."""
-    distribution = options.distribution
-    if options.use_tpu:
-        if distribution not in ("default", "tpu"):
-            raise InputError(
-                f"--use_tpu and --distribution={distribution} contradict each other:"
-                " give one of them."
-            )
-        distribution = "tpu"
-    return create_strategy(
-        distribution,
-        tpu_name=options.tpu_name,
-        tpu_zone=options.tpu_zone,
-        gcp_project=options.gcp_project,
-        master=options.master,
-        num_tpu_cores=options.given("num_tpu_cores"),
-    )
-
-
-def _tpu_strategy(
-    tpu_name: str | None,
-    tpu_zone: str | None,
-    gcp_project: str | None,
-    master: str | None,
-    num_tpu_cores: int | None,
-) -> tf.distribute.Strategy:
-    address = tpu_name or master
+def _tpu_strategy(options: DeviceOptions) -> tf.distribute.Strategy:
+    address = options.tpu_name or options.master
     try:
         if address and address.startswith("grpc://"):
             # TensorFlow would wait for ever for one that does not respond.
@@ -100,7 +66,7 @@ def _tpu_strategy(
                 place = _host_and_port(endpoint.removeprefix("grpc://"), _TPU_PORT)
                 socket.create_connection(place, timeout=20.0).close()
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu=address, zone=tpu_zone, project=gcp_project
+            tpu=address, zone=options.tpu_zone, project=options.gcp_project
         )
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
@@ -112,19 +78,17 @@ def _tpu_strategy(
             " --gcp_project where the metadata lacks them, its grpc://HOST:PORT, or"
             " `local` on a TPU VM and in Colab."
         ) from error
-    _check_cores(strategy, num_tpu_cores)
+    _check_cores(strategy, options)
     return strategy
 
 
-def _check_cores(strategy: Strategy, num_tpu_cores: int | None) -> None:
-    if num_tpu_cores is not None and strategy.num_replicas_in_sync != num_tpu_cores:
-        raise InputError(
-            f"--num_tpu_cores={num_tpu_cores}, but the TPU has"
-            f" {strategy.num_replicas_in_sync}."
-        )
+def _check_cores(strategy: Strategy, options: DeviceOptions) -> None:
+    there, wanted = strategy.num_replicas_in_sync, options.given("num_tpu_cores")
+    if wanted not in (None, there):
+        raise InputError(f"--num_tpu_cores={wanted}, but the TPU has {there}.")
 
 
-def _jax_strategy(distribution: str, num_tpu_cores: int | None) -> Strategy:
+def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
     import jax
 
     from bert_tf.training.jax_strategy import JaxStrategy
@@ -132,8 +96,6 @@ def _jax_strategy(distribution: str, num_tpu_cores: int | None) -> Strategy:
     # TensorFlow reads the records; it must leave the accelerators to JAX.
     with contextlib.suppress(RuntimeError):  # it has used them already
         tf.config.set_visible_devices([], "GPU")
-    if distribution in ("default", "one_device"):
-        return JaxStrategy(jax.devices()[:1])
     if distribution == "mirrored":
         return JaxStrategy()
     if distribution == "multi_worker":
@@ -154,9 +116,9 @@ def _jax_strategy(distribution: str, num_tpu_cores: int | None) -> Strategy:
                 f"--distribution=tpu: JAX finds no TPU: {str(error).splitlines()[0]}"
                 " Run this on a TPU VM or a TPU runtime, with jax[tpu] installed."
             ) from error
-        _check_cores(strategy, num_tpu_cores)
+        _check_cores(strategy, options)
         return strategy
-    raise ValueError(f"There is no such `distribution`: {distribution!r}")
+    return JaxStrategy(jax.devices()[:1])
 
 
 class _Cluster(NamedTuple):

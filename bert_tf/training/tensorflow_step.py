@@ -15,12 +15,14 @@ from bert_tf.modeling.fused import (
 from bert_tf.modeling.objectives import Records
 from bert_tf.optimization.optimizers import dense_gradient
 from bert_tf.training.step import (
+    GLOBAL_CLIP_NORM,
     SKIPPED,
     TOTAL_LOSS,
     LossScale,
     StepResults,
     Sums,
     add_reports,
+    as_float64,
     loss_and_sums,
     names_of_sums,
     update,
@@ -65,10 +67,10 @@ def training_steps(
     optimizer: keras.Optimizer,
     strategy: tf.distribute.Strategy,
     *,
-    accumulation_steps: int,
-    jit_compile: bool,
-    loss_scale: LossScale | None,
-    clip_norm: float,
+    accumulation_steps: int = 1,
+    jit_compile: bool = False,
+    loss_scale: LossScale | None = None,
+    clip_norm: float = GLOBAL_CLIP_NORM,
 ) -> Callable[[Iterator[Records], int], StepResults]:
     """See `bert_tf.training.step`."""
     num_replicas = strategy.num_replicas_in_sync
@@ -138,7 +140,7 @@ def training_steps(
     def call(iterator: Iterator[Records], num_steps: int) -> StepResults:
         results = steps(iterator, tf.constant(num_steps, tf.int32))
         return StepResults(
-            _as_float64(results.sums),
+            as_float64(results.sums),
             results.losses.numpy().astype(np.float64),
             float(results.input_seconds),
         )
@@ -151,7 +153,7 @@ def evaluation_step(
     model: keras.Model,
     strategy: tf.distribute.Strategy,
     *,
-    jit_compile: bool,
+    jit_compile: bool = False,
 ) -> Callable[[Records], dict[str, np.ndarray]]:
     """See `bert_tf.training.step`."""
     num_replicas = strategy.num_replicas_in_sync
@@ -184,15 +186,15 @@ def evaluation_step(
 
     whole = as_a_whole or is_tpu(strategy)
     step = _within(pieces_left_alone if whole else pieces_in_inference, step)
-    return lambda batch: _as_float64(step(_dealt_out(strategy, batch)))
+    return lambda batch: as_float64(step(_dealt_out(strategy, batch)))
 
 
 def prediction_step(
     model: keras.Model,
     strategy: tf.distribute.Strategy,
     *,
-    jit_compile: bool,
-    by_pieces: bool,
+    jit_compile: bool = False,
+    by_pieces: bool = True,
 ) -> Callable[[Records], dict[str, np.ndarray]]:
     """See `bert_tf.training.step`."""
 
@@ -233,10 +235,6 @@ def _within(scope: Callable[[], Any], function: Callable) -> Callable:
             return function(*args)
 
     return call
-
-
-def _as_float64(sums: Sums) -> dict[str, np.ndarray]:
-    return {name: value.numpy().astype(np.float64) for name, value in sums.items()}
 
 
 def _over_micro_batches(

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_tf import options
 from bert_tf.errors import InputError
@@ -172,6 +172,15 @@ class DeviceOptions(options.BackendOptions, title=options.DEVICES):
     num_tpu_cores: int = option(
         8, "Number of TPU cores; it is an error if the TPU has another number.", least=1
     )
+
+    def problems(self) -> Iterator[str]:
+        """Two kinds of devices."""
+        yield from super().problems()
+        if self.use_tpu and self.distribution not in ("default", "tpu"):
+            yield (
+                f"`use_tpu` and `distribution={self.distribution}` contradict each"
+                " other: give one of them."
+            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -394,30 +403,14 @@ class Phase:
     name: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Stage:
+class Stage(NamedTuple):
     """One stage of --stacking: LAYERS:STEPS."""
 
     num_layers: int
     num_steps: int
 
 
-def parse_stacking(text: str) -> list[Stage]:
-    """Parses "3:50000,6:70000" (Gong et al. 2019)."""
-    stages = []
-    for part in text.split(","):
-        numbers = part.strip().split(":")
-        if len(numbers) != 2 or not all(n.isdecimal() and int(n) for n in numbers):
-            raise InputError(
-                f"--stacking={text}: a stage must be LAYERS:STEPS, positive numbers,"
-                f' such as 3:50000. Found: "{part.strip()}".'
-            )
-        stages.append(Stage(*(int(number) for number in numbers)))
-    return stages
-
-
-@dataclasses.dataclass(frozen=True)
-class PhaseSpec:
+class PhaseSpec(NamedTuple):
     """One phase of --phases: LENGTH:STEPS:BATCH."""
 
     max_seq_length: int
@@ -425,15 +418,24 @@ class PhaseSpec:
     batch_size: int
 
 
+def parse_stacking(text: str) -> list[Stage]:
+    """Parses "3:50000,6:70000" (Gong et al. 2019)."""
+    wanted = "a stage must be LAYERS:STEPS, positive numbers, such as 3:50000"
+    return [Stage(*numbers) for numbers in _numbers("stacking", text, 2, wanted)]
+
+
 def parse_phases(text: str) -> list[PhaseSpec]:
     """Parses "128:900000:256,512:100000:256" (Devlin et al., appendix A.2)."""
-    specs = []
+    wanted = (
+        "a phase must be LENGTH:STEPS:BATCH, positive numbers, such as 128:900000:256"
+    )
+    return [PhaseSpec(*numbers) for numbers in _numbers("phases", text, 3, wanted)]
+
+
+def _numbers(flag: str, text: str, count: int, wanted: str) -> Iterator[list[int]]:
+    """The numbers of each part of a flag's text."""
     for part in text.split(","):
         numbers = part.strip().split(":")
-        if len(numbers) != 3 or not all(n.isdecimal() and int(n) for n in numbers):
-            raise InputError(
-                f"--phases={text}: a phase must be LENGTH:STEPS:BATCH, positive"
-                f' numbers, such as 128:900000:256. Found: "{part.strip()}".'
-            )
-        specs.append(PhaseSpec(*(int(number) for number in numbers)))
-    return specs
+        if len(numbers) != count or not all(n.isdecimal() and int(n) for n in numbers):
+            raise InputError(f'--{flag}={text}: {wanted}. Found: "{part.strip()}".')
+        yield [int(number) for number in numbers]

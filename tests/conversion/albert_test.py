@@ -22,7 +22,7 @@ from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
 from tests.conversion import albert_weights, one_layer
 from tests.conversion.albert_weights import CONFIG, RECORD, THEIR_CONFIG
-from tests.conversion.runs import TOKENS, write_json
+from tests.conversion.runs import TOKENS, ModelFlags, write_json
 from tests.modeling.examples import relative_error
 
 
@@ -228,17 +228,13 @@ class ReleaseTest(AlbertTestCase):
         message = "30k-clean.model is a SentencePiece vocabulary.*`vocab_file`"
         with self.assertRaisesRegex(InputError, message):
             load_tokenizer(folder)
-        arguments = {
-            "bert_config_file": None,
-            "do_lower_case": None,
-            "output_dir": self.folder("run"),
-        }
         with self.assertRaisesRegex(InputError, message):
-            model_files(folder, vocab_file=None, **arguments)
+            model_files(ModelFlags(init_checkpoint=folder), self.folder("run"))
         path = os.path.join(self.get_temp_dir(), "own.txt")
         with open(path, "w") as file:
             file.write("".join(f"{token}\n" for token in TOKENS))
-        found = model_files(folder, vocab_file=path, **arguments)
+        given = ModelFlags(init_checkpoint=folder, vocab_file=path)
+        found = model_files(given, self.folder("other_run"))
         self.assertEqual(found.config, CONFIG)
         self.assertEqual(list(found.vocabulary), TOKENS)
         # The weights need none.

@@ -234,17 +234,13 @@ class OutTest(KerasHubTestCase):
 
     def test_what_a_backbone_cannot_hold_is_refused(self):
         folder = self.folder()
-        less = [
-            {name: value for name, value in self.values.items() if part not in name}
-            for part in ("pooler", "layer_1/output/dense/bias")
-        ]
+        less = {name: x for name, x in self.values.items() if "pooler" not in name}
         tokens = Vocabulary(["[UNK]", "[CLS]", "[SEP]", "the"])
         for pattern, fields, values, *tokenizer in (
             ("hidden_act='gelu' alone. Found: 'g", {"hidden_act": "gelu_erf"}, None),
             ("layer_norm_eps=1e-12.*: 1e-05", {"layer_norm_eps": 1e-5}, None),
             ("somewhere.*left_to_right=.*True", {"left_to_right": True}, None),
-            ("has a pooler", {}, less[0]),
-            ("layer_1/output/dense/bias", {}, less[1]),
+            ("has a pooler", {}, less),
             (r"needs \[PAD\]\.", {}, None, tokens, True),
         ):
             self.assert_one_line(

@@ -19,7 +19,7 @@ from bert_tf.modeling.heads import (
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from tests.conversion import runs
-from tests.conversion.runs import TOKENS, randomize
+from tests.conversion.runs import TOKENS, ModelFlags, randomize
 from tests.training import toy
 
 
@@ -160,17 +160,10 @@ class FolderTestCase(CheckpointTestCase):
 
 
 class ModelFilesTest(FolderTestCase):
-    def resolve(self, init_checkpoint=None, **given):
-        return model_files(
-            init_checkpoint,
-            **{
-                "bert_config_file": None,
-                "vocab_file": None,
-                "do_lower_case": None,
-                "output_dir": os.path.join(self.get_temp_dir(), "output"),
-                **given,
-            },
-        )
+    def resolve(self, init_checkpoint=None, output_dir=None, **given):
+        options = ModelFlags(init_checkpoint=init_checkpoint, **given)
+        output_dir = output_dir or os.path.join(self.get_temp_dir(), "output")
+        return model_files(options, output_dir)
 
     def test_all_comes_along_with_the_checkpoint_or_else_from_the_run(self):
         folder = self.folder("model", casing=False)

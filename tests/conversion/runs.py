@@ -1,14 +1,21 @@
 """Folders of runs, as the tests of conversion read them."""
 
+import dataclasses
 import json
 import os
 
 import numpy as np
 
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training.training_options import CheckpointOptions, ModelOptions
 from tests.training import toy
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelFlags(ModelOptions, CheckpointOptions):
+    """What a command line says of its model."""
 
 
 def randomize(model, seed=0):

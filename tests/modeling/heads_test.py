@@ -462,7 +462,3 @@ class BiLstmTaggerTest(tf.test.TestCase):
         self.assertAllEqual(
             self.model(self.batch())["logits"], again(self.batch())["logits"]
         )
-
-    def test_bad_arguments(self):
-        with self.assertRaisesRegex(ValueError, "must be even"):
-            BiLstmTagger(L, F, C, hidden_size=5)

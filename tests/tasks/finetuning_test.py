@@ -16,14 +16,12 @@ from bert_tf.conversion.adapter_files import write_adapter
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.tasks import classification
 from bert_tf.tasks.finetuning import (
     Settings,
     model_options,
-    opened_adapter,
     training_plan,
 )
-from bert_tf.tasks.run_options import grid
+from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.tasks.tables import Target
 from bert_tf.training import loop, tensorflow_step
 from bert_tf.training.run_folder import RunData
@@ -43,7 +41,7 @@ NONE = {
 def options_of(*arguments, config=CONFIG):
     given = ["--output_dir=o", "--task_name=MRPC", "--data_dir=d", "--do_train"]
     options = cli.parse(run_classifier.run, [*given, *arguments])
-    return model_options(options, opened_adapter(options, config))
+    return model_options(options, config)
 
 
 class ModelOptionsTest(tf.test.TestCase):
@@ -66,6 +64,17 @@ class ModelOptionsTest(tf.test.TestCase):
             options_of(*given, "--adapter_size=4")
         with self.assertRaisesRegex(InputError, "num_hidden_layers=1; this one has 2"):
             options_of(*given, config=small_config())
+
+
+def grid(rates, batch_sizes, epochs, restarts, seed):
+    return FineTuningOptions(
+        output_dir="o",
+        learning_rates=rates,
+        train_batch_sizes=batch_sizes,
+        num_train_epochs=epochs,
+        num_restarts=restarts,
+        random_seed=seed,
+    ).settings
 
 
 class GridTest(tf.test.TestCase):
@@ -106,7 +115,7 @@ class NameTest(tf.test.TestCase):
         )
 
 
-TASK = classification.task(toy.CONFIG, TARGET, "toy")
+TASK = toy_examples.engine_task(toy.CONFIG, TARGET, "toy")
 
 
 class PaddingRowsTest(tf.test.TestCase, parameterized.TestCase):
@@ -116,7 +125,7 @@ class PaddingRowsTest(tf.test.TestCase, parameterized.TestCase):
         Target(kind=MULTI_LABEL, labels=("a", "b", "c")),
     )
     def test_they_change_neither_loss_nor_gradient(self, target):
-        task = classification.task(toy.CONFIG, target, "toy")
+        task = toy_examples.engine_task(toy.CONFIG, target, "toy")
         records = prepare(target)
         keras.utils.set_random_seed(3)
         model = task.build_model()

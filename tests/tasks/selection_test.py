@@ -11,7 +11,7 @@ from bert_tf import cli, run_classifier
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.tasks.finetuning import baseline
-from bert_tf.tasks.run_options import Settings, grid
+from bert_tf.tasks.run_options import Settings
 from bert_tf.tasks.selection import (
     BestRun,
     Record,
@@ -119,7 +119,7 @@ class BestRunTest(FolderCase):
 
 
 RATES = [5e-5, 4e-5, 3e-5, 2e-5]
-GRID = grid(RATES, [32], [3.0], 1, 1)
+GRID = [Settings(rate, 32, 3.0, 1) for rate in RATES]
 
 # learning rate -> share of the steps -> accuracy
 TABLE = {

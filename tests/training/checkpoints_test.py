@@ -20,7 +20,6 @@ from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.records.pipeline import InputShard
-from bert_tf.tasks import classification
 from bert_tf.tasks.tables import Target
 from bert_tf.training import checkpoints as checkpoints_module
 from bert_tf.training.checkpoints import (
@@ -34,7 +33,7 @@ from bert_tf.training.training_options import Phase, TrainingConfig
 from tests.conversion import runs
 from tests.modeling.examples import outputs_of, random_records, randomize
 from tests.script_case import FolderCase
-from tests.training import toy
+from tests.training import toy, toy_examples
 
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -538,7 +537,7 @@ class InitializationTestCase(FolderCase):
         self.base = runs.save(self.path("base"), base, tokens=None)
 
     def task(self, **options):
-        return classification.task(toy.CONFIG, TARGET, "toy", **options)
+        return toy_examples.engine_task(toy.CONFIG, TARGET, "toy", **options)
 
     def train(self, name, task=None, num_train_steps=4, stop_at=None, **options):
         """A run from the base; its weights by name."""

@@ -35,7 +35,7 @@ def results_on(strategy, path, start):
     short = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=4)
     whole = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=4, repeat=True)
     odd = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=3, repeat=True)
-    pairs = list(Predictor(TASK, model, strategy).run(short, total_batches=3))
+    pairs = list(Predictor(TASK.name, model, strategy).run(short, total_batches=3))
     batches, outputs = zip(*pairs, strict=True)
     try:
         evaluator.run(odd, num_batches=1)

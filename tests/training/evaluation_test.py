@@ -56,7 +56,9 @@ class EvaluationTest(tf.test.TestCase):
             Evaluator(TASK, self.model).run(self.batches.take(0))
 
     def test_predict_goes_through_all_batches_in_order(self):
-        pairs = list(Predictor(TASK, self.model).run(self.batches, total_batches=3))
+        pairs = list(
+            Predictor(TASK.name, self.model).run(self.batches, total_batches=3)
+        )
         self.assertEqual([len(batch["input_ids"]) for batch, _ in pairs], [4, 4, 2])
         batch, outputs = pairs[2]
         expected = self.model(batch, training=False)["next_sentence_logits"]
@@ -89,7 +91,7 @@ class EvaluationTest(tf.test.TestCase):
             writer.write(b"no example")
         broken = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=1)
         with self.assertRaisesRegex(InputError, "cannot be read"):
-            list(Predictor(TASK, self.model).run(broken, total_batches=1))
+            list(Predictor(TASK.name, self.model).run(broken, total_batches=1))
 
 
 class SeveralDevicesTest(tf.test.TestCase):

@@ -26,7 +26,6 @@ from bert_tf.modeling.heads import (
 from bert_tf.modeling.layers import tap
 from bert_tf.modeling.objectives import CLASSIFICATION, REGRESSION
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.tasks import classification
 from bert_tf.tasks.finetuning import training_plan
 from bert_tf.tasks.tables import Target
 from bert_tf.training import loop, regularization
@@ -341,7 +340,7 @@ class RunTest(tf.test.TestCase):
             "distill_attention": 1.0,
             **losses,
         }
-        task = classification.task(toy.CONFIG, TARGET, "toy")
+        task = toy_examples.engine_task(toy.CONFIG, TARGET, "toy")
         in_training = functools.partial(
             Regularized,
             objective=task.objective,

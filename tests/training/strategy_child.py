@@ -22,13 +22,12 @@ import tensorflow as tf
 
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.optimization import optimizers
-from bert_tf.tasks import classification
 from bert_tf.tasks.finetuning import training_plan
 from bert_tf.tasks.tables import SINGLE_LABEL, Target
 from bert_tf.training import loop, tensorflow_step
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import create_strategy
-from bert_tf.training.training_options import TrainingConfig
+from bert_tf.training.training_options import DeviceOptions, TrainingConfig
 from tests.training import toy, toy_examples
 
 
@@ -59,7 +58,7 @@ def classifier():
     config = dataclasses.replace(
         toy.CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
     )
-    return classification.task(config, TARGET, "toy", dropout=0.0)
+    return toy_examples.engine_task(config, TARGET, "toy", dropout=0.0)
 
 
 def fine_tuned(folder, config, strategy):
@@ -128,7 +127,10 @@ def run(options, strategy):
 
 
 # One for all runs: the collective operations of two would take each other's places.
-strategy = functools.cache(create_strategy)
+@functools.cache
+def strategy(distribution="default"):
+    """The devices of that name; of several workers they are made once."""
+    return create_strategy(DeviceOptions(distribution=distribution))
 
 
 def main():

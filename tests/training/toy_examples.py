@@ -4,11 +4,14 @@ from unittest import mock
 
 import numpy as np
 
+from bert_tf.modeling.heads import BertClassifier
+from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.records import batching
 from bert_tf.records.batching import SplitRecords
 from bert_tf.tasks import classification
 from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
+from bert_tf.training.task import Task
 from tests.training import toy
 
 L = 12
@@ -54,3 +57,14 @@ def several_lengths():
 def options(**values):
     """The options that `finetune` reads."""
     return FineTuningOptions(**{"output_dir": "o", "best_metric": "loss"} | values)
+
+
+def engine_task(config, target, name, **options):
+    """The task of predicting a target, for the engine alone."""
+    return Task(
+        name=name,
+        build_model=lambda: BertClassifier(
+            config, target.num_outputs, problem_type=target.kind, **options
+        ),
+        objective=CLASSIFIERS[target.kind],
+    )

@@ -149,7 +149,7 @@ def examples_by_length(folder):
 def classification_case(target, **options):
     """A target's task and batches."""
     return (
-        lambda config: classification.task(config, target, "toy", **options),
+        lambda config: toy_examples.engine_task(config, target, "toy", **options),
         lambda folder: labelled_records(folder, target),
     )
 
@@ -179,7 +179,7 @@ CASES = {
     "packed": (lambda config: pretraining_task(config, packed=True), packed_records),
     "classification": classification_case(Target(kind=SINGLE_LABEL, labels=LABELS)),
     "regression": (
-        lambda config: classification.task(config, toy_examples.TARGET, "toy"),
+        lambda config: toy_examples.engine_task(config, toy_examples.TARGET, "toy"),
         examples_by_length,
     ),
     "multi_label": classification_case(Target(kind=MULTI_LABEL, labels=LABELS)),
@@ -281,7 +281,7 @@ class StepsTestCase(tf.test.TestCase, parameterized.TestCase):
         with taken_for_a_tpu():
             _, model = train(task, training, strategy)
             evaluation_step(task, model, strategy)(next(iter(held_out)))
-            predictor = Predictor(task, model, strategy)
+            predictor = Predictor(task.name, model, strategy)
             list(predictor.run(first_batches(held_out, 1), total_batches=1))
         self.assertLen(strategy.functions, 3)
         return strategy.functions
@@ -341,7 +341,7 @@ class CompiledTest(StepsTestCase):
         with taken_for_a_tpu():
             step = evaluation_step(task, model, compiled)
             compiled_sums = [step(batch) for batch in batches]
-            predictor = Predictor(task, model, compiled)
+            predictor = Predictor(task.name, model, compiled)
             predictions = list(
                 predictor.run(first_batches(held_out, 3), total_batches=3)
             )

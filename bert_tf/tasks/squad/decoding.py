@@ -59,69 +59,6 @@ class Candidate(NamedTuple):
         return self.start_logit + self.end_logit
 
 
-def ranked(
-    features: QuestionFeatures,
-    start_logits: Sequence[np.ndarray],
-    end_logits: Sequence[np.ndarray],
-    null: Candidate | None,
-    *,
-    count: int,
-    max_answer_length: int,
-) -> Iterator[Candidate]:
-    """Yields the candidates, the highest sum of scores first."""
-    windows = [
-        _pairs(
-            window, shown_best, features.offset, start, end, count, max_answer_length
-        )
-        for window, shown_best, start, end in zip(
-            features.windows,
-            features.max_context(),
-            start_logits,
-            end_logits,
-            strict=True,
-        )
-    ]
-    if windows:
-        first, last, starts, ends = map(np.concatenate, zip(*windows, strict=True))
-    else:
-        first = last = starts = ends = np.zeros(0)
-    scores = starts + ends
-    if null is not None:
-        scores = np.append(scores, null.score)
-    for number in np.argsort(-scores, kind="stable").tolist():
-        if null is not None and number == len(first):
-            yield null
-        else:
-            tokens = int(first[number]), int(last[number])
-            yield Candidate(tokens, float(starts[number]), float(ends[number]))
-
-
-def _pairs(
-    window: Window,
-    shown_best: np.ndarray,
-    offset: int,
-    start: np.ndarray,
-    end: np.ndarray,
-    count: int,
-    max_answer_length: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """A window's candidates."""
-    first = _highest(start, count) - offset
-    first = first[(first >= 0) & (first < window.length)]
-    first = first[shown_best[first]]
-    last = _highest(end, count) - offset
-    last = last[(last >= 0) & (last < window.length)]
-    lengths = last[np.newaxis, :] - first[:, np.newaxis] + 1
-    rows, columns = np.nonzero((lengths >= 1) & (lengths <= max_answer_length))
-    first, last = first[rows], last[columns]
-    return (
-        window.start + first,
-        window.start + last,
-        start[offset + first],
-        end[offset + last],
-    )
-
-
 def _highest(scores: np.ndarray, count: int) -> np.ndarray:
     """The places of the highest scores, the highest first, ties in their order."""
     if len(scores) <= count:
@@ -225,14 +162,7 @@ class Decoder:
             none = Candidate(None, 0.0, 0.0)
             null = min(of_windows, key=lambda one: one.score, default=none)
         chosen: dict[str, tuple[Candidate, Span | None]] = {}
-        for candidate in ranked(
-            features,
-            starts,
-            ends,
-            null,
-            count=self.n_best_size,
-            max_answer_length=self.max_answer_length,
-        ):
+        for candidate in self._ranked(features, starts, ends, null):
             text, span = self._text(features, candidate)
             chosen.setdefault(text, (candidate, span))
             if len(chosen) == self.n_best_size:
@@ -251,6 +181,60 @@ class Decoder:
                 best, _ = chosen[best_text]
                 score_diff = null.score - best.start_logit - best.end_logit
         return Decoded(_with_probabilities(chosen), best_text, score_diff)
+
+    def _ranked(
+        self,
+        features: QuestionFeatures,
+        starts: Sequence[np.ndarray],
+        ends: Sequence[np.ndarray],
+        null: Candidate | None,
+    ) -> Iterator[Candidate]:
+        """Yields the candidates, the highest sum of scores first."""
+        best, offset = features.max_context(), features.offset
+        windows = [
+            self._pairs(*each, offset)
+            for each in zip(features.windows, best, starts, ends, strict=True)
+        ]
+        if windows:
+            first, last, of_first, of_last = map(
+                np.concatenate, zip(*windows, strict=True)
+            )
+        else:
+            first = last = of_first = of_last = np.zeros(0)
+        scores = of_first + of_last
+        if null is not None:
+            scores = np.append(scores, null.score)
+        for number in np.argsort(-scores, kind="stable").tolist():
+            if null is not None and number == len(first):
+                yield null
+            else:
+                tokens = int(first[number]), int(last[number])
+                yield Candidate(tokens, float(of_first[number]), float(of_last[number]))
+
+    def _pairs(
+        self,
+        window: Window,
+        shown_best: np.ndarray,
+        start: np.ndarray,
+        end: np.ndarray,
+        offset: int,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """A window's candidates."""
+        first = _highest(start, self.n_best_size) - offset
+        first = first[(first >= 0) & (first < window.length)]
+        first = first[shown_best[first]]
+        last = _highest(end, self.n_best_size) - offset
+        last = last[(last >= 0) & (last < window.length)]
+        lengths = last[np.newaxis, :] - first[:, np.newaxis] + 1
+        fits = (lengths >= 1) & (lengths <= self.max_answer_length)
+        rows, columns = np.nonzero(fits)
+        first, last = first[rows], last[columns]
+        return (
+            window.start + first,
+            window.start + last,
+            start[offset + first],
+            end[offset + last],
+        )
 
     def _text(
         self, features: QuestionFeatures, candidate: Candidate

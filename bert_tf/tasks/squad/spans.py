@@ -29,7 +29,6 @@ from bert_tf.tasks.finetuning import (
     FineTuningTask,
     Outputs,
     model_options,
-    opened_adapter,
 )
 from bert_tf.tasks.squad import null_threshold, reading
 from bert_tf.tasks.squad.decoding import (
@@ -93,9 +92,19 @@ def question_logits(
         start = outputs["start_logits"][place, :stop].copy()
         return start, outputs["end_logits"][place, :stop].copy()
 
-    groups = _groups(features, options.max_seq_length)
+    length = options.max_seq_length
+    spec = RecordSpec.spans(length, for_training=False)
+    without: list[QuestionFeatures] = []  # a window; they can only be the last ones
+
+    def groups() -> Iterator[Group[QuestionFeatures]]:
+        for some in grouped(features, WINDOWS_AT_ONCE, lambda one: len(one.windows)):
+            if records := list(blocks(some, length)):
+                yield some, ExampleTable(records, spec)
+            else:
+                without.extend(some)
+
     for questions, found in predict_groups(
-        groups, predict, keep, options, num_questions
+        groups(), predict, keep, options, num_questions
     ):
         rows = iter(found)
         for question in questions:
@@ -103,16 +112,8 @@ def question_logits(
             yield QuestionLogits(
                 question, [start for start, _ in own], [end for _, end in own]
             )
-
-
-def _groups(
-    features: Iterable[QuestionFeatures], max_seq_length: int
-) -> Iterator[Group[QuestionFeatures]]:
-    """The questions in groups; only the last one may have no window."""
-    spec = RecordSpec.spans(max_seq_length, for_training=False)
-    for questions in grouped(features, WINDOWS_AT_ONCE, lambda one: len(one.windows)):
-        records = list(blocks(questions, max_seq_length=max_seq_length))
-        yield questions, ExampleTable(records, spec) if records else None
+    for question in without:
+        yield QuestionLogits(question, [], [])
 
 
 class Answerer:
@@ -285,9 +286,7 @@ class Questions:
 def squad_task(questions: Questions) -> FineTuningTask[Answers]:
     """The task of finding answers."""
     options, found = questions.options, questions.found
-    built = model_options(
-        options, opened_adapter(options, found.config), has_pooler=False
-    )
+    built = model_options(options, found.config, has_pooler=False)
     metrics = metric_names(options.version_2_with_negative)
     return FineTuningTask(
         name="squad",

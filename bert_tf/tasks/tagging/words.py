@@ -38,6 +38,7 @@ from bert_tf import files, metrics, strict_json
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
+from bert_tf.conversion.tokenizer_files import read_labels
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
@@ -64,7 +65,6 @@ from bert_tf.tasks.tagging.labels import (
 from bert_tf.tasks.tagging.sentences import Sentence, digest, read_sentences, read_tfds
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.text.wordpiece import WordPieceTokenizer
-from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import FEATURES_NAME, STATE_NAME
 from bert_tf.training.run_folder import RunData
 
@@ -434,7 +434,7 @@ class Words:
             options,
             splits.get(TRAIN),
             self._file_schemes.get(TRAIN, NO_SCHEME),
-            recorded=run_folder.recorded_labels(finetuning.folder_of_model(options)),
+            recorded=read_labels(finetuning.folder_of_model(options))[0],
             source=found.source,
         )
         self.featurizer = SentenceFeaturizer(
@@ -582,9 +582,7 @@ def tagging_task(
 ) -> finetuning.FineTuningTask[WordPredictions]:
     """The task of labelling words, on the options' sentences."""
     words = Words(options, found, read_splits(options))
-    built = finetuning.model_options(
-        options, finetuning.opened_adapter(options, found.config), has_pooler=False
-    )
+    built = finetuning.model_options(options, found.config, has_pooler=False)
     num_labels = len(words.labels.names)
     return finetuning.FineTuningTask(
         name="tagging",
