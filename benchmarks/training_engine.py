@@ -147,6 +147,7 @@ class Way:
         from bert_tf.tasks.pretraining import pretraining_task
         from bert_tf.training.step import LossScale, computing_in, training_steps
         from bert_tf.training.strategy import create_strategy, distributed
+        from bert_tf.training.training_options import DeviceOptions
 
         self.records = PretrainingRecords(records)
         config = BertConfig.from_size(size)
@@ -154,7 +155,8 @@ class Way:
             config = dataclasses.replace(
                 config, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
             )
-        strategy = create_strategy(options.pop("distribution", "default"))
+        distribution = options.pop("distribution", "default")
+        strategy = create_strategy(DeviceOptions(distribution=distribution))
         precision = options.pop("precision", "float32")
         keras.utils.set_random_seed(1)
         task = pretraining_task(config, packed=self.records.is_packed)

@@ -68,7 +68,7 @@ from bert_tf.records.batching import (
     EvaluationBatches,
     ExampleTable,
     LengthPlan,
-    prediction_lengths,
+    batch_lengths,
 )
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.records.writing import remove_leftovers
@@ -78,12 +78,12 @@ from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.step import computing_in
 from bert_tf.training.strategy import (
-    Agreement,
     Strategy,
     check_batch_size,
+    create_strategy,
     is_chief,
     num_workers,
-    strategy_of,
+    sum_over_workers,
 )
 from bert_tf.training.task import Task
 
@@ -390,12 +390,12 @@ class _Batches(Generic[Item]):
         self.total = 0
         if table is None:
             return
-        num_batches = -(-len(table) // options.batch_size)
+        num_batches = table.num_batches(options.batch_size)
         self.total = num_batches * max(num_items, len(items)) // len(items)
         # The first group decides on the lengths, so that later ones compile nothing.
         found: tuple[int, ...] = ()
         if options.max_lengths:
-            found = prediction_lengths(table.lengths, self.total, options.max_lengths)
+            found = batch_lengths(table.lengths, self.total, options.max_lengths)
         # A later row may be longer than all of these.
         shorter = (length for length in found if length < options.max_seq_length)
         self._lengths = (*shorter, options.max_seq_length)
@@ -681,7 +681,7 @@ class FeatureExtractor:
 
     def _all_workers(self, here: bool) -> bool:
         """Whether something holds for all workers, all of which must ask."""
-        count = Agreement(self._strategy, 1).sum([float(here)])[0]
+        count = sum_over_workers(self._strategy, [float(here)])[0]
         return bool(count == num_workers(self._strategy))
 
 
@@ -694,7 +694,7 @@ def open_extractor(
     **others: Any,
 ) -> tuple[FeatureExtractor, WordPieceTokenizer]:
     """A command's extractor, of its checkpoint and on its devices, and tokenizer."""
-    strategy = strategy_of(options)
+    strategy = create_strategy(options)
     check_batch_size(strategy, options.batch_size, flag="batch_size")
     found = model_files(
         options.init_checkpoint,

@@ -29,10 +29,10 @@ def run(options: GlueOptions) -> None:
     from bert_tf.tasks.finetuning import check_batches
     from bert_tf.tasks.glue import write_submission
     from bert_tf.training.run_folder import held_for_training
-    from bert_tf.training.strategy import is_chief, strategy_of
+    from bert_tf.training.strategy import create_strategy, is_chief
 
     tasks = glue_suite.chosen_tasks(options)
-    strategy = strategy_of(options)
+    strategy = create_strategy(options)
     check_batches(options, strategy)
     for data_set in tasks:
         glue_suite.check_examples(data_set, options)

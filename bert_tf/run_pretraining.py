@@ -22,9 +22,9 @@ def run(options: PretrainingOptions) -> None:
     cli.import_tensorflow()
     from bert_tf.tasks.pretraining import PretrainingSession
     from bert_tf.training.run_folder import held_for_training
-    from bert_tf.training.strategy import strategy_of
+    from bert_tf.training.strategy import create_strategy
 
-    strategy = strategy_of(options)
+    strategy = create_strategy(options)
     session = PretrainingSession(options, strategy)
     if options.do_train:
         with held_for_training(options.output_dir, strategy):

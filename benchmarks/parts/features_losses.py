@@ -154,7 +154,7 @@ def choices(
     from bert_tf.conversion.loading import load_config, load_tokenizer
     from bert_tf.modeling.heads import BertMultipleChoice
     from bert_tf.modeling.objectives import CLASSIFICATION
-    from bert_tf.records.batching import SplitRecords
+    from bert_tf.records.batching import ExampleTable
     from bert_tf.records.spec import RecordSpec
     from bert_tf.tasks import multiple_choice
     from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
@@ -165,13 +165,11 @@ def choices(
     featurizer = multiple_choice.ChoiceFeaturizer(
         load_tokenizer(job["checkpoint"]), max_seq_length=length, target=target
     )
-    records = SplitRecords.of(
-        RecordSpec.choices(length, target.num_outputs),
-        SWAG,
-        featurizer.blocks(examples),
+    records = ExampleTable(
+        featurizer.blocks(examples), RecordSpec.choices(length, target.num_outputs)
     )
     config = load_config(job["start"])
-    return records.table, Task(
+    return records, Task(
         name="swag",
         build_model=lambda: BertMultipleChoice(config, dropout=0.0),
         objective=CLASSIFICATION,
@@ -185,7 +183,7 @@ def words(
     from bert_tf.conversion.loading import load_config, load_tokenizer
     from bert_tf.modeling.heads import BertTagger
     from bert_tf.modeling.objectives import TAGGING
-    from bert_tf.records.batching import SplitRecords
+    from bert_tf.records.batching import ExampleTable
     from bert_tf.tasks.tagging import words as words_module
     from bert_tf.tasks.tagging.sentences import Layout, read_sentences
     from bert_tf.tasks.tagging.words import SentenceFeaturizer
@@ -198,12 +196,11 @@ def words(
         load_tokenizer(job["checkpoint"]), max_seq_length=length
     )
     labels = np.array([names.index(tag) for one in sentences for tag in one.labels])
-    records = SplitRecords.of(
-        words_module.schema(length),
-        NER,
+    records = ExampleTable(
         words_module.blocks(featurizer(sentences), labels, length),
+        words_module.schema(length),
     )
-    return records.table, Task(
+    return records, Task(
         name=NER,
         build_model=lambda: BertTagger(
             load_config(job["start"]), len(names), dropout=0.0

@@ -22,11 +22,12 @@ from bert_tf.conversion import names
 from bert_tf.conversion.adapter_files import AdapterFiles
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
+from bert_tf.conversion.tokenizer_files import read_labels
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.parallel import grouped
-from bert_tf.records.batching import SplitRecords, rows_digest
+from bert_tf.records.batching import ExampleTable, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import glue
 from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of
@@ -53,7 +54,6 @@ from bert_tf.text.wordpiece import (
     pair_features,
     truncate_pair,
 )
-from bert_tf.training import run_folder
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.task import Task
 
@@ -175,7 +175,7 @@ class LabelledSplits:
     schema: Callable[[Target, int], RecordSpec]
     test_splits: Sequence[str]
     metrics: Sequence[str]
-    _records: dict[str, SplitRecords] = dataclasses.field(default_factory=dict)
+    _records: dict[str, ExampleTable] = dataclasses.field(default_factory=dict)
     # Of each example of a split.
     _window_counts: dict[str, list[int]] = dataclasses.field(default_factory=dict)
 
@@ -188,7 +188,7 @@ class LabelledSplits:
         """A digest of all that a split's records are made from."""
         return self.records(split).made_from
 
-    def records(self, split: str) -> SplitRecords:
+    def records(self, split: str) -> ExampleTable:
         """A split's records."""
         if split not in self._records:
             self._records[split] = self._tokenized(split)
@@ -240,14 +240,14 @@ class LabelledSplits:
         # Not the line: the same rows in another file are equal.
         return rows_digest(one[:-1] for one in self.examples[split])
 
-    def _tokenized(self, split: str) -> SplitRecords:
+    def _tokenized(self, split: str) -> ExampleTable:
         examples, target = self.examples[split], self.targets[split]
         length = self.options.max_seq_length
         featurizer = self.featurizer(target)
-        records = SplitRecords.of(
+        records = ExampleTable(
+            featurizer.blocks(examples),
             self.schema(target, length),
             {**featurizer.settings, "examples": self._digest(split)},
-            featurizer.blocks(examples),
         )
         self._window_counts[split] = featurizer.window_counts
         if featurizer.num_truncated:
@@ -374,7 +374,7 @@ def _target(
     # Without training, a table's classes are those that the run recorded, or that the
     # checkpoint was trained with, so that prediction needs no training file.
     if data_set.labels is None and not options.do_train:
-        recorded = run_folder.recorded_labels(folder_of_model(options))
+        recorded = read_labels(folder_of_model(options))[0]
         labels = recorded or (trained.labels if trained else None)
         if labels:
             return data_set.target(tuple(labels))

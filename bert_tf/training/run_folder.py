@@ -32,6 +32,7 @@ from bert_tf import files, strict_json
 from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.conversion.names import heads_of
 from bert_tf.conversion.source import CONFIG_NAME
+from bert_tf.conversion.tensorflow import shown_key
 from bert_tf.conversion.tokenizer_files import (
     TOKENIZER_CONFIG_NAME,
     VOCAB_NAME,
@@ -49,10 +50,9 @@ from bert_tf.training.checkpoints import (
     CheckpointReader,
     DamagedCheckpointError,
     candidates,
-    shown_key,
 )
 from bert_tf.training.reporting import Reporter, write_curves
-from bert_tf.training.strategy import Agreement, Strategy, is_chief
+from bert_tf.training.strategy import Strategy, is_chief, sum_over_workers
 
 EVAL_RESULTS_NAME = "eval_results.txt"
 
@@ -79,23 +79,21 @@ class Start:
 @contextlib.contextmanager
 def held_for_training(folder: str, strategy: Strategy) -> Iterator[None]:
     """Locks the folder against other trainings; all workers call it, one locks."""
-    handle, error = None, None
-    if is_chief(strategy) and not files.is_remote(folder):
-        try:
-            handle = files.lock(
-                folder,
-                "another run is training in this --output_dir; wait for it, stop it, or"
-                " give another folder.",
-            )
-        except InputError as locked:
-            error = locked
-    try:
-        if Agreement(strategy, 1).sum([float(error is not None)])[0]:
+    error = None
+    with contextlib.ExitStack() as stack:
+        if is_chief(strategy) and not files.is_remote(folder):
+            try:
+                handle = files.lock(
+                    folder,
+                    "another run is training in this --output_dir; wait for it, stop"
+                    " it, or give another folder.",
+                )
+                stack.callback(os.close, handle)
+            except InputError as locked:
+                error = locked
+        if sum_over_workers(strategy, [float(error is not None)])[0]:
             raise error or InputError(f"{folder}: another run is training in it.")
         yield
-    finally:
-        if handle is not None:
-            os.close(handle)
 
 
 def prepare(
@@ -108,9 +106,13 @@ def prepare(
     head: str,
     task: str | None = None,
     data: RunData | None = None,
+    labels: Sequence[str] | None = None,
+    problem_type: str = SINGLE_LABEL,
 ) -> None:
     """Creates the folder, or checks that it belongs to this model, task and data."""
     files.make_folder(folder)
+    if labels is not None:
+        _refuse_other_labels(folder, labels, problem_type)
     _refuse_other_task(folder, task, data)
     _refuse_other_head(folder, head)
     config_path, flags_path, vocab_path, state_path = (
@@ -157,6 +159,8 @@ def prepare(
         )
     if not has_run:
         _write_flags(folder, options.as_flags())
+    if labels is not None:
+        write_labels(folder, labels, problem_type)
 
 
 def record_start(folder: str, step: int, start: Start) -> None:
@@ -231,13 +235,7 @@ def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> N
     )
 
 
-def check_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
-    """Records what a classifier predicts, or checks that it agrees with the folder."""
-    refuse_other_labels(folder, labels, problem_type)
-    write_labels(folder, labels, problem_type)
-
-
-def refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
+def _refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
     """Raises InputError if the folder's classifier predicts something else."""
     there, problem_there = read_labels(folder)
     if there is None:
@@ -252,12 +250,6 @@ def refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) -
             f"--output_dir={folder} holds a run with the labels {old}; this one has"
             f" {new}. Give another folder."
         )
-
-
-def recorded_labels(folder: str) -> list[str] | None:
-    """The labels that a classifier's run recorded; None if there are none."""
-    labels, _ = read_labels(folder)
-    return None if labels is None else list(labels)
 
 
 def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> None:

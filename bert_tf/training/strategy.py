@@ -13,6 +13,7 @@ The mathematics is the same everywhere: see `bert_tf.training.step`.
 """
 
 import contextlib
+import functools
 import json
 import os
 import socket
@@ -37,18 +38,21 @@ SECONDS_TO_ANSWER = 600
 _TPU_PORT = 8470  # TensorFlow's, of an address without one
 
 
-def create_strategy(
-    distribution: str = "default",
-    *,
-    tpu_name: str | None = None,
-    tpu_zone: str | None = None,
-    gcp_project: str | None = None,
-    master: str | None = None,
-    num_tpu_cores: int | None = None,
-) -> Strategy:
+def create_strategy(options: DeviceOptions | None = None) -> Strategy:
     """The devices to run on. "multi_worker" must be the process's first use of them."""
-    if keras_backend.is_jax():
-        return _jax_strategy(distribution, num_tpu_cores)
+    options = options or DeviceOptions()
+    distribution = "tpu" if options.use_tpu else options.distribution
+    make = _jax_strategy if keras_backend.is_jax() else _tensorflow_strategy
+    strategy = make(distribution, options)
+    count, wanted = strategy.num_replicas_in_sync, options.given("num_tpu_cores")
+    if distribution == "tpu" and wanted not in (None, count):
+        raise InputError(f"--num_tpu_cores={wanted}, but the TPU has {count}.")
+    return strategy
+
+
+def _tensorflow_strategy(
+    distribution: str, options: DeviceOptions
+) -> tf.distribute.Strategy:
     kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
     if distribution == "default":
         return tf.distribute.get_strategy()
@@ -60,39 +64,7 @@ def create_strategy(
     if distribution == "multi_worker":
         _meet(*_cluster())
         return tf.distribute.MultiWorkerMirroredStrategy()
-    if distribution == "tpu":
-        return _tpu_strategy(tpu_name, tpu_zone, gcp_project, master, num_tpu_cores)
-    raise ValueError(f"There is no such `distribution`: {distribution!r}")
-
-
-def strategy_of(options: DeviceOptions) -> Strategy:
-    """The strategy for a script's device flags; see `create_strategy`."""
-    distribution = options.distribution
-    if options.use_tpu:
-        if distribution not in ("default", "tpu"):
-            raise InputError(
-                f"--use_tpu and --distribution={distribution} contradict each other:"
-                " give one of them."
-            )
-        distribution = "tpu"
-    return create_strategy(
-        distribution,
-        tpu_name=options.tpu_name,
-        tpu_zone=options.tpu_zone,
-        gcp_project=options.gcp_project,
-        master=options.master,
-        num_tpu_cores=options.given("num_tpu_cores"),
-    )
-
-
-def _tpu_strategy(
-    tpu_name: str | None,
-    tpu_zone: str | None,
-    gcp_project: str | None,
-    master: str | None,
-    num_tpu_cores: int | None,
-) -> tf.distribute.Strategy:
-    address = tpu_name or master
+    address = options.tpu_name or options.master
     try:
         if address and address.startswith("grpc://"):
             # TensorFlow would wait for ever for one that does not respond.
@@ -100,11 +72,11 @@ def _tpu_strategy(
                 place = _host_and_port(endpoint.removeprefix("grpc://"), _TPU_PORT)
                 socket.create_connection(place, timeout=20.0).close()
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
-            tpu=address, zone=tpu_zone, project=gcp_project
+            tpu=address, zone=options.tpu_zone, project=options.gcp_project
         )
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
-        strategy = tf.distribute.TPUStrategy(resolver)
+        return tf.distribute.TPUStrategy(resolver)
     except (OSError, ValueError, tf.errors.OpError) as error:
         raise InputError(
             f"--distribution=tpu: no TPU answers under --tpu_name={address}:"
@@ -112,19 +84,9 @@ def _tpu_strategy(
             " --gcp_project where the metadata lacks them, its grpc://HOST:PORT, or"
             " `local` on a TPU VM and in Colab."
         ) from error
-    _check_cores(strategy, num_tpu_cores)
-    return strategy
 
 
-def _check_cores(strategy: Strategy, num_tpu_cores: int | None) -> None:
-    if num_tpu_cores is not None and strategy.num_replicas_in_sync != num_tpu_cores:
-        raise InputError(
-            f"--num_tpu_cores={num_tpu_cores}, but the TPU has"
-            f" {strategy.num_replicas_in_sync}."
-        )
-
-
-def _jax_strategy(distribution: str, num_tpu_cores: int | None) -> Strategy:
+def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
     import jax
 
     from bert_tf.training.jax_strategy import JaxStrategy
@@ -146,17 +108,13 @@ def _jax_strategy(distribution: str, num_tpu_cores: int | None) -> Strategy:
             initialization_timeout=SECONDS_TO_ANSWER,
         )
         return JaxStrategy()
-    if distribution == "tpu":
-        try:
-            strategy = JaxStrategy(jax.devices("tpu"))
-        except RuntimeError as error:
-            raise InputError(
-                f"--distribution=tpu: JAX finds no TPU: {str(error).splitlines()[0]}"
-                " Run this on a TPU VM or a TPU runtime, with jax[tpu] installed."
-            ) from error
-        _check_cores(strategy, num_tpu_cores)
-        return strategy
-    raise ValueError(f"There is no such `distribution`: {distribution!r}")
+    try:
+        return JaxStrategy(jax.devices("tpu"))
+    except RuntimeError as error:
+        raise InputError(
+            f"--distribution=tpu: JAX finds no TPU: {str(error).splitlines()[0]}"
+            " Run this on a TPU VM or a TPU runtime, with jax[tpu] installed."
+        ) from error
 
 
 class _Cluster(NamedTuple):
@@ -343,32 +301,23 @@ def distributed(
     return strategy.distribute_datasets_from_function(of_worker)
 
 
-class Agreement:
-    """All-reduce of a few numbers over the workers.
+def sum_over_workers(strategy: Strategy, numbers: list[float]) -> np.ndarray:
+    """The sums of the workers' own numbers; all workers must call this."""
+    if keras_backend.is_jax():
+        return strategy.sum(numbers)
+    if num_workers(strategy) == 1:
+        return np.array(numbers, np.float64)
+    return _summing(strategy)(tf.constant(numbers, tf.float64)).numpy()
 
-    Each worker passes its own; all receive the sum. With one worker it is the identity.
-    """
 
-    def __init__(self, strategy: Strategy, size: int) -> None:
-        self._strategy = strategy
-        if keras_backend.is_jax():
-            return
-        # Each replica contributes its share of its worker's numbers.
-        self._replicas = strategy.num_replicas_in_sync // num_workers(strategy)
-        self._function = None
-        if num_workers(strategy) > 1:
-            self._function = tf.function(
-                self._sum, input_signature=[tf.TensorSpec([size], tf.float64)]
-            )
+@functools.cache
+def _summing(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
+    # Each replica contributes its share of its worker's numbers.
+    replicas = strategy.num_replicas_in_sync // num_workers(strategy)
 
-    def sum(self, numbers: list[float]) -> np.ndarray:
-        """The sums over the workers, all of which must call this."""
-        if keras_backend.is_jax():
-            return self._strategy.sum(numbers)
-        if self._function is None:
-            return np.array(numbers, np.float64)
-        return self._function(tf.constant(numbers, tf.float64)).numpy()
+    @tf.function
+    def summed(numbers: tf.Tensor) -> tf.Tensor:
+        shares = strategy.run(lambda x: x / replicas, args=(numbers,))
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None)
 
-    def _sum(self, numbers: tf.Tensor) -> tf.Tensor:
-        per_replica = self._strategy.run(lambda x: x / self._replicas, args=(numbers,))
-        return self._strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
+    return summed

@@ -173,6 +173,15 @@ class DeviceOptions(options.BackendOptions, title=options.DEVICES):
         8, "Number of TPU cores; it is an error if the TPU has another number.", least=1
     )
 
+    def problems(self) -> Iterator[str]:
+        """Two kinds of devices."""
+        yield from super().problems()
+        if self.use_tpu and self.distribution not in ("default", "tpu"):
+            yield (
+                f"`use_tpu` and `distribution={self.distribution}` contradict each"
+                " other: give one of them."
+            )
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ComputingOptions(Options, title=options.TRAINING):

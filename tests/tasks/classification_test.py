@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf import cli, run_classifier
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.conversion.tokenizer_files import write_labels
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling import objectives
 from bert_tf.modeling.heads import BertClassifier
@@ -16,7 +17,6 @@ from bert_tf.tasks import classification, finetuning
 from bert_tf.tasks.tables import Example, Target
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
-from bert_tf.training import run_folder
 from tests.training import toy
 from tests.training.toy_examples import several_lengths
 
@@ -383,7 +383,7 @@ class SessionTest(tf.test.TestCase):
         ):
             folder = self.path(f"other{place}")
             toy.save_checkpoint(folder, model)
-            run_folder.check_labels(folder, labels, kind)
+            write_labels(folder, labels, kind)
             with self.assertRaisesRegex(
                 InputError, f"that predicts {described}; this task's predicts one of no"
             ):
@@ -393,7 +393,7 @@ class SessionTest(tf.test.TestCase):
     def test_labels_of_the_checkpoint_where_nothing_is_trained(self):
         folder = self.path("labelled")
         toy.save_checkpoint(folder, self.model)
-        run_folder.check_labels(folder, ("yes", "no"), SINGLE_LABEL)
+        write_labels(folder, ("yes", "no"), SINGLE_LABEL)
         # There is no training file to read them from.
         session = self.session(init_checkpoint=folder, labels="", records="labelled")
         self.assertEqual(session.task.labels, ("yes", "no"))

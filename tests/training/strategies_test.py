@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from bert_tf.modeling.fused import xla_compiles_for_the_cpu
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.training.strategy import create_strategy
 from bert_tf.training.training_options import TrainingConfig
 from tests.training import strategy_child, toy
 from tests.training.strategy_child import classifier
@@ -131,8 +130,8 @@ class SameResultTest(StrategiesTestCase):
                 config={"gradient_accumulation_steps": 4, **compiled},
             ),
         ):
-            strategy = create_strategy(options.get("distribution", "default"))
-            strategy_child.run(options, strategy)
+            distribution = options.get("distribution", "default")
+            strategy_child.run(options, strategy_child.strategy(distribution))
         self.finish(together, *workers)
         one = self.weights("one")
         moved = self.distance(one, initial_weights(toy.task(0.0)))

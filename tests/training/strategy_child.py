@@ -28,7 +28,7 @@ from bert_tf.tasks.tables import SINGLE_LABEL, Target
 from bert_tf.training import loop, tensorflow_step
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import create_strategy
-from bert_tf.training.training_options import TrainingConfig
+from bert_tf.training.training_options import DeviceOptions, TrainingConfig
 from tests.training import toy, toy_examples
 
 
@@ -128,7 +128,9 @@ def run(options, strategy):
 
 
 # One for all runs: the collective operations of two would take each other's places.
-strategy = functools.cache(create_strategy)
+@functools.cache
+def strategy(distribution):
+    return create_strategy(DeviceOptions(distribution=distribution))
 
 
 def main():

@@ -8,12 +8,13 @@ import tensorflow as tf
 from bert_tf.errors import InputError
 from bert_tf.training import strategy
 from bert_tf.training.strategy import (
-    Agreement,
     check_batch_size,
     create_strategy,
     is_chief,
     num_workers,
+    sum_over_workers,
 )
+from bert_tf.training.training_options import DeviceOptions
 
 
 class StrategyTest(tf.test.TestCase):
@@ -21,7 +22,7 @@ class StrategyTest(tf.test.TestCase):
         self.assertIs(create_strategy(), tf.distribute.get_strategy())
 
     def test_one_device_is_one_replica_and_the_chief(self):
-        one = create_strategy("one_device")
+        one = create_strategy(DeviceOptions(distribution="one_device"))
         self.assertEqual(one.num_replicas_in_sync, 1)
         self.assertTrue(is_chief(one))
         self.assertEqual(num_workers(one), 1)
@@ -33,7 +34,7 @@ class StrategyTest(tf.test.TestCase):
             names = f"grpc://localhost:{port}", "grpc://", "grpc://localhost:0x1"
             for name in names:
                 with self.assertRaisesRegex(InputError, f"no TPU answers .*={name}: "):
-                    create_strategy("tpu", tpu_name=name)
+                    create_strategy(DeviceOptions(distribution="tpu", tpu_name=name))
 
     def test_each_address_of_a_pod_is_tried(self):
         refused = ConnectionRefusedError("no")
@@ -43,7 +44,11 @@ class StrategyTest(tf.test.TestCase):
             ) as connect,
             self.assertRaisesRegex(InputError, "no TPU answers"),
         ):
-            create_strategy("tpu", tpu_name="grpc://host0:1,grpc://host1")
+            create_strategy(
+                DeviceOptions(
+                    distribution="tpu", tpu_name="grpc://host0:1,grpc://host1"
+                )
+            )
         tried = [call.args[0] for call in connect.call_args_list]
         self.assertEqual(tried, [("host0", 1), ("host1", 8470)])
 
@@ -69,7 +74,7 @@ class StrategyTest(tf.test.TestCase):
                     InputError, "does not name this process: .*Give"
                 ),
             ):
-                create_strategy("multi_worker")
+                create_strategy(DeviceOptions(distribution="multi_worker"))
 
     def test_a_worker_that_is_not_up_is_named(self):
         with socket.socket() as unused, socket.socket() as own:
@@ -89,7 +94,7 @@ class StrategyTest(tf.test.TestCase):
                     InputError, f"from worker 1 .*:{absent}. in 0.1"
                 ),
             ):
-                create_strategy("multi_worker")
+                create_strategy(DeviceOptions(distribution="multi_worker"))
             self.assertIn("worker 0 waits for worker 1", logs.output[0])
             # The absent one's port is taken by another process.
             task["index"] = 1
@@ -101,7 +106,7 @@ class StrategyTest(tf.test.TestCase):
                     InputError, f"worker 1 cannot listen .*{absent}"
                 ),
             ):
-                create_strategy("multi_worker")
+                create_strategy(DeviceOptions(distribution="multi_worker"))
 
     def test_a_batch_that_cannot_be_dealt_out_is_refused(self):
         default = create_strategy()
@@ -112,4 +117,4 @@ class StrategyTest(tf.test.TestCase):
             check_batch_size(default, 3, 2, flag="eval_batch_size")
 
     def test_one_worker_agrees_with_itself(self):
-        self.assertAllEqual(Agreement(create_strategy(), 2).sum([1, 0.5]), [1.0, 0.5])
+        self.assertAllEqual(sum_over_workers(create_strategy(), [1, 0.5]), [1.0, 0.5])

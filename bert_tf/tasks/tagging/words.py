@@ -38,11 +38,12 @@ from bert_tf import files, metrics, strict_json
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
+from bert_tf.conversion.tokenizer_files import read_labels
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
 from bert_tf.parallel import grouped
-from bert_tf.records.batching import PADDING, ROWS, SplitRecords, rows_digest
+from bert_tf.records.batching import PADDING, ROWS, ExampleTable, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.long_texts import Window, best_windows, windows
@@ -64,7 +65,6 @@ from bert_tf.tasks.tagging.labels import (
 from bert_tf.tasks.tagging.sentences import Sentence, digest, read_sentences, read_tfds
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.text.wordpiece import WordPieceTokenizer
-from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import FEATURES_NAME, STATE_NAME
 from bert_tf.training.run_folder import RunData
 
@@ -346,8 +346,8 @@ def predict_words(
     max_lengths: int | None,
 ) -> WordPredictions:
     """Predicts the words of some windows."""
-    records = SplitRecords.of(
-        schema(max_seq_length), None, blocks(features, labels, max_seq_length)
+    records = ExampleTable(
+        blocks(features, labels, max_seq_length), schema(max_seq_length)
     )
     batches = records.batches(batch_size, max_lengths)
     found = WordPredictions(np.zeros(len(labels), np.int64), np.zeros(len(labels)))
@@ -434,7 +434,7 @@ class Words:
             options,
             splits.get(TRAIN),
             self._file_schemes.get(TRAIN, NO_SCHEME),
-            recorded=run_folder.recorded_labels(finetuning.folder_of_model(options)),
+            recorded=read_labels(finetuning.folder_of_model(options))[0],
             source=found.source,
         )
         self.featurizer = SentenceFeaturizer(
@@ -561,18 +561,18 @@ class Words:
         }
 
     @functools.cached_property
-    def records(self) -> SplitRecords:
+    def records(self) -> ExampleTable:
         """The windows to train on, made once."""
         sentences, length = self.splits[TRAIN], self._options.max_seq_length
         labels = self._label_ids[TRAIN]
-        records = SplitRecords.of(
+        records = ExampleTable(
+            blocks(self.featurizer(sentences), labels, length),
             schema(length),
             self._made_from(TRAIN),
-            blocks(self.featurizer(sentences), labels, length),
         )
         logging.info(
             "%d sentences, %d words, %d labels: %d windows.",
-            *(len(sentences), len(labels), len(self.labels.names), len(records.table)),
+            *(len(sentences), len(labels), len(self.labels.names), len(records)),
         )
         return records
 
