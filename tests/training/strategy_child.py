@@ -129,7 +129,7 @@ def run(options, strategy):
 
 # One for all runs: the collective operations of two would take each other's places.
 @functools.cache
-def strategy(distribution):
+def strategy(distribution="default"):
     return create_strategy(DeviceOptions(distribution=distribution))
 
 
