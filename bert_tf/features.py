@@ -67,7 +67,7 @@ from bert_tf.records.batching import (
     EvaluationBatches,
     ExampleTable,
     LengthPlan,
-    prediction_lengths,
+    batch_lengths,
 )
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.records.writing import remove_leftovers
@@ -77,12 +77,12 @@ from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.step import computing_in
 from bert_tf.training.strategy import (
-    Agreement,
     Strategy,
     check_batch_size,
     create_strategy,
     is_chief,
     num_workers,
+    sum_over_workers,
 )
 
 # How a token's layers are combined (Devlin et al. 2018, Table 7, has sums and a
@@ -385,12 +385,12 @@ class _Batches(Generic[Item]):
         self._others = others
         self._batch_size = options.batch_size
         items, table = first
-        num_batches = -(-len(table) // options.batch_size)
+        num_batches = table.num_batches(options.batch_size)
         self.total = num_batches * max(num_items, len(items)) // len(items)
         # The first group decides on the lengths, so that later ones compile nothing.
         found: tuple[int, ...] = ()
         if options.max_lengths:
-            found = prediction_lengths(table.lengths, self.total, options.max_lengths)
+            found = batch_lengths(table.lengths, self.total, options.max_lengths)
         # A later row may be longer than all of these.
         shorter = (length for length in found if length < options.max_seq_length)
         self._lengths = (*shorter, options.max_seq_length)
@@ -674,7 +674,7 @@ class FeatureExtractor:
 
     def _all_workers(self, here: bool) -> bool:
         """Whether something holds for all workers, all of which must ask."""
-        count = Agreement(self._strategy, 1).sum([float(here)])[0]
+        count = sum_over_workers(self._strategy, [float(here)])[0]
         return bool(count == num_workers(self._strategy))
 
 

@@ -167,13 +167,18 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
     try:
         with open_binary(temporary, "wb") as file:
             yield file
-            if not is_remote(path):
-                file.flush()
-                os.fsync(file.fileno())
+            flush(file, path)
         replace(temporary, path)
     finally:
         if exists(temporary):
             remove(temporary)
+
+
+def flush(file: IO[bytes], path: str) -> None:
+    """Brings what was written to the disk, so that it survives a power cut."""
+    file.flush()
+    if not is_remote(path):
+        os.fsync(file.fileno())
 
 
 def write_atomically(path: str, content: bytes | str) -> None:
@@ -195,14 +200,6 @@ def inside(folder: str, name: str, said_by: str) -> str:
     if os.path.isabs(name) or is_remote(name) or ".." in name.split("/"):
         raise InputError(f"{said_by}: {name!r} is outside the folder; not opened.")
     return os.path.join(folder, name)
-
-
-def move(source: str, target: str) -> None:
-    """Moves a file or folder to a new place, even on another disk."""
-    if is_remote(target):
-        _gfile().rename(source, target)
-    else:
-        shutil.move(source, target)
 
 
 def replace(source: str, target: str) -> None:
@@ -243,7 +240,8 @@ def expand_globs(patterns: str | Iterable[str], flag: str) -> list[str]:
         patterns = patterns.split(",")
     found: list[str] = []
     for pattern in patterns:
-        matches = glob(pattern)
+        # A name with brackets may be that of a file.
+        matches = [pattern] if exists(pattern) else glob(pattern)
         if not matches:
             raise InputError(f"`{flag}`: no file matches {pattern!r}.")
         found.extend(matches)

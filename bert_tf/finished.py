@@ -53,25 +53,16 @@ class FinishedResults(Generic[T]):
             logging.warning("%s It is made again.", error)
             return None
 
-    def add(self, name: str, made_from: Any, result: T) -> None:
-        """Adds a result, for `save`."""
+    def keep(self, name: str, made_from: Any, result: T) -> None:
+        """Adds a result, and writes the file."""
         values: Any = result
         if dataclasses.is_dataclass(values) and not isinstance(values, type):
             values = dataclasses.asdict(values)
         with self._lock:
             self._entries[name] = _Entry(made_from=digest(made_from), result=values)
-
-    def keep(self, name: str, made_from: Any, result: T) -> None:
-        """Adds a result, and writes the file."""
-        self.add(name, made_from, result)
-        self.save()
-
-    def save(self) -> None:
-        """Writes the file."""
-        if self._path:
-            with self._lock:
-                values = dataclasses.asdict(_File(FORMAT_VERSION, self._entries))
-            files.write_atomically(self._path, json.dumps(values, indent=1) + "\n")
+            if self._path:
+                every = dataclasses.asdict(_File(FORMAT_VERSION, self._entries))
+                files.write_atomically(self._path, json.dumps(every, indent=1) + "\n")
 
 
 def keep_settings(path: str, values: Mapping[str, Any], what: str) -> None:

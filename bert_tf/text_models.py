@@ -44,7 +44,7 @@ from bert_tf.features import (
     Line,
 )
 from bert_tf.fill_mask import Guess, fill_masks
-from bert_tf.records.batching import SplitRecords
+from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification import pooled_windows
 from bert_tf.tasks.finetuning import logits_of
@@ -292,14 +292,14 @@ class TextClassifier(TextModel):
             pooling=pooling,
         )
         schema = classification.schema(self.target, self.max_length)
-        records = SplitRecords.of(schema, None, featurizer.blocks(examples))
+        records = ExampleTable(featurizer.blocks(examples), schema)
         counts = featurizer.window_counts
         if not counts:
             self._warn_of_cut(featurizer.num_truncated, len(examples))
         logits = logits_of(
             self._predict,
             records,
-            batch_size=min(self._batch_size, records.num_records),
+            batch_size=min(self._batch_size, len(records)),
             max_lengths=_MAX_LENGTHS,
             num_outputs=self.target.num_outputs,
         )

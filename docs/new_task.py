@@ -29,7 +29,7 @@ from bert_tf.modeling.heads import HeadModel
 from bert_tf.modeling.layers import HEAD_INITIALIZER_RANGE, OutputProjection
 from bert_tf.modeling.objectives import Loss, Objective
 from bert_tf.options import Path, option
-from bert_tf.records.batching import SplitRecords, rows_digest
+from bert_tf.records.batching import ExampleTable, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.finetuning import FineTuningTask, Outputs
@@ -135,7 +135,7 @@ class _Sentences:
             split: read(path or "") for split, path in paths.items() if wanted[split]
         }
 
-    def records(self, split: str) -> SplitRecords:
+    def records(self, split: str) -> ExampleTable:
         length = self._options.max_seq_length
         spec = RecordSpec(
             [
@@ -144,7 +144,7 @@ class _Sentences:
             ]
         )
         made_from = [self.identity(split), self._found.vocabulary.sha256, length]
-        return SplitRecords.of(spec, made_from, [self._block(split)])
+        return ExampleTable([self._block(split)], spec, made_from)
 
     def _block(self, split: str) -> dict[str, np.ndarray]:
         tokenizer, length = self._found.tokenizer, self._options.max_seq_length
@@ -161,7 +161,7 @@ class _Sentences:
     def predict(self, split: str, outputs: Outputs) -> np.ndarray:
         """The likeliest token of each example, and whether it is right."""
         records, size = self.records(split), self._options.eval_batch_size
-        found = np.zeros([records.num_records, 2], np.int64)
+        found = np.zeros([len(records), 2], np.int64)
         for batch, logits in outputs(records.batches(size), records.num_batches(size)):
             is_real = batch["rows"] >= 0
             best = logits["logits"].argmax(-1)

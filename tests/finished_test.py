@@ -33,14 +33,6 @@ class FinishedResultsTest(tf.test.TestCase):
         self.assertIsNone(self.results().find("x", {"seed": 2, "size": 2}))
         self.assertIsNone(self.results().find("z", {"seed": 1, "size": 2}))
 
-    def test_nothing_is_written_before_it_is_saved(self):
-        results = FinishedResults(self.path, int)
-        results.add("x", None, 7)
-        self.assertEqual(results.find("x", None), 7)
-        self.assertFalse(os.path.exists(self.path))
-        results.save()
-        self.assertEqual(self.results(int).find("x", None), 7)
-
     def test_a_damaged_file_holds_nothing(self):
         self.results().keep("x", 1, Result(3, {}))
         good = pathlib.Path(self.path).read_text()

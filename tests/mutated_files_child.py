@@ -32,6 +32,7 @@ from bert_tf import (
     files,
     inspect_checkpoint,
     score,
+    strict_json,
 )
 from bert_tf.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import export, kerashub
@@ -244,7 +245,7 @@ def _read_metrics(folder):
 
 
 def _best(folder):
-    checkpoints.read_best(folder)
+    checkpoints.read_best(checkpoints.folder_of(folder))
 
 
 def _selection(folder):
@@ -348,7 +349,7 @@ def _make_chunk(folder):
 
 
 def _read_chunk(folder):
-    tokenized_corpus.read_summary(folder)
+    strict_json.read(tokenized_corpus.TokenizedChunk, _path(folder, "chunk.json"))
 
 
 def _make_start(folder):

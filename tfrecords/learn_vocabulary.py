@@ -11,8 +11,12 @@ The same command again finds its vocabulary done. It overwrites another file onl
 """
 
 import dataclasses
+import os
 
-from bert_tf import cli
+from absl import logging
+
+from bert_tf import cli, files
+from bert_tf.errors import InputError
 from bert_tf.options import REQUIRED, Path, option, with_default
 from bert_tf.records.text_input import TextOptions, text_chunks
 from bert_tf.training.training_options import ModelOptions
@@ -63,26 +67,72 @@ class VocabularyOptions(TextOptions):
 def run(options: VocabularyOptions) -> None:
     """Learns the vocabulary that the flags ask for, and writes it."""
     from bert_tf.parallel import available_cores
-    from bert_tf.text.learning import check_output_file, create_vocabulary
+    from bert_tf.text import learning
 
+    path = options.output_file
     # Before the text is looked for, which may prepare a whole dataset.
-    check_output_file(
-        options.output_file,
-        vocab_size=options.vocab_size,
-        num_unused=options.num_unused,
-        overwrite=options.overwrite,
+    _check_output_file(
+        options, learning.first_tokens(options.vocab_size, options.num_unused)
     )
-    create_vocabulary(
-        text_chunks(options, passed_over=[options.output_file]),
-        options.output_file,
-        vocab_size=options.vocab_size,
+    counts, dropped = learning.count_words(
+        text_chunks(options, passed_over=[path]),
         do_lower_case=options.do_lower_case,
+        max_words=options.max_words,
+        num_workers=options.num_workers or available_cores(),
+    )
+    num_words = counts.num_occurrences
+    logging.info("Counted %d words, %d different ones", num_words, len(counts.words))
+    if counts.num_forgotten:
+        logging.warning(
+            "There are more than --max_words=%d different words: %d words, the rarest,"
+            " were forgotten. No count is too low by more than %d.",
+            *(options.max_words, counts.num_forgotten, counts.max_error),
+        )
+    for what, number in sorted(dropped.items()):
+        logging.info("Left out: %d %s", number, what)
+    vocabulary = learning.learn_from_counts(
+        counts,
+        vocab_size=options.vocab_size,
         num_unused=options.num_unused,
         min_frequency=options.min_frequency,
         character_coverage=options.character_coverage,
-        max_words=options.max_words,
-        num_workers=options.num_workers or available_cores(),
-        overwrite=options.overwrite,
+    )
+    unknown = learning.count_unknown(counts, vocabulary)
+    logging.info("%d words (%.4f%%) become [UNK]", unknown, 100 * unknown / num_words)
+    # It may have been written in the meantime.
+    if files.exists(path):
+        if files.sha256(files.read_bytes(path)) == vocabulary.sha256:
+            logging.info("All is done already: %d tokens, %s", len(vocabulary), path)
+            return
+        if not options.overwrite:
+            raise _refusal(path)
+    vocabulary.save(path)
+    logging.info("Wrote %d tokens, %s", len(vocabulary), path)
+
+
+def _check_output_file(options: VocabularyOptions, first_tokens: list[str]) -> None:
+    """Checks before the work that its result can be written; makes the folder."""
+    path = options.output_file
+    if not path or files.is_folder(path):
+        raise InputError(f"--output_file: {path!r} is a folder; name a file in it.")
+    if folder := os.path.dirname(path):
+        files.make_folder(folder)
+    if not files.is_remote(path) and not os.access(folder or ".", os.W_OK):
+        raise InputError(f"--output_file: nothing can be written to {folder or '.'}.")
+    if options.overwrite or not files.exists(path):
+        return
+    content = files.read_bytes(path)
+    beginning = "".join(f"{token}\n" for token in first_tokens).encode()
+    is_of_that_size = content.count(b"\n") == options.vocab_size
+    if not content.startswith(beginning) or not is_of_that_size:
+        raise _refusal(path)
+    logging.info("%s exists, and will be compared with what is learned.", path)
+
+
+def _refusal(path: str) -> InputError:
+    return InputError(
+        f"--output_file: {path} exists and is another vocabulary, or none; give "
+        "another name, or --overwrite."
     )
 
 

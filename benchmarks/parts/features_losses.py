@@ -155,7 +155,7 @@ def choices(
     from bert_tf.conversion.source import open_source
     from bert_tf.modeling.heads import BertMultipleChoice
     from bert_tf.modeling.objectives import CLASSIFICATION
-    from bert_tf.records.batching import SplitRecords
+    from bert_tf.records.batching import ExampleTable
     from bert_tf.records.spec import RecordSpec
     from bert_tf.tasks import multiple_choice
     from bert_tf.tasks.multiple_choice import ColumnNames, read_choices
@@ -166,13 +166,11 @@ def choices(
     featurizer = multiple_choice.ChoiceFeaturizer(
         load_tokenizer(job["checkpoint"]), max_seq_length=length, target=target
     )
-    records = SplitRecords.of(
-        RecordSpec.choices(length, target.num_outputs),
-        SWAG,
-        featurizer.blocks(examples),
+    records = ExampleTable(
+        featurizer.blocks(examples), RecordSpec.choices(length, target.num_outputs)
     )
     config = open_source(job["start"]).require_config()
-    return records.table, Task(
+    return records, Task(
         name="swag",
         build_model=lambda: BertMultipleChoice(config, dropout=0.0),
         objective=CLASSIFICATION,
@@ -187,7 +185,7 @@ def words(
     from bert_tf.conversion.source import open_source
     from bert_tf.modeling.heads import BertTagger
     from bert_tf.modeling.objectives import TAGGING
-    from bert_tf.records.batching import SplitRecords
+    from bert_tf.records.batching import ExampleTable
     from bert_tf.tasks.tagging import words as words_module
     from bert_tf.tasks.tagging.sentences import Layout, read_sentences
     from bert_tf.tasks.tagging.words import SentenceFeaturizer
@@ -200,12 +198,11 @@ def words(
         load_tokenizer(job["checkpoint"]), max_seq_length=length
     )
     labels = np.array([names.index(tag) for one in sentences for tag in one.labels])
-    records = SplitRecords.of(
-        words_module.schema(length),
-        NER,
+    records = ExampleTable(
         words_module.blocks(featurizer(sentences), labels, length),
+        words_module.schema(length),
     )
-    return records.table, Task(
+    return records, Task(
         name=NER,
         build_model=lambda: BertTagger(
             open_source(job["start"]).require_config(), len(names), dropout=0.0

@@ -68,9 +68,7 @@ class FineTuning:
             self._model = task.build_model()
         load_weights(self._model, job["checkpoint"])
         self._records = task.records()
-        num_train_steps = int(
-            self._records.num_records / job["batch_size"] * job["epochs"]
-        )
+        num_train_steps = int(len(self._records) / job["batch_size"] * job["epochs"])
         optimizer = create_optimizer(
             job["learning_rate"],
             num_train_steps,
@@ -94,14 +92,14 @@ class FineTuning:
 
         from bert_tf.records.batching import LengthPlan, static_lengths
 
-        table, batch_size = self._records.table, self._job["batch_size"]
+        table, batch_size = self._records, self._job["batch_size"]
         lengths = static_lengths(table.lengths, self._options.length_buckets)
         plan = LengthPlan(table.lengths, batch_size, lengths, self._job["seed"])
         epoch = plan.epoch(0)
         counts = np.bincount(epoch.buckets, minlength=len(lengths))
         streams = {
             bucket: iter(
-                table.batches(
+                table.dataset(
                     epoch.rows[epoch.buckets == bucket], lengths[bucket]
                 ).repeat()
             )
@@ -112,7 +110,7 @@ class FineTuning:
             for bucket, stream in streams.items():
                 seconds[bucket] = self.step(stream)
         of_step = (seconds * counts).sum() / counts.sum()
-        of_batch = self._records.num_records / counts.sum()
+        of_batch = len(self._records) / counts.sum()
         by_length = np.argsort(epoch.buckets, kind="stable")
 
         def turn(least: float) -> tuple[float, float]:
@@ -131,10 +129,9 @@ class FineTuning:
 
         records, batch_size = self._records, self._job["batch_size"]
         num_batches = records.num_batches(batch_size)
-        rows = endless_rows(
-            records.num_records, batch_size, self._job["seed"], 0, num_batches
-        )
-        batches = iter(records.table.batches(rows, records.max_seq_length).repeat())
+        rows = endless_rows(len(records), batch_size, self._job["seed"], 0, num_batches)
+        length = records.schema.max_seq_length
+        batches = iter(records.dataset(rows, length).repeat())
 
         def one_step() -> int:
             self.step(batches)

@@ -40,8 +40,8 @@ RELEASED_PREFIXES = (
 _TABLES = ("word", "token_type", "position")
 
 _OUR_PREFIX = "weights/"
-_OUR_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
-_OUR_STEP = "progress/step" + _OUR_SUFFIX
+KEY_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"  # of a variable in `tf.train.Checkpoint`
+_OUR_STEP = "progress/step" + KEY_SUFFIX
 # Adam's and LAMB's moments, and the scalars of steps and loss scales.
 _OPTIMIZERS_OWN = re.compile(
     r".*/(adam_m|adam_v|Adam|Adam_1|LAMB|LAMB_1)|(.*/)?global_step|beta[12]_power"
@@ -85,7 +85,11 @@ def read_weights(path: str) -> Weights:
     """The weights of a checkpoint."""
     prefix = find_checkpoint(path)
     reader, shapes = _open(prefix)
-    ours = {_name_of(key): key for key in shapes if key.startswith(_OUR_PREFIX)}
+    ours = {
+        shown_key(key).removeprefix(_OUR_PREFIX): key
+        for key in shapes
+        if key.startswith(_OUR_PREFIX)
+    }
     keys = ours or {
         names.name_of_electra(key) if _is_of_electra(shapes) else key: key
         for key in shapes
@@ -181,7 +185,7 @@ def write(prefix: str, weights: Weights, *, as_electras: bool = False) -> None:
     )
 
 
-def _name_of(key: str) -> str:
-    """The original's name in a key of ours: `.S` stands for a slash, `..` for a dot."""
-    escaped = key.removeprefix(_OUR_PREFIX).removesuffix(_OUR_SUFFIX)
+def shown_key(key: str) -> str:
+    """A key of ours without escapes: `.S` stands for a slash, `..` for a dot."""
+    escaped = key.removesuffix(KEY_SUFFIX)
     return re.sub(r"\.(.)", lambda match: "/" if match[1] == "S" else ".", escaped)

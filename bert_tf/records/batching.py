@@ -1,6 +1,5 @@
 """Examples of a task as records, and batches of sequences of similar length."""
 
-import dataclasses
 import functools
 import hashlib
 import json
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+import tensorflow.experimental.numpy as tnp
 
 from bert_tf.errors import InputError
 from bert_tf.finished import digest
@@ -80,20 +80,16 @@ def static_lengths(
     return tuple(int(ends[index]) for index in reversed(chosen))
 
 
-def training_lengths(
-    lengths: Sequence[int] | np.ndarray, num_batches: int, max_lengths: int
+def batch_lengths(
+    lengths: Sequence[int] | np.ndarray,
+    num_batches: int,
+    max_lengths: int,
+    *,
+    is_training: bool = False,
 ) -> tuple[int, ...]:
-    """The static lengths of batches to train on: fewer lengths for few batches."""
-    most = min(max_lengths, num_batches // _BATCHES_PER_LENGTH)
-    return static_lengths(lengths, max(1, most))
-
-
-def prediction_lengths(
-    lengths: Sequence[int] | np.ndarray, num_batches: int, max_lengths: int
-) -> tuple[int, ...]:
-    """The static lengths of batches for prediction."""
-    most = min(max_lengths, num_batches // _BATCHES_PER_LENGTH_FORWARD)
-    return static_lengths(lengths, max(1, most))
+    """The static lengths of some batches: fewer lengths for few batches."""
+    least = _BATCHES_PER_LENGTH if is_training else _BATCHES_PER_LENGTH_FORWARD
+    return static_lengths(lengths, max(1, min(max_lengths, num_batches // least)))
 
 
 class LengthPlan:
@@ -165,6 +161,9 @@ class LengthPlan:
 # Shapes: N records, T tokens of all of them, M batches, B batch, S the batch's length,
 # C sequences of a record.
 
+# To be incremented when the same examples give other records.
+_WAY_OF_MAKING = 1
+
 # The feature of a batch for evaluation that holds its records' numbers.
 ROWS = "rows"
 # The feature that is 1 for an example and 0 for a row of padding, [B, 1].
@@ -172,19 +171,27 @@ IS_REAL = "is_real_example"
 
 
 class ExampleTable:
-    """Records, such as those of a TFRecord file.
+    """The records of some examples, in memory.
 
     A record has one sequence; or several, as many in all, such as choices; or one or
     more, such as a text's windows, of which all but a single one count as full.
     """
 
+    schema: RecordSpec  # what a record holds
+    made_from: str  # a digest of all that the records were made from
     lengths: np.ndarray  # [N] int64, the tokens of each record's longest sequence
     full_length: int  # of a record with as much as any can have
     mean_length: float  # the tokens of a sequence, on average
 
     def __init__(
-        self, blocks: Iterable[Mapping[str, np.ndarray]], schema: RecordSpec
+        self,
+        blocks: Iterable[Mapping[str, np.ndarray]],
+        schema: RecordSpec,
+        made_from: Any = None,  # what JSON can hold
     ) -> None:
+        self.schema = schema
+        features = [(f.name, f.dtype, f.length) for f in schema.features]
+        self.made_from = digest([_WAY_OF_MAKING, features, made_from])
         self._sequences = [
             f.name for f in schema.features if f.flag == "max_seq_length"
         ]
@@ -204,7 +211,6 @@ class ExampleTable:
                 columns[name].append(
                     value.astype(np.int32 if is_int else np.float32, copy=False)
                 )
-        # Of each sequence: [N], or [N, C].
         if not lengths:
             raise InputError("There is no example: nothing to train on or to predict.")
         counts = [one.shape[1] for one in lengths if one.ndim > 1]
@@ -213,32 +219,32 @@ class ExampleTable:
                 np.pad(one, [(0, 0), (0, max(counts) - one.shape[1])])
                 for one in lengths
             ]
-        self._lengths = np.concatenate(lengths)
-        stops = np.cumsum(self._lengths).reshape(self._lengths.shape)
-        self._starts = stops - self._lengths
-        self.lengths = self._lengths.reshape(len(self._lengths), -1).max(axis=1)
-        self.mean_length = float(self._lengths.mean())
-        (width,) = (f.shape[-1] for f in schema.features if f.name == "input_ids")
-        self.full_length = width
+        # Of each sequence: [N], or [N, C].
+        own = np.concatenate(lengths)
+        self.lengths = own.reshape(len(own), -1).max(axis=1)
+        self.mean_length = float(own.mean())
+        self.full_length = width = schema.max_seq_length
         # The tokens of a window where records have one or more of them, else None.
         self._window: int | None = None
-        if counts and (self._lengths == 0).any():
-            numbers = (self._lengths > 0).sum(axis=1)
+        if counts and (own == 0).any():
+            numbers = (own > 0).sum(axis=1)
             self.lengths = np.where(numbers > 1, numbers * width, self.lengths)
-            self.mean_length = float(self._lengths.sum(axis=1).mean())
+            self.mean_length = float(own.sum(axis=1).mean())
             self.full_length = width * max(counts)
             self._window = width
-        self._columns = {name: np.concatenate(v) for name, v in columns.items()}
+        starts = np.cumsum(own).reshape(own.shape) - own
+        values = {name: np.concatenate(some) for name, some in columns.items()}
+        self._arrays = starts, own, values
 
     def __len__(self) -> int:
         """The number of records."""
         return len(self.lengths)
 
-    def column(self, name: str) -> np.ndarray:
-        """A feature of all records, [N, ...], that is not one of sequences."""
-        return self._columns[name]
+    def num_batches(self, batch_size: int) -> int:
+        """The batches of all records."""
+        return -(-len(self) // batch_size)
 
-    def batches(
+    def dataset(
         self,
         rows: np.ndarray,
         length: int,
@@ -246,36 +252,15 @@ class ExampleTable:
         shard: pipeline.InputShard = pipeline.ALL_ROWS,
     ) -> tf.data.Dataset:
         """Batches of static shape, for training."""
-        batch_size = rows.shape[1]
-        rows = rows[:, shard.rows(batch_size)]
+        rows = rows[:, shard.rows(rows.shape[1])]
         rows = rows.reshape(len(rows) * shard.num_replicas, -1)
 
-        starts, lengths, columns = self._tensors
-        window = self._window
-        if window is not None:
-            starts, lengths = (x[:, : -(-length // window)] for x in (starts, lengths))
-            length = min(length, window)
-
-        def gather(rows_of_batch: tf.Tensor) -> pipeline.Batch:
-            rows_of_batch = tf.ensure_shape(rows_of_batch, [rows.shape[1]])
-            is_real = rows_of_batch != PADDING
-            numbers = tf.maximum(rows_of_batch, 0)
-            offset = tf.range(length, dtype=tf.int64)
-            there = tf.gather(lengths, numbers)
-            real_sequences = tf.reshape(is_real, [-1, *[1] * (there.ndim - 1)])
-            is_token = offset < tf.where(real_sequences, there, 0)[..., None]
-            place = tf.gather(starts, numbers)[..., None] + offset
-            place = tf.where(is_token, place, 0)
-            batch = {}
-            for name, column in columns.items():
-                if name in self._sequences:
-                    values, is_there = tf.gather(column, place), is_token
-                else:
-                    values = tf.gather(column, numbers)
-                    is_there = is_real[:, None]
-                batch[name] = tf.where(is_there, values, tf.zeros_like(values))
+        def gather(of_batch: tf.Tensor) -> pipeline.Batch:
+            of_batch = tf.ensure_shape(of_batch, [rows.shape[1]])
+            batch = self.gathered(of_batch, length, tnp)
             # Padding has weight 0, whether or not records have weights.
-            batch.setdefault(IS_REAL, tf.cast(is_real, tf.int32)[:, None])
+            is_real = tf.cast(of_batch != PADDING, tf.int32)
+            batch.setdefault(IS_REAL, is_real[:, None])
             return batch
 
         options = tf.data.Options()
@@ -287,44 +272,60 @@ class ExampleTable:
             .with_options(options)
         )
 
-    def by_length(self, batch_size: int, max_lengths: int) -> "EvaluationBatches":
-        """All records once, in batches of similar length."""
-        num_batches = -(-len(self) // batch_size)
-        buckets = prediction_lengths(self.lengths, num_batches, max_lengths)
-        plan = LengthPlan(self.lengths, batch_size, buckets, seed=None).epoch(0)
-        return EvaluationBatches(self, plan.rows, np.array(buckets)[plan.buckets])
+    def padded(self, rows: np.ndarray, length: int) -> pipeline.Batch:
+        """One batch, with the feature `rows` [B] int32: the records that it holds."""
+        batch = {
+            name: tf.constant(value)
+            for name, value in self.gathered(rows, length).items()
+        }
+        # Not int64: some devices cannot copy such integers.
+        batch[ROWS] = tf.constant(rows.astype(np.int32))
+        return batch
 
     @functools.cached_property
     def _tensors(self) -> tuple[tf.Tensor, tf.Tensor, pipeline.Batch]:
         """The starts, lengths and columns, for a graph."""
-        columns = {name: tf.constant(value) for name, value in self._columns.items()}
-        return tf.constant(self._starts), tf.constant(self._lengths), columns
+        with tf.init_scope():
+            return tf.nest.map_structure(tf.constant, self._arrays)
 
-    def padded(self, rows: np.ndarray, length: int) -> pipeline.Batch:
-        """One batch, with the feature `rows` [B] int32: the records that it holds."""
-        is_real = rows != PADDING
-        numbers = np.maximum(rows, 0)
-        starts, lengths = self._starts, self._lengths
+    def gathered(self, rows: Any, length: int, xp: Any = np) -> dict[str, Any]:
+        """The features of a batch's records, [B] int64, and zeros for padding.
+
+        By numpy; or in a graph, by TensorFlow's functions of the same names.
+        """
+        starts, lengths, columns = self._arrays if xp is np else self._tensors
         if self._window is not None:
             count, length = -(-length // self._window), min(length, self._window)
             starts, lengths = starts[:, :count], lengths[:, :count]
-        offset = np.arange(length)
-        there = lengths[numbers]
-        real_sequences = is_real.reshape(-1, *[1] * (there.ndim - 1))
-        is_token = offset < np.where(real_sequences, there, 0)[..., None]
-        place = np.where(is_token, starts[numbers][..., None] + offset, 0)
+        is_real, numbers = rows != PADDING, xp.maximum(rows, 0)
+        offset = xp.arange(length)
+        there = xp.take(lengths, numbers, axis=0)
+        real_sequences = xp.reshape(is_real, [-1, *[1] * (there.ndim - 1)])
+        is_token = offset < xp.where(real_sequences, there, 0)[..., None]
+        place = xp.take(starts, numbers, axis=0)[..., None] + offset
+        place = xp.where(is_token, place, 0)
         batch = {}
-        for name, column in self._columns.items():
+        for name, column in columns.items():
+            places, is_there = numbers, is_real[:, None]
             if name in self._sequences:
-                values, is_there = column[place], is_token
-            else:
-                values, is_there = column[numbers], is_real[:, None]
-            batch[name] = tf.constant(
-                np.where(is_there, values, 0).astype(column.dtype)
-            )
-        # Not int64: some devices cannot copy such integers.
-        batch[ROWS] = tf.constant(rows.astype(np.int32))
+                places, is_there = place, is_token
+            values = xp.take(column, places, axis=0)
+            batch[name] = xp.where(is_there, values, xp.zeros_like(values))
         return batch
+
+    def batches(
+        self, batch_size: int, max_lengths: int | None = None
+    ) -> "EvaluationBatches":
+        """All records once; `rows` in a batch numbers them, and pads the last batch."""
+        num_batches = self.num_batches(batch_size)
+        if max_lengths is None:
+            rows = np.full([num_batches, batch_size], PADDING)
+            rows.ravel()[: len(self)] = np.arange(len(self))
+            lengths = np.full(num_batches, self.full_length)
+            return EvaluationBatches(self, rows, lengths)
+        found = batch_lengths(self.lengths, num_batches, max_lengths)
+        plan = LengthPlan(self.lengths, batch_size, found, seed=None).epoch(0)
+        return EvaluationBatches(self, plan.rows, np.array(found)[plan.buckets])
 
 
 class EvaluationBatches:
@@ -357,59 +358,6 @@ class EvaluationBatches:
         """The batches: see `ExampleTable.padded`."""
         for rows, length in zip(self._rows, self._lengths, strict=True):
             yield self.table.padded(rows, int(length))
-
-
-Block = Mapping[str, np.ndarray]
-
-# To be incremented when the same examples give other records.
-_WAY_OF_MAKING = 1
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SplitRecords:
-    """The records of one split, in memory."""
-
-    table: ExampleTable
-    schema: RecordSpec  # what a record holds
-    made_from: str  # a digest of all that the records were made from
-
-    @classmethod
-    def of(
-        cls, schema: RecordSpec, made_from: Any, blocks: Iterable[Block]
-    ) -> "SplitRecords":
-        """Records from blocks of them; `made_from` is what JSON can hold."""
-        features = [(f.name, f.dtype, f.length) for f in schema.features]
-        return cls(
-            table=ExampleTable(blocks, schema),
-            schema=schema,
-            made_from=digest([_WAY_OF_MAKING, features, made_from]),
-        )
-
-    @property
-    def num_records(self) -> int:
-        """The number of records."""
-        return len(self.table)
-
-    @property
-    def max_seq_length(self) -> int:
-        """The length that the records are padded to."""
-        (feature,) = (f for f in self.schema.features if f.name == "input_ids")
-        return feature.shape[-1]
-
-    def num_batches(self, batch_size: int) -> int:
-        """The number of batches of `batches`."""
-        return -(-self.num_records // batch_size)
-
-    def batches(
-        self, batch_size: int, max_lengths: int | None = None
-    ) -> EvaluationBatches:
-        """All records once; `rows` in a batch numbers them, and pads the last batch."""
-        if max_lengths is None:
-            rows = np.full([self.num_batches(batch_size), batch_size], PADDING)
-            rows.ravel()[: self.num_records] = np.arange(self.num_records)
-            lengths = np.full(len(rows), self.table.full_length)
-            return EvaluationBatches(self.table, rows, lengths)
-        return self.table.by_length(batch_size, max_lengths)
 
 
 def endless_rows(

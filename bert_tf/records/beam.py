@@ -64,20 +64,11 @@ READING, WRITING = 0, 1
 
 # A part's place: its chunk, and the number of its first document in the chunk.
 Place = tuple[int, int]
-# Arrays as bytes, in plain tuples, which Beam packs without pickling.
-Packed = tuple[bytes, ...]
+Arrays = tuple[np.ndarray, ...]
 Problem = tuple[int, int, str]
 
 # In a group with its pieces, so that one without documents is a group too.
-GROUP_MARK: tuple[Place, Packed] = ((-1, 0), ())
-
-# The types of `TokenizedPart`'s lengths, and of an `Outline`'s arrays.
-_LENGTHS = np.int32
-_OUTLINE_TYPES = (np.int64, np.int64, np.uint8)
-
-
-def _packed(arrays: Iterable[np.ndarray]) -> Packed:
-    return tuple(array.tobytes() for array in arrays)
+GROUP_MARK: tuple[Place, Arrays] = ((-1, 0), ())
 
 
 def tokenize(
@@ -91,9 +82,9 @@ def tokenize(
         for part in tokenizer.parts(read_chunk(chunk, tokenizer.dropped)):
             place = (index, number)
             number += len(part.document_lengths)
-            yield place, _packed(part[:4])
+            yield place, part[:4]
             if manifest.is_filtered:
-                yield TaggedOutput(OUTLINES, (place, _packed(outline(*part[1:]))))
+                yield TaggedOutput(OUTLINES, (place, outline(*part[1:])))
     except InputError as error:
         yield TaggedOutput(PROBLEMS, (READING, index, str(error)))
     except FileNotFoundError as error:
@@ -114,49 +105,40 @@ def first_numbers(summaries: Iterable[tuple[int, dict[str, Any]]]) -> dict[int, 
 
 
 def choose(
-    outlines: Sequence[tuple[Place, Packed]], manifest: Manifest
-) -> tuple[dict[Place, bytes], dict[str, int]]:
+    outlines: Sequence[tuple[Place, Outline]], manifest: Manifest
+) -> tuple[dict[Place, np.ndarray], dict[str, int]]:
     """Which texts of each part are kept, and the counts of what is dropped."""
     if not outlines:
         return {}, {}
-    places, packed = zip(*sorted(outlines), strict=True)
+    places, in_order = zip(*sorted(outlines, key=lambda one: one[0]), strict=True)
     kept, dropped = choose_texts(
-        [Outline(*map(np.frombuffer, arrays, _OUTLINE_TYPES)) for arrays in packed],
-        manifest.deduplicate,
-        manifest.min_document_tokens,
+        in_order, manifest.deduplicate, manifest.min_document_tokens
     )
-    return dict(zip(places, _packed(kept), strict=True)), dict(dropped)
+    return dict(zip(places, kept, strict=True)), dict(dropped)
 
 
 def deal(
-    part: tuple[Place, Packed],
+    part: tuple[Place, Arrays],
     numbers: Mapping[int, int],
-    choice: tuple[Mapping[Place, bytes], Mapping[str, int]],
-    token_type: str,
+    choice: tuple[Mapping[Place, np.ndarray], Mapping[str, int]],
     num_groups: int,
     wanted: frozenset[int],
-) -> Iterator[tuple[int, tuple[Place, Packed]]]:
+) -> Iterator[tuple[int, tuple[Place, Arrays]]]:
     """Yields each group's documents of a part."""
-    place, (tokens, *packed_lengths) = part
-    sentences, documents, texts = (
-        np.frombuffer(lengths, _LENGTHS) for lengths in packed_lengths
-    )
-    kept = None
-    if place in choice[0]:
-        kept = np.repeat(np.frombuffer(choice[0][place], np.bool_), texts)
-    ids = np.frombuffer(tokens, token_type)
+    place, (tokens, sentences, documents, texts) = part
+    kept = np.repeat(choice[0][place], texts) if place in choice[0] else None
     # A chunk with a problem has parts but no summary; nothing is written then.
     number = numbers.get(place[0], 0) + place[1]
     for first in range(min(num_groups, len(documents))):
         group = (number + first) % num_groups
         if group in wanted:
-            piece = select(ids, sentences, documents, kept, first, num_groups)
+            piece = select(tokens, sentences, documents, kept, first, num_groups)
             if len(piece.document_lengths):
-                yield group, (place, _packed(piece))
+                yield group, (place, tuple(piece))
 
 
 def write(
-    group: tuple[int, Iterable[tuple[Place, Packed]]],
+    group: tuple[int, Iterable[tuple[Place, Arrays]]],
     jobs: Mapping[int, ShardJob],
     vocabulary: Vocabulary,
     problems: Sequence[Problem],
@@ -167,15 +149,11 @@ def write(
     # Beam gives a bundle of groups to a worker again if it has lost another one.
     if problems or job.finished() is not None:
         return
-    token_type = token_dtype(len(vocabulary))
-    types = (token_type, _LENGTHS, _LENGTHS)
-    pieces = [
-        (Piece(*map(np.frombuffer, arrays, types)), False)
-        for _, arrays in sorted(members)[1:]  # without the mark
-    ]
+    in_order = sorted(members, key=lambda member: member[0])[1:]  # without the mark
+    pieces = [(Piece(*arrays), False) for _, arrays in in_order]
     try:
         job.write(
-            assembled(pieces, token_type),
+            assembled(pieces, token_dtype(len(vocabulary))),
             TokenIds.from_vocabulary(vocabulary.ids),
             is_alone=False,
         )
@@ -188,7 +166,7 @@ def write_outcome(
     path: str,
     summaries: Sequence[tuple[int, dict[str, Any]]],
     problems: Sequence[Problem],
-    choice: tuple[Mapping[Place, bytes], Mapping[str, int]],
+    choice: tuple[Mapping[Place, np.ndarray], Mapping[str, int]],
 ) -> None:
     """Records the pipeline's outcome, for the program that launched it."""
     in_order = sorted(summaries, key=lambda item: item[0])
@@ -231,7 +209,6 @@ def lay_out(
         deal,
         AsSingleton(numbers),
         AsSingleton(choice),
-        token_type=token_dtype(len(vocabulary)).__name__,
         num_groups=len(record_set.output_files),
         wanted=frozenset(jobs),
     )

@@ -4,7 +4,7 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -13,10 +13,10 @@ from absl import logging
 from bert_tf.errors import InputError
 from bert_tf.instances.creation import TokenIds
 from bert_tf.instances.masking import warn_if_few
-from bert_tf.instances.settings import MASK_RATE, RANDOM_RATE
+from bert_tf.instances.settings import MASK_RATE, RANDOM_RATE, MaskingOptions
 from bert_tf.records.manifest import Manifest, agreed
 from bert_tf.records.pipeline import RecordKeys
-from bert_tf.text.vocabulary import MASK, Vocabulary
+from bert_tf.text.vocabulary import Vocabulary
 
 # Random numbers as functions of (seed, epoch, record) and a number: SplitMix64
 # (Steele, Lea and Flood 2014). The n-th number of a stream is mix(key + n gamma). The
@@ -265,28 +265,18 @@ def _span_length_distribution() -> list[float]:
     ]
 
 
-def next_token_targets(
-    batch: Mapping[str, tf.Tensor], _: RecordKeys | None = None
+def neighbour_targets(
+    batch: Mapping[str, tf.Tensor],
+    _: RecordKeys | None = None,
+    *,
+    of_left_to_right: bool,
 ) -> dict[str, tf.Tensor]:
-    """Targets of a left-to-right model: at every token, the one that follows.
+    """Targets of a model of one direction: at every token, the next one it reads.
 
     The ablation "LTR" of Devlin et al. 2018, section 5.1: nothing is masked. The
     targets are in the masked LM's features, for its head and its loss.
     """
-    return _neighbour_targets(batch, 0, slice(1, None))
-
-
-def previous_token_targets(
-    batch: Mapping[str, tf.Tensor], _: RecordKeys | None = None
-) -> dict[str, tf.Tensor]:
-    """Targets of a right-to-left model: at every token, the one before it."""
-    return _neighbour_targets(batch, 1, slice(None, -1))
-
-
-def _neighbour_targets(
-    batch: Mapping[str, tf.Tensor], first: int, targets: slice
-) -> dict[str, tf.Tensor]:
-    """Targets at positions from `first` on, wherever two tokens are neighbours."""
+    first, targets = (0, slice(1, None)) if of_left_to_right else (1, slice(None, -1))
     ids, mask = batch["input_ids"], batch["input_mask"]
     has_next = mask[:, 1:] > 0
     if "sequence_ids" in batch:
@@ -359,8 +349,6 @@ class RowSequences:
 #
 # Shapes: B batch, L tokens of a record, P predictions.
 
-UNITS = tuple(CHOOSERS)
-
 
 class DynamicMasking:
     """Masks batches of unmasked records, using only TensorFlow's operations."""
@@ -379,16 +367,6 @@ class DynamicMasking:
         random_rate: float = RANDOM_RATE,
         seed: int,
     ) -> None:
-        if unit not in UNITS or not 0.0 < masked_lm_prob <= 1.0:
-            raise ValueError(
-                f"`unit` must be one of {', '.join(UNITS)}, and `masked_lm_prob` in"
-                f" (0, 1]. Received: {unit!r} and {masked_lm_prob}"
-            )
-        if min(mask_rate, random_rate) < 0.0 or mask_rate + random_rate > 1.0:
-            raise ValueError(
-                "`mask_rate` and `random_rate` must not be negative, nor more than 1 "
-                f"together. Received: {mask_rate} and {random_rate}"
-            )
         self._ids = ids
         self._max_predictions_per_seq = max_predictions_per_seq
         self._max_sequence_length = max_sequence_length or max_seq_length
@@ -475,66 +453,37 @@ class DynamicMasking:
         )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MaskingOptions:
-    """The user's settings, under the flags' names; None if not given."""
-
-    masking_unit: str | None = None  # else by the records' do_whole_word_mask
-    masked_lm_prob: float | None = None
-    mask_rate: float | None = None  # share of these that become [MASK]; else 0.8
-    random_rate: float | None = None  # share that becomes a random token; else 0.1
-    mask_token: str | None = None  # what stands in the place of [MASK]; else [MASK]
-
-    def refuse_where_unused(self, source: str) -> None:
-        """Rejects options of masking for records that have their masks in them."""
-        self.refuse(
-            f"is for records that are masked as they are read, but the masks of"
-            f" {source} are in the records. Make them by create_pretraining_data"
-            " --masking=dynamic"
+def settled_masking(
+    options: MaskingOptions,
+    manifests: Sequence[Manifest],
+    vocabulary: Vocabulary | None,
+    **lengths: int,
+) -> "functools.partial[DynamicMasking]":
+    """How to mask records as they are read: DynamicMasking, but for the seed."""
+    if vocabulary is None:
+        raise InputError(
+            f"{manifests[0].vocab_path} is missing: the records cannot be masked"
+            " without their vocabulary. Give `vocab_file`."
         )
-
-    def refuse(self, reason: str, **others: Any) -> None:
-        """Rejects the options that are given, and others that are not None."""
-        for name, value in {**dataclasses.asdict(self), **others}.items():
-            if value is not None:
-                raise InputError(f"`{name}={value}` {reason}.")
-
-    def settled(
-        self,
-        manifests: Sequence[Manifest],
-        vocabulary: Vocabulary | None,
-        **lengths: int,
-    ) -> "functools.partial[DynamicMasking]":
-        """How to mask records as they are read: DynamicMasking, but for the seed."""
-        if vocabulary is None:
-            raise InputError(
-                f"{manifests[0].vocab_path} is missing: the records cannot be masked"
-                " without their vocabulary. Give `vocab_file`."
-            )
-        unit, share = self.masking_unit, self.masked_lm_prob
-        if unit is None:
-            is_whole = agreed(manifests, "do_whole_word_mask", "masking_unit")
-            unit = "word" if is_whole else "piece"
-        if share is None:
-            share = agreed(manifests, "masked_lm_prob")
-        mask_rate = MASK_RATE if self.mask_rate is None else self.mask_rate
-        random_rate = RANDOM_RATE if self.random_rate is None else self.random_rate
-        mask_token = self.mask_token or MASK
-        logging.info(
-            "The records are masked as they are read: %ss, %g of the tokens, of these"
-            " %g %s and %g random.",
-            *(unit, share, mask_rate, mask_token, random_rate),
-        )
-        ids = TokenIds.from_vocabulary(vocabulary.ids)
-        warn_if_few(
-            lengths["max_predictions_per_seq"], lengths["max_seq_length"], share
-        )
-        return functools.partial(
-            DynamicMasking,
-            dataclasses.replace(ids, mask_id=vocabulary.ids[mask_token]),
-            unit=unit,
-            masked_lm_prob=share,
-            mask_rate=mask_rate,
-            random_rate=random_rate,
-            **lengths,
-        )
+    unit, share = options.masking_unit, options.masked_lm_prob
+    if unit is None:
+        is_whole = agreed(manifests, "do_whole_word_mask", "masking_unit")
+        unit = "word" if is_whole else "piece"
+    if share is None:
+        share = agreed(manifests, "masked_lm_prob")
+    logging.info(
+        "The records are masked as they are read: %ss, %g of the tokens, of these"
+        " %g %s and %g random.",
+        *(unit, share, options.mask_rate, options.mask_token, options.random_rate),
+    )
+    ids = TokenIds.from_vocabulary(vocabulary.ids)
+    warn_if_few(lengths["max_predictions_per_seq"], lengths["max_seq_length"], share)
+    return functools.partial(
+        DynamicMasking,
+        dataclasses.replace(ids, mask_id=vocabulary.ids[options.mask_token]),
+        unit=unit,
+        masked_lm_prob=share,
+        mask_rate=options.mask_rate,
+        random_rate=options.random_rate,
+        **lengths,
+    )

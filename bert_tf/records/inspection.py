@@ -23,11 +23,9 @@ from absl import logging
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.records.manifest import (
-    Manifest,
     find_manifests,
     is_companion,
     is_temporary,
-    manifest_path,
 )
 from bert_tf.records.packing import unpacked_columns
 from bert_tf.records.pipeline import FRAME_BYTES, first_record, record_blocks
@@ -57,11 +55,7 @@ class InspectedRecords:
     def __init__(self, patterns: Sequence[str], vocab_file: str | None = None) -> None:
         self._warned: set[str] = set()
         self.paths = _find_files(patterns)
-        try:
-            self.manifests = find_manifests(self.paths)
-        except InputError:
-            sets = (each for path in self.paths for each in self._sets_of(path))
-            self.manifests = list({each.path: each for each in sets}.values())
+        self.manifests = find_manifests(self.paths, self.warn)
         self.vocabulary = self._find_vocabulary(vocab_file)  # None if unknown
         self.spec = self._find_spec()
         kinds = [manifest.pairs for manifest in self.manifests]
@@ -92,7 +86,7 @@ class InspectedRecords:
                     )  # fmt: skip
                     number += len(records)
             except InputError as error:
-                self.warn(str(error))
+                self.warn(error)
                 continue
             if number - first != expected.get(path, number - first):
                 self.warn(
@@ -100,24 +94,11 @@ class InspectedRecords:
                     f" {expected[path]}."
                 )
 
-    def warn(self, problem: str) -> None:
+    def warn(self, problem: InputError | str) -> None:
         """Logs what is wrong, once."""
-        if problem not in self._warned:
-            self._warned.add(problem)
+        if str(problem) not in self._warned:
+            self._warned.add(str(problem))
             logging.warning("%s", problem)
-
-    def _sets_of(self, path: str) -> list[Manifest]:
-        """The manifest of a file's set, whether or not the set is whole."""
-        own = manifest_path([path])
-        for find in (
-            lambda: find_manifests([path]),
-            lambda: [Manifest.from_json_file(own)] if files.exists(own) else [],
-        ):
-            try:
-                return find()
-            except InputError as error:
-                self.warn(str(error))
-        return []
 
     def _find_vocabulary(self, vocab_file: str | None) -> Vocabulary | None:
         """The user's vocabulary, or else that of the first set."""
@@ -154,7 +135,7 @@ class InspectedRecords:
             except InputError as error:
                 problem = error
                 if path != self.paths[-1]:
-                    self.warn(str(error))
+                    self.warn(error)
         else:
             raise problem
         for manifest in self.manifests[:1]:
@@ -169,12 +150,7 @@ class InspectedRecords:
 
 def _find_files(patterns: Sequence[str]) -> list[str]:
     """The record files of some patterns, without the files that accompany records."""
-    found: list[str] = []
-    for pattern in patterns:
-        # A shell has expanded patterns already, and a name may look like one.
-        is_name = files.exists(pattern)
-        found += [pattern] if is_name else files.expand_globs(pattern, "files")
-    found = list(dict.fromkeys(found))
+    found = list(dict.fromkeys(files.expand_globs(patterns, "files")))
     records = [path for path in found if not is_companion(path)]
     records = records or [path for path in found if is_temporary(path)]
     if not records:

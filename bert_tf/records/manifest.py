@@ -30,7 +30,7 @@ import json
 import os
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf import files
@@ -204,13 +204,27 @@ def listed_records(paths: Iterable[str]) -> Iterator[str]:
                 yield from Manifest.from_json_file(path).records_by_path()
 
 
-def find_manifests(record_files: Iterable[str]) -> list[Manifest]:
+def _raise(problem: InputError) -> None:
+    raise problem
+
+
+def find_manifests(
+    record_files: Iterable[str], report: Callable[[InputError], object] = _raise
+) -> list[Manifest]:
     """The manifests of the sets that these files belong to, in the files' order."""
-    read = functools.cache(Manifest.from_json_file)
+
+    @functools.cache
+    def read(path: str) -> Manifest | None:
+        try:
+            return Manifest.from_json_file(path)
+        except InputError as problem:
+            report(problem)
+            return None
+
     glob_once = functools.cache(files.glob)
     found: dict[str, Manifest] = {}
 
-    def candidates(path: str) -> Iterator[Manifest]:
+    def candidates(path: str) -> Iterator[Manifest | None]:
         yield from found.values()
         own = manifest_path([path])
         if files.exists(own):
@@ -219,11 +233,14 @@ def find_manifests(record_files: Iterable[str]) -> list[Manifest]:
         yield from map(read, glob_once(os.path.join(folder, "*" + MANIFEST_SUFFIX)))
 
     for path in record_files:
-        for manifest in candidates(path):
+        for manifest in filter(None, candidates(path)):
             name = relative_name(path, manifest.path)
             shards = {shard.name: shard for shard in manifest.shards}
             if name in shards:
-                _check_shard(path, shards[name], manifest)
+                try:
+                    _check_shard(path, shards[name], manifest)
+                except InputError as problem:
+                    report(problem)
                 found[manifest.path] = manifest
                 break
     return list(found.values())

@@ -1,10 +1,10 @@
 """Record files to batches: reading, shuffling by position, sharding over workers."""
 
 import concurrent.futures
+import functools
 import itertools
 import os
 import struct
-import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from bert_tf.finished import FinishedResults
 from bert_tf.parallel import available_cores
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import masked_checksum
+from bert_tf.text.blocks import unpacked
 
 # A file's records by their framing (`bert_tf.records.writing`), through gzip or zlib if
 # need be. TensorFlow's reader allocates as many bytes as a record's header gives,
@@ -38,7 +39,6 @@ _MAGIC = {
 }
 _WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}  # zlib's, which also say the container
 _MOST_PER_PACKED_BYTE = 1032  # deflate's limit
-_SECONDS_PER_SAVE = 10.0
 
 
 def compression_of(path: str) -> str:
@@ -109,21 +109,11 @@ def read_records(path: str, *, check_data: bool = True) -> Iterator[bytes]:
 def _chunks(path: str, compression: str) -> Iterator[bytes]:
     """A file's bytes, uncompressed."""
     with files.open_binary(path) as file:
-        stream = None
-        while chunk := file.read(_CHUNK_BYTES):
-            if not compression:
-                yield chunk
-                continue
-            while chunk:
-                # Compressed files may be several streams, one after another.
-                stream = stream or zlib.decompressobj(_WINDOW_BITS[compression])
-                if data := stream.decompress(chunk, _CHUNK_BYTES):
-                    yield data
-                chunk = stream.unconsumed_tail
-                if stream.eof:
-                    chunk, stream = stream.unused_data, None
-        if stream is not None:
-            raise EOFError("it breaks off")
+        if compression:
+            bits = _WINDOW_BITS[compression]
+            yield from unpacked(file, functools.partial(zlib.decompressobj, bits))
+        else:
+            yield from iter(functools.partial(file.read, _CHUNK_BYTES), b"")
 
 
 def count_records(path: str) -> int:
@@ -167,32 +157,25 @@ def record_counts(paths: Sequence[str], cache_path: str | None = None) -> list[i
     def find(path: str) -> int | None:
         return known.find(files.absolute(path), states[path])
 
-    def count(path: str) -> str:
-        known.add(files.absolute(path), states[path], count_records(path))
-        return path
+    def count(path: str) -> int:
+        known.keep(files.absolute(path), states[path], count_records(path))
+        return states[path]["size"]
 
     unknown = [path for path in states if find(path) is None]
-    if not unknown:
-        return [find(path) or 0 for path in paths]
-    logging.info("Counting records: %d file(s).", len(unknown))
-    # Threads suffice: unpacking and reading release Python's lock.
-    executor = concurrent.futures.ThreadPoolExecutor(available_cores())
-    saved = time.monotonic()
-    num_bytes = sum(states[path]["size"] for path in unknown)
-    with tqdm(
-        total=num_bytes, desc="Counting records", unit="B", unit_scale=True,
-        disable=None, delay=1.0,
-    ) as bar:  # fmt: skip
-        try:
-            for path in executor.map(count, unknown):
-                bar.update(states[path]["size"])
-                # A killed run does not count these again.
-                if time.monotonic() - saved > _SECONDS_PER_SAVE:
-                    known.save()
-                    saved = time.monotonic()
-        finally:
-            executor.shutdown(cancel_futures=True)
-            known.save()
+    if unknown:
+        logging.info("Counting records: %d file(s).", len(unknown))
+        # Threads suffice: unpacking and reading release Python's lock.
+        executor = concurrent.futures.ThreadPoolExecutor(available_cores())
+        num_bytes = sum(states[path]["size"] for path in unknown)
+        with tqdm(
+            total=num_bytes, desc="Counting records", unit="B", unit_scale=True,
+            disable=None, delay=1.0,
+        ) as bar:  # fmt: skip
+            try:
+                for size in executor.map(count, unknown):
+                    bar.update(size)
+            finally:
+                executor.shutdown(cancel_futures=True)
     return [find(path) or 0 for path in paths]
 
 
@@ -251,11 +234,7 @@ class InputShard(NamedTuple):
 
     def rows(self, batch_size: int) -> slice:
         """The worker's rows of a batch."""
-        if batch_size % (self.num_workers * self.num_replicas):
-            raise ValueError(
-                "`batch_size` must be a multiple of the number of replicas, "
-                f"{self.num_workers * self.num_replicas}. Received: {batch_size}"
-            )
+        assert batch_size % (self.num_workers * self.num_replicas) == 0
         size = batch_size // self.num_workers
         return slice(self.worker * size, (self.worker + 1) * size)
 

@@ -21,12 +21,12 @@ from bert_tf.instances.settings import (
     DYNAMIC_MASKING,
     FULL_SENTENCES,
     PREVIOUS_OR_NEXT,
+    MaskingOptions,
 )
 from bert_tf.records.dynamic_masking import (
     DynamicMasking,
-    MaskingOptions,
-    next_token_targets,
-    previous_token_targets,
+    neighbour_targets,
+    settled_masking,
 )
 from bert_tf.records.manifest import agreed, common_kind, find_manifests
 from bert_tf.records.pipeline import (
@@ -118,8 +118,8 @@ class PretrainingRecords:
         # Masked-LM slots of a batch's records.
         self.max_predictions_per_seq: int
         if is_one_way:
-            self._targets = (
-                next_token_targets if left_to_right else previous_token_targets
+            self._targets = functools.partial(
+                neighbour_targets, of_left_to_right=left_to_right
             )
             if not self.is_dynamic:
                 raise InputError(
@@ -127,7 +127,7 @@ class PretrainingRecords:
                     " in one direction predicts every token. Make them by"
                     " create_pretraining_data --masking=dynamic."
                 )
-            masking.refuse(
+            masking.refuse_masking(
                 "is for masking, but a model that reads in one direction predicts"
                 " every token",
                 max_predictions_per_seq=max_predictions_per_seq,
@@ -160,7 +160,8 @@ class PretrainingRecords:
         )
         self.schema.check(record, path)
         if self.is_dynamic and not is_one_way:
-            self._masking = masking.settled(
+            self._masking = settled_masking(
+                masking,
                 self.manifests,
                 self._vocabulary,
                 max_seq_length=self.max_seq_length,

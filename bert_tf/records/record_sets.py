@@ -56,7 +56,6 @@ from bert_tf.records.tokenized_corpus import (
     PARAGRAPHS,
     TokenizedChunk,
     TokenizedCorpus,
-    TokenizeJob,
     tokenize_chunk,
     work_folder,
     work_folder_path,
@@ -131,7 +130,7 @@ def write_shard(corpus: TokenizedCorpus, vocab_file: str, job: ShardJob) -> Shar
     if finished := job.finished():
         return finished
     ids = TokenIds.from_vocabulary(Vocabulary.from_file(vocab_file).ids)
-    return job.write(corpus.group(job.group, job.num_groups), ids)
+    return job.write(corpus.documents(job.group, job.num_groups), ids)
 
 
 def require_documents(
@@ -156,7 +155,7 @@ def write_instances(
     settings: InstanceSettings,
     progress: Callable[[int], object] = lambda _: None,
 ) -> ShardResult:
-    """Writes instances to the writer's files, in turn, and closes them."""
+    """Writes instances to the writer's files, in turn."""
     spec = RecordSpec.pretraining(
         settings.record_length,
         settings.max_predictions_per_record
@@ -176,8 +175,9 @@ def write_instances(
     if settings.packed_length:
         for columns in packed_blocks(instances, settings, block_size):
             writer.write(spec.serialize_block(columns))
+    writer.flush()
     return ShardResult(
-        num_bytes=writer.close(),
+        num_bytes=list(writer.num_bytes),
         num_records=list(writer.num_records),
         num_documents=instances.num_documents,
         num_left_out=instances.num_left_out,
@@ -500,26 +500,23 @@ def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
     manifest = record_set.manifest
     vocab_file = os.path.join(folder, "vocab.txt")
     record_set.vocabulary.save(vocab_file)
-    jobs = [
-        TokenizeJob(
-            index, chunk, folder, vocab_file, manifest.do_lower_case,
-            manifest.deduplicate,
-        )
-        for index, chunk in enumerate(record_set.chunks)
-    ]  # fmt: skip
-    num_bytes = sum(chunk.num_bytes for chunk in record_set.chunks)
+    chunks = record_set.chunks
+    num_bytes = sum(chunk.num_bytes for chunk in chunks)
+    of_text = manifest.do_lower_case, manifest.deduplicate
+    tokenize = functools.partial(tokenize_chunk, folder, vocab_file, *of_text)
     tokenized = []
     with tqdm(
         total=num_bytes, desc="Tokenizing", unit="B", unit_scale=True, disable=None
     ) as bar:
-        for job, result in zip(jobs, workers.map(tokenize_chunk, jobs), strict=True):
+        results = workers.map(tokenize, enumerate(chunks))
+        for chunk, result in zip(chunks, results, strict=True):
             tokenized.append(result)
-            bar.update(job.chunk.num_bytes)
+            bar.update(chunk.num_bytes)
     record_set.check_read(tokenized)
     corpus = TokenizedCorpus(
         work_folder=folder,
         token_type=token_dtype(len(record_set.vocabulary)).__name__,
-        chunk_documents=tuple(chunk.num_documents for chunk in tokenized),
+        chunks=tokenized,
     )
     dropped: Counter[str] = Counter()
     if manifest.is_filtered:
@@ -529,16 +526,16 @@ def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
         )
     say_if_to_be_compiled()
     if manifest.shards[0].random_seed is not None:
-        results = _write_shards(corpus, record_set, vocab_file, workers)
+        made = _write_shards(corpus, record_set, vocab_file, workers)
     else:
-        results = [_write_pool(corpus, record_set)]
-    return record_set.complete(tokenized, dropped, results)
+        made = [_write_pool(corpus, record_set)]
+    return record_set.complete(tokenized, dropped, made)
 
 
 def _write_pool(corpus: TokenizedCorpus, record_set: RecordSet) -> ShardResult:
     """The original's way: one random stream, records dealt to the files in turn."""
     settings = record_set.settings
-    documents = corpus.pool(joins_files=not record_set.manifest.is_filtered)
+    documents = corpus.documents(joins_files=not record_set.manifest.is_filtered)
     require_documents(documents, settings, "The documents")
     ids = TokenIds.from_vocabulary(record_set.vocabulary.ids)
     total = settings.dupe_factor * (len(documents.document_starts) - 1)
@@ -558,10 +555,11 @@ def _write_shards(
     """One group and one random stream per file, on any core."""
     num_shards = len(record_set.output_files)
     least = num_shards * record_set.settings.least_documents
-    if corpus.num_documents < least:
+    num_documents = sum(chunk.num_documents for chunk in corpus.chunks)
+    if num_documents < least:
         raise InputError(
             f"--num_shards={num_shards} takes {least} documents or more. Found:"
-            f" {corpus.num_documents}. Give a smaller --num_shards, or more text."
+            f" {num_documents}. Give a smaller --num_shards, or more text."
         )
     record_set.announce()
     jobs = record_set.jobs(corpus.work_folder)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -178,9 +178,7 @@ class RecordSpec:
     def of_record(cls, record: bytes, source: str) -> "RecordSpec":
         """The features of a foreign record, if for pre-training or classification."""
         table = features_of(record, source)
-        kind = next(
-            (_TELLING_FEATURES[name] for name in _TELLING_FEATURES if name in table), ""
-        )
+        kind = _kind_of(table)
         length, predictions, sequences = (
             len(table[name].int64_list.value) if name in table else 0
             for name in ("input_ids", "masked_lm_positions", "cls_positions")
@@ -208,33 +206,30 @@ class RecordSpec:
     @property
     def kind(self) -> str:
         """PRETRAINING, UNMASKED or CLASSIFICATION; "" for others."""
-        names = {feature.name for feature in self.features}
-        return next(
-            (kind for name, kind in _TELLING_FEATURES.items() if name in names), ""
-        )
+        return _kind_of({feature.name for feature in self.features})
 
     @property
     def max_seq_length(self) -> int:
         """Tokens, padding included."""
-        return self._length_by(_LENGTH)
+        return self._length_of("input_ids")
 
     @property
     def max_predictions_per_seq(self) -> int:
         """Masked-LM slots; 0 if records have no masks."""
-        return self._length_by(_PREDICTIONS)
+        return self._length_of("masked_lm_positions")
 
     @property
     def max_sequences_per_row(self) -> int:
         """Slots for sequences; 0 if a record is one sequence."""
-        return self._length_by(_SEQUENCES)
+        return self._length_of("cls_positions")
 
     @property
     def has_classes(self) -> bool:
         """Whether a record has one label, a class."""
         return Feature("label_ids", INT64, (1,)) in self.features
 
-    def _length_by(self, flag: str) -> int:
-        return next((f.shape[-1] for f in self.features if f.flag == flag), 0)
+    def _length_of(self, name: str) -> int:
+        return next((f.shape[-1] for f in self.features if f.name == name), 0)
 
     def __str__(self) -> str:
         kind, lengths = self.kind, f"{self.max_seq_length} tokens"
@@ -358,6 +353,11 @@ def features_of(record: bytes, source: str) -> "dict[str, tf.train.Feature]":
             " cannot be decoded."
         ) from error
     return dict(example.features.feature)
+
+
+def _kind_of(names: Collection[str]) -> str:
+    kinds = (kind for name, kind in _TELLING_FEATURES.items() if name in names)
+    return next(kinds, "")
 
 
 def _sequence_features(max_seq_length: int) -> list[Feature]:

@@ -17,7 +17,6 @@ import numpy as np
 # Lengths are shown in at most this many bins, as equal as whole lengths allow.
 MAX_LENGTH_BINS = 16
 _BAR_WIDTH = 40
-_OF = ("mean", "min", "max")
 _SEEN = {
     "masked_share": "replaced by [MASK]",
     "random_share": "by another token",
@@ -79,14 +78,14 @@ class RecordStatistics:
 
     def figures(self) -> dict[str, Any]:
         """The counts' results for programs: numbers and shares between 0 and 1."""
-        tokens, *of_length = _summary(self.length_counts)
+        tokens, of_length = _summary(self.length_counts, "length")
         num_places = self.num_records * self.max_seq_length
         figures: dict[str, Any] = {
             "records": self.num_records,
             "tokens": tokens,
             "padding_share": _share(num_places - tokens, num_places),
             "max_seq_length": self.max_seq_length,
-            **{f"length_{name}": x for name, x in zip(_OF, of_length, strict=True)},
+            **of_length,
             "length_histogram": self._histogram(),
             "single_segment_share": _share(self.num_single_segments, self.num_records),
         }
@@ -95,14 +94,13 @@ class RecordStatistics:
                 self.num_random_next, self.num_next_sentence_labels
             )
         if self.prediction_counts:
-            total, *of_predictions = _summary(self.prediction_counts)
-            named = zip(_OF, of_predictions, strict=True)
+            total, of_record = _summary(self.prediction_counts, "predictions")
             replaced = total - self.num_masked - self.num_kept
             # Without [CLS], and [SEP] after one segment or two.
             predictable = tokens - 3 * self.num_records + self.num_single_segments
             figures |= {
                 "predictions": total,
-                **{f"predictions_{name}": x for name, x in named},
+                **of_record,
                 "predicted_share": _share(total, predictable),
                 "predicted_share_with_special_tokens": _share(total, tokens),
                 "kept_share": _share(self.num_kept, total),
@@ -182,7 +180,7 @@ def row_figures(
 ) -> dict[str, Any]:
     """How full packed rows are, from the statistics of their sequences."""
     num_places = num_rows * max_seq_length
-    num_tokens = _summary(statistics.length_counts)[0]
+    num_tokens = statistics.figures()["tokens"]
     return {
         "rows": num_rows,
         "sequences": statistics.num_records,
@@ -195,12 +193,15 @@ def _sums(counts: Iterable[int], others: Iterable[int]) -> list[int]:
     return list(map(sum, itertools.zip_longest(counts, others, fillvalue=0)))
 
 
-def _summary(counts: Sequence[int]) -> tuple[int, float, int, int]:
-    """The sum, mean, least and greatest of numbers; n occurs counts[n] times."""
+def _summary(counts: Sequence[int], name: str) -> tuple[int, dict[str, float]]:
+    """The sum of numbers, and their figures; n occurs counts[n] times."""
     numbers = [number for number, count in enumerate(counts) if count]
     total = sum(number * count for number, count in enumerate(counts))
-    mean = _share(total, sum(counts))
-    return total, mean, min(numbers, default=0), max(numbers, default=0)
+    return total, {
+        f"{name}_mean": _share(total, sum(counts)),
+        f"{name}_min": min(numbers, default=0),
+        f"{name}_max": max(numbers, default=0),
+    }
 
 
 def _share(part: int, whole: int) -> float:

@@ -242,39 +242,29 @@ _SUMMARY = "chunk.json"
 _KEPT = "kept_sentences"
 
 
-@dataclasses.dataclass(frozen=True)
-class TokenizeJob:
-    """A piece of work: one chunk to tokenize."""
-
-    index: int  # the chunk's number
-    chunk: Chunk
-    work_folder: str  # where the result goes
-    vocab_file: str
-    do_lower_case: bool
-    deduplicate: str = NO_DEDUPLICATION
-
-
 def _chunk_folder(work_folder: str, index: int) -> str:
     return os.path.join(work_folder, f"chunk-{index:05d}")
 
 
-def read_summary(folder: str) -> TokenizedChunk:
-    """The counts of the chunk in a folder."""
-    return strict_json.read(TokenizedChunk, os.path.join(folder, _SUMMARY))
-
-
-def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
+def tokenize_chunk(
+    work_folder: str,
+    vocab_file: str,
+    do_lower_case: bool,
+    deduplicate: str,
+    numbered_chunk: tuple[int, Chunk],
+) -> TokenizedChunk:
     """Tokenizes a chunk into its folder, unless it is there."""
-    folder = _chunk_folder(job.work_folder, job.index)
+    index, chunk = numbered_chunk
+    folder = _chunk_folder(work_folder, index)
     if os.path.exists(folder):
         # Files written just before a power failure may be empty.
         with contextlib.suppress(FileNotFoundError, InputError):
-            summary = read_summary(folder)
+            summary = strict_json.read(TokenizedChunk, os.path.join(folder, _SUMMARY))
             if summary.num_bytes == _num_bytes(folder):
                 return summary
         shutil.rmtree(folder)
-    vocabulary = Vocabulary.from_file(job.vocab_file)
-    tokenizer = ChunkTokenizer(vocabulary, job.do_lower_case, job.deduplicate)
+    vocabulary = Vocabulary.from_file(vocab_file)
+    tokenizer = ChunkTokenizer(vocabulary, do_lower_case, deduplicate)
     temporary = f"{folder}.tmp-{os.getpid()}"
     os.makedirs(temporary)
     try:
@@ -283,7 +273,7 @@ def tokenize_chunk(job: TokenizeJob) -> TokenizedChunk:
                 stack.enter_context(open(os.path.join(temporary, name), "wb"))
                 for name in TokenizedPart._fields
             ]
-            for part in tokenizer.parts(read_chunk(job.chunk, tokenizer.dropped)):
+            for part in tokenizer.parts(read_chunk(chunk, tokenizer.dropped)):
                 with file_errors(temporary):
                     for file, values in zip(opened, part, strict=True):
                         file.write(values.tobytes())
@@ -376,35 +366,22 @@ class TokenizedCorpus:
 
     work_folder: str
     token_type: str  # numpy's name of the ids' type
-    # The documents of each chunk, those that are dropped included.
-    chunk_documents: tuple[int, ...]
+    chunks: Sequence[TokenizedChunk]  # with what is dropped later
 
-    @property
-    def num_documents(self) -> int:
-        """All documents, those that are dropped included."""
-        return sum(self.chunk_documents)
-
-    def pool(self, *, joins_files: bool) -> Documents:
-        """All documents that are kept, in the order of the text."""
-        pieces = []
-        has_ended = True
-        for index, num_documents in enumerate(self.chunk_documents):
-            summary = read_summary(_chunk_folder(self.work_folder, index))
-            has_ended = has_ended or not joins_files or summary.begins_with_end
-            if num_documents:
-                pieces.append((self._piece(index, 0, 1), not has_ended))
-                has_ended = summary.ends_with_end
-        return assembled(pieces, np.dtype(self.token_type))
-
-    def group(self, group: int, num_groups: int) -> Documents:
-        """The documents of one group that are kept, in the order of the text."""
+    def documents(
+        self, group: int = 0, num_groups: int = 1, *, joins_files: bool = False
+    ) -> Documents:
+        """The documents of a group that are kept, in the order of the text."""
         pieces = []
         number = 0
-        for index, num_documents in enumerate(self.chunk_documents):
+        has_ended = True
+        for index, chunk in enumerate(self.chunks):
+            has_ended = has_ended or not joins_files or chunk.begins_with_end
             first = (group - number) % num_groups
-            number += num_documents
-            if first < num_documents:
-                pieces.append((self._piece(index, first, num_groups), False))
+            number += chunk.num_documents
+            if first < chunk.num_documents:
+                pieces.append((self._piece(index, first, num_groups), not has_ended))
+                has_ended = chunk.ends_with_end
         return assembled(pieces, np.dtype(self.token_type))
 
     def _piece(self, index: int, first: int, step: int) -> Piece:
@@ -428,8 +405,7 @@ class TokenizedCorpus:
     ) -> Counter[str]:
         """Records which sentences are kept; of repeated texts the first one is."""
         folders = [
-            _chunk_folder(self.work_folder, index)
-            for index in range(len(self.chunk_documents))
+            _chunk_folder(self.work_folder, index) for index in range(len(self.chunks))
         ]
         outlines = [
             outline(

@@ -6,8 +6,7 @@ import itertools
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import IO
+from typing import IO, Any
 
 import google_crc32c
 import numpy as np
@@ -191,9 +190,11 @@ def framed(record: bytes) -> bytes:
     return b"".join((length, masked_checksum(length), record, masked_checksum(record)))
 
 
-def write_records(file: IO[bytes], records: Iterable[bytes]) -> None:
-    """Appends records to a file of bytes."""
-    file.write(b"".join(map(framed, records)))
+def write_records(file: IO[bytes], records: Iterable[bytes]) -> int:
+    """Appends records to a file; returns their bytes."""
+    data = b"".join(map(framed, records))
+    file.write(data)
+    return len(data)
 
 
 # Records are dealt to a set's files in turn, as in the original, under temporary names
@@ -226,20 +227,21 @@ class ShardWriter:
     def __init__(self, paths: Sequence[str], *, is_alone: bool = True) -> None:
         self.paths = tuple(paths)
         self.num_records = [0] * len(paths)
-        self._temporary = [files.temporary_name(path) for path in paths]
+        self.num_bytes = [0] * len(paths)
         self._is_alone = is_alone
         self._files: list[IO[bytes]] = []
         self._next = 0
 
     def __enter__(self) -> "ShardWriter":
-        for path, temporary in zip(self.paths, self._temporary, strict=True):
-            folder = os.path.dirname(path)
-            if folder:
-                files.make_folder(folder)
-            if self._is_alone:
-                remove_leftovers(path)
-            with file_errors(path):
-                self._files.append(files.open_binary(temporary, "wb"))
+        with contextlib.ExitStack() as opened:
+            for path in self.paths:
+                if folder := os.path.dirname(path):
+                    files.make_folder(folder)
+                if self._is_alone:
+                    remove_leftovers(path)
+                with file_errors(path):
+                    self._files.append(opened.enter_context(files.replacing(path)))
+            self._opened = opened.pop_all()
         return self
 
     def write(self, records: Sequence[bytes]) -> None:
@@ -248,48 +250,19 @@ class ShardWriter:
         for index in range(num_files):
             turn = records[(index - self._next) % num_files :: num_files]
             with file_errors(self.paths[index]):
-                write_records(self._files[index], turn)
+                self.num_bytes[index] += write_records(self._files[index], turn)
             self.num_records[index] += len(turn)
         self._next = (self._next + len(records)) % num_files
 
-    def close(self) -> list[int]:
-        """Flushes all records to the disk, still under the temporary names."""
+    def flush(self) -> None:
+        """Brings all records to the disk, still under the temporary names."""
         for file, path in zip(self._files, self.paths, strict=True):
             with file_errors(path):
-                if not files.is_remote(path):
-                    file.flush()
-                    os.fsync(file.fileno())
-                file.close()
-        self._files = []
-        return [files.size(temporary) for temporary in self._temporary]
+                files.flush(file, path)
 
-    def publish(self) -> None:
-        """Gives the files their names, replacing existing files."""
-        if self._files:
-            self.close()
-        while self._temporary:
-            path = self.paths[-len(self._temporary)]
-            files.replace(self._temporary[0], path)
-            del self._temporary[0]
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        try:
-            if kind is None:
-                self.publish()
-        finally:
-            for file in self._files:
-                # Data that cannot be flushed now are being discarded.
-                with contextlib.suppress(OSError, *files.remote_errors()):
-                    file.close()
-            self._files = []
-            for temporary in filter(files.exists, self._temporary):
-                files.remove(temporary)
-            self._temporary = []
+    def __exit__(self, *exception: Any) -> bool | None:
+        with file_errors(self.paths[0]):
+            return self._opened.__exit__(*exception)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.parallel import grouped
-from bert_tf.records.batching import SplitRecords, rows_digest
+from bert_tf.records.batching import ExampleTable, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import glue
 from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of
@@ -151,7 +151,7 @@ class LabelledSplits:
     schema: Callable[[Target, int], RecordSpec]
     test_splits: Sequence[str]
     metrics: Sequence[str]
-    _records: dict[str, SplitRecords] = dataclasses.field(default_factory=dict)
+    _records: dict[str, ExampleTable] = dataclasses.field(default_factory=dict)
     # Of each example of a split.
     _window_counts: dict[str, list[int]] = dataclasses.field(default_factory=dict)
 
@@ -164,7 +164,7 @@ class LabelledSplits:
         """A digest of all that a split's records are made from."""
         return self.records(split).made_from
 
-    def records(self, split: str) -> SplitRecords:
+    def records(self, split: str) -> ExampleTable:
         """A split's records."""
         if split not in self._records:
             self._records[split] = self._tokenized(split)
@@ -216,14 +216,14 @@ class LabelledSplits:
         # Not the line: the same rows in another file are equal.
         return rows_digest(one[:-1] for one in self.examples[split])
 
-    def _tokenized(self, split: str) -> SplitRecords:
+    def _tokenized(self, split: str) -> ExampleTable:
         examples, target = self.examples[split], self.targets[split]
         length = self.options.max_seq_length
         featurizer = self.featurizer(target)
-        records = SplitRecords.of(
+        records = ExampleTable(
+            featurizer.blocks(examples),
             self.schema(target, length),
             {**featurizer.settings, "examples": self._digest(split)},
-            featurizer.blocks(examples),
         )
         self._window_counts[split] = featurizer.window_counts
         if featurizer.num_truncated:

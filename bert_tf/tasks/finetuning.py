@@ -19,7 +19,6 @@ from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, model_files
 from bert_tf.conversion.names import STANDARDIZATION, heads_of
 from bert_tf.conversion.source import open_source
-from bert_tf.conversion.tokenizer_files import write_labels
 from bert_tf.errors import InputError
 from bert_tf.modeling.layers import tapped
 from bert_tf.modeling.objectives import Objective
@@ -161,7 +160,7 @@ def _mean_loss(objective: Objective, logits: np.ndarray, labels: np.ndarray) -> 
 
 def training_plan(
     task: Task,
-    records: batching.SplitRecords,
+    records: batching.ExampleTable,
     options: FineTuningOptions,
     *,
     data: RunData,
@@ -179,7 +178,7 @@ def training_plan(
     # batches of similar length an epoch has ceil(examples / batch), each example once.
     settings = {"train_batch_size": options.train_batch_size, **settings}
     batch_size = settings["train_batch_size"]
-    num_batches = (num_examples or records.num_records) / batch_size
+    num_batches = (num_examples or len(records)) / batch_size
     if max_lengths is not None:
         num_batches = records.num_batches(batch_size)
     num_schedule_steps = steps_of(
@@ -197,7 +196,7 @@ def training_plan(
         num_warmup_steps=int(num_schedule_steps * options.warmup_proportion),
     )
     logging.info("***** Running training *****")
-    logging.info("  Num examples = %d", records.num_records)
+    logging.info("  Num examples = %d", len(records))
     logging.info("  Batch size = %d", batch_size)
     logging.info("  Num steps = %d", num_train_steps)
     phase = Phase(
@@ -213,7 +212,7 @@ def training_plan(
         phase = _by_length(phase, records, config.random_seed, max_lengths)
     fixed = {
         "num_train_epochs": num_train_epochs,
-        "max_seq_length": records.max_seq_length,
+        "max_seq_length": records.schema.max_seq_length,
     }
     start = Start(
         task=task.name,
@@ -242,23 +241,23 @@ def steps_of(
     return steps
 
 
-def _of_one_length(phase: Phase, records: batching.SplitRecords, seed: int) -> Phase:
+def _of_one_length(phase: Phase, records: batching.ExampleTable, seed: int) -> Phase:
     """The phase with a stream of all records, padded to max_seq_length."""
 
     def data(position: int, shard: InputShard) -> tf.data.Dataset:
         rows = batching.endless_rows(
-            records.num_records, phase.batch_size, seed, position, phase.end_step
+            len(records), phase.batch_size, seed, position, phase.end_step
         )
-        return _endless(records, rows, records.table.full_length, shard)
+        return _endless(records, rows, records.full_length, shard)
 
     return dataclasses.replace(phase, streams=[data])
 
 
 def _endless(
-    records: batching.SplitRecords, rows: np.ndarray, length: int, shard: InputShard
+    records: batching.ExampleTable, rows: np.ndarray, length: int, shard: InputShard
 ) -> tf.data.Dataset:
     """Planned batches; tf.distribute keeps the size static only of endless data."""
-    batches = records.table.batches(rows, length, shard=shard)
+    batches = records.dataset(rows, length, shard=shard)
     if keras_backend.is_jax():
         return batches
     return batches.apply(
@@ -267,15 +266,18 @@ def _endless(
 
 
 def _by_length(
-    phase: Phase, records: batching.SplitRecords, seed: int, max_lengths: int
+    phase: Phase, records: batching.ExampleTable, seed: int, max_lengths: int
 ) -> Phase:
     """The phase with a stream for each of the static lengths."""
-    table, batch_size = records.table, phase.batch_size
-    buckets = batching.training_lengths(
-        table.lengths, records.num_batches(batch_size), max_lengths
+    batch_size = phase.batch_size
+    buckets = batching.batch_lengths(
+        records.lengths,
+        records.num_batches(batch_size),
+        max_lengths,
+        is_training=True,
     )
-    plan = batching.LengthPlan(table.lengths, batch_size, buckets, seed)
-    tokens = table.mean_length * records.num_records / plan.batches_per_epoch
+    plan = batching.LengthPlan(records.lengths, batch_size, buckets, seed)
+    tokens = records.mean_length * len(records) / plan.batches_per_epoch
     logging.info(
         "  Lengths of batches = %s; %.0f %% of it is tokens",
         ", ".join(map(str, buckets)),
@@ -321,7 +323,7 @@ class FineTuningTask(Task, Generic[P]):
     """A task, as data: all that training, evaluation and prediction need."""
 
     head: str  # of `bert_tf.conversion.names.HEADS`
-    records: Callable[[], batching.SplitRecords]  # to train on
+    records: Callable[[], batching.ExampleTable]  # to train on
     data: Callable[[], RunData]  # the training set, as a run's folder records it
     predict: Callable[[str, Outputs], P]  # a split's predictions
     score: Callable[[str, P], dict[str, float]]  # a split's scores; {} without labels
@@ -378,7 +380,7 @@ _STANDARDIZED_BY = 1024
 
 
 def standardize(
-    model: keras.Model, records: batching.SplitRecords, batch_size: int
+    model: keras.Model, records: batching.ExampleTable, batch_size: int
 ) -> None:
     """Sets the mean and the deviation of `cls_normalization` for a model's weights.
 
@@ -393,12 +395,13 @@ def standardize(
             pooled.append(keras.ops.convert_to_numpy(single).astype(np.float64))
         return x
 
-    count = min(records.num_records, _STANDARDIZED_BY)
-    rows = np.linspace(0, records.num_records - 1, count).astype(int)
+    count = min(len(records), _STANDARDIZED_BY)
+    rows = np.linspace(0, len(records) - 1, count).astype(int)
+    length = records.schema.max_seq_length
     with tapped(note):
         for start in range(0, count, batch_size):
             some = rows[start : start + batch_size]
-            model(records.table.padded(some, records.max_seq_length), training=False)
+            model(records.padded(some, length), training=False)
     weights = weights_by_name(model)
     found = np.concatenate(pooled)
     values = found.mean(axis=0), np.sqrt(found.var(axis=0) + 1e-3)
@@ -450,10 +453,7 @@ class FineTuning:
     def prepare(self, folder: str, data: RunData | None = None) -> None:
         """Makes a run's folder, with all files that must accompany its checkpoints."""
         task = self.task
-        described = (task.labels or (), task.problem_type)
         task.refuse_folder(folder)
-        if task.labels is not None:
-            run_folder.refuse_other_labels(folder, *described)
         run_folder.prepare(
             folder,
             self.found.config,
@@ -463,9 +463,9 @@ class FineTuning:
             head=task.head,
             task=task.trains_task,
             data=data,
+            labels=task.labels,
+            problem_type=task.problem_type,
         )
-        if task.labels is not None:
-            write_labels(folder, *described)
         for name, content in task.side_files.items():
             files.write_atomically(os.path.join(folder, name), content)
 
@@ -562,14 +562,14 @@ class FineTuning:
 
 def logits_of(
     outputs: Outputs,
-    records: batching.SplitRecords,
+    records: batching.ExampleTable,
     *,
     batch_size: int,
     max_lengths: int | None,
     num_outputs: int,
 ) -> np.ndarray:
     """The model's outputs for records, [R, C] float32, in their order."""
-    logits = np.zeros([records.num_records, num_outputs], np.float32)
+    logits = np.zeros([len(records), num_outputs], np.float32)
     for batch, found in outputs(
         records.batches(batch_size, max_lengths), records.num_batches(batch_size)
     ):

@@ -21,7 +21,6 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
-from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
 from bert_tf.tasks.pretraining_options import PretrainingOptions
@@ -177,12 +176,6 @@ class PretrainingSession:
             self.config = dataclasses.replace(self.config, num_hidden_layers=num_layers)
         if source is not None and source.config is not None:
             refuse_other_function(source, self.config, "this run's model")
-        self._masking = MaskingOptions(
-            **{
-                field.name: options.given(field.name)
-                for field in dataclasses.fields(MaskingOptions)
-            }
-        )
         # Of each phase: what it trains on, and what it is evaluated on.
         self._records = self._open(options.input_file, "input_file", specs)
         self._held_out = self._records
@@ -277,7 +270,7 @@ class PretrainingSession:
                 settings=config.decisive
                 | {"phases": options.phases}
                 | self._losses.changed
-                | dataclasses.asdict(self._masking)
+                | options.given_masking
                 | (self._electra or {}),
                 flags=options.as_flags(),
             ),
@@ -408,7 +401,7 @@ class PretrainingSession:
                 max_seq_length=max_seq_length or options.given("max_seq_length"),
                 max_predictions_per_seq=options.given("max_predictions_per_seq"),
                 vocab_file=options.vocab_file,
-                masking=self._masking,
+                masking=options,
                 left_to_right=self.config.left_to_right,
                 right_to_left=self.config.right_to_left,
                 counts_cache=os.path.join(options.output_dir, "record_counts.json"),
@@ -437,7 +430,7 @@ class PretrainingSession:
         for records in every:
             records.check_model(self.config)
         if not any(records.is_dynamic for records in every):
-            self._masking.refuse_where_unused(every[0].paths[0])
+            self._options.refuse_where_unused(every[0].paths[0])
         if vocabulary is not None:
             self.config.check_vocabulary(len(vocabulary), "The vocabulary")
             do_lower_case = checked_casing(

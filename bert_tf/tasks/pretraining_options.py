@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from bert_tf import options
 from bert_tf.config import DISCRIMINATOR_WEIGHT, GENERATOR_SIZE, SIZE_NAMES
+from bert_tf.instances.settings import MaskingOptions
 from bert_tf.options import REQUIRED, Options, Path, option
 from bert_tf.training import training_options
 from bert_tf.training.regularization_options import DistillationOptions
@@ -166,49 +167,6 @@ class ElectraOptions(Options):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DynamicMaskingOptions(Options):
-    """Options of --masking=dynamic: records are masked as they are read."""
-
-    masking_unit: str | None = option(
-        None,
-        "For records without masks: what is masked together, single pieces, whole"
-        " words, or spans of whole words (SpanBERT). Default: word or piece,"
-        " depending on the records' --do_whole_word_mask.",
-        choices=("piece", "word", "span"),
-    )
-    masked_lm_prob: float | None = option(
-        None,
-        "For records without masks: share of a sequence's tokens to predict."
-        " Default: the records' own.",
-        above=0.0,
-        most=1.0,
-    )
-    mask_rate: float = option(
-        0.8,
-        "For records without masks: share of the predicted tokens that become [MASK].",
-        least=0.0,
-    )
-    random_rate: float = option(
-        0.1,
-        "For records without masks: share of the predicted tokens that become a"
-        " random token; the others are unchanged.",
-        least=0.0,
-    )
-    mask_token: str = option(
-        "[MASK]",
-        "For records without masks: what stands in the place of [MASK]; [UNK] makes"
-        " the model read unknown words as blanks (Clinchant et al. 2019).",
-        choices=("[MASK]", "[UNK]"),
-    )
-
-    def problems(self) -> Iterator[str]:
-        """Rates that add up to more than all tokens."""
-        yield from super().problems()
-        if self.mask_rate + self.random_rate > 1.0:
-            yield "`mask_rate` and `random_rate` must be at most 1 together."
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingOptions(
     RecordLengths,
     training_options.OutputOptions,
@@ -223,7 +181,7 @@ class PretrainingOptions(
     training_options.DeviceOptions,
     Ablations,
     ElectraOptions,
-    DynamicMaskingOptions,
+    MaskingOptions,
     DistillationOptions,
 ):
     """A run of pre-training."""

@@ -59,7 +59,7 @@ from bert_tf.training.checkpoints import (
     remove_checkpoint,
 )
 from bert_tf.training.reporting import Reporter
-from bert_tf.training.strategy import Agreement, check_batch_size, is_chief
+from bert_tf.training.strategy import check_batch_size, is_chief, sum_over_workers
 
 RUNS_NAME = "runs"
 REPORT_NAME = "selection.md"
@@ -251,11 +251,11 @@ class BestRun:
         if not self.is_chief:
             return  # nor may it read what the chief is replacing
         name, target = os.path.basename(folder), checkpoints.folder_of(self.output_dir)
-        kept = checkpoints.read_best_file(target)
+        kept = checkpoints.read_best(target)
         if kept and kept.run == name:
             return
         source = checkpoints.folder_of(folder)
-        best = checkpoints.read_best(folder)
+        best = checkpoints.read_best(source)
         if best is None:
             raise InputError(
                 f"{source} has no checkpoint, but its run is the best one. Bring its"
@@ -475,7 +475,7 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
     if chief:
         write_report(selection, output_dir)
     # The best run's files are read after the chief has written them.
-    Agreement(tuning.strategy, 1).sum([0.0])
+    sum_over_workers(tuning.strategy, [0.0])
     return selection
 
 
@@ -488,7 +488,7 @@ def made_with(tuning: FineTuning) -> dict[str, Any]:
             continue
         if name in _PATHS and value and files.exists(value):
             # For a selection's best run, also which run it is.
-            best = checkpoints.read_best_file(value)
+            best = checkpoints.read_best(value)
             value = files.absolute(value)
             value += f" ({best.run})" if best and best.run else ""
         found[name] = value
@@ -501,7 +501,7 @@ def _best_of_run(
     folder: str, step: int, scores: Scores, metric: str
 ) -> tuple[Scores, int]:
     """A run's last scores, or those of an intermediate evaluation if better."""
-    best = checkpoints.read_best(folder)
+    best = checkpoints.read_best(checkpoints.folder_of(folder))
     last = scores.get(metric)
     if last is not None and not math.isfinite(last):
         raise DivergedError(f"The {metric} on the development set is {last}.")

@@ -39,11 +39,8 @@ class Block(NamedTuple):
     data: bytes  # the lines; only the file's last one may lack its line feed
 
 
-class Borders(NamedTuple):
-    """Where chunks of a format may begin."""
-
-    is_at: Callable[[bytes], bool]  # whether there is a border at a line
-    is_after: bool  # whether it is behind that line rather than before it
+# A line -> where in it a chunk of a format may begin: at 0, behind it, or nowhere.
+Border = Callable[[bytes], int | None]
 
 
 def compression(path: str) -> str:
@@ -53,7 +50,7 @@ def compression(path: str) -> str:
 
 
 def read_blocks(
-    path: str, start: int = 0, stop: int | None = None, borders: Borders | None = None
+    path: str, start: int = 0, stop: int | None = None, border: Border | None = None
 ) -> Iterator[Block]:
     """Yields the lines of a file, or of a chunk of one that is not compressed."""
     with files.open_binary(path) as file:
@@ -62,10 +59,10 @@ def read_blocks(
             return
         begin: int | None = 0
         end = stop
-        if borders is not None and start:
-            begin = _find_border(file, borders, start, stop)
-        if borders is not None and stop is not None:
-            end = _find_border(file, borders, stop, None)
+        if border is not None and start:
+            begin = _find_border(file, border, start, stop)
+        if border is not None and stop is not None:
+            end = _find_border(file, border, stop, None)
         if begin is not None:
             file.seek(begin)
             yield from _whole_lines(_pieces(file, begin, end), begin)
@@ -109,7 +106,7 @@ def lines(block: Block, path: str, keep_mark: bool = True) -> list[str]:
 
 
 def _find_border(
-    file: IO[bytes], borders: Borders, at_least: int, limit: int | None
+    file: IO[bytes], border: Border, at_least: int, limit: int | None
 ) -> int | None:
     """The position of the first border at a line that begins at `at_least` or later."""
     # A line begins at `at_least` if the byte before is a line feed; else it is cut off.
@@ -122,8 +119,9 @@ def _find_border(
             end = data.find(b"\n", begin) + 1 or len(data)
             if limit is not None and offset + begin >= limit:
                 return None
-            if not skipping and borders.is_at(data[begin:end]):
-                return offset + (end if borders.is_after else begin)
+            place = None if skipping else border(data[begin:end])
+            if place is not None:
+                return offset + begin + place
             skipping = False
             begin = end
     return None
@@ -137,21 +135,31 @@ def _pieces(
         begin += len(data)
 
 
-def _unpacked(file: IO[bytes], path: str) -> Iterator[bytes]:
+def unpacked(file: IO[bytes], new_unpacker: Callable[[], Any]) -> Iterator[bytes]:
+    """The content of a compressed file; EOFError if it breaks off."""
     # Not gzip.open and its like: they silently ignore a damaged second stream as
     # trailing garbage, and parallel compressors write many streams.
-    new_unpacker = _UNPACKERS[compression(path)]
     unpacker = new_unpacker()
+    while packed := file.read(_PACKED_BLOCK_BYTES):
+        while packed:
+            if unpacker.eof:
+                packed = packed.lstrip(b"\0")  # streams may be padded
+                if not packed:
+                    break
+                unpacker = new_unpacker()
+            yield unpacker.decompress(packed)
+            packed = unpacker.unused_data
+    if not unpacker.eof:
+        raise EOFError("it breaks off")
+
+
+def _unpacked(file: IO[bytes], path: str) -> Iterator[bytes]:
     try:
-        while packed := file.read(_PACKED_BLOCK_BYTES):
-            while packed:
-                if unpacker.eof:
-                    packed = packed.lstrip(b"\0")  # streams may be padded
-                    if not packed:
-                        break
-                    unpacker = new_unpacker()
-                yield unpacker.decompress(packed)
-                packed = unpacker.unused_data
+        yield from unpacked(file, _UNPACKERS[compression(path)])
+    except EOFError as error:
+        raise InputError(
+            f"{path}: it ends too early. Fetch or pack it again."
+        ) from error
     except (zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk's, not the unpacker's
@@ -159,8 +167,6 @@ def _unpacked(file: IO[bytes], path: str) -> Iterator[bytes]:
             f"{path}: damaged, or not a {compression(path)} file: "
             f"{str(error).rstrip('.')}. Fetch or pack it again."
         ) from error
-    if not unpacker.eof:
-        raise InputError(f"{path}: it ends too early. Fetch or pack it again.")
 
 
 def _whole_lines(pieces: Iterator[bytes], offset: int) -> Iterator[Block]:

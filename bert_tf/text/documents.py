@@ -68,7 +68,8 @@ def _is_header(line: bytes) -> bool:
     return line.startswith(b"<doc ") and b"id=" in line
 
 
-_ARTICLE_BORDERS = blocks.Borders(is_at=_is_header, is_after=False)
+def _article_border(line: bytes) -> int | None:
+    return 0 if _is_header(line) else None
 
 
 def read_wikiextractor(
@@ -88,7 +89,7 @@ def read_wikiextractor(
             " cut off: extract it again."
         )
 
-    for block in blocks.read_blocks(path, start, stop, _ARTICLE_BORDERS):
+    for block in blocks.read_blocks(path, start, stop, _article_border):
         for index, line in enumerate(blocks.lines(block, path, keep_mark=False)):
             text = line.strip()
             if not text:
@@ -127,14 +128,12 @@ def read_wikiextractor(
 
 SURROGATES = "halves of surrogate pairs"
 
-_BORDERS = blocks.Borders(is_at=lambda _: True, is_after=False)
-
 
 def read_json_lines(
     path: str, start: int, stop: int | None, text_field: str, dropped: Counter[str]
 ) -> Iterator[list[str]]:
     """Yields the paragraphs of each document."""
-    for block in blocks.read_blocks(path, start, stop, _BORDERS):
+    for block in blocks.read_blocks(path, start, stop, lambda line: 0):
         for index, line in enumerate(blocks.lines(block, path, keep_mark=False)):
             if not line.strip():
                 continue
@@ -225,14 +224,9 @@ class DatasetSource:
         return f"tfds:{self.name}:{self.split}{part}"
 
     @property
-    def num_examples(self) -> int:
-        """The documents of the source."""
-        return self.end - self.begin
-
-    @property
     def sha256(self) -> str:
         """A digest of its identity: a version's examples never change."""
-        return files.sha256(f"{self.path}:{self.num_examples}".encode())
+        return files.sha256(f"{self.path}:{self.end - self.begin}".encode())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -254,19 +248,13 @@ def find_sources(patterns: str, flag: str) -> list[str]:
     """The input files that comma-separated patterns name, in the patterns' order."""
     found: list[str] = []
     for pattern in patterns.split(","):
-        # A name with brackets may be that of a file.
-        names = [pattern] if files.exists(pattern) else files.glob(pattern)
         matches = [
             path
-            for name in names
+            for name in files.expand_globs([pattern], flag)
             for path in (sorted(_walk(name)) if files.is_folder(name) else [name])
         ]
         if not matches:
-            raise InputError(
-                f"--{flag}: there is no file in the folder {pattern!r}."
-                if names
-                else f"--{flag}: no file matches {pattern!r}."
-            )
+            raise InputError(f"--{flag}: there is no file in the folder {pattern!r}.")
         found.extend(matches)
     return found
 
@@ -383,16 +371,13 @@ def read_chunk(chunk: Chunk, dropped: Counter[str]) -> Iterator[TextLine]:
     return _document_lines(chunk, split, dropped)
 
 
-def _is_blank(line: bytes) -> bool:
+def _text_border(line: bytes) -> int | None:
     # Invalid UTF-8 is text here, and an error for the chunk that it belongs to.
-    return not line.decode("utf-8", "replace").strip()
-
-
-_TEXT_BORDERS = blocks.Borders(is_at=_is_blank, is_after=True)
+    return None if line.decode("utf-8", "replace").strip() else len(line)
 
 
 def _text_lines(path: str, chunk: Chunk, split: Splitter) -> Iterator[TextLine]:
-    for block in blocks.read_blocks(path, chunk.start, chunk.stop, _TEXT_BORDERS):
+    for block in blocks.read_blocks(path, chunk.start, chunk.stop, _text_border):
         for line in blocks.lines(block, path):
             text = line.strip()
             yield TextLine(split(text), text)

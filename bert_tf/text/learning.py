@@ -2,17 +2,14 @@
 
 import functools
 import heapq
-import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import logging
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.parallel import ordered_map
 from bert_tf.text.documents import Chunk, read_chunk
@@ -444,76 +441,3 @@ def _alphabet(counts: Counter[str], coverage: float, limit: int) -> list[str]:
         if room > 1 and not (is_cjk(char) or is_punctuation(char)):
             continuations.append(CONTINUATION + char)
     return sorted(starts) + sorted(continuations)
-
-
-def check_output_file(
-    path: str, *, vocab_size: int, num_unused: int = 0, overwrite: bool = False
-) -> None:
-    """Checks before the work that its result can be written; makes the folder."""
-    tokens = first_tokens(vocab_size, num_unused)
-    if not path or files.is_folder(path):
-        raise InputError(f"--output_file: {path!r} is a folder; name a file in it.")
-    if folder := os.path.dirname(path):
-        files.make_folder(folder)
-    if not files.is_remote(path) and not os.access(folder or ".", os.W_OK):
-        raise InputError(f"--output_file: nothing can be written to {folder or '.'}.")
-    if overwrite or not files.exists(path):
-        return
-    content = files.read_bytes(path)
-    beginning = "".join(f"{token}\n" for token in tokens).encode()
-    if not content.startswith(beginning) or content.count(b"\n") != vocab_size:
-        raise _refusal(path)
-    logging.info("%s exists, and will be compared with what is learned.", path)
-
-
-def create_vocabulary(
-    chunks: Sequence[Chunk],
-    output_file: str,
-    *,
-    do_lower_case: bool = True,
-    max_words: int | None = None,
-    num_workers: int = 1,
-    overwrite: bool = False,
-    **settings: Any,
-) -> Vocabulary:
-    """Learns a vocabulary from text and writes it; settings as `learn_from_counts`."""
-    counts, dropped = count_words(
-        chunks,
-        do_lower_case=do_lower_case,
-        max_words=max_words,
-        num_workers=num_workers,
-    )
-    num_words = counts.num_occurrences
-    logging.info("Counted %d words, %d different ones", num_words, len(counts.words))
-    if counts.num_forgotten:
-        logging.warning(
-            "There are more than --max_words=%d different words: %d words, the rarest,"
-            " were forgotten. No count is too low by more than %d.",
-            max_words,
-            counts.num_forgotten,
-            counts.max_error,
-        )
-    for what, number in sorted(dropped.items()):
-        logging.info("Left out: %d %s", number, what)
-    vocabulary = learn_from_counts(counts, **settings)
-    unknown = count_unknown(counts, vocabulary)
-    logging.info("%d words (%.4f%%) become [UNK]", unknown, 100 * unknown / num_words)
-    # It may have been written in the meantime.
-    if files.exists(output_file):
-        if files.sha256(files.read_bytes(output_file)) == vocabulary.sha256:
-            logging.info(
-                "All is done already: %d tokens, %s", len(vocabulary), output_file
-            )
-            return vocabulary
-        if not overwrite:
-            raise _refusal(output_file)
-    vocabulary.save(output_file)
-    logging.info("Wrote %d tokens, %s", len(vocabulary), output_file)
-    return vocabulary
-
-
-def _refusal(path: str) -> InputError:
-    return InputError(
-        f"--output_file: {path} exists and is another vocabulary, or none; give "
-        "another name, or --overwrite."
-    )

@@ -7,6 +7,7 @@ but each line counts for the size of the embedding table.
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Final
 
 from absl import logging
 
@@ -24,6 +25,11 @@ class Vocabulary:
     """An immutable list of tokens and the ids that they stand for.
 
     `len(vocabulary)` is the number of lines: what a model's `vocab_size` must cover.
+
+    Attributes:
+        tokens: the tokens by line.
+        ids: each token's id, in the order in which the tokens first occur.
+        sha256: the SHA-256, in hexadecimal, of the file that `save` writes.
     """
 
     def __init__(self, tokens: Sequence[str]):
@@ -36,17 +42,17 @@ class Vocabulary:
             ValueError: a token has white space around it or a line end in it, and would
                 not survive saving and loading.
         """
-        self._tokens = tuple(tokens)
+        self.tokens: Final = tuple(tokens)
         ids: dict[str, int] = {}
-        for line, token in enumerate(self._tokens):
+        for line, token in enumerate(self.tokens):
             if token != token.strip() or "\n" in token:
                 raise ValueError(
                     "A token must be one line without white space round it. "
                     f"Received: {token!r} at position {line}"
                 )
             ids[token] = line
-        self._ids = MappingProxyType(ids)
-        self._sha256 = files.sha256(self._text().encode("utf-8"))
+        self.ids: Final[Mapping[str, int]] = MappingProxyType(ids)
+        self.sha256: Final = files.sha256(self._text().encode("utf-8"))
 
     @classmethod
     def from_file(cls, path: str) -> "Vocabulary":
@@ -79,13 +85,13 @@ class Vocabulary:
         Raises:
             InputError: [UNK], [CLS], [SEP] or [MASK] is missing.
         """
-        missing = [token for token in (UNK, CLS, SEP, MASK) if token not in self._ids]
+        missing = [token for token in (UNK, CLS, SEP, MASK) if token not in self.ids]
         if missing:
             raise InputError(
                 f"{source}: the vocabulary must have [UNK], [CLS], [SEP] and [MASK], "
                 f"each on a line of its own. Missing: {', '.join(missing)}"
             )
-        tokens, ids = self._tokens, self._ids
+        tokens, ids = self.tokens, self.ids
         twice = [line for line, token in enumerate(tokens) if ids[token] != line]
         if twice:
             logging.warning(
@@ -99,24 +105,9 @@ class Vocabulary:
             )
 
     @property
-    def tokens(self) -> tuple[str, ...]:
-        """The tokens by line."""
-        return self._tokens
-
-    @property
-    def ids(self) -> Mapping[str, int]:
-        """Each token's id, in the order in which the tokens first occur."""
-        return self._ids
-
-    @property
     def word_ids(self) -> tuple[int, ...]:
         """One id for each different token, in the order of `ids`."""
-        return tuple(self._ids.values())
-
-    @property
-    def sha256(self) -> str:
-        """The SHA-256, in hexadecimal, of the file that `save` writes."""
-        return self._sha256
+        return tuple(self.ids.values())
 
     @property
     def unk_id(self) -> int:
@@ -147,39 +138,39 @@ class Vocabulary:
         in a hundred are, of the uncased and the Chinese one none. [CLS] and the like do
         not count, nor do the few that users may have put in unused lines.
         """
-        words = (token.removeprefix("##") for token in self._tokens)
+        words = (token.removeprefix("##") for token in self.tokens)
         upper = sum(word.isalpha() and word != word.lower() for word in words)
-        return upper > len(self._tokens) / 100
+        return upper > len(self.tokens) / 100
 
     def _special_id(self, token: str) -> int:
-        if token not in self._ids:
+        if token not in self.ids:
             raise ValueError(
                 f"The vocabulary must have {token}. Received: {len(self)} tokens"
             )
-        return self._ids[token]
+        return self.ids[token]
 
     def _text(self) -> str:
-        return "".join(token + "\n" for token in self._tokens)
+        return "".join(token + "\n" for token in self.tokens)
 
     def __len__(self) -> int:
-        return len(self._tokens)
+        return len(self.tokens)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._tokens)
+        return iter(self.tokens)
 
     def __contains__(self, token: object) -> bool:
-        return token in self._ids
+        return token in self.ids
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Vocabulary):
             return NotImplemented
-        return self._tokens == other._tokens
+        return self.tokens == other.tokens
 
     def __hash__(self) -> int:
-        return hash(self._sha256)
+        return hash(self.sha256)
 
     def __reduce__(self) -> tuple:
-        return (Vocabulary, (self._tokens,))
+        return (Vocabulary, (self.tokens,))
 
     def __repr__(self) -> str:
-        return f"Vocabulary({len(self)} tokens, sha256 {self._sha256[:12]})"
+        return f"Vocabulary({len(self)} tokens, sha256 {self.sha256[:12]})"

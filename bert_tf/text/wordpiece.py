@@ -143,24 +143,15 @@ class Cache(dict[str, Result]):
         return result
 
 
-class _Pieces(NamedTuple):
-    """The pieces that may start a word, or those that may continue it."""
-
-    ids: dict[str, int]
-    # The length of the longest piece that begins with these `_PREFIX` characters: most
-    # attempts of a greedy search are for lengths that no piece has.
-    longest: dict[str, int]
-
-    @classmethod
-    def of(cls, ids: dict[str, int]) -> "_Pieces":
-        longest: dict[str, int] = {}
-        for piece in ids:
-            length = len(piece)
-            if length >= _PREFIX:
-                prefix = piece[:_PREFIX]
-                if length > longest.get(prefix, 0):
-                    longest[prefix] = length
-        return cls(ids, longest)
+def _longest(pieces: Iterable[str]) -> dict[str, int]:
+    """The length of the longest piece that begins with each `_PREFIX` characters."""
+    # Most attempts of a greedy search are for lengths that no piece has.
+    longest: dict[str, int] = {}
+    for piece in pieces:
+        if len(piece) >= _PREFIX:
+            prefix = piece[:_PREFIX]
+            longest[prefix] = max(len(piece), longest.get(prefix, 0))
+    return longest
 
 
 class WordPieceTokenizer:
@@ -195,14 +186,15 @@ class WordPieceTokenizer:
         self.do_lower_case = do_lower_case
         self.recognize_special_tokens = recognize_special_tokens
         self._unknown = (vocabulary.unk_id,)
-        self._starts = _Pieces.of(dict(vocabulary.ids))
-        self._continuations = _Pieces.of(
-            {
-                token[len(CONTINUATION) :]: token_id
-                for token, token_id in vocabulary.ids.items()
-                if token.startswith(CONTINUATION)
-            }
-        )
+        starts = dict(vocabulary.ids)
+        continuations = {
+            token[len(CONTINUATION) :]: token_id
+            for token, token_id in starts.items()
+            if token.startswith(CONTINUATION)
+        }
+        # The pieces that may start a word, and those that may continue it.
+        self._starts = starts, _longest(starts)
+        self._continuations = continuations, _longest(continuations)
         special = [t for t in (PAD, UNK, CLS, SEP, MASK) if t in vocabulary]
         self._special = re.compile(f"({'|'.join(map(re.escape, special))})")
         self._of_word: Cache[tuple[int, ...]] = Cache(self._cut_word)

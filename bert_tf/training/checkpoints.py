@@ -52,6 +52,7 @@ from bert_tf import files, keras_backend, strict_json
 from bert_tf.conversion.adapter_files import load_adapter
 from bert_tf.conversion.loading import load_weights
 from bert_tf.conversion.source import CONFIG_NAME, Source, open_source
+from bert_tf.conversion.tensorflow import KEY_SUFFIX, shown_key
 from bert_tf.conversion.tokenizer_files import (
     LABELS_NAME,
     PROBLEM_TYPE_NAME,
@@ -144,7 +145,6 @@ def _names_in(folder: str) -> list[str]:
 Parts = Mapping[str, Mapping[str, keras.Variable]]  # part -> name -> variable
 
 _PROGRESS = ("step", "records", "data")
-_KEY_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 # TensorFlow's reader turns some of its own errors into Python's: missing bytes are an
 # IndexError.
@@ -160,13 +160,7 @@ def tensor_key(part: str, name: str) -> str:
 
     TensorFlow writes `..` for a dot in a name and `.S` for a slash.
     """
-    return f"{part}/{name.replace('.', '..').replace('/', '.S')}{_KEY_SUFFIX}"
-
-
-def shown_key(key: str) -> str:
-    """A key in the form shown to the user: `weights/bert/pooler/dense/kernel`."""
-    escaped = key.removesuffix(_KEY_SUFFIX)
-    return re.sub(r"\.(.)", lambda match: "/" if match[1] == "S" else ".", escaped)
+    return f"{part}/{name.replace('.', '..').replace('/', '.S')}{KEY_SUFFIX}"
 
 
 class CheckpointReader:
@@ -191,15 +185,6 @@ class CheckpointReader:
             raise DamagedCheckpointError(
                 f"{shown_key(key)} cannot be read: {_reason(error)}"
             ) from error
-
-
-def by_key(parts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The variables, or their values, by their keys in a checkpoint."""
-    return {
-        tensor_key(part, name): variable
-        for part, named in parts.items()
-        for name, variable in named.items()
-    }
 
 
 def _stored_dtype(variable: keras.Variable) -> str:
@@ -291,14 +276,17 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
             # TensorFlow's own restoring needs this one; it is created when accessed.
             checkpoint.save_counter.assign_add(1)
             checkpoint.write(temporary)
-        for ending in (_DATA, _INDEX):
-            _flush(temporary + ending)
+        for path in (temporary + _DATA, temporary + _INDEX):
+            with files.open_binary(path) as file:
+                files.flush(file, path)
         # In place of an older one: its index must at no moment be next to these data.
         if files.exists(prefix + _INDEX):
             files.remove(prefix + _INDEX)
         for ending in (_DATA, _INDEX):
             files.replace(temporary + ending, prefix + ending)
-        _compare(prefix, host)
+        reader = CheckpointReader(prefix)
+        for key in sorted(reader.shapes):
+            reader.read(key)  # which compares it with its checksum
     except (OSError, tf.errors.OpError, DamagedCheckpointError) as error:
         with contextlib.suppress(OSError, tf.errors.OpError):
             remove_checkpoint(prefix)
@@ -308,30 +296,6 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
             " untouched: make room on a sound disk and start the same command again."
         ) from error
     logging.info("Wrote %s in %.1f s.", prefix, time.monotonic() - began)
-
-
-def _compare(prefix: str, host: Parts) -> None:
-    """Raises DamagedCheckpointError unless the files hold exactly these values."""
-    reader = CheckpointReader(prefix)
-    variables = by_key(host)
-    for key in sorted(reader.shapes):
-        value = reader.read(key)
-        variable = variables.pop(key, None)
-        if variable is not None and value.tobytes() != variable.numpy().tobytes():
-            raise DamagedCheckpointError(f"{shown_key(key)} reads back differently")
-    if variables:
-        raise DamagedCheckpointError(f"{shown_key(next(iter(variables)))} is missing")
-
-
-def _flush(path: str) -> None:
-    """Waits until a file's bytes are on the disk and so survive a power cut."""
-    if files.is_remote(path):
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # The best checkpoint, by a metric of the evaluations.
@@ -356,12 +320,7 @@ class Best:
 
 
 def read_best(folder: str) -> Best | None:
-    """The content of a run's best/best.json; None if it is missing or damaged."""
-    return read_best_file(folder_of(folder))
-
-
-def read_best_file(folder: str) -> Best | None:
-    """As `read_best`, from best.json's own folder."""
+    """The content of a best.json by its folder; None if it is missing or damaged."""
     path = os.path.join(folder, BEST_NAME)
     if not files.exists(path):
         return None
@@ -384,7 +343,8 @@ def keep_if_best(
     An evaluation that a killed run repeats completes what it had begun. A new metric
     starts over, and so do other data, such as those of a second phase.
     """
-    best = read_best(folder)
+    best_folder = folder_of(folder)
+    best = read_best(best_folder)
     if (
         best is not None
         and best.metric == name
@@ -395,7 +355,6 @@ def keep_if_best(
             return False
     elif math.isnan(value):
         return False
-    best_folder = folder_of(folder)
     source, target = prefix_of(folder, step), prefix_of(best_folder, step)
     files.make_folder(best_folder)
     for companion in _COMPANIONS:
@@ -463,7 +422,9 @@ class RunCheckpoints:
         self._folder = folder
         self._max_to_keep = max_to_keep
         self._writes = is_chief
-        self._progress = dict.fromkeys(_PROGRESS, 0)
+        self.step = 0  # the number of training steps done
+        self.records = 0  # the number of training records read
+        self.data = 0  # the fingerprint of these records; 0 if unknown
         self._parts: dict[str, Mapping[str, keras.Variable]] = {
             "weights": weights_by_name(model)
         }
@@ -490,21 +451,6 @@ class RunCheckpoints:
         # One thread: one write at a time, and what follows a write comes after it.
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "checkpoints")
         self._pending: list[concurrent.futures.Future] = []
-
-    @property
-    def step(self) -> int:
-        """The number of training steps done."""
-        return self._progress["step"]
-
-    @property
-    def records(self) -> int:
-        """The number of training records read."""
-        return self._progress["records"]
-
-    @property
-    def data(self) -> int:
-        """The fingerprint of the record set that `records` counts; 0 if unknown."""
-        return self._progress["data"]
 
     def restore(self) -> bool:
         """Restores the newest checkpoint that is whole, if there is one, and logs it.
@@ -543,14 +489,13 @@ class RunCheckpoints:
         """
         self.wait()
         prefix = prefix_of(self._folder, step)
-        self._progress = dict(zip(_PROGRESS, (step, records, data), strict=True))
+        self.step, self.records, self.data = step, records, data
         if not self._writes:
             self.latest = prefix
         elif prefix != self._own:
             snapshot = take_snapshot(self._parts)
             snapshot["progress"] = {
-                name: tf.constant(value, tf.int64)
-                for name, value in self._progress.items()
+                name: tf.constant(getattr(self, name), tf.int64) for name in _PROGRESS
             }
             self._in_background(self._write, prefix, snapshot)
 
@@ -579,8 +524,11 @@ class RunCheckpoints:
     def _read(self, prefix: str) -> None:
         """Assigns a checkpoint's values to the run's variables."""
         reader = CheckpointReader(prefix)
-        variables = by_key(self._parts)
-        progress = {tensor_key("progress", name): name for name in _PROGRESS}
+        variables = {
+            tensor_key(part, name): variable
+            for part, named in self._parts.items()
+            for name, variable in named.items()
+        }
         # Earlier versions did not write these.
         optional = [tensor_key("extra", name) for name in self._parts.get("extra", ())]
         misfit = _misfit(reader, variables, optional)
@@ -589,15 +537,14 @@ class RunCheckpoints:
                 f"{prefix} is of another model or optimizer than this run's: {misfit}."
                 " Give another --output_dir."
             )
-        found = dict.fromkeys(_PROGRESS, 0)
         for key in sorted(reader.shapes):  # their order in the file
             if key in variables:
                 variables[key].assign(reader.read(key))
-            elif key in progress:
-                found[progress[key]] = int(reader.read(key))
             elif self._resumes:
                 reader.read(key)
-        self._progress = found
+        for name in _PROGRESS:
+            key = tensor_key("progress", name)
+            setattr(self, name, int(reader.read(key)) if key in reader.shapes else 0)
 
     def _in_background(self, function: Callable[..., object], *arguments: Any) -> None:
         def work() -> None:

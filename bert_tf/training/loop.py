@@ -33,7 +33,6 @@ from bert_tf.training.step import (
     training_steps,
 )
 from bert_tf.training.strategy import (
-    Agreement,
     Strategy,
     check_batch_size,
     create_strategy,
@@ -42,6 +41,7 @@ from bert_tf.training.strategy import (
     is_chief,
     is_tpu,
     num_workers,
+    sum_over_workers,
 )
 from bert_tf.training.task import Task
 from bert_tf.training.throughput import (
@@ -291,8 +291,6 @@ class _Run:
             return
         if self._start and is_chief(self._strategy):
             run_folder.record_start(self._folder, self.step, self._start)
-        # [SIGTERMs, SIGINTs, seconds a step]
-        self._agreement = Agreement(self._strategy, 3)
         with (
             Signals() as self._signals,
             progress_bar(
@@ -307,7 +305,7 @@ class _Run:
                     self._train_phase(phase)
             # Signals received during the last evaluation, or the last write.
             self.checkpoints.wait()
-            self._stop_if_asked(*self._agreement.sum([*self._asked(), 0.0])[:2])
+            self._stop_if_asked(*self._summed(*self._asked(), 0.0)[:2])
         self._profiler.close()
         self._reporter.close()
 
@@ -371,9 +369,9 @@ class _Run:
                 seconds=elapsed if stream.calls else None,
                 input_seconds=results.input_seconds,
             )
-            terms, interrupts, seconds = self._agreement.sum(
-                [*self._asked(), elapsed / count]
-            )
+            # [SIGTERMs, SIGINTs, seconds a step]
+            asked = self._summed(*self._asked(), elapsed / count)
+            terms, interrupts, seconds = asked
             if stream.calls:
                 seconds_per_step = seconds / num_workers(self._strategy)
             stream.calls += 1
@@ -545,7 +543,10 @@ class _Run:
     def _wait_for_all(self) -> None:
         """Returns when all is written: no worker may leave while the chief writes."""
         self.checkpoints.wait()
-        self._agreement.sum([0.0, 0.0, 0.0])
+        self._summed(0.0, 0.0, 0.0)
+
+    def _summed(self, *numbers: float) -> np.ndarray:
+        return sum_over_workers(self._strategy, list(numbers))
 
     def _learning_rate(self) -> float:
         """The rate of the step just made: schedules count from step 0."""
@@ -557,7 +558,7 @@ class _Run:
     def _refuse_other_steps(self) -> None:
         """Raises InputError if workers have restored different checkpoints."""
         count = num_workers(self._strategy)
-        total, squares = Agreement(self._strategy, 2).sum([self.step, self.step**2])
+        total, squares = self._summed(self.step, self.step**2)
         # Equal on all workers if and only if all are equal: so either all exit or none.
         if count * squares != total**2:
             raise InputError(

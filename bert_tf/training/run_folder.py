@@ -32,11 +32,13 @@ from bert_tf import files, strict_json
 from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.conversion.names import heads_of
 from bert_tf.conversion.source import CONFIG_NAME
+from bert_tf.conversion.tensorflow import shown_key
 from bert_tf.conversion.tokenizer_files import (
     TOKENIZER_CONFIG_NAME,
     VOCAB_NAME,
     casing_of,
     read_labels,
+    write_labels,
 )
 from bert_tf.errors import InputError
 from bert_tf.options import Options
@@ -48,10 +50,9 @@ from bert_tf.training.checkpoints import (
     CheckpointReader,
     DamagedCheckpointError,
     candidates,
-    shown_key,
 )
 from bert_tf.training.reporting import Reporter, write_curves
-from bert_tf.training.strategy import Agreement, Strategy, is_chief
+from bert_tf.training.strategy import Strategy, is_chief, sum_over_workers
 
 EVAL_RESULTS_NAME = "eval_results.txt"
 
@@ -78,23 +79,21 @@ class Start:
 @contextlib.contextmanager
 def held_for_training(folder: str, strategy: Strategy) -> Iterator[None]:
     """Locks the folder against other trainings; all workers call it, one locks."""
-    handle, error = None, None
-    if is_chief(strategy) and not files.is_remote(folder):
-        try:
-            handle = files.lock(
-                folder,
-                "another run is training in this --output_dir; wait for it, stop it, or"
-                " give another folder.",
-            )
-        except InputError as locked:
-            error = locked
-    try:
-        if Agreement(strategy, 1).sum([float(error is not None)])[0]:
+    error = None
+    with contextlib.ExitStack() as stack:
+        if is_chief(strategy) and not files.is_remote(folder):
+            try:
+                handle = files.lock(
+                    folder,
+                    "another run is training in this --output_dir; wait for it, stop"
+                    " it, or give another folder.",
+                )
+                stack.callback(os.close, handle)
+            except InputError as locked:
+                error = locked
+        if sum_over_workers(strategy, [float(error is not None)])[0]:
             raise error or InputError(f"{folder}: another run is training in it.")
         yield
-    finally:
-        if handle is not None:
-            os.close(handle)
 
 
 def prepare(
@@ -107,9 +106,13 @@ def prepare(
     head: str,
     task: str | None = None,
     data: RunData | None = None,
+    labels: Sequence[str] | None = None,
+    problem_type: str = SINGLE_LABEL,
 ) -> None:
     """Creates the folder, or checks that it belongs to this model, task and data."""
     files.make_folder(folder)
+    if labels is not None:
+        _refuse_other_labels(folder, labels, problem_type)
     _refuse_other_task(folder, task, data)
     _refuse_other_head(folder, head)
     config_path, flags_path, vocab_path, state_path = (
@@ -156,6 +159,8 @@ def prepare(
         )
     if not has_run:
         _write_flags(folder, options.as_flags())
+    if labels is not None:
+        write_labels(folder, labels, problem_type)
 
 
 def record_start(folder: str, step: int, start: Start) -> None:
@@ -230,7 +235,7 @@ def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> N
     )
 
 
-def refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
+def _refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
     """Raises InputError if the folder's classifier predicts something else."""
     there, problem_there = read_labels(folder)
     if there is None:

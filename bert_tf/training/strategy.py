@@ -13,6 +13,7 @@ The mathematics is the same everywhere: see `bert_tf.training.step`.
 """
 
 import contextlib
+import functools
 import json
 import os
 import socket
@@ -41,23 +42,28 @@ def create_strategy(options: DeviceOptions | None = None) -> Strategy:
     """The devices to run on. "multi_worker" must be the process's first use of them."""
     options = options or DeviceOptions()
     distribution = "tpu" if options.use_tpu else options.distribution
-    if keras_backend.is_jax():
-        return _jax_strategy(distribution, options)
-    if distribution == "tpu":
-        return _tpu_strategy(options)
-    if distribution == "multi_worker":
-        _meet(*_cluster())
-        return tf.distribute.MultiWorkerMirroredStrategy()
+    make = _jax_strategy if keras_backend.is_jax() else _tensorflow_strategy
+    strategy = make(distribution, options)
+    count, wanted = strategy.num_replicas_in_sync, options.given("num_tpu_cores")
+    if distribution == "tpu" and wanted not in (None, count):
+        raise InputError(f"--num_tpu_cores={wanted}, but the TPU has {count}.")
+    return strategy
+
+
+def _tensorflow_strategy(
+    distribution: str, options: DeviceOptions
+) -> tf.distribute.Strategy:
     kind = "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
+    if distribution == "default":
+        return tf.distribute.get_strategy()
     if distribution == "one_device":
         return tf.distribute.OneDeviceStrategy(f"/{kind.lower()}:0")
     if distribution == "mirrored":
         devices = tf.config.list_logical_devices(kind)
         return tf.distribute.MirroredStrategy([device.name for device in devices])
-    return tf.distribute.get_strategy()
-
-
-def _tpu_strategy(options: DeviceOptions) -> tf.distribute.Strategy:
+    if distribution == "multi_worker":
+        _meet(*_cluster())
+        return tf.distribute.MultiWorkerMirroredStrategy()
     address = options.tpu_name or options.master
     try:
         if address and address.startswith("grpc://"):
@@ -70,7 +76,7 @@ def _tpu_strategy(options: DeviceOptions) -> tf.distribute.Strategy:
         )
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
-        strategy = tf.distribute.TPUStrategy(resolver)
+        return tf.distribute.TPUStrategy(resolver)
     except (OSError, ValueError, tf.errors.OpError) as error:
         raise InputError(
             f"--distribution=tpu: no TPU answers under --tpu_name={address}:"
@@ -78,14 +84,6 @@ def _tpu_strategy(options: DeviceOptions) -> tf.distribute.Strategy:
             " --gcp_project where the metadata lacks them, its grpc://HOST:PORT, or"
             " `local` on a TPU VM and in Colab."
         ) from error
-    _check_cores(strategy, options)
-    return strategy
-
-
-def _check_cores(strategy: Strategy, options: DeviceOptions) -> None:
-    there, wanted = strategy.num_replicas_in_sync, options.given("num_tpu_cores")
-    if wanted not in (None, there):
-        raise InputError(f"--num_tpu_cores={wanted}, but the TPU has {there}.")
 
 
 def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
@@ -96,6 +94,8 @@ def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
     # TensorFlow reads the records; it must leave the accelerators to JAX.
     with contextlib.suppress(RuntimeError):  # it has used them already
         tf.config.set_visible_devices([], "GPU")
+    if distribution in ("default", "one_device"):
+        return JaxStrategy(jax.devices()[:1])
     if distribution == "mirrored":
         return JaxStrategy()
     if distribution == "multi_worker":
@@ -108,17 +108,13 @@ def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
             initialization_timeout=SECONDS_TO_ANSWER,
         )
         return JaxStrategy()
-    if distribution == "tpu":
-        try:
-            strategy = JaxStrategy(jax.devices("tpu"))
-        except RuntimeError as error:
-            raise InputError(
-                f"--distribution=tpu: JAX finds no TPU: {str(error).splitlines()[0]}"
-                " Run this on a TPU VM or a TPU runtime, with jax[tpu] installed."
-            ) from error
-        _check_cores(strategy, options)
-        return strategy
-    return JaxStrategy(jax.devices()[:1])
+    try:
+        return JaxStrategy(jax.devices("tpu"))
+    except RuntimeError as error:
+        raise InputError(
+            f"--distribution=tpu: JAX finds no TPU: {str(error).splitlines()[0]}"
+            " Run this on a TPU VM or a TPU runtime, with jax[tpu] installed."
+        ) from error
 
 
 class _Cluster(NamedTuple):
@@ -305,32 +301,23 @@ def distributed(
     return strategy.distribute_datasets_from_function(of_worker)
 
 
-class Agreement:
-    """All-reduce of a few numbers over the workers.
+def sum_over_workers(strategy: Strategy, numbers: list[float]) -> np.ndarray:
+    """The sums of the workers' own numbers; all workers must call this."""
+    if keras_backend.is_jax():
+        return strategy.sum(numbers)
+    if num_workers(strategy) == 1:
+        return np.array(numbers, np.float64)
+    return _summing(strategy)(tf.constant(numbers, tf.float64)).numpy()
 
-    Each worker passes its own; all receive the sum. With one worker it is the identity.
-    """
 
-    def __init__(self, strategy: Strategy, size: int) -> None:
-        self._strategy = strategy
-        if keras_backend.is_jax():
-            return
-        # Each replica contributes its share of its worker's numbers.
-        self._replicas = strategy.num_replicas_in_sync // num_workers(strategy)
-        self._function = None
-        if num_workers(strategy) > 1:
-            self._function = tf.function(
-                self._sum, input_signature=[tf.TensorSpec([size], tf.float64)]
-            )
+@functools.cache
+def _summing(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
+    # Each replica contributes its share of its worker's numbers.
+    replicas = strategy.num_replicas_in_sync // num_workers(strategy)
 
-    def sum(self, numbers: list[float]) -> np.ndarray:
-        """The sums over the workers, all of which must call this."""
-        if keras_backend.is_jax():
-            return self._strategy.sum(numbers)
-        if self._function is None:
-            return np.array(numbers, np.float64)
-        return self._function(tf.constant(numbers, tf.float64)).numpy()
+    @tf.function
+    def summed(numbers: tf.Tensor) -> tf.Tensor:
+        shares = strategy.run(lambda x: x / replicas, args=(numbers,))
+        return strategy.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None)
 
-    def _sum(self, numbers: tf.Tensor) -> tf.Tensor:
-        per_replica = self._strategy.run(lambda x: x / self._replicas, args=(numbers,))
-        return self._strategy.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
+    return summed

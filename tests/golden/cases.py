@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 
 import bert_tf
-from bert_tf.records.batching import SplitRecords
+from bert_tf.records.batching import ExampleTable
 from tests.golden import commands, outputs
 from tests.golden.commands import run
 from tests.golden.inputs import HEADS, WORDS
@@ -278,13 +278,15 @@ def glue(inputs, folder):
 @contextlib.contextmanager
 def _seen_blocks():
     """A list of the blocks of records that are made."""
-    seen, of = [], SplitRecords.of
+    seen, make = [], ExampleTable.__init__
 
-    def kept(schema, made_from, blocks):
-        seen.extend(blocks)
-        return of(schema, made_from, seen)
+    def kept(table, blocks, schema, made_from=None):
+        blocks = list(blocks)
+        if made_from is not None:
+            seen.extend(blocks)
+        make(table, blocks, schema, made_from)
 
-    with mock.patch.object(SplitRecords, "of", kept):
+    with mock.patch.object(ExampleTable, "__init__", kept):
         yield seen
 
 

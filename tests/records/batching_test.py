@@ -11,7 +11,6 @@ from bert_tf.records.batching import (
     EvaluationBatches,
     ExampleTable,
     LengthPlan,
-    SplitRecords,
     endless_rows,
     static_lengths,
 )
@@ -119,12 +118,9 @@ class ExampleTableTest(tf.test.TestCase):
         }
         self.table = ExampleTable([block], SCHEMA)
 
-    def test_lengths_and_columns(self):
+    def test_lengths(self):
         self.assertLen(self.table, 3)
         self.assertAllEqual(self.table.lengths, [2, 6, 3])
-        self.assertAllEqual(
-            self.table.column("label_ids"), [[0.5, -1], [1.5, -1], [2.5, -1]]
-        )
 
     def assert_batches(self, first, second):
         self.assertAllEqual(first["input_ids"], [[13, 14, 15, 0], [5, 6, 0, 0]])
@@ -135,7 +131,7 @@ class ExampleTableTest(tf.test.TestCase):
 
     def test_batches_of_any_records_and_length(self):
         rows = np.array([[2, 0], [0, -1]])
-        dataset = self.table.batches(rows, 4)
+        dataset = self.table.dataset(rows, 4)
         self.assertEqual(dataset.element_spec["input_ids"].shape, (2, 4))
         batches = list(dataset.as_numpy_iterator())
         self.assert_batches(*batches)
@@ -206,22 +202,22 @@ class TableOfWindowsTest(tf.test.TestCase):
             ]
             rows = np.array(rows)
             batch = self.table.padded(rows, length)
-            (trained,) = self.table.batches(rows[None], length)
+            (trained,) = self.table.dataset(rows[None], length)
             for found in (batch, trained):
                 self.assertAllEqual(found["input_ids"], expected)
                 self.assertAllEqual(found["input_mask"], np.array(expected) > 0)
         self.assertAllEqual(trained["label_ids"], [[7, 7], [8, 8], [7, 7]])
 
 
-class SplitRecordsTest(tf.test.TestCase):
+class RecordsOfExamplesTest(tf.test.TestCase):
     def of(self, records=None, made_from="a", length=L):
         schema = classification.schema(TARGET, length)
         records = blocks() if records is None else records
-        return SplitRecords.of(schema, {"examples": made_from}, records)
+        return ExampleTable(records, schema, {"examples": made_from})
 
     def test_what_they_are_made_from(self):
         first = self.of()
-        self.assertEqual((first.num_records, first.max_seq_length), (11, L))
+        self.assertEqual((len(first), first.schema.max_seq_length), (11, L))
         self.assertEqual(self.of().made_from, first.made_from)
         wide = [
             {

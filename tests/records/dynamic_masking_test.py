@@ -8,18 +8,19 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf.config import BertConfig
+from bert_tf.errors import InputError
 from bert_tf.instances import masking as static_masking
 from bert_tf.instances.creation import TokenIds
+from bert_tf.instances.settings import MaskingOptions
 from bert_tf.records import dynamic_masking
 from bert_tf.records.dynamic_masking import (
-    UNITS,
+    CHOOSERS,
     DynamicMasking,
-    MaskingOptions,
     Purpose,
     RecordNoise,
     Sequences,
-    next_token_targets,
-    previous_token_targets,
+    neighbour_targets,
+    settled_masking,
 )
 from bert_tf.records.pipeline import RecordKeys
 from bert_tf.records.pretraining_input import as_packed
@@ -184,7 +185,7 @@ PACKED = {
 
 class NextTokensTest(tf.test.TestCase):
     def test_by_hand(self):
-        batch = next_token_targets(BATCH)
+        batch = neighbour_targets(BATCH, of_left_to_right=True)
         self.assertAllEqual(batch["input_ids"], IDS)
         self.assertAllEqual(
             batch["masked_lm_positions"], [[0, 1, 2, 3, 4], [0, 1, 2, 0, 0]]
@@ -193,19 +194,19 @@ class NextTokensTest(tf.test.TestCase):
         self.assertAllEqual(batch["masked_lm_weights"], [[1] * 5, [1, 1, 1, 0, 0]])
 
     def test_no_token_follows_from_another_sequence(self):
-        batch = next_token_targets(BATCH | PACKED)
+        batch = neighbour_targets(BATCH | PACKED, of_left_to_right=True)
         self.assertAllEqual(
             batch["masked_lm_weights"], [[1, 1, 1, 0, 1], [1, 0, 1, 0, 0]]
         )
         self.assertAllEqual(batch["masked_lm_ids"], [[7, 8, 3, 0, 3], [9, 0, 3, 0, 0]])
 
     def test_previous_tokens_by_hand(self):
-        batch = previous_token_targets(BATCH)
+        batch = neighbour_targets(BATCH, of_left_to_right=False)
         self.assertAllEqual(
             batch["masked_lm_positions"], [[1, 2, 3, 4, 5], [1, 2, 3, 0, 0]]
         )
         self.assertAllEqual(batch["masked_lm_ids"], [[2, 7, 8, 3, 9], [2, 9, 7, 0, 0]])
-        batch = previous_token_targets(BATCH | PACKED)
+        batch = neighbour_targets(BATCH | PACKED, of_left_to_right=False)
         self.assertAllEqual(batch["masked_lm_ids"], [[2, 7, 8, 0, 9], [2, 0, 7, 0, 0]])
 
     def test_the_loss_of_the_model(self):
@@ -221,7 +222,7 @@ class NextTokensTest(tf.test.TestCase):
         )
         task = pretraining_task(config, next_sentence=False)
         model = task.build_model()
-        batch = next_token_targets(BATCH)
+        batch = neighbour_targets(BATCH, of_left_to_right=True)
         means = task.objective.means(batch, model(batch, training=False))
         # Each token from the tokens before it alone, in a sequence cut off there.
         likelihoods = []
@@ -291,7 +292,7 @@ class DynamicMaskingTest(tf.test.TestCase, parameterized.TestCase):
         self.sequences = [random_sequence(rng) for _ in range(200)]
         self.batch = batch_of(self.sequences)
 
-    @parameterized.parameters(*UNITS)
+    @parameterized.parameters(*CHOOSERS)
     def test_the_batch_is_one_of_masked_records(self, unit):
         masked = masking(unit=unit)(self.batch, keys(range(200)))
         self.assertIs(
@@ -326,7 +327,7 @@ class DynamicMaskingTest(tf.test.TestCase, parameterized.TestCase):
                     num_replaced += old != new
         self.assertGreater(num_replaced, 100)
 
-    @parameterized.parameters(*UNITS)
+    @parameterized.parameters(*CHOOSERS)
     def test_masks_are_a_function_of_seed_epoch_and_record(self, unit):
         mask = masking(unit=unit)
         whole = mask(self.batch, keys(range(200)))
@@ -360,7 +361,7 @@ class DynamicMaskingTest(tf.test.TestCase, parameterized.TestCase):
                 [static_masking.num_predictions(n, share, most) for n in range(131)],
             )
 
-    @parameterized.parameters(*UNITS)
+    @parameterized.parameters(*CHOOSERS)
     def test_shapes_are_static_and_no_python_runs_in_a_pipeline(self, unit):
         mask = masking(unit=unit)
         names = []
@@ -390,7 +391,7 @@ class DynamicMaskingTest(tf.test.TestCase, parameterized.TestCase):
         batch = next(iter(dataset.skip(3)))
         self.assertAllEqual(batch["input_ids"], whole["input_ids"][24:32])
 
-    @parameterized.parameters(*UNITS)
+    @parameterized.parameters(*CHOOSERS)
     def test_a_row_of_one_is_masked_as_a_record(self, unit):
         alone = masking(unit=unit)(self.batch, keys(range(200)))
         packed = masking(unit=unit)(as_packed(self.batch), keys(range(200)))
@@ -403,10 +404,10 @@ class DynamicMaskingTest(tf.test.TestCase, parameterized.TestCase):
         # A random token may be [MASK], too.
         given = {"masking_unit": "piece", "masked_lm_prob": 0.15, "random_rate": 0.0}
         found = {}
-        for token in (None, "[UNK]"):
+        for token in ("[MASK]", "[UNK]"):
             options = MaskingOptions(mask_token=token, **given)
-            make = options.settled(
-                [], vocabulary, max_seq_length=L, max_predictions_per_seq=P
+            make = settled_masking(
+                options, [], vocabulary, max_seq_length=L, max_predictions_per_seq=P
             )
             found[token] = make(seed=11)(self.batch, keys(range(200)))
         plain, unknown = (x["input_ids"].numpy() for x in found.values())
@@ -414,17 +415,17 @@ class DynamicMaskingTest(tf.test.TestCase, parameterized.TestCase):
         self.assertGreater(is_mask.sum(), 100)
         self.assertAllEqual(unknown, np.where(is_mask, vocabulary.unk_id, plain))
         for name in ("masked_lm_ids", "masked_lm_positions"):
-            self.assertAllEqual(found[None][name], found["[UNK]"][name])
+            self.assertAllEqual(found["[MASK]"][name], found["[UNK]"][name])
 
     def test_a_callers_mistakes(self):
         for options, message in (
-            ({"unit": "words"}, "`unit` must be one of piece, word, span.*'words'"),
-            ({"masked_lm_prob": 0.0}, r"in \(0, 1\]. Received: 'piece' and 0.0"),
-            ({"mask_rate": 0.95}, "more than 1 together. Received: 0.95 and 0.1"),
-            ({"random_rate": -0.1}, "must not be negative.*-0.1"),
+            ({"masking_unit": "words"}, "`masking_unit=words` must be .*piece"),
+            ({"masked_lm_prob": 0.0}, "`masked_lm_prob=0.0` must be"),
+            ({"mask_rate": 0.95}, "`random_rate` must be at most 1 together"),
+            ({"random_rate": -0.1}, "`random_rate=-0.1` must be"),
         ):
-            with self.assertRaisesRegex(ValueError, message):
-                masking(**options)
+            with self.assertRaisesRegex(InputError, message):
+                MaskingOptions(**options)
 
 
 class SameDistributionTest(tf.test.TestCase, parameterized.TestCase):

@@ -4,9 +4,9 @@ import struct
 import tensorflow as tf
 
 from bert_tf.errors import InputError
+from bert_tf.instances.settings import MaskingOptions
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.optimization.optimizers import create_optimizer
-from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
 from bert_tf.records.writing import masked_checksum
 from bert_tf.text.vocabulary import Vocabulary

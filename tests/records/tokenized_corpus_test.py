@@ -18,7 +18,6 @@ from bert_tf.records.tokenized_corpus import (
     SHORT_DOCUMENTS,
     ChunkTokenizer,
     TokenizedCorpus,
-    TokenizeJob,
     tokenize_chunk,
     work_folder,
 )
@@ -151,23 +150,14 @@ class CorpusCase(tf.test.TestCase):
             paths, input_format="text", chunk_bytes=chunk_bytes, **options
         )
         self.summaries = [
-            tokenize_chunk(
-                TokenizeJob(
-                    index=index,
-                    chunk=chunk,
-                    work_folder=folder,
-                    vocab_file=vocab_file,
-                    do_lower_case=True,
-                    deduplicate=deduplicate,
-                )
-            )
-            for index, chunk in enumerate(chunks)
+            tokenize_chunk(folder, vocab_file, True, deduplicate, numbered)
+            for numbered in enumerate(chunks)
         ]
         self.folder = folder
         return TokenizedCorpus(
             work_folder=folder,
             token_type="uint16",
-            chunk_documents=tuple(summary.num_documents for summary in self.summaries),
+            chunks=self.summaries,
         )
 
     def choose(self, corpus, deduplicate="none", min_document_tokens=0):
@@ -176,7 +166,7 @@ class CorpusCase(tf.test.TestCase):
         )
 
     def pool(self, corpus, joins=True):
-        return as_lists(corpus.pool(joins_files=joins))
+        return as_lists(corpus.documents(joins_files=joins))
 
 
 class PoolTest(CorpusCase):
@@ -218,7 +208,7 @@ class GroupTest(CorpusCase):
         text = "".join(f"{number}\n\n" for number in range(1, 10))
         for chunk_bytes in (1, 4, 11, 1000):
             corpus = self.tokenize(text, chunk_bytes=chunk_bytes)
-            groups = [as_lists(corpus.group(group, 4)) for group in range(4)]
+            groups = [as_lists(corpus.documents(group, 4)) for group in range(4)]
             self.assertEqual(
                 groups,
                 [[[[1]], [[5]], [[9]]], [[[2]], [[6]]], [[[3]], [[7]]], [[[4]], [[8]]]],
@@ -235,8 +225,8 @@ class ChooseSentencesTest(CorpusCase):
             self.pool(corpus, joins=False), [[[1], [2]], [[3]], [[2], [1]]]
         )
         # The dropped ones keep their numbers: nobody changes the group.
-        self.assertEqual(as_lists(corpus.group(0, 2)), [[[1], [2]], [[2], [1]]])
-        self.assertEqual(as_lists(corpus.group(1, 2)), [[[3]]])
+        self.assertEqual(as_lists(corpus.documents(0, 2)), [[[1], [2]], [[2], [1]]])
+        self.assertEqual(as_lists(corpus.documents(1, 2)), [[[3]]])
 
     def test_repeated_paragraphs(self):
         text = "1. 2\n3\n\n3\n1\n1. 2\n\n3\n\n4\n"
@@ -252,5 +242,5 @@ class ChooseSentencesTest(CorpusCase):
             self.choose(corpus, min_document_tokens=3), {SHORT_DOCUMENTS: 2}
         )
         self.assertEqual(self.pool(corpus), [[[1, 2], [3]], [[5, 6, 7]]])
-        self.assertEqual(as_lists(corpus.group(0, 2)), [[[1, 2], [3]], [[5, 6, 7]]])
-        self.assertEqual(as_lists(corpus.group(1, 2)), [])
+        self.assertEqual(as_lists(corpus.documents(0, 2)), [[[1, 2], [3]], [[5, 6, 7]]])
+        self.assertEqual(as_lists(corpus.documents(1, 2)), [])

@@ -107,12 +107,11 @@ class ShardWriterTest(tf.test.TestCase):
             writer.write([b"1", b"2", b"3", b"4"])
             writer.write([])
             writer.write([b"5", b"6"])
-            sizes = writer.close()
         self.assertEqual(read(paths[0]), [b"0", b"3", b"6"])
         self.assertEqual(read(paths[1]), [b"1", b"4"])
         self.assertEqual(read(paths[2]), [b"2", b"5"])
         self.assertEqual(writer.num_records, [3, 2, 2])
-        self.assertEqual(sizes, [os.path.getsize(path) for path in paths])
+        self.assertEqual(writer.num_bytes, [os.path.getsize(path) for path in paths])
         self.assertEqual(self.names(), ["a", "c", "new"])
 
     def test_an_exception_leaves_what_was_there(self):

@@ -141,7 +141,7 @@ class PaddingRowsTest(tf.test.TestCase, parameterized.TestCase):
 
     def gradients(self, task, model, records, rows):
         """The loss's gradients, and its sums by name."""
-        (batch,) = records.table.batches(np.array(rows), L)
+        (batch,) = records.dataset(np.array(rows), L)
         weights = task.objective.weights(batch)
         gradients, sums = tensorflow_step.replica_gradients(task, model)(
             batch, weights, tf.constant(1.0)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.config import SINGLE_LABEL
 from bert_tf.errors import InputError
-from bert_tf.records.batching import SplitRecords
+from bert_tf.records.batching import ExampleTable
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.multiple_choice import (
@@ -285,9 +285,7 @@ class FeaturizerTest(tf.test.TestCase):
 class RecordsTest(tf.test.TestCase):
     def records(self):
         """Examples whose longest choice has 6, 8 and 5 tokens."""
-        return SplitRecords.of(
-            RecordSpec.choices(L, TARGET.num_outputs),
-            "a",
+        return ExampleTable(
             featurizer().blocks(
                 [
                     example("a", "", "b b", "c", "c", label="x"),
@@ -295,17 +293,18 @@ class RecordsTest(tf.test.TestCase):
                     example("", "", "b", "b b", "", label="y"),
                 ]
             ),
+            RecordSpec.choices(L, TARGET.num_outputs),
         )
 
     def test_batches_are_of_like_length(self):
         records = self.records()
-        self.assertEqual((records.num_records, records.max_seq_length), (3, L))
-        self.assertAllEqual(records.table.lengths, [6, 8, 5])
+        self.assertEqual((len(records), records.schema.max_seq_length), (3, L))
+        self.assertAllEqual(records.lengths, [6, 8, 5])
         # Of the nine choices.
         self.assertAllClose(
-            records.table.mean_length, (6 + 5 + 5 + 8 + 7 + 7 + 4 + 5 + 2) / 9
+            records.mean_length, (6 + 5 + 5 + 8 + 7 + 7 + 4 + 5 + 2) / 9
         )
-        (batch,) = records.table.batches(np.array([[2, -1]]), 5)
+        (batch,) = records.dataset(np.array([[2, -1]]), 5)
         self.assertEqual(batch["input_ids"].shape, (2, 3, 5))
         self.assertAllEqual(
             batch["input_ids"][0],

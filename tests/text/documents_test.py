@@ -424,11 +424,11 @@ class FindSourcesTest(ReaderTestCase):
 
     def test_nothing_there(self):
         os.makedirs(os.path.join(self.folder, "empty"))
-        with self.assertRaisesRegex(InputError, "--input: no file matches .*nowhere"):
+        with self.assertRaisesRegex(InputError, "`input`: no file matches .*nowhere"):
             self.find("nowhere")
         with self.assertRaisesRegex(InputError, "--input: there is no file in .*empty"):
             self.find("empty")
-        with self.assertRaisesRegex(InputError, "--input: no file matches ''"):
+        with self.assertRaisesRegex(InputError, "`input`: no file matches ''"):
             find_sources("", "input")
 
 

@@ -111,10 +111,10 @@ class TfdsTest(tf.test.TestCase):
     def test_sources_are_identified(self):
         whole = self.chunks()[0].source
         self.assertEqual(whole.path, "tfds:tiny_articles:1.2.3:train")
-        self.assertEqual((whole.num_examples, whole.input_format), (NUM_TRAIN, "tfds"))
+        self.assertEqual((whole.begin, whole.end), (0, NUM_TRAIN))
         part = self.chunks(split="train[5:7]")[0].source
         self.assertEqual(part.path, "tfds:tiny_articles:1.2.3:train[5:7]")
-        self.assertEqual(part.num_examples, 2)
+        self.assertEqual(part.end - part.begin, 2)
         self.assertNotEqual(part.sha256, whole.sha256)
         self.assertEqual(whole.sha256, self.chunks(language="de")[0].source.sha256)
 

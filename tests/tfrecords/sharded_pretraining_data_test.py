@@ -185,7 +185,7 @@ class ShardsTest(ScriptCase):
             ),
             ({"vocab_file": self.path("text.txt")}, "text.txt: .*CLS"),
             ({"work_dir": "gs://bucket"}, "--work_dir=gs://bucket must be a folder"),
-            ({"input_file": self.path("no")}, "--input_file: no file matches"),
+            ({"input_file": self.path("no")}, "`input_file`: no file matches"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script(overwrite=True, **changes)

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from bert_tf import files
 from bert_tf.config import SINGLE_LABEL
 from bert_tf.conversion.adapter_files import write_adapter
 from bert_tf.conversion.source import folder_of
@@ -258,10 +259,10 @@ class FailedWriteTest(CheckpointsTestCase):
     def test_a_full_disk_is_one_line_and_loses_nothing(self):
         checkpoints = self.save_steps(1)
 
-        def full(path):
+        def full(file, path):
             raise OSError(28, "No space left on device")
 
-        with mock.patch.object(checkpoints_module, "_flush", full):
+        with mock.patch.object(files, "flush", full):
             checkpoints.save(2, 8)
             message = "model.ckpt-2 could not be written: .*No space left"
             with self.assertRaisesRegex(InputError, message) as caught:
@@ -280,14 +281,14 @@ class FailedWriteTest(CheckpointsTestCase):
 
     def test_what_reads_back_differently_is_not_named(self):
         checkpoints = self.save_steps(1, max_to_keep=1)
-        flush = checkpoints_module._flush
+        flush = files.flush
 
-        def flip(path):
-            flush(path)
+        def flip(file, path):
+            flush(file, path)
             if "data" in path:
                 flip_byte(path, os.path.getsize(path) // 2)
 
-        with mock.patch.object(checkpoints_module, "_flush", flip):
+        with mock.patch.object(files, "flush", flip):
             checkpoints.save(2, 8)
             with self.assertRaisesRegex(
                 InputError, "model.ckpt-2 could not be written"
@@ -488,7 +489,7 @@ class KeepBestTest(CheckpointsTestCase):
             '{"metric": ["loss"], "step": 1, "value": 1.5}',
         ):
             self.write("best/best.json", content)
-            self.assertIsNone(read_best(self.folder))
+            self.assertIsNone(read_best(self.path("best")))
         self.evaluate({2: 0.5})
         self.assertEqual(self.best()["step"], 2)
 

@@ -4,9 +4,9 @@ import os
 
 import tensorflow as tf
 
-from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL, BertConfig
+from bert_tf.config import MULTI_LABEL, REGRESSION, BertConfig
 from bert_tf.conversion import names
-from bert_tf.conversion.tokenizer_files import read_labels, write_labels
+from bert_tf.conversion.tokenizer_files import read_labels
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.text.vocabulary import Vocabulary
@@ -80,17 +80,16 @@ class PrepareTest(FolderCase):
 
     def test_labels(self):
         self.prepare()
-        self.assertEqual(read_labels(self.folder), (None, None))
+        self.assertIsNone(read_labels(self.folder)[0])
         for _ in range(2):
-            run_folder.refuse_other_labels(self.folder, ["no", "yes"], SINGLE_LABEL)
-            write_labels(self.folder, ["no", "yes"], SINGLE_LABEL)
+            self.prepare(labels=["no", "yes"])
         self.assertEqual(read_labels(self.folder)[0], ("no", "yes"))
         with self.assertRaisesRegex(InputError, r"no, yes \(.*; this one has yes, no"):
-            run_folder.refuse_other_labels(self.folder, ["yes", "no"], SINGLE_LABEL)
+            self.prepare(labels=["yes", "no"])
         with self.assertRaisesRegex(InputError, r"has no labels \(regression\)"):
-            run_folder.refuse_other_labels(self.folder, [], REGRESSION)
+            self.prepare(labels=[], problem_type=REGRESSION)
         with self.assertRaisesRegex(InputError, r"no, yes \(multi_label"):
-            run_folder.refuse_other_labels(self.folder, ["no", "yes"], MULTI_LABEL)
+            self.prepare(labels=["no", "yes"], problem_type=MULTI_LABEL)
         self.assertNotIn("problem_type.txt", os.listdir(self.folder))
 
     def test_another_run_is_refused_and_nothing_changes(self):

@@ -130,8 +130,8 @@ class SameResultTest(StrategiesTestCase):
                 config={"gradient_accumulation_steps": 4, **compiled},
             ),
         ):
-            strategy = strategy_child.strategy(options.get("distribution", "default"))
-            strategy_child.run(options, strategy)
+            distribution = options.get("distribution", "default")
+            strategy_child.run(options, strategy_child.strategy(distribution))
         self.finish(together, *workers)
         one = self.weights("one")
         moved = self.distance(one, initial_weights(toy.task(0.0)))

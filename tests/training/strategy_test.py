@@ -8,11 +8,11 @@ import tensorflow as tf
 from bert_tf.errors import InputError
 from bert_tf.training import strategy
 from bert_tf.training.strategy import (
-    Agreement,
     check_batch_size,
     create_strategy,
     is_chief,
     num_workers,
+    sum_over_workers,
 )
 from bert_tf.training.training_options import DeviceOptions
 
@@ -123,4 +123,4 @@ class StrategyTest(tf.test.TestCase):
             check_batch_size(default, 3, 2, flag="eval_batch_size")
 
     def test_one_worker_agrees_with_itself(self):
-        self.assertAllEqual(Agreement(create_strategy(), 2).sum([1, 0.5]), [1.0, 0.5])
+        self.assertAllEqual(sum_over_workers(create_strategy(), [1, 0.5]), [1.0, 0.5])

@@ -7,7 +7,7 @@ import numpy as np
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.records import batching
-from bert_tf.records.batching import SplitRecords
+from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks import classification
 from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
@@ -44,7 +44,7 @@ def blocks(target=TARGET, lengths=LENGTHS):
 def prepare(target=TARGET):
     """The records."""
     schema = classification.schema(target, L)
-    return SplitRecords.of(schema, target.kind, blocks(target))
+    return ExampleTable(blocks(target), schema, target.kind)
 
 
 def several_lengths():

@@ -20,7 +20,7 @@ from bert_tf.features import FeatureOptions, Group, predict_groups
 from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.objectives import SPAN
 from bert_tf.parallel import available_cores, grouped
-from bert_tf.records.batching import ExampleTable, SplitRecords, rows_digest
+from bert_tf.records.batching import ExampleTable, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.finetuning import (
@@ -259,7 +259,7 @@ class Questions:
         )
 
     @functools.cached_property
-    def records(self) -> SplitRecords:
+    def records(self) -> ExampleTable:
         """The windows to train on, made once."""
         train, length = self.splits["train"], self.options.max_seq_length
         num_workers = self.options.num_workers or available_cores()
@@ -272,14 +272,12 @@ class Questions:
                 f"{train.source}: no paragraph has a token, so that there is"
                 " nothing to train on."
             )
-        records = SplitRecords.of(
+        records = ExampleTable(
+            itertools.chain([first], found),
             RecordSpec.spans(length, for_training=True),
             self._made_from("train"),
-            itertools.chain([first], found),
         )
-        logging.info(
-            "%d questions have %d windows.", train.num_questions, records.num_records
-        )
+        logging.info("%d questions have %d windows.", train.num_questions, len(records))
         return records
 
 

@@ -25,8 +25,7 @@ from bert_tf.features import (
 )
 from bert_tf.modeling.heads import BiLstmTagger
 from bert_tf.modeling.objectives import TAGGING
-from bert_tf.records.batching import EvaluationBatches, ExampleTable, SplitRecords
-from bert_tf.records.pipeline import ALL_ROWS, PREFETCHED_BATCHES, Batch, InputShard
+from bert_tf.records.batching import EvaluationBatches, ExampleTable
 from bert_tf.tasks.finetuning import FineTuningTask, Outputs
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.tagging_options import (
@@ -106,34 +105,20 @@ class VectorTable(ExampleTable):
         vars(self).update(vars(places))
         self.vectors = vectors  # [T, L, F]
 
-    def batches(
-        self, rows: np.ndarray, length: int, *, shard: InputShard = ALL_ROWS
-    ) -> tf.data.Dataset:
-        """As `ExampleTable.batches`, with `features`."""
-
-        def gather(batch: Batch) -> Batch:
-            ids = batch["input_ids"]
-            # Read from the disk on demand: they need not fit in memory.
-            features = tf.numpy_function(
-                lambda ids, mask: _gathered(ids, mask, self.vectors),
-                [ids, batch["input_mask"]],
-                tf.float32,
-            )
-            features.set_shape([*ids.shape, *self.vectors.shape[1:]])
-            return {**batch, FEATURES: features}
-
-        return (
-            super()
-            .batches(rows, length, shard=shard)
-            .map(gather, num_parallel_calls=2, deterministic=True)
-            .prefetch(PREFETCHED_BATCHES)
+    def gathered(self, rows: Any, length: int, xp: Any = np) -> dict[str, Any]:
+        """As `ExampleTable.gathered`, with `features`."""
+        batch = super().gathered(rows, length, xp)
+        ids, mask = batch["input_ids"], batch["input_mask"]
+        if xp is np:
+            return {**batch, FEATURES: _gathered(ids, mask, self.vectors)}
+        # Read from the disk on demand: they need not fit in memory.
+        features = tf.numpy_function(
+            lambda ids, mask: _gathered(ids, mask, self.vectors),
+            [ids, mask],
+            tf.float32,
         )
-
-    def padded(self, rows: np.ndarray, length: int) -> Batch:
-        """As `ExampleTable.padded`, with `features`."""
-        batch = super().padded(rows, length)
-        ids, mask = np.asarray(batch["input_ids"]), np.asarray(batch["input_mask"])
-        return {**batch, FEATURES: tf.constant(_gathered(ids, mask, self.vectors))}
+        shape = [*ids.shape, *self.vectors.shape[1:]]
+        return {**batch, FEATURES: tf.ensure_shape(features, shape)}
 
 
 def _gathered(ids: np.ndarray, mask: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -181,9 +166,8 @@ def feature_task(
         )
         return values.reshape(len(values), *shape)
 
-    def records() -> SplitRecords:
-        table = VectorTable(words.records.table, vectors(TRAIN))
-        return dataclasses.replace(words.records, table=table)
+    def records() -> ExampleTable:
+        return VectorTable(words.records, vectors(TRAIN))
 
     def predict(split: str, outputs: Outputs) -> WordPredictions:
         def of_vectors(batches: EvaluationBatches, number: int) -> Any:

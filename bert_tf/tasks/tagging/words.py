@@ -43,7 +43,7 @@ from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
 from bert_tf.parallel import grouped
-from bert_tf.records.batching import PADDING, ROWS, SplitRecords, rows_digest
+from bert_tf.records.batching import PADDING, ROWS, ExampleTable, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.long_texts import Window, best_windows, windows
@@ -346,8 +346,8 @@ def predict_words(
     max_lengths: int | None,
 ) -> WordPredictions:
     """Predicts the words of some windows."""
-    records = SplitRecords.of(
-        schema(max_seq_length), None, blocks(features, labels, max_seq_length)
+    records = ExampleTable(
+        blocks(features, labels, max_seq_length), schema(max_seq_length)
     )
     batches = records.batches(batch_size, max_lengths)
     found = WordPredictions(np.zeros(len(labels), np.int64), np.zeros(len(labels)))
@@ -561,18 +561,18 @@ class Words:
         }
 
     @functools.cached_property
-    def records(self) -> SplitRecords:
+    def records(self) -> ExampleTable:
         """The windows to train on, made once."""
         sentences, length = self.splits[TRAIN], self._options.max_seq_length
         labels = self._label_ids[TRAIN]
-        records = SplitRecords.of(
+        records = ExampleTable(
+            blocks(self.featurizer(sentences), labels, length),
             schema(length),
             self._made_from(TRAIN),
-            blocks(self.featurizer(sentences), labels, length),
         )
         logging.info(
             "%d sentences, %d words, %d labels: %d windows.",
-            *(len(sentences), len(labels), len(self.labels.names), len(records.table)),
+            *(len(sentences), len(labels), len(self.labels.names), len(records)),
         )
         return records
 

@@ -12,7 +12,7 @@ from bert_tf.errors import InputError
 from bert_tf.features import FeatureExtractor
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BiLstmTagger
-from bert_tf.records.batching import SplitRecords
+from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.tagging import frozen_features, words
 from bert_tf.tasks.tagging.frozen_features import (
@@ -64,10 +64,9 @@ class OfTokens:
 
 class WordVectorsTest(tf.test.TestCase):
     def records(self):
-        return SplitRecords.of(
-            words.schema(8),
-            {},
+        return ExampleTable(
             words.blocks(WordFeaturizer(OfTokens(), {})([]), LABELS, 8),
+            words.schema(8),
         )
 
     def check(self, batch):
@@ -84,8 +83,8 @@ class WordVectorsTest(tf.test.TestCase):
         self.assertAllEqual(batch["input_mask"], weights)
 
     def test_batches_to_train_on(self):
-        table = VectorTable(self.records().table, VECTORS)
-        dataset = table.batches(np.array([[1, 0, -1]]), 3)
+        table = VectorTable(self.records(), VECTORS)
+        dataset = table.dataset(np.array([[1, 0, -1]]), 3)
         self.assertEqual(dataset.element_spec["features"].shape, [3, 3, 1, 2])
         (batch,) = dataset
         self.check(batch)
