@@ -294,16 +294,15 @@ class ExampleTable:
         By numpy; or in a graph, by TensorFlow's functions of the same names.
         """
         starts, lengths, columns = self._arrays if xp is np else self._tensors
+        is_real, numbers = rows != PADDING, xp.maximum(rows, 0)
+        place, there = (xp.take(of, numbers, axis=0) for of in (starts, lengths))
         if self._window is not None:
             count, length = -(-length // self._window), min(length, self._window)
-            starts, lengths = starts[:, :count], lengths[:, :count]
-        is_real, numbers = rows != PADDING, xp.maximum(rows, 0)
+            place, there = place[:, :count], there[:, :count]
         offset = xp.arange(length)
-        there = xp.take(lengths, numbers, axis=0)
         real_sequences = xp.reshape(is_real, [-1, *[1] * (there.ndim - 1)])
         is_token = offset < xp.where(real_sequences, there, 0)[..., None]
-        place = xp.take(starts, numbers, axis=0)[..., None] + offset
-        place = xp.where(is_token, place, 0)
+        place = xp.where(is_token, place[..., None] + offset, 0)
         batch = {}
         for name, column in columns.items():
             places, is_there = numbers, is_real[:, None]
