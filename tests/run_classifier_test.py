@@ -378,16 +378,29 @@ class ParameterEfficientTest(RunClassifierTestCase):
 
 
 class OriginalTasksTest(RunClassifierTestCase):
-    def test_mrpc_by_the_documented_command_line(self):
+    def test_mrpc_by_the_documented_command_line_and_no_other_task_after_it(self):
         pair = ("1", "id", "id", "good w1 w2", "w3 w4 w5 w6 w7 w8 w9")
         self.write("train.tsv", [("h",) * 5, *([pair] * 32)])
         self.write("dev.tsv", [("h",) * 5, *([pair] * 3)])
         command = f"""--task_name=MRPC --do_train=true --do_eval=true
           --data_dir={self.path("data")} --vocab_file={self.vocab}
           --bert_config_file={self.config} --max_seq_length=12 --train_batch_size=32
-          --learning_rate=2e-5 --num_train_epochs=3.0 --output_dir={self.path("out")}"""
+          --learning_rate=2e-5 --num_train_epochs=3.0 --output_dir={self.path("run")}"""
         run_classifier.run(cli.parse(run_classifier.run, command.split()))
-        self.assertEqual(self.results("out")["global_step"], 3)
+        self.assertEqual(self.results()["global_step"], 3)
+        before = self.written()
+        self.write("train.tsv", [("h",) * 5, *([pair] * 34)])
+        message = "on MRPC, 32 examples of .*; this one is on MRPC, 34 examples of"
+        with self.assertRaisesRegex(InputError, message):
+            self.run_script("--do_train", task_name="MRPC")
+        for split in ("train", "dev"):
+            lines = [("x", str(side), "", text) for text, side in rows(16, seed=1)]
+            self.write(f"{split}.tsv", lines)
+        message = "holds a run on MRPC; this one is on CoLA. Give another"
+        for arguments in (["--do_train", "--do_eval"], ["--do_eval"]):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_script(*arguments, task_name="CoLA")
+        self.assertEqual(self.written(), before)
 
     def test_both_sets_of_mnli(self):
         labels = ("entailment", "contradiction", "neutral")
@@ -531,35 +544,10 @@ class RefusalTest(RunClassifierTestCase):
             self.run_script("--do_train", "--do_eval")
         self.assertFalse(os.path.exists(self.path("run")))
 
-    def test_a_run_is_of_one_task_and_one_training_set(self):
-        self.write_tsv(train=16, label=lambda number: ("0", "1")[number])
-        self.write("dev.tsv", [("sentence", "label"), ("w1", "0"), ("w2", "1")])
-        sst2 = {"task_name": "SST-2", "num_train_epochs": 1}
-        for split in ("train", "dev"):
-            lines = [(text, str(side)) for text, side in rows(16, seed=1)]
-            self.write(f"{split}.tsv", [("sentence", "label"), *lines])
-        self.run_script("--do_train", "--do_eval", **sst2)
-        before = self.written()
-        cola = [("x", str(side), "", text) for text, side in rows(16, seed=1)]
-        for split in ("train", "dev"):
-            self.write(f"{split}.tsv", cola)
-        message = "holds a run on SST-2; this one is on CoLA. Give another"
-        for arguments in (["--do_train", "--do_eval"], ["--do_eval"]):
-            with self.assertRaisesRegex(InputError, message):
-                self.run_script(*arguments, **(sst2 | {"task_name": "CoLA"}))
-        lines = [(text, str(side)) for text, side in rows(18, seed=2)]
-        self.write("train.tsv", [("sentence", "label"), *lines])
-        message = "on SST-2, 16 examples of .*; this one is on SST-2, 18 examples of"
-        with self.assertRaisesRegex(InputError, message):
-            self.run_script("--do_train", **sst2)
-        self.assertEqual(self.written(), before)
-
     def test_a_checkpoint_without_this_tasks_head(self):
         self.write_tsv()
-        folder = self.path("pretraining")
-        toy.save_checkpoint(folder, BertPretrainer(toy.CONFIG), 1, 1)
         with self.assertRaisesRegex(InputError, "not trained for this task"):
-            self.run_script("--do_predict", init_checkpoint=folder)
+            self.run_script("--do_predict", init_checkpoint=self.pretrained())
 
 
 class EncoderTest(RunClassifierTestCase):

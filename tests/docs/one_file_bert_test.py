@@ -168,8 +168,10 @@ class OneFileBertTest(tf.test.TestCase):
         self.assertLen(all_batches, 5)
         self.assertTrue((first["input_mask"] == 0).any())
         model, reference = same_models(settings, len(vocabulary), first)
-        model.compile(one_file.AdamWeightDecay(one_file.WarmupThenDecay(1e-3, 12, 3)))
-        reference.compile(bert_tf.create_optimizer(1e-3, 12, 3))
+        optimizer = one_file.AdamWeightDecay(one_file.WarmupThenDecay(1e-3, 12, 3))
+        # Tracing takes longer than five steps.
+        model.compile(optimizer, run_eagerly=True)
+        reference.compile(bert_tf.create_optimizer(1e-3, 12, 3), run_eagerly=True)
         for step, batch in enumerate(all_batches):
             outputs, logits = reference(batch), model(batch)
             names = "masked_lm_logits", "next_sentence_logits"
