@@ -1,6 +1,6 @@
 r"""Makes the tables of Devlin et al. 2018 with your text, your tasks, at your size.
 
-    python -m bert_tf.run_paper --tables=5,8 --input_file=wiki.txt \
+    python -m bert_tf.run_paper --table=5,8 --input_file=wiki.txt \
         --eval_file=held_out.txt --vocab_file=vocab.txt --bert_size=tiny --budget=30m \
         --glue_dir=$GLUE_DIR --squad_dir=$SQUAD_DIR --output_dir=/tmp/paper
 
@@ -123,8 +123,8 @@ class PaperOptions(
 ):
     """Which tables are made, of what."""
 
-    tables: tuple[str, ...] = option(
-        ("5",), "The tables to make.", choices=tuple(TABLES)
+    table: tuple[str, ...] = option(
+        ("5",), "The tables to make, such as 5 or 5,8.", choices=tuple(TABLES)
     )
     tasks: tuple[str, ...] = option(
         (), "Only these tasks, such as MRPC,NER. Default: all whose files are there."
@@ -153,7 +153,7 @@ class PaperOptions(
             yield f"`tasks={unknown[0]}` must be one of {', '.join(sorted(known))}."
         trained = {
             name
-            for number in self.tables
+            for number in self.table
             for name in self.wanted(TABLES[number])
             if name != GIVEN
         }
@@ -185,7 +185,7 @@ def run(options: PaperOptions) -> None:
     """Makes the tables one after the other."""
     cli.import_tensorflow()
     maker = _Maker(options)
-    for number in dict.fromkeys(options.tables):
+    for number in dict.fromkeys(options.table):
         print(maker.make(number, TABLES[number]), flush=True)
 
 

@@ -85,7 +85,7 @@ def run_flags(module):
         "bert_tf.run_squad": ["--predict_file", "--find_null_threshold"],
         "bert_tf.run_swag": ["--ending_columns"],
         "bert_tf.run_ner": ["--[no]document_context"],
-        "bert_tf.run_paper": ["--tables", "--budget"],
+        "bert_tf.run_paper": ["--table", "--budget"],
         "bert_tf.compare": ["--num_samples"],
         "bert_tf.probe": ["--init_checkpoint"],
         "bert_tf.extract_features": ["--layers"],
