@@ -135,21 +135,21 @@ def neighbour_pair(documents, order, document, sentence, target, kind, stream):
         label = random_below(stream, 3)
     else:
         label = 1 if random(stream) < IS_RANDOM_RATE else 0
-    first = pair.first_start, pair.first_stop
     if label == 0:
         return pair
+    first_start, first_stop, second_start, second_stop, _, end = pair
     if label == 2 or kind == SENTENCE_ORDER:
-        second = pair.second_start, pair.second_stop
-        return Pair(*second, *first, label, pair.next_sentence)
+        return Pair(second_start, second_stop, first_start, first_stop, label, end)
     other = random_below(stream, len(order) - 1)
     if other >= document:
         other += 1
-    room = target - (pair.first_stop - pair.first_start)
-    second = _random_segment(documents, order[other], room, stream)
+    second_start, second_stop = _random_segment(
+        documents, order[other], target - (first_stop - first_start), stream
+    )
     split = sentence + 1
-    while documents.sentence_starts[split] < pair.first_stop:
+    while documents.sentence_starts[split] < first_stop:
         split += 1
-    return Pair(*first, *second, label, split)
+    return Pair(first_start, first_stop, second_start, second_stop, label, split)
 
 
 @compiled

@@ -14,7 +14,7 @@ import tempfile
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -86,10 +86,10 @@ def tokenized_parts(
     encode = _packed_tokenizer(vocabulary, do_lower_case).encode
     dropped: Counter[str] = Counter()
 
-    def digest(text: bytes) -> bytes:
+    def digest(text: bytes | bytearray) -> bytes:
         return hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest()
 
-    def documents() -> Iterator[tuple[bytes, "array[int]", "array[int]", bytes]]:
+    def documents() -> Iterator[tuple[Any, ...]]:
         lines = read_chunk(chunk, dropped)
         for is_end, some in itertools.groupby(lines, lambda line: not line.sentences):
             if is_end:
