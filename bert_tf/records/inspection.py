@@ -23,9 +23,10 @@ from absl import logging
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.records.manifest import (
-    find_manifests,
     is_companion,
     is_temporary,
+    listed_files,
+    manifests_of,
 )
 from bert_tf.records.packing import unpacked_columns
 from bert_tf.records.pipeline import FRAME_BYTES, first_record, record_blocks
@@ -55,7 +56,8 @@ class InspectedRecords:
     def __init__(self, patterns: Sequence[str], vocab_file: str | None = None) -> None:
         self._warned: set[str] = set()
         self.paths = _find_files(patterns)
-        self.manifests = find_manifests(self.paths, self.warn)
+        self._listed = listed_files(self.paths, self.warn)
+        self.manifests = manifests_of(self._listed)
         self.vocabulary = self._find_vocabulary(vocab_file)  # None if unknown
         self.spec = self._find_spec()
         kinds = [manifest.pairs for manifest in self.manifests]
@@ -64,9 +66,6 @@ class InspectedRecords:
     def blocks(self) -> Iterator[RecordBlock]:
         """All records that can be read, file by file."""
         number = 0
-        expected: dict[str, int] = {}
-        for manifest in self.manifests:
-            expected |= manifest.records_by_path()
         for path in self.paths:
             first = number
             try:
@@ -88,11 +87,12 @@ class InspectedRecords:
             except InputError as error:
                 self.warn(error)
                 continue
-            if number - first != expected.get(path, number - first):
-                self.warn(
-                    f"{path} has {number - first} records; its manifest says"
-                    f" {expected[path]}."
-                )
+            if path in self._listed:
+                found, expected = number - first, self._listed[path][1].num_records
+                if found != expected:
+                    self.warn(
+                        f"{path} has {found} records; its manifest says {expected}."
+                    )
 
     def warn(self, problem: InputError | str) -> None:
         """Logs what is wrong, once."""

@@ -185,8 +185,7 @@ class PretrainingSession:
             )
         first, *others = every = [*self._records, *self._held_out]
         for other in others:
-            first.refuse_other_vocabulary(other)
-            first.refuse_other_pairs(other)
+            first.refuse_other(other)
         self._specs = specs or [
             PhaseSpec(
                 first.max_seq_length, options.num_train_steps, options.train_batch_size
