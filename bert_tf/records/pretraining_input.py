@@ -40,7 +40,7 @@ from bert_tf.records.pipeline import (
     record_counts,
     training_dataset,
 )
-from bert_tf.records.spec import RecordSpec, features_of
+from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import record_files
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -53,18 +53,11 @@ def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
         if path in listed:
             length = listed[path][0].max_seq_length
         elif found := first_record([path]):
-            length = _length(features_of(found[1], path), "input_ids")
+            length = RecordSpec.of_record(found[1], path).max_seq_length
         else:
             continue
-        if not length:
-            raise InputError(f"{path}: the records must have `input_ids`.")
         lengths.setdefault(length, []).append(path)
     return lengths
-
-
-def _length(features: Mapping[str, tf.train.Feature], name: str) -> int:
-    """The number of integers in a feature; 0 if there is no such feature."""
-    return len(features[name].int64_list.value) if name in features else 0
 
 
 class PretrainingRecords:
@@ -104,10 +97,10 @@ class PretrainingRecords:
         if found is None:
             raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
         path, record = found
-        features = features_of(record, path)
+        of_record = RecordSpec.of_record(record, path)
         # Tokens of a record; of a packed row's sequence see max_sequence_length.
         self.max_seq_length = self._settled(
-            "max_seq_length", max_seq_length, _length(features, "input_ids")
+            "max_seq_length", max_seq_length, of_record.max_seq_length
         )
         is_one_way = left_to_right or right_to_left
         self._targets: Transform | None = None
@@ -138,7 +131,7 @@ class PretrainingRecords:
             self.max_predictions_per_seq = self._settled(
                 "max_predictions_per_seq",
                 max_predictions_per_seq,
-                _length(features, "masked_lm_positions"),
+                of_record.max_predictions_per_seq,
             )
         self.max_sequence_length = self.max_seq_length
         predictions_per_sequence = self.max_predictions_per_seq
