@@ -11,8 +11,7 @@ from bert_tf.metrics import OWN_METRICS
 from bert_tf.options import Options, Path, option
 from bert_tf.tasks import run_options, tables
 from bert_tf.tasks.glue import OWN_TABLE, TASKS, find, xnli
-from bert_tf.training.regularization_options import ClassWeightOptions
-from bert_tf.training.training_options import Evaluates, Trains
+from bert_tf.training.training_options import ClassWeightOptions, Evaluates, Trains
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,6 @@ from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Predictor, refuse_not_finite
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import class_weights, regularized
-from bert_tf.training.regularization_options import LossOptions
 from bert_tf.training.run_folder import RunData, Start
 from bert_tf.training.strategy import (
     Strategy,
@@ -46,8 +45,8 @@ from bert_tf.training.strategy import (
     create_strategy,
     is_chief,
 )
-from bert_tf.training.task import Task
-from bert_tf.training.training_options import Evaluate, Phase, TrainingConfig
+from bert_tf.training.task import Evaluate, Phase, Task
+from bert_tf.training.training_options import LossOptions, TrainingConfig
 
 # Of a selection: what is known of its runs.
 SELECTION_NAME = "selection.jsonl"

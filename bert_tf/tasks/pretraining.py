@@ -23,24 +23,21 @@ from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
-from bert_tf.tasks.pretraining_options import PretrainingOptions
+from bert_tf.tasks.pretraining_options import (
+    PhaseSpec,
+    PretrainingOptions,
+    parse_phases,
+    parse_stacking,
+)
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Evaluator
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import regularized
-from bert_tf.training.regularization_options import LossOptions
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import Strategy, check_batch_size, is_chief
-from bert_tf.training.task import Task
-from bert_tf.training.training_options import (
-    Phase,
-    PhaseSpec,
-    TrainingConfig,
-    TrainingData,
-    parse_phases,
-    parse_stacking,
-)
+from bert_tf.training.task import Phase, Task, TrainingData
+from bert_tf.training.training_options import LossOptions, TrainingConfig
 
 # Pre-training as a task: the masked LM, with next sentence prediction or alone.
 
@@ -185,8 +182,7 @@ class PretrainingSession:
             )
         first, *others = every = [*self._records, *self._held_out]
         for other in others:
-            first.refuse_other_vocabulary(other)
-            first.refuse_other_pairs(other)
+            first.refuse_other(other)
         self._specs = specs or [
             PhaseSpec(
                 first.max_seq_length, options.num_train_steps, options.train_batch_size

@@ -2,13 +2,14 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from bert_tf import options
 from bert_tf.config import DISCRIMINATOR_WEIGHT, GENERATOR_SIZE, SIZE_NAMES
+from bert_tf.errors import InputError
 from bert_tf.instances.settings import MaskingOptions
 from bert_tf.options import REQUIRED, Options, Path, option
 from bert_tf.training import training_options
-from bert_tf.training.regularization_options import DistillationOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -182,7 +183,7 @@ class PretrainingOptions(
     Ablations,
     ElectraOptions,
     MaskingOptions,
-    DistillationOptions,
+    training_options.DistillationOptions,
 ):
     """A run of pre-training."""
 
@@ -204,3 +205,41 @@ class PretrainingOptions(
             is_set = getattr(self, name) not in (False, "both", None)
             if self.electra and is_set and self.is_given(name):
                 yield f"`electra` and `{name}` exclude each other."
+
+
+class Stage(NamedTuple):
+    """One stage of --stacking: LAYERS:STEPS."""
+
+    num_layers: int
+    num_steps: int
+
+
+class PhaseSpec(NamedTuple):
+    """One phase of --phases: LENGTH:STEPS:BATCH."""
+
+    max_seq_length: int
+    num_steps: int  # of this phase alone
+    batch_size: int
+
+
+def parse_stacking(text: str) -> list[Stage]:
+    """Parses "3:50000,6:70000" (Gong et al. 2019)."""
+    wanted = "a stage must be LAYERS:STEPS, positive numbers, such as 3:50000"
+    return [Stage(*numbers) for numbers in _numbers("stacking", text, 2, wanted)]
+
+
+def parse_phases(text: str) -> list[PhaseSpec]:
+    """Parses "128:900000:256,512:100000:256" (Devlin et al., appendix A.2)."""
+    wanted = (
+        "a phase must be LENGTH:STEPS:BATCH, positive numbers, such as 128:900000:256"
+    )
+    return [PhaseSpec(*numbers) for numbers in _numbers("phases", text, 3, wanted)]
+
+
+def _numbers(flag: str, text: str, count: int, wanted: str) -> Iterator[list[int]]:
+    """The numbers of each part of a flag's text."""
+    for part in text.split(","):
+        numbers = part.strip().split(":")
+        if len(numbers) != count or not all(n.isdecimal() and int(n) for n in numbers):
+            raise InputError(f'--{flag}={text}: {wanted}. Found: "{part.strip()}".')
+        yield [int(number) for number in numbers]

@@ -9,15 +9,11 @@ from absl import logging
 
 from bert_tf import options
 from bert_tf.options import Options, Path, option
-from bert_tf.training.regularization_options import (
-    DistillationOptions,
-    RegularizationOptions,
-    SmoothingOptions,
-)
 from bert_tf.training.training_options import (
     CheckpointOptions,
     ComputingOptions,
     DeviceOptions,
+    DistillationOptions,
     Evaluates,
     EvaluationBatchOptions,
     EvaluationOptions,
@@ -26,6 +22,8 @@ from bert_tf.training.training_options import (
     LengthOptions,
     ModelOptions,
     OutputOptions,
+    RegularizationOptions,
+    SmoothingOptions,
     TrainingOptions,
     Trains,
 )

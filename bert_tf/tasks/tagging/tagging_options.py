@@ -9,8 +9,7 @@ from bert_tf.options import Options, Path, option
 from bert_tf.tasks.run_options import ScoredOptions, TfdsOptions, tfds_splits
 from bert_tf.tasks.tagging.labels import NO_SCHEME, SCHEMES
 from bert_tf.tasks.tagging.sentences import FORMATS, Layout
-from bert_tf.training.regularization_options import ClassWeightOptions
-from bert_tf.training.training_options import Evaluates, Trains
+from bert_tf.training.training_options import ClassWeightOptions, Evaluates, Trains
 
 # The six ways to take BERT's layers as features: Devlin et al. 2018, Table 7.
 
