@@ -1,6 +1,5 @@
 """Fine-tuning: what a task is, and its runs: train or restore, evaluate, predict."""
 
-import collections
 import dataclasses
 import functools
 import math
@@ -13,15 +12,14 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files, keras_backend, metrics
-from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL, BertConfig
+from bert_tf import files, keras_backend
+from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, model_files
 from bert_tf.conversion.names import STANDARDIZATION, heads_of
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
 from bert_tf.modeling.layers import tapped
-from bert_tf.modeling.objectives import Objective
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records import batching
 from bert_tf.records.pipeline import InputShard
@@ -32,10 +30,9 @@ from bert_tf.tasks.run_options import (
     warn_of_stride,
     with_recipe,
 )
-from bert_tf.tasks.tables import Target
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
-from bert_tf.training.evaluation import Predictor, refuse_not_finite
+from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import class_weights, regularized
 from bert_tf.training.regularization_options import LossOptions
@@ -88,71 +85,9 @@ def model_options(
     return dict(adapter.model)
 
 
-# The score of a split's outputs: the task's loss, and metrics.
-#
-# Shapes: N examples, C outputs.
-
-
+# Scores that several tasks have.
 LOSS = "loss"
-EXAMPLE_LOSS = "eval_loss"
 MAJORITY = "majority"
-
-
-def scores(
-    examples: Sequence[Any],
-    target: Target,
-    logits: np.ndarray,
-    *,
-    objective: Objective,
-    metric_names: Sequence[str],
-    batch_size: int,
-) -> dict[str, float]:
-    """Losses and metrics of labelled examples."""
-    labels = np.array(
-        [target.encode(example.label, example.source) for example in examples],
-        target.label_dtype,
-    )
-    loss = _mean_loss(objective, logits, labels)
-    refuse_not_finite("loss on the evaluation data", loss)
-    batches = [
-        slice(start, start + batch_size) for start in range(0, len(labels), batch_size)
-    ]
-    losses = [_mean_loss(objective, logits[batch], labels[batch]) for batch in batches]
-    predictions = target.predictions(logits)
-    results = {
-        LOSS: float(np.mean(losses)),
-        EXAMPLE_LOSS: loss,
-        **metrics.scores(metric_names, predictions, labels.reshape(predictions.shape)),
-    }
-    if "accuracy" in metric_names:
-        most = np.unique(labels, return_counts=True)[1].max()
-        results[MAJORITY] = float(most / labels.size)
-    return results
-
-
-def baseline(examples: Sequence[Any], target: Target, metric: str) -> float | None:
-    """The score of always answering the same: the commonest, or the mean."""
-    if metric not in metrics.METRICS:
-        return None
-    labels = np.array([target.encode(one.label, one.source) for one in examples])
-    if target.kind == SINGLE_LABEL:
-        counts = collections.Counter(labels[:, 0].tolist())
-        constant = np.array([max(counts, key=lambda label: counts[label])])
-    elif target.kind == MULTI_LABEL:
-        constant = (labels.mean(axis=0) > 0.5).astype(labels.dtype)
-    else:
-        constant = labels.mean(axis=0)
-    answers = np.broadcast_to(constant, labels.shape)
-    if labels.shape[1] == 1:
-        labels, answers = labels[:, 0], answers[:, 0]
-    return metrics.scores([metric], answers, labels)[metric]
-
-
-def _mean_loss(objective: Objective, logits: np.ndarray, labels: np.ndarray) -> float:
-    """The task's loss on some examples: a mean."""
-    (loss,) = objective.losses.values()
-    mean = loss({"label_ids": labels}, {"logits": logits})
-    return float(keras.ops.convert_to_numpy(mean.value()))
 
 
 # Fine-tuning on a split's records: the same phases for all tasks.
@@ -334,8 +269,8 @@ class FineTuningTask(Task, Generic[P]):
     metrics: Sequence[str]  # the names that `score` gives
     metric: str  # the one by which the best run is chosen
     identity: Callable[[str], str]  # of a split's examples, and of how they are read
-    # A metric -> the majority-class baseline's score on the development set, if any.
-    baseline: Callable[[str], float | None] = lambda metric: None
+    # A labelled split, a metric -> the majority-class baseline's score, if any.
+    baseline: Callable[[str, str], float | None] = lambda split, metric: None
     num_examples: Callable[[], int] | None = None  # of an epoch; None: one per record
     labels: Sequence[str] | None = None  # as a run's folder records them
     problem_type: str = SINGLE_LABEL  # likewise
@@ -558,24 +493,6 @@ class FineTuning:
 
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
         return self.scores(model, self.task.dev_splits[0])
-
-
-def logits_of(
-    outputs: Outputs,
-    records: batching.ExampleTable,
-    *,
-    batch_size: int,
-    max_lengths: int | None,
-    num_outputs: int,
-) -> np.ndarray:
-    """The model's outputs for records, [R, C] float32, in their order."""
-    logits = np.zeros([len(records), num_outputs], np.float32)
-    for batch, found in outputs(
-        records.batches(batch_size, max_lengths), records.num_batches(batch_size)
-    ):
-        is_real = batch[batching.ROWS] >= 0
-        logits[batch[batching.ROWS][is_real]] = found["logits"][is_real]
-    return logits
 
 
 # Reads and checks every input before anything is written or trained.

@@ -18,6 +18,7 @@ from bert_tf import files, pictures, strict_json
 from bert_tf.errors import InputError
 from bert_tf.metrics import MISMATCHED, glue_average
 from bert_tf.pictures import figure, table
+from bert_tf.significance import mean, standard_deviation
 from bert_tf.tasks.classification import classification_task
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.finetuning import FineTuning, files_of
@@ -26,9 +27,7 @@ from bert_tf.tasks.selection import (
     Selection,
     clock,
     finished_scores,
-    mean,
     search,
-    standard_deviation,
 )
 from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints

@@ -24,7 +24,6 @@ are left out, but none of a test set, where predictions are identified by positi
 
 import csv
 import dataclasses
-import functools
 import io
 import json
 import os
@@ -302,6 +301,11 @@ class ChoiceFeaturizer(TextFeaturizer):
     """Converts examples to records: tokenized, cut, padded."""
 
     @property
+    def spec(self) -> RecordSpec:
+        """The features of a record."""
+        return RecordSpec.choices(self.max_seq_length, self.target.num_outputs)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """All that the records depend on in addition to the examples, as JSON."""
         return {
@@ -380,11 +384,14 @@ def choice_task(
     splits = LabelledSplits(
         options=options,
         examples={split: each.examples for split, each in sets.items()},
-        targets={split: each.target for split, each in sets.items()},
-        featurizer=lambda target: ChoiceFeaturizer(
-            found.tokenizer, max_seq_length=options.max_seq_length, target=target
-        ),
-        schema=lambda target, length: RecordSpec.choices(length, target.num_outputs),
+        featurizers={
+            split: ChoiceFeaturizer(
+                found.tokenizer,
+                max_seq_length=options.max_seq_length,
+                target=each.target,
+            )
+            for split, each in sets.items()
+        },
         test_splits=("test",),
         metrics=[ACCURACY],
     )
@@ -401,7 +408,7 @@ def choice_task(
         write_choices(os.path.join(folder, name), examples, target, logits)
 
     built = finetuning.model_options(options, found.config)
-    return finetuning.FineTuningTask(
+    return splits.task(
         name="swag",
         build_model=lambda: BertMultipleChoice(
             found.config, recompute=options.recompute, **built
@@ -409,16 +416,9 @@ def choice_task(
         objective=CLASSIFICATION,
         head=names.MULTIPLE_CHOICE,
         trains_task="swag",
-        records=lambda: splits.records("train"),
         data=lambda: splits.data(options.tfds_name or options.train_file),
-        predict=splits.logits,
-        score=splits.score,
         write=write,
-        identity=splits.identity,
-        baseline=functools.partial(splits.baseline, "dev"),
         dev_splits=("dev",),
-        test_splits=("test",),
-        metrics=(finetuning.LOSS, finetuning.EXAMPLE_LOSS, ACCURACY),
         metric=ACCURACY,
         result_names={ACCURACY: f"eval_{{}}{ACCURACY}"},
     )

@@ -37,7 +37,6 @@ import glob
 import json
 import math
 import os
-import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -48,7 +47,13 @@ from absl import logging
 from bert_tf import files, strict_json
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.pictures import figure, table
-from bert_tf.significance import LEVEL, expected_best, paired_p_value
+from bert_tf.significance import (
+    LEVEL,
+    expected_best,
+    mean,
+    paired_p_value,
+    standard_deviation,
+)
 from bert_tf.tasks.finetuning import SELECTION_NAME, FineTuning
 from bert_tf.tasks.run_options import Settings
 from bert_tf.training import checkpoints
@@ -469,7 +474,7 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
         made_with=made_with(tuning),
         stop_early_at=options.stop_early_at if options.stop_early else None,
         stop_early_keep=options.stop_early_keep,
-        baseline=task.baseline(metric),
+        baseline=task.baseline(task.dev_splits[0], metric),
         is_chief=chief,
     )
     if chief:
@@ -519,16 +524,6 @@ def clock(seconds: float) -> str:
     """HH:MM:SS."""
     hours, rest = divmod(round(seconds), 3600)
     return f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
-
-
-def mean(scores: Sequence[float]) -> float:
-    """The mean; NaN without a score."""
-    return statistics.fmean(scores) if scores else math.nan
-
-
-def standard_deviation(scores: Sequence[float]) -> float:
-    """The sample standard deviation, over n - 1; NaN for fewer than two scores."""
-    return statistics.stdev(scores) if len(scores) > 1 else math.nan
 
 
 def finished_scores(records: Sequence[Record], metric: str) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_tf import cli, run_classifier
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.heads import BertClassifier
-from bert_tf.tasks.finetuning import baseline
+from bert_tf.tasks.classification import LabelledSplits
 from bert_tf.tasks.run_options import Settings
 from bert_tf.tasks.selection import (
     BestRun,
@@ -509,7 +509,7 @@ class FakeRuns:
             name="toy",
             dev_splits=("dev",),
             identity=lambda split: Made.made_from,
-            baseline=lambda metric: 0.5,
+            baseline=lambda split, metric: 0.5,
         )
         self.strategy = tf.distribute.get_strategy()
         self.table = dict(table)
@@ -665,7 +665,14 @@ class BaselineTest(tf.test.TestCase):
             ),
         ):
             examples = [Example("a", None, label, "dev.tsv:1") for label in labels]
-            found = baseline(examples, target, metric)
+            splits = LabelledSplits(
+                options=None,
+                examples={"dev": examples},
+                featurizers={"dev": types.SimpleNamespace(target=target)},
+                test_splits=(),
+                metrics=(),
+            )
+            found = splits.baseline("dev", metric)
             if expected is None:
                 self.assertIsNone(found)
             else:
