@@ -55,6 +55,11 @@ class TaskResult:
     # Split -> digest of what was scored or predicted.
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        numbers = [*self.scores.values(), *self.restarts, self.seconds]
+        if self.metric not in self.scores or not all(map(math.isfinite, numbers)):
+            raise InputError(f"{self.task}: scores must be finite, with {self.metric}.")
+
     @property
     def has_failed(self) -> bool:
         """Whether even the best run learned nothing."""
@@ -96,17 +101,24 @@ def result_of(
 # states this: expect lower scores on the test sets.
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Table:
+    tasks: dict[str, TaskResult]
+    average: float | None = None
+    average_over: list[str] = dataclasses.field(default_factory=list)
+
+
 def write_report(results: Mapping[str, TaskResult], folder: str) -> None:
     """Writes the table in its three forms."""
     rows = [results[name] for name in GLUE_TASKS if name in results]
     average, tasks = average_of(rows)
-    values = {
-        "tasks": {row.task: dataclasses.asdict(row) for row in rows},
-        "average": None if math.isnan(average) else average,
-        "average_over": tasks,
-    }
+    values = _Table(
+        tasks={row.task: row for row in rows},
+        average=None if math.isnan(average) else average,
+        average_over=tasks,
+    )
     for name, content in (
-        (TABLE_NAME, json.dumps(values, indent=1) + "\n"),
+        (TABLE_NAME, json.dumps(dataclasses.asdict(values), indent=1) + "\n"),
         ("glue.md", report(rows)),
         ("glue.png", picture(rows)),
     ):
@@ -119,18 +131,7 @@ def read_results(folder: str) -> dict[str, TaskResult]:
     if not files.exists(path):
         return {}
     try:
-        values = strict_json.checked(dict, files.read_json(path), path, "table")
-        results = {
-            task: strict_json.from_values(TaskResult, row, path)
-            for task, row in strict_json.checked(
-                dict, values.get("tasks"), path, "tasks"
-            ).items()
-        }
-        for one in results.values():
-            numbers = [*one.scores.values(), *one.restarts, one.seconds]
-            if one.metric not in one.scores or not all(map(math.isfinite, numbers)):
-                raise InputError(f"{path}: scores must be finite, with {one.metric}.")
-        return results
+        return strict_json.read(_Table, path).tasks
     except InputError as error:
         logging.warning("%s Its runs are scored again.", error)
         return {}
@@ -151,11 +152,8 @@ def picture(results: Sequence[TaskResult]) -> bytes:
         for metric in result.scores
         if metric.removesuffix(MISMATCHED) == result.metric
     ]
-    series = {
-        "ours, development set": [
-            100 * result.scores[metric] for result, metric in bars
-        ]
-    }
+    ours = [100 * result.scores[metric] for result, metric in bars]
+    series = {"ours, development set": ours}
     for model, tasks in PAPER.items():
         series[f"{model} of Devlin et al. 2018, test set"] = [
             tasks.get(result.task, {}).get(metric, math.nan) for result, metric in bars
@@ -358,22 +356,18 @@ def run_task(
     with held_for_training(folder, strategy):
         selection = search(run, folder)
     predicted = data_set.test_splits if options.do_predict else ()
-    inputs = {
+    inputs: Mapping[str, str] = {
         split: task.identity(split) for split in (*data_set.dev_splits, *predicted)
     }
-    if (
-        there is not None
-        and there.run == selection.best.settings.name
-        and inputs.items() <= there.inputs.items()
-    ):
+    is_same = there is not None and there.run == selection.best.settings.name
+    if there is not None and is_same and inputs.items() <= there.inputs.items():
         logging.info("%s: the best run is scored already.", data_set.name)
-        return result_of(
-            data_set.name, selection, there.scores, there.predicted, there.inputs
-        )
-    model, _ = run.restore(_best_of(options, data_set.name))
-    run.save_adapter(model, folder)
-    scores = _scores(run, model, task.dev_splits, data_set.metrics)
-    _scores(run, model, predicted, ())
+        scores, predicted, inputs = there.scores, there.predicted, there.inputs
+    else:
+        model, _ = run.restore(_best_of(options, data_set.name))
+        run.save_adapter(model, folder)
+        scores = _scores(run, model, task.dev_splits, data_set.metrics)
+        _scores(run, model, predicted, ())
     return result_of(data_set.name, selection, scores, predicted, inputs)
 
 

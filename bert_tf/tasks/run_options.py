@@ -476,8 +476,35 @@ def _as_flag(name: str, value: Any) -> str:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ChoiceFiles(TfdsOptions, title=options.DATA):
-    """The files, and the names of their columns, or of the fields of JSON lines."""
+class ChoiceColumns(Options, title=options.DATA):
+    """The names of a table's columns, or of the fields of JSON lines."""
+
+    premise_column: str | None = option(
+        None,
+        "Column of the premise. Default: the first that exists of sent1 (SWAG),"
+        " ctx_a (HellaSwag), ctx and context.",
+    )
+    start_column: str | None = option(
+        None,
+        "Column of the beginning that all endings share; empty for none. Default:"
+        " sent2 (SWAG) or ctx_b (HellaSwag), if it exists.",
+    )
+    ending_columns: tuple[str, ...] | None = option(
+        None,
+        "Columns of the endings, two or more, separated by commas; or one field"
+        " with a list of them. Default: endings, or ending0, ending1 and so on.",
+    )
+    label_column: str | None = option(
+        None, "Column of the right ending. Default: label."
+    )
+    labels: tuple[str, ...] | None = option(
+        None, "The label of each ending, such as A,B,C,D. Default: 0,1,2 and so on."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChoiceFiles(ChoiceColumns, TfdsOptions, title=options.DATA):
+    """The files."""
 
     train_file: str | None = option(
         None,
@@ -509,27 +536,6 @@ class ChoiceFiles(TfdsOptions, title=options.DATA):
             "validation": "to score the model on",
             "test": "to predict",
         }
-    )
-    premise_column: str | None = option(
-        None,
-        "Column of the premise. Default: the first that exists of sent1 (SWAG),"
-        " ctx_a (HellaSwag), ctx and context.",
-    )
-    start_column: str | None = option(
-        None,
-        "Column of the beginning that all endings share; empty for none. Default:"
-        " sent2 (SWAG) or ctx_b (HellaSwag), if it exists.",
-    )
-    ending_columns: tuple[str, ...] | None = option(
-        None,
-        "Columns of the endings, two or more, separated by commas; or one field"
-        " with a list of them. Default: endings, or ending0, ending1 and so on.",
-    )
-    label_column: str | None = option(
-        None, "Column of the right ending. Default: label."
-    )
-    labels: tuple[str, ...] | None = option(
-        None, "The label of each ending, such as A,B,C,D. Default: 0,1,2 and so on."
     )
 
 
