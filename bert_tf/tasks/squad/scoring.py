@@ -14,14 +14,15 @@ A null odd is how sure a model is that a question has no answer: a probability, 
 BERT's score difference. Questions up to a threshold are answered, those above it not.
 """
 
+import contextlib
 import json
 import math
 import os
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple
 
 from bert_tf import files
 from bert_tf.errors import InputError
@@ -267,10 +268,13 @@ def golds_of(questions: Iterable[Question]) -> dict[str, Gold]:
 class Answers:
     """The answers to questions, each no more than its best text, and their scores."""
 
-    def __init__(self, *, version_2_with_negative: bool) -> None:
+    def __init__(
+        self, *, version_2_with_negative: bool, threshold: float = 0.0
+    ) -> None:
         self.best_texts: dict[str, str] = {}  # by id, the best answer that is a text
         # By id, the score of "no answer" less that of this text; empty for SQuAD 1.1.
         self.null_odds: dict[str, float] = {}
+        self.threshold = threshold  # of these, above which there is no answer
         self._version_2 = version_2_with_negative
 
     def add(self, question_id: str, decoded: Decoded) -> None:
@@ -279,19 +283,19 @@ class Answers:
         if decoded.score_diff is not None:
             self.null_odds[question_id] = decoded.score_diff
 
-    def texts(self, threshold: float = 0.0) -> dict[str, str]:
+    def texts(self) -> dict[str, str]:
         """The predictions, by question id."""
         return {
-            question_id: text_or_null(text, self.null_odds.get(question_id), threshold)
-            for question_id, text in self.best_texts.items()
+            key: text_or_null(text, self.null_odds.get(key), self.threshold)
+            for key, text in self.best_texts.items()
         }
 
-    def scores(self, golds: Golds, threshold: float) -> dict[str, float]:
+    def scores(self, golds: Golds) -> dict[str, float]:
         """The official scores, in percent."""
         if not self._version_2:
             return evaluate_v1(golds, self.best_texts)
         best = best_thresholds(golds, self.best_texts, self.null_odds)
-        return {**evaluate_v2(golds, self.texts(threshold)), **best}
+        return {**evaluate_v2(golds, self.texts()), **best}
 
 
 def metric_names(version_2_with_negative: bool) -> list[str]:
@@ -307,35 +311,12 @@ N_BEST = "nbest_predictions.json"
 NULL_ODDS = "null_odds.json"
 
 
-class PredictionFiles(Answers):
-    """Writes a prediction's files in the original's format; a context manager.
+class _WrittenAnswers(Answers):
+    """Answers that are written, with the n best ones, when they are added."""
 
-        predictions.json         question id -> the answer, "" for none
-        nbest_predictions.json   question id -> the n best answers, each with text,
-                                 probability, start_logit and end_logit
-        null_odds.json           question id -> the score of "no answer" less the best
-                                 span's (SQuAD 2.0)
-
-    JSON in ASCII, indented by 4, with questions in their order. The n best answers,
-    which are most of it, are written immediately. Files get their names when
-    they are complete, predictions.json last: a prediction that does not reach `finish`
-    leaves nothing.
-    """
-
-    def __init__(self, folder: str, version_2_with_negative: bool) -> None:
-        super().__init__(version_2_with_negative=version_2_with_negative)
-        self._folder = folder
-
-    def __enter__(self) -> Self:
-        self._temporary = files.temporary_name(self._path(N_BEST))
-        self._file = files.open_binary(self._temporary, "wb")
-        self._file.write(b"{")
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
-        if files.exists(self._temporary):
-            files.remove(self._temporary)
+    def __init__(self, file: IO[bytes], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._file = file
 
     def add(self, question_id: str, decoded: Decoded) -> None:
         """Adds and writes a question's answers."""
@@ -345,27 +326,36 @@ class PredictionFiles(Answers):
         self._file.write(f"{comma}\n    {key}: [\n{entries}\n    ]".encode("ascii"))
         super().add(question_id, decoded)
 
-    def finish(self, threshold: float = 0.0) -> None:
-        """Writes the rest, and gives the files their names."""
-        self._file.write(b"\n}\n" if self.best_texts else b"}\n")
-        if not files.is_remote(self._temporary):
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._file.close()
-        files.replace(self._temporary, self._path(N_BEST))
-        if self._version_2:
-            self._write(NULL_ODDS, self.null_odds)
-        elif files.exists(self._path(NULL_ODDS)):
-            # An earlier prediction's.
-            files.remove(self._path(NULL_ODDS))
-        self._write(PREDICTIONS, self.texts(threshold))
 
-    def _write(self, name: str, values: dict) -> None:
-        content = json.dumps(values, indent=4) + "\n"
-        files.write_atomically(self._path(name), content)
+@contextlib.contextmanager
+def prediction_files(folder: str, version_2_with_negative: bool) -> Iterator[Answers]:
+    """Writes the answers that are added in the original's format.
 
-    def _path(self, name: str) -> str:
-        return os.path.join(self._folder, name)
+        predictions.json         question id -> the answer, "" for none
+        nbest_predictions.json   question id -> the n best answers, each with text,
+                                 probability, start_logit and end_logit
+        null_odds.json           question id -> the score of "no answer" less the best
+                                 span's (SQuAD 2.0)
+
+    JSON in ASCII, indented by 4, with questions in their order. The n best answers,
+    which are most of it, are written immediately. Files get their names when
+    they are complete, predictions.json last: a prediction that fails leaves nothing.
+    """
+    with files.replacing(os.path.join(folder, N_BEST)) as file:
+        file.write(b"{")
+        answers = _WrittenAnswers(file, version_2_with_negative=version_2_with_negative)
+        yield answers
+        file.write(b"\n}\n" if answers.best_texts else b"}\n")
+    odds_path = os.path.join(folder, NULL_ODDS)
+    if version_2_with_negative:
+        _write(odds_path, answers.null_odds)
+    elif files.exists(odds_path):
+        files.remove(odds_path)  # an earlier prediction's
+    _write(os.path.join(folder, PREDICTIONS), answers.texts())
+
+
+def _write(path: str, values: dict) -> None:
+    files.write_atomically(path, json.dumps(values, indent=4) + "\n")
 
 
 def _entry(entry: NBestEntry) -> str:

@@ -33,7 +33,6 @@ from bert_tf.tasks.finetuning import (
 from bert_tf.tasks.squad import null_threshold, reading
 from bert_tf.tasks.squad.decoding import (
     OFFSETS,
-    Decoded,
     Decoder,
     NBestEntry,
     text_or_null,
@@ -41,9 +40,9 @@ from bert_tf.tasks.squad.decoding import (
 from bert_tf.tasks.squad.scoring import (
     Answers,
     Golds,
-    PredictionFiles,
     golds_of,
     metric_names,
+    prediction_files,
 )
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.squad.windows import (
@@ -218,7 +217,7 @@ class Questions:
         settings = self._featurizer(split).settings
         return {**settings, "questions": self.splits[split].identity}
 
-    def answers(self, outputs: Outputs) -> Iterator[tuple[QuestionFeatures, Decoded]]:
+    def answer(self, outputs: Outputs, answers: Answers) -> None:
         """Predicts and decodes the questions, in their order, as a stream."""
         source, options = self.splits["dev"], self.options
         decoder = Decoder(
@@ -235,19 +234,20 @@ class Questions:
             FeatureOptions.of(options, batch_size=options.predict_batch_size),
             source.num_questions,
         ):
-            yield result.features, decoder(*result)
+            answers.add(result.features.question.question_id, decoder(*result))
 
     def predict(self, split: str, outputs: Outputs) -> Answers:
         """The answers to the questions, without their files."""
-        answers = Answers(version_2_with_negative=self.options.version_2_with_negative)
-        for features, decoded in self.answers(outputs):
-            answers.add(features.question.question_id, decoded)
+        answers = Answers(
+            version_2_with_negative=self.options.version_2_with_negative,
+            threshold=self.options.null_score_diff_threshold,
+        )
+        self.answer(outputs, answers)
         return answers
 
     def score(self, split: str, answers: Answers) -> dict[str, float]:
-        """The answers' scores, by --null_score_diff_threshold."""
-        golds = golds_of(self.splits[split])
-        return answers.scores(golds, self.options.null_score_diff_threshold)
+        """The answers' scores."""
+        return answers.scores(golds_of(self.splits[split]))
 
     def _featurizer(self, split: str) -> QuestionFeaturizer:
         return QuestionFeaturizer(
@@ -396,12 +396,10 @@ def predict(
     golds = golds_of(source)
     # Each of several workers processes all questions, and one writes.
     alone = nullcontext(Answers(version_2_with_negative=version_2))
-    with PredictionFiles(folder, version_2) if run.is_chief else alone as answers:
-        for features, decoded in questions.answers(run.outputs(model)):
-            answers.add(features.question.question_id, decoded)
-        threshold = _threshold(run, answers, golds, step) if version_2 else 0.0
-        if isinstance(answers, PredictionFiles):
-            answers.finish(threshold)
+    with prediction_files(folder, version_2) if run.is_chief else alone as answers:
+        questions.answer(run.outputs(model), answers)
+        if version_2:
+            answers.threshold = _threshold(run, answers, golds, step)
     if not source.have_answers:
         logging.warning("No scores: there are questions without a known answer.")
         return
@@ -414,7 +412,7 @@ def predict(
     run_folder.report_evaluation(
         folder,
         step,
-        answers.scores(golds, threshold),
+        answers.scores(golds),
         is_chief=run.is_chief,
         task_name=run.task.name,
     )

@@ -9,7 +9,6 @@ from bert_tf.errors import InputError
 from bert_tf.tasks.squad.decoding import Decoded, NBestEntry
 from bert_tf.tasks.squad.scoring import (
     Gold,
-    PredictionFiles,
     best_threshold,
     best_thresholds,
     evaluate_v1,
@@ -18,6 +17,7 @@ from bert_tf.tasks.squad.scoring import (
     normalize_answer,
     precision_recall,
     precision_recall_curves,
+    prediction_files,
 )
 
 # By null odd: right, an invention, half right, right, an invention.
@@ -230,7 +230,7 @@ def decoded(*texts, score_diff=None):
     return Decoded(entries, best, score_diff)
 
 
-class PredictionFilesTest(tf.test.TestCase):
+class FilesTest(tf.test.TestCase):
     def folder(self):
         return tempfile.mkdtemp(dir=self.get_temp_dir())
 
@@ -251,11 +251,12 @@ class PredictionFilesTest(tf.test.TestCase):
                 float("nan"),
             ),
         }
-        with PredictionFiles(folder, True) as written:
+        with prediction_files(folder, True) as written:
             for question_id, of_question in answers.items():
                 written.add(question_id, of_question)
-            self.assertEqual(os.listdir(folder), [os.path.basename(written._temporary)])
-            written.finish(threshold=3.0)
+            (name,) = os.listdir(folder)
+            self.assertStartsWith(name, "nbest_predictions.json.tmp-")
+            written.threshold = 3.0
         expected = {
             "predictions": {"q1": "x", awkward: "", "q3": "y", "q4": "z"},
             "null_odds": {q: of_q.score_diff for q, of_q in answers.items()},
@@ -286,13 +287,12 @@ class PredictionFilesTest(tf.test.TestCase):
         folder = self.folder()
         with open(os.path.join(folder, "null_odds.json"), "w") as file:
             file.write("{}")  # of a prediction of SQuAD 2.0, before
-        with PredictionFiles(folder, False) as written:
+        with prediction_files(folder, False) as written:
             written.add("q1", decoded("before"))
-            written.finish()
         before = self.content(folder, "nbest_predictions.json")
         with (
             self.assertRaisesRegex(RuntimeError, "midway"),
-            PredictionFiles(folder, False) as written,
+            prediction_files(folder, False) as written,
         ):
             written.add("q1", decoded("after"))
             raise RuntimeError("midway")
