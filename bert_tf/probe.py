@@ -277,7 +277,7 @@ def _splits(options: ProbeOptions) -> "dict[str, list[Sentence]]":
 
     def read(flag: str) -> "list[Sentence]":
         paths = files.expand_globs(str(getattr(options, flag)), flag)
-        found = read_sentences(paths, options.layout(options.labels or None))
+        found = read_sentences(paths, options.layout())
         shuffle(found)
         return found
 

@@ -30,6 +30,7 @@ from bert_tf.tasks.run_options import (
     warn_of_stride,
     with_recipe,
 )
+from bert_tf.text.tfds import TfdsRows
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Predictor
@@ -493,6 +494,22 @@ class FineTuning:
 
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
         return self.scores(model, self.task.dev_splits[0])
+
+
+def sources(options: Any) -> Iterator[tuple[str, str | TfdsRows]]:
+    """Each split that is read: its file or files, or rows of a TensorFlow dataset."""
+    wanted = (options.do_train, options.looks_at_dev, options.do_predict)
+    for number, split in enumerate(("train", "dev", "test")):
+        if not wanted[number]:
+            continue
+        if options.tfds_name:
+            names = options.tfds_name, options.tfds_splits[number]
+            yield split, TfdsRows(*names, options.tfds_data_dir)
+            continue
+        path = getattr(options, f"{split}_file")
+        if path is None:
+            raise InputError(f"Give `{split}_file`: the runs are compared by it.")
+        yield split, path
 
 
 # Reads and checks every input before anything is written or trained.

@@ -125,22 +125,20 @@ def find_columns(
 Row = tuple[int, Mapping[str, Any] | str]
 
 
-def read_choices(path: str, named: ChoiceColumns, *, has_labels: bool) -> ChoiceSet:
-    """The examples of a file."""
-    header, rows = _rows(path)
-    columns = find_columns(named, header, path, has_labels=has_labels)
-    return _choices(rows, columns, named.labels, path)
-
-
-def read_tfds_choices(
-    rows: TfdsRows, named: ChoiceColumns, *, has_labels: bool
+def read_choices(
+    source: str | TfdsRows, named: ChoiceColumns, *, has_labels: bool
 ) -> ChoiceSet:
-    """The examples of a set of TensorFlow Datasets, such as hellaswag, in its order."""
-    columns = find_columns(named, [*rows.features], rows.path, has_labels=has_labels)
+    """The examples of a file, or of a TensorFlow dataset such as hellaswag."""
+    if isinstance(source, str):
+        header, rows = _rows(source)
+        columns = find_columns(named, header, source, has_labels=has_labels)
+        return _choices(rows, columns, named.labels, source)
+    there = [*source.features]
+    columns = find_columns(named, there, source.path, has_labels=has_labels)
     wanted = (columns.premise, columns.start, *columns.endings, columns.label)
-    found = rows.read({name: True for name in wanted if name is not None})
+    found = source.read({name: True for name in wanted if name is not None})
     numbered = ((number, row) for number, (_, row) in enumerate(found))
-    return _choices(numbered, columns, named.labels, rows.path)
+    return _choices(numbered, columns, named.labels, source.path)
 
 
 def _choices(
@@ -364,7 +362,10 @@ def choice_task(
     options: ChoiceOptions, found: ModelFiles, strategy: tf.distribute.Strategy
 ) -> finetuning.FineTuningTask[np.ndarray]:
     """The task of choosing, on the options' examples."""
-    sets = _read(options)
+    sets = {
+        split: read_choices(source, options, has_labels=split != "test")
+        for split, source in finetuning.sources(options)
+    }
     splits = LabelledSplits(
         options=options,
         examples={split: each.examples for split, each in sets.items()},
@@ -406,24 +407,3 @@ def choice_task(
         metric=ACCURACY,
         result_names={ACCURACY: f"eval_{{}}{ACCURACY}"},
     )
-
-
-def _read(options: ChoiceOptions) -> dict[str, ChoiceSet]:
-    """The examples, by split."""
-    sets = {}
-    wanted = (options.do_train, options.looks_at_dev, options.do_predict)
-    for number, (split, is_wanted) in enumerate(
-        zip(("train", "dev", "test"), wanted, strict=True)
-    ):
-        has_labels = split != "test"
-        path = getattr(options, f"{split}_file")
-        if is_wanted and options.tfds_name:
-            rows = TfdsRows(
-                options.tfds_name, options.tfds_splits[number], options.tfds_data_dir
-            )
-            sets[split] = read_tfds_choices(rows, options, has_labels=has_labels)
-        elif is_wanted:
-            if path is None:
-                raise InputError(f"Give `{split}_file`: the runs are compared by it.")
-            sets[split] = read_choices(path, options, has_labels=has_labels)
-    return sets

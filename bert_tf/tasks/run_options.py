@@ -125,30 +125,6 @@ _LISTS = {"learning_rate": "learning_rates", "train_batch_size": "train_batch_si
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StabilityOptions(HeadOptions, title=options.TRAINING):
-    """More stable fine-tuning for small data sets."""
-
-    recipe: str = option(
-        "devlin",
-        "Defaults for flags that are not given: devlin, the original's; mosbach"
-        " (Mosbach et al. 2021, more stable on small tasks): 20 epochs, 10 %"
-        " warmup, bias correction, learning rate 2e-5, batch size 16.",
-        choices=tuple(RECIPES),
-    )
-    reinitialize_layers: int = option(
-        0,
-        "Reinitialize the pooler and this many top layers after loading the"
-        " checkpoint (Zhang et al. 2021: more stable on few examples); 0 for none.",
-        least=0,
-    )
-    layer_mixture: bool = option(
-        False,
-        "Classify a learned mixture of the embeddings and all layers instead of the"
-        " last layer (ELMo, Peters et al. 2018; for BERT, Tenney et al. 2019).",
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class AdapterOptions(Options, title=options.TRAINING):
     """Training few weights, next to the frozen pre-trained ones."""
 
@@ -263,7 +239,7 @@ class FineTuningOptions(
     LengthOptions,
     PaddingOptions,
     SelectionOptions,
-    StabilityOptions,
+    HeadOptions,
     AdapterOptions,
     RegularizationOptions,
     DistillationOptions,
@@ -272,6 +248,24 @@ class FineTuningOptions(
 ):
     """The options of every fine-tuning command."""
 
+    recipe: str = option(
+        "devlin",
+        "Defaults for flags that are not given: devlin, the original's; mosbach"
+        " (Mosbach et al. 2021, more stable on small tasks): 20 epochs, 10 %"
+        " warmup, bias correction, learning rate 2e-5, batch size 16.",
+        choices=tuple(RECIPES),
+    )
+    reinitialize_layers: int = option(
+        0,
+        "Reinitialize the pooler and this many top layers after loading the"
+        " checkpoint (Zhang et al. 2021: more stable on few examples); 0 for none.",
+        least=0,
+    )
+    layer_mixture: bool = option(
+        False,
+        "Classify a learned mixture of the embeddings and all layers instead of the"
+        " last layer (ELMo, Peters et al. 2018; for BERT, Tenney et al. 2019).",
+    )
     warmup_proportion: float = option(
         0.1,
         "Share of the training steps during which the learning rate rises linearly.",

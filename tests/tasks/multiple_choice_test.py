@@ -15,7 +15,6 @@ from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.multiple_choice import (
     ChoiceExample,
     read_choices,
-    read_tfds_choices,
     write_choices,
 )
 from bert_tf.tasks.run_options import ChoiceColumns
@@ -375,7 +374,7 @@ def hellaswag(*rows):
 class ReadTfdsChoicesTest(tf.test.TestCase):
     def test_hellaswag(self):
         with mocked(hellaswag()):
-            examples, target = read_tfds_choices(
+            examples, target = read_choices(
                 TfdsRows("hellaswag", "validation", None),
                 ChoiceColumns(),
                 has_labels=True,
@@ -388,9 +387,9 @@ class ReadTfdsChoicesTest(tf.test.TestCase):
     def test_kept_back_labels(self):
         with mocked(hellaswag((*TFDS_ROWS[0][:2], -1))):
             split = (TfdsRows("hellaswag", "test", None), ChoiceColumns())
-            examples, _ = read_tfds_choices(*split, has_labels=False)
+            examples, _ = read_choices(*split, has_labels=False)
             self.assertIsNone(examples[0].label)
             with self.assertRaisesRegex(
                 InputError, ":test:0: the label must be one of"
             ):
-                read_tfds_choices(*split, has_labels=True)
+                read_choices(*split, has_labels=True)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.errors import InputError
 from bert_tf.features import (
@@ -41,10 +40,10 @@ from bert_tf.tasks.tagging.words import (
     WordPredictions,
     Words,
     common_parts,
-    read_features,
     read_splits,
+    refuse_other_features,
 )
-from bert_tf.training.checkpoints import FEATURES_NAME, STATE_NAME
+from bert_tf.training.checkpoints import FEATURES_NAME
 
 
 def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]:
@@ -176,15 +175,6 @@ def feature_task(
 
         return words.predict(split, of_vectors)
 
-    def refuse_folder(folder: str) -> None:
-        path = os.path.join(folder, FEATURES_NAME)
-        there = read_features(path) if files.exists(path) else None
-        if files.exists(os.path.join(folder, STATE_NAME)) and there != settings:
-            raise InputError(
-                f"--output_dir={folder} holds a run with"
-                f" {there or 'a fine-tuned BERT'}, not {settings}: give another folder."
-            )
-
     return FineTuningTask(
         name="tagging",
         objective=TAGGING,
@@ -196,7 +186,7 @@ def feature_task(
         ),
         records=records,
         predict=predict,
-        refuse_folder=refuse_folder,
+        refuse_folder=lambda folder: refuse_other_features(folder, settings),
         side_files={FEATURES_NAME: json.dumps(settings, indent=1) + "\n"},
         is_restorable=False,
         **common_parts(words),

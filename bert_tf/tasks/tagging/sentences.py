@@ -169,20 +169,14 @@ def read_sentences(
 
 
 def read_tfds(
-    name: str,
-    split: str,
-    *,
-    data_dir: str | None = None,
-    word_feature: str | None = None,
-    label_feature: str | None = None,
-    label_names: tuple[str, ...] | None = None,
-    has_labels: bool = True,
+    rows: TfdsRows, layout: Layout, *, has_labels: bool = True
 ) -> list[Sentence]:
     """The sentences of a set of TensorFlow Datasets, such as conll2003."""
-    rows = TfdsRows(name, split, data_dir)
-    word_feature, label_feature = word_feature or "tokens", label_feature or "ner"
+    word_feature = layout.word_column or "tokens"
+    label_feature = layout.label_column or "ner"
     rows.check(word_feature, "word_column")
     wanted = {word_feature: True}
+    label_names = layout.label_names
     if has_labels:
         rows.check(label_feature, "label_column")
         wanted[label_feature] = True

@@ -73,14 +73,14 @@ class FormatOptions(Options, title=options.DATA):
         " labels or tags; for TensorFlow datasets ner.",
     )
 
-    def layout(self, label_names: tuple[str, ...] | None = None) -> Layout:
+    def layout(self) -> Layout:
         """How to read the files."""
         column = getattr(self, "document_column", None)
         return Layout(
             format=self.format,
             word_column=self.word_column,
             label_column=self.label_column,
-            label_names=label_names,
+            label_names=getattr(self, "labels", None) or None,
             **({} if column is None else {"document_column": column}),
         )
 

@@ -64,6 +64,7 @@ from bert_tf.tasks.tagging.labels import (
 )
 from bert_tf.tasks.tagging.sentences import Sentence, digest, read_sentences, read_tfds
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
+from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training.checkpoints import FEATURES_NAME, STATE_NAME
 from bert_tf.training.run_folder import RunData
@@ -414,7 +415,6 @@ def f1_macro(
     return sum(one.f1 for one in counts) / max(len(counts), 1)
 
 
-SPLITS = ("train", "dev", "test")
 TRAIN = "train"
 
 
@@ -592,7 +592,7 @@ def tagging_task(
         ),
         records=lambda: words.records,
         predict=words.predict,
-        refuse_folder=refuse_features,
+        refuse_folder=lambda folder: refuse_other_features(folder, None),
         **common_parts(words),
     )
 
@@ -619,55 +619,41 @@ def common_parts(words: Words) -> dict[str, Any]:
 
 def read_splits(options: TaggingOptions) -> dict[str, list[Sentence]]:
     """The sentences, by split."""
-    wanted = (options.do_train, options.looks_at_dev, options.do_predict)
-    return {
-        split: _read(options, split, number)
-        for number, (split, is_wanted) in enumerate(zip(SPLITS, wanted, strict=True))
-        if is_wanted
-    }
-
-
-def _read(options: TaggingOptions, split: str, number: int) -> list[Sentence]:
-    has_labels = options.test_has_labels if split == "test" else True
-    label_names = options.labels or None
-    if options.tfds_name:
-        return read_tfds(
-            options.tfds_name,
-            options.tfds_splits[number],
-            data_dir=options.tfds_data_dir,
-            word_feature=options.word_column,
-            label_feature=options.label_column,
-            label_names=label_names,
-            has_labels=has_labels is not False,
+    layout = options.layout()
+    found: dict[str, list[Sentence]] = {}
+    for split, source in finetuning.sources(options):
+        has_labels = options.test_has_labels if split == "test" else True
+        if isinstance(source, TfdsRows):
+            found[split] = read_tfds(source, layout, has_labels=has_labels is not False)
+            continue
+        paths = files.expand_globs(source, f"{split}_file")
+        sentences = read_sentences(paths, layout, has_labels=has_labels)
+        logging.info(
+            "%s: %d sentences in %d documents.",
+            *(split, len(sentences), sentences[-1].document + 1),
         )
-    flag = f"{split}_file"
-    pattern = getattr(options, flag)
-    if pattern is None:
-        raise InputError(f"Give `{flag}`: the runs are compared by it.")
-    sentences = read_sentences(
-        files.expand_globs(pattern, flag),
-        options.layout(label_names),
-        has_labels=has_labels,
-    )
-    logging.info(
-        "%s: %d sentences in %d documents.",
-        *(split, len(sentences), sentences[-1].document + 1),
-    )
-    return sentences
+        found[split] = sentences
+    return found
 
 
-def refuse_features(folder: str) -> None:
-    """Raises InputError if a folder's run is on features of BERT, not on BERT."""
+def refuse_other_features(folder: str, features: Mapping[str, str] | None) -> None:
+    """Raises InputError if a folder's run is on other features of BERT, or on none."""
     path = os.path.join(folder, FEATURES_NAME)
-    if not files.exists(path):
+    there = read_features(path) if files.exists(path) else None
+    if there == features:
         return
     if not files.exists(os.path.join(folder, STATE_NAME)):
-        files.remove(path)  # of a start that failed before its first checkpoint
+        if there is not None:
+            files.remove(path)  # of a start that failed before its first checkpoint
         return
+    if features is None and there is not None:
+        raise InputError(
+            f"--output_dir={folder} holds a BiLSTM on BERT's features; give"
+            f" --features={there['features']} too, or another folder."
+        )
     raise InputError(
-        f"--output_dir={folder} holds a BiLSTM on BERT's features; give"
-        f" --features={read_features(path)['features']} too, or another"
-        " folder."
+        f"--output_dir={folder} holds a run with {there or 'a fine-tuned BERT'}, not"
+        f" {features}: give another folder."
     )
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 from bert_tf.errors import InputError
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences, read_tfds
 from bert_tf.tasks.tagging.words import write_predictions
+from bert_tf.text.tfds import TfdsRows
 from tests.script_case import FolderCase
 from tests.tasks.tfds_sets import mocked
 
@@ -309,7 +310,7 @@ class LibrarysSetTest(tf.test.TestCase):
             {"tokens": ["東京"], "ner": [5]},
         )
         with mocked(conll2003(*rows)):
-            found = read_tfds("conll2003", "train")
+            found = read_tfds(TfdsRows("conll2003", "train", None), Layout())
         self.assertEqual(
             [(one.words, one.labels) for one in found],
             [(("EU", "rejects", "it"), ("B-ORG", "O", "O")), (("東京",), ("B-LOC",))],
@@ -317,7 +318,9 @@ class LibrarysSetTest(tf.test.TestCase):
         self.assertEqual(found[1].source, "tfds:conll2003/conll2003/1.0.0:train:2")
         with mocked(conll2003(*rows)):
             self.assertIsNone(
-                read_tfds("conll2003", "train", has_labels=False)[0].labels
+                read_tfds(
+                    TfdsRows("conll2003", "train", None), Layout(), has_labels=False
+                )[0].labels
             )
 
     def test_what_cannot_be_read(self):
@@ -328,4 +331,4 @@ class LibrarysSetTest(tf.test.TestCase):
             ({"tokens": [], "ner": []}, "no sentences"),
         ):
             with mocked(conll2003(row)), self.assertRaisesRegex(InputError, message):
-                read_tfds("conll2003", "train")
+                read_tfds(TfdsRows("conll2003", "train", None), Layout())
