@@ -199,10 +199,7 @@ def run(options: EnsembleOptions) -> None:
         print(json.dumps(report, indent=2))
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

@@ -212,10 +212,7 @@ def _draw(
     }
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run, arguments="files")
-
+main = cli.command(run, arguments="files")
 
 if __name__ == "__main__":
     main()

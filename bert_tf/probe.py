@@ -361,10 +361,7 @@ def _report(
     logging.info("Wrote probing.md, probing.json and probing.png to %s.", folder)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

@@ -119,10 +119,7 @@ def run(options: FeatureTableOptions) -> None:
     print(text, end="", flush=True)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

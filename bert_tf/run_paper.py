@@ -480,10 +480,7 @@ def _cell_of(folder: str, column: Column) -> Cell:
     return max(cells, key=lambda cell: cell.mean)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

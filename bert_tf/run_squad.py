@@ -24,10 +24,7 @@ def run(options: SquadOptions) -> None:
     spans.main(options)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()
