@@ -147,6 +147,11 @@ class Options:
         """An option's value if it was given, else None."""
         return getattr(self, name) if self.is_given(name) else None
 
+    def as_kind(self, kind: type[T], **changes: Any) -> T:
+        """The options of another command: those that both have, and some changes."""
+        shared = kind.__dataclass_fields__.keys() & type(self).__dataclass_fields__
+        return kind(**{name: getattr(self, name) for name in shared} | changes)
+
     def as_flags(self) -> dict[str, Any]:
         """Every option's value by name, as JSON."""
         values = {name: getattr(self, name) for name in declarations(type(self))}

@@ -84,10 +84,7 @@ class FeatureTableOptions(tagging_options.TaggingOptions):
         if self.given_names is not None:
             given = self.given_names.union(changes).difference(useless)
             changes["given_names"] = given
-        return tagging_options.TaggingOptions(
-            **{name: getattr(self, name) for name in fields if name != "title"}
-            | changes
-        )
+        return self.as_kind(tagging_options.TaggingOptions, **changes)
 
 
 def run(options: FeatureTableOptions) -> None:

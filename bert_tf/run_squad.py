@@ -19,9 +19,10 @@ from bert_tf.tasks.squad.squad_options import SquadOptions
 def run(options: SquadOptions) -> None:
     """Reads the questions, then trains and answers."""
     cli.import_tensorflow()
+    from bert_tf.tasks import finetuning
     from bert_tf.tasks.squad import spans
 
-    spans.main(options)
+    finetuning.main(spans.squad_task, options)
 
 
 main = cli.command(run)

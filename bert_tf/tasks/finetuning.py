@@ -284,6 +284,10 @@ class FineTuningTask(Task, Generic[P]):
     # The names in eval_results.txt that differ from the metrics'.
     result_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     keeps_results: bool = False  # whether earlier results of the same step stay there
+    # Trains an earlier stage of a `FineTuning`, and returns what the run starts from.
+    first_stage: Callable[[Any], str | None] = lambda run: None
+    # A `FineTuning`, its model and step; None: `evaluate_and_predict`.
+    finish: Callable[[Any, keras.Model, int], None] | None = None
 
 
 def with_losses(
@@ -516,15 +520,8 @@ def sources(options: Any) -> Iterator[tuple[str, str | TfdsRows]]:
 MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
 
 
-def main(
-    make_task: MakeTask,
-    options: FineTuningOptions,
-    *,
-    first_stage: Callable[["FineTuning"], str | None] = lambda run: None,
-    finish: Callable[["FineTuning", keras.Model, int], None] | None = None,
-) -> None:
+def main(make_task: MakeTask, options: FineTuningOptions) -> None:
     """A command: trains or restores, then evaluates and predicts, as asked."""
-    # `first_stage` trains an earlier stage and returns what the run starts from.
     options = with_recipe(options)
     warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
     strategy = create_strategy(options)
@@ -539,7 +536,7 @@ def main(
         raise InputError("Several runs need a development set to choose the best by.")
     else:
         with run_folder.held_for_training(folder, strategy):
-            run.init_checkpoint = first_stage(run) or run.init_checkpoint
+            run.init_checkpoint = run.task.first_stage(run) or run.init_checkpoint
             if options.selects:
                 from bert_tf.tasks.selection import search  # which makes runs
 
@@ -548,7 +545,7 @@ def main(
                 run.save_adapter(model, folder)
             else:
                 model, step = run.fine_tune(folder)
-    (finish or evaluate_and_predict)(run, model, step)
+    (run.task.finish or evaluate_and_predict)(run, model, step)
 
 
 def check_batches(options: FineTuningOptions, strategy: Strategy) -> None:

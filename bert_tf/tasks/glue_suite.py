@@ -389,13 +389,15 @@ def _scores(
 def _options_of(data_set: DataSet, options: GlueOptions) -> ClassifierOptions:
     """The options of one task's runs."""
     changes: dict[str, Any] = {
+        "task_name": data_set.name,
+        "do_train": True,
         "data_dir": _data_dir(data_set, options),
         "output_dir": os.path.join(options.output_dir, data_set.name),
         "do_eval": bool(data_set.dev_splits),
     }
     if options.two_stage and data_set.name in SECOND_STAGE:
         changes |= {"init_checkpoint": _best_of(options, "MNLI"), "init_head": False}
-    return options.of_task(data_set, **changes)
+    return options.as_kind(ClassifierOptions, **changes)
 
 
 def _splits(data_set: DataSet, options: GlueOptions) -> Sequence[str]:

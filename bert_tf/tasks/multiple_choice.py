@@ -44,7 +44,7 @@ from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning, tables
 from bert_tf.tasks.classification import LabelledSplits, TextFeaturizer
-from bert_tf.tasks.reports import write_probabilities
+from bert_tf.tasks.reports import prediction_cells, write_probabilities
 from bert_tf.tasks.run_options import ChoiceColumns, ChoiceOptions
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
@@ -332,25 +332,13 @@ def write_choices(
     p_LABEL     each ending's probability
     premise, start, ending_LABEL    the texts
     """
+    header, *cells = prediction_cells(examples, target, logits)
+    endings = [f"ending_{label}" for label in target.labels]
+    table = [[*header, "premise", "start", *endings]]
+    for row, one in zip(cells, examples, strict=True):
+        table.append([*row, one.premise, one.start, *one.endings])
     content = io.StringIO(newline="")
-    writer = csv.writer(content, lineterminator="\n")
-    writer.writerow(
-        [
-            *("index", "label", "prediction", "correct"),
-            *(f"p_{label}" for label in target.labels),
-            *("premise", "start"),
-            *(f"ending_{label}" for label in target.labels),
-        ]
-    )
-    found = zip(
-        examples, target.words(logits), target.probabilities(logits), strict=True
-    )
-    for index, (example, word, probabilities) in enumerate(found):
-        label = example.label
-        known = ("", word, "") if label is None else (label, word, int(label == word))
-        shown = (f"{value:.6f}" for value in probabilities)
-        texts = (example.premise, example.start, *example.endings)
-        writer.writerow([index, *known, *shown, *texts])
+    csv.writer(content, lineterminator="\n").writerows(table)
     files.write_atomically(path, content.getvalue())
     logging.info("Wrote %d predictions to %s.", len(examples), path)
 

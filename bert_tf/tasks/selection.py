@@ -316,19 +316,14 @@ class Selection(NamedTuple):
 def select(
     run: Run,
     settings: Sequence[Settings],
-    *,
-    folder: str,
-    metric: str,
+    records: Records,
     keeper: BestRun,
-    made_with: Mapping[str, Any],
+    *,
     stop_early_at: float | None = None,  # the share of the steps; None: no run stops
     stop_early_keep: int | None = None,  # a third, rounded up, by default
-    baseline: float | None = None,
-    is_chief: bool = True,
-) -> Selection:
+) -> Record:
     """Makes the missing runs, and finds the best one."""
-    records = Records(folder, metric, made_with, is_chief)
-    runs = os.path.join(folder, RUNS_NAME)
+    metric, runs = records.metric, os.path.join(records.folder, RUNS_NAME)
 
     def tidy() -> None:
         """Keeps the best run's weights; frees the space of the other ended ones."""
@@ -383,12 +378,12 @@ def select(
     best = records.best()
     if best is None:
         failures = [one.failure for one in records.all() if one.failure]
+        path = os.path.join(records.folder, SELECTION_NAME)
         raise InputError(
-            f"All {len(failures)} runs have failed; without their lines in"
-            f" {os.path.join(folder, SELECTION_NAME)} they are made again. The first"
-            f" one: {failures[0]}"
+            f"All {len(failures)} runs have failed; without their lines in {path} they"
+            f" are made again. The first one: {failures[0]}"
         )
-    return Selection(metric, best, records.all(), baseline)
+    return best
 
 
 def _made(run: Run, before: Record, folder: str, share: float) -> Record:
@@ -465,18 +460,17 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
         gc.collect()
         return scores, step
 
-    selection = select(
+    records = Records(output_dir, metric, made_with(tuning), chief)
+    best = select(
         run,
         options.settings,
-        folder=output_dir,
-        metric=metric,
-        keeper=BestRun(output_dir, keep_all_runs=options.keep_all_runs, is_chief=chief),
-        made_with=made_with(tuning),
+        records,
+        BestRun(output_dir, keep_all_runs=options.keep_all_runs, is_chief=chief),
         stop_early_at=options.stop_early_at if options.stop_early else None,
         stop_early_keep=options.stop_early_keep,
-        baseline=task.baseline(task.dev_splits[0], metric),
-        is_chief=chief,
     )
+    baseline = task.baseline(task.dev_splits[0], metric)
+    selection = Selection(metric, best, records.all(), baseline)
     if chief:
         write_report(selection, output_dir)
     # The best run's files are read after the chief has written them.

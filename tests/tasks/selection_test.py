@@ -170,17 +170,13 @@ class SelectionTestCase(FolderCase):
         self.keeper = Keeper()
 
     def select(self, run, settings=GRID, name="out", **options):
-        return select(
-            run,
-            settings,
-            **{
-                "folder": self.path(name),
-                "metric": "accuracy",
-                "keeper": self.keeper,
-                "made_with": {"init_checkpoint": "/a", "lengths": [1, 2]},
-                **options,
-            },
-        )
+        made_with = {"init_checkpoint": "/a", "lengths": [1, 2]}
+        made_with = options.pop("made_with", made_with)
+        metric = options.pop("metric", "accuracy")
+        records = Records(self.path(name), metric, made_with)
+        keeper = options.pop("keeper", self.keeper)
+        best = select(run, settings, records, keeper, **options)
+        return Selection(metric, best, records.all())
 
     def lines(self, name="out"):
         return self.read_json_lines(name, "selection.jsonl")

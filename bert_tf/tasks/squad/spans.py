@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -65,13 +65,9 @@ from bert_tf.training.run_folder import RunData
 WINDOWS_AT_ONCE = 4096
 
 
-class QuestionLogits(NamedTuple):
-    """A question and its windows' logits."""
-
-    features: QuestionFeatures
-    # Of each window, float32 [S], or no more than its record's tokens.
-    start_logits: list[np.ndarray]
-    end_logits: list[np.ndarray]
+# A question and its windows' start and end logits: of each, float32 [S], or no more
+# than its record's tokens.
+QuestionLogits = tuple[QuestionFeatures, list[np.ndarray], list[np.ndarray]]
 
 
 def question_logits(
@@ -108,11 +104,9 @@ def question_logits(
         rows = iter(found)
         for question in questions:
             own = list(itertools.islice(rows, len(question.windows)))
-            yield QuestionLogits(
-                question, [start for start, _ in own], [end for _, end in own]
-            )
+            yield question, [start for start, _ in own], [end for _, end in own]
     for question in without:
-        yield QuestionLogits(question, [], [])
+        yield question, [], []
 
 
 class Answerer:
@@ -234,7 +228,7 @@ class Questions:
             FeatureOptions.of(options, batch_size=options.predict_batch_size),
             source.num_questions,
         ):
-            answers.add(result.features.question.question_id, decoder(*result))
+            answers.add(result[0].question.question_id, decoder(*result))
 
     def predict(self, split: str, outputs: Outputs) -> Answers:
         """The answers to the questions, without their files."""
@@ -281,8 +275,7 @@ class Questions:
         return records
 
 
-def squad_task(questions: Questions) -> FineTuningTask[Answers]:
-    """The task of finding answers."""
+def _task_of(questions: Questions) -> FineTuningTask[Answers]:
     options, found = questions.options, questions.found
     built = model_options(options, found.config, has_pooler=False)
     metrics = metric_names(options.version_2_with_negative)
@@ -338,9 +331,10 @@ def read_questions(options: SquadOptions, found: ModelFiles) -> Questions:
     return Questions(options, found, splits)
 
 
-def main(options: SquadOptions) -> None:
-    """A command: trains, first on other questions if requested, then answers."""
-    kept: list[Questions] = []
+def squad_task(
+    options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
+) -> FineTuningTask[Answers]:
+    """The task of finding answers, trained first on other questions if requested."""
     first = None
     if options.first_train_file:
         first = reading.read_file(
@@ -349,12 +343,7 @@ def main(options: SquadOptions) -> None:
             for_training=True,
             evidence_dir=options.evidence_dir,
         )
-
-    def make_task(
-        options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
-    ) -> FineTuningTask[Answers]:
-        kept.append(read_questions(options, found))
-        return squad_task(kept[0])
+    questions = read_questions(options, found)
 
     def first_stage(run: FineTuning) -> str | None:
         # Once the second stage has begun, nothing starts from the first one's result.
@@ -372,16 +361,17 @@ def main(options: SquadOptions) -> None:
             patience=0,
         )
         logging.info("***** First stage: %s *****", options.first_train_file)
-        questions = Questions(own, run.found, {"train": first})
-        stage = FineTuning(squad_task(questions), own, run.found, run.strategy)
+        task = _task_of(Questions(own, found, {"train": first}))
+        stage = FineTuning(task, own, found, strategy)
         stage.fine_tune(folder, epochs_flag="first_num_train_epochs")
         return folder
 
     def finish(run: FineTuning, model: keras.Model, step: int) -> None:
         if options.do_predict:
-            predict(run, kept[0], model, step)
+            predict(run, questions, model, step)
 
-    finetuning.main(make_task, options, first_stage=first_stage, finish=finish)
+    task = _task_of(questions)
+    return dataclasses.replace(task, first_stage=first_stage, finish=finish)
 
 
 def predict(
