@@ -288,10 +288,13 @@ def chosen_tasks(options: GlueOptions) -> list[DataSet]:
                 f"--tasks: {data_set.name} is none of GLUE's: {', '.join(GLUE_TASKS)}."
                 " Use bert_tf.run_classifier."
             )
-        missing = _missing_file(data_set, options)
+        folder = _data_dir(data_set, options)
+        names = [data_set.files[split] for split in _splits(data_set, options)]
+        paths = [os.path.join(folder, name) for name in names]
+        missing = next((path for path in paths if not files.exists(path)), None)
         if missing is None:
             chosen[data_set.name] = data_set
-        elif wants_all and not files.exists(folder := _data_dir(data_set, options)):
+        elif wants_all and not files.exists(folder):
             logging.warning("%s is left out: no folder %s.", data_set.name, folder)
         else:
             raise InputError(
@@ -404,16 +407,6 @@ def _splits(data_set: DataSet, options: GlueOptions) -> Sequence[str]:
     """The splits that are read."""
     training = ("train", *data_set.dev_splits) if data_set.dev_splits else ()
     return (*training, *(data_set.test_splits if options.do_predict else ()))
-
-
-def _missing_file(data_set: DataSet, options: GlueOptions) -> str | None:
-    """A file that the task needs and that is missing."""
-    folder = _data_dir(data_set, options)
-    for split in _splits(data_set, options):
-        path = os.path.join(folder, data_set.files[split])
-        if not files.exists(path):
-            return path
-    return None
 
 
 def _data_dir(data_set: DataSet, options: GlueOptions) -> str:

@@ -447,13 +447,11 @@ def with_recipe(given: T) -> T:
     defaults = type(given).__dataclass_fields__
     for name, value in RECIPES[given.recipe].items():
         names = [each for each in (name, _LISTS.get(name, "")) if each in defaults]
-        said = [each for each in names if given.is_given(each)]
-        kept += [_as_flag(each, getattr(given, each)) for each in said]
-        if said:
+        if said := [each for each in names if given.is_given(each)]:
+            kept += [_as_flag(each, getattr(given, each)) for each in said]
             continue
         for each in names:
-            default = defaults[each].default
-            if default is not None:
+            if (default := defaults[each].default) is not None:
                 changed[each] = (value,) if isinstance(default, tuple) else value
     if changed:
         flags = " ".join(_as_flag(name, value) for name, value in changed.items())

@@ -56,13 +56,6 @@ class GoldAnswer(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Paragraph:
-    """A text that questions are about; all of its questions share one object."""
-
-    context: str
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Question:
     """One question; without answers if it is impossible, or if none are known.
 
@@ -71,7 +64,7 @@ class Question:
 
     question_id: str
     text: str
-    paragraph: Paragraph
+    context: str  # the text that it is about
     answers: tuple[GoldAnswer, ...] = ()
     is_impossible: bool = False
 
@@ -159,7 +152,7 @@ class CheckedQuestions:
 
     def _paragraph(self, entry: Any, where: str) -> Iterator[Question]:
         qas = self._part(entry, "qas", list, where)
-        paragraph = Paragraph(context=self._part(entry, "context", str, where))
+        context = self._part(entry, "context", str, where)
         for number, qa in enumerate(qas, start=1):
             # Some tools write numbers, which become text as JSON's keys.
             question_id = qa.get("id") if isinstance(qa, dict) else None
@@ -168,7 +161,7 @@ class CheckedQuestions:
             is_named = isinstance(question_id, str)
             place = f"{where}, question {repr(question_id) if is_named else number}"
             try:
-                yield self._question(qa, question_id, paragraph, place)
+                yield self._question(qa, question_id, context, place)
             except EntryError as fault:
                 self.num_skipped += 1
                 self._warn(place, f"{fault}; skipped")
@@ -177,7 +170,7 @@ class CheckedQuestions:
         logging.warning("%s: %s: %s.", self.source, where, what)
 
     def _question(
-        self, entry: Any, question_id: Any, paragraph: Paragraph, where: str
+        self, entry: Any, question_id: Any, context: str, where: str
     ) -> Question:
         _checked(entry, dict, "it must be an object")
         _checked(question_id, str, "its `id` must be text or a number")
@@ -187,14 +180,14 @@ class CheckedQuestions:
         is_impossible = self._is_impossible(entry, where)
         answers: tuple[GoldAnswer, ...] = ()
         if not self._for_training:
-            answers = self._answers(entry, paragraph.context, where)
+            answers = self._answers(entry, context, where)
         elif not is_impossible:
-            answers = (_answer_to_train_on(entry, paragraph.context),)
+            answers = (_answer_to_train_on(entry, context),)
         self._ids.add(question_id)
         return Question(
             question_id=question_id,
             text=text,
-            paragraph=paragraph,
+            context=context,
             answers=answers,
             is_impossible=is_impossible,
         )

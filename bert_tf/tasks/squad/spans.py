@@ -23,13 +23,7 @@ from bert_tf.parallel import available_cores, grouped
 from bert_tf.records.batching import ExampleTable, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning
-from bert_tf.tasks.finetuning import (
-    Arrays,
-    FineTuning,
-    FineTuningTask,
-    Outputs,
-    model_options,
-)
+from bert_tf.tasks.finetuning import Arrays, FineTuning, FineTuningTask, Outputs
 from bert_tf.tasks.squad import null_threshold, reading
 from bert_tf.tasks.squad.decoding import (
     OFFSETS,
@@ -141,15 +135,12 @@ class Answerer:
         self, questions: Sequence[str], context: str
     ) -> Iterator[list[NBestEntry]]:
         """Answers questions, one after the other."""
-        paragraph = reading.Paragraph(context=context)
         asked = []
         for number, text in enumerate(questions, start=1):
             if not text.strip():
                 raise InputError(f"Question {number} is empty.")
             asked.append(
-                reading.Question(
-                    question_id=str(number), text=text, paragraph=paragraph
-                )
+                reading.Question(question_id=str(number), text=text, context=context)
             )
         for features in self._featurizer(asked):
             if not features.windows:
@@ -277,7 +268,7 @@ class Questions:
 
 def _task_of(questions: Questions) -> FineTuningTask[Answers]:
     options, found = questions.options, questions.found
-    built = model_options(options, found.config, has_pooler=False)
+    built = finetuning.model_options(options, found.config, has_pooler=False)
     metrics = metric_names(options.version_2_with_negative)
     return FineTuningTask(
         name="squad",

@@ -385,14 +385,13 @@ def entity_scores(
     golds: Sequence[Labels], predictions: Sequence[Labels], scheme: str
 ) -> dict[str, float]:
     """The scores of entities by the strict reading, if any, and the default."""
-    results = {}
+    results: dict[str, float] = {}
     readings: dict[str, str | None] = {"": None}
     if scheme in STRICT_SCHEMES:
         readings = {"strict_": scheme, **readings}
     for prefix, reading in readings.items():
         counts = total(count_entities(golds, predictions, reading).values())
-        for name in ("precision", "recall", "f1"):
-            results[prefix + name] = getattr(counts, name)
+        results |= {prefix + name: score for name, score in counts.scores.items()}
     return results
 
 
@@ -412,7 +411,7 @@ def f1_macro(
         )
         return metrics.scores([F1_MACRO], said, there)[F1_MACRO]
     counts = count_entities(golds, predictions).values()
-    return sum(one.f1 for one in counts) / max(len(counts), 1)
+    return sum(one.scores["f1"] for one in counts) / max(len(counts), 1)
 
 
 TRAIN = "train"

@@ -154,10 +154,10 @@ class ReaderTest(tf.test.TestCase):
                 [q.text for q in questions], [f"What of {i}?" for i in IDS]
             )
             self.assertEqual(
-                [q.paragraph.context for q in questions],
+                [q.context for q in questions],
                 [TOWER, TOWER, TOWER[:24], RIVER],
             )
-            self.assertIs(questions[0].paragraph, questions[1].paragraph)
+            self.assertIs(questions[0].context, questions[1].context)
             answers = [("300 m", 13)], [("leans.", 28)], [("The tower", 0)]
             self.assertEqual(
                 [[*q.answers] for q in questions], [*answers, [("Ohre", 10)]]
@@ -360,9 +360,9 @@ class LibrarysSetsTest(tf.test.TestCase):
             questions = list(squad)
         self.assertEqual([q.question_id for q in questions], BY_PARAGRAPH)
         self.assertEqual(questions[0].text, "What of it?")
-        self.assertIs(questions[0].paragraph, questions[1].paragraph)
-        self.assertEqual(questions[1].paragraph.context, TOWER)
-        self.assertEqual(questions[2].paragraph.context, RIVER)
+        self.assertIs(questions[0].context, questions[1].context)
+        self.assertEqual(questions[1].context, TOWER)
+        self.assertEqual(questions[2].context, RIVER)
         self.assertEqual(
             [q.answers for q in questions],
             [(("leans.", 28),), (("300 m", 13),), (("Ohre", 10), ("Ohre ", 10)), ()],
@@ -458,14 +458,14 @@ class TriviaQaTest(tf.test.TestCase):
         first, web, last, edge = questions
         self.assertEqual(first.question_id, "tc_1--Webber.txt")
         self.assertEqual(first.text, "Question 1?")
-        self.assertEqual(first.paragraph.context, WEBBER)
+        self.assertEqual(first.context, WEBBER)
         # The shorter alias, as it comes first; then whole words, the longest.
         self.assertEqual(first.answers, (("Sunset", 0),))
         self.assertEqual(web.answers, (("Sunset\nBlvd.", 34),))
         self.assertEqual(web.question_id, "tc_1--35/35_995.txt")
         self.assertEqual(last.answers, (("Lloyd Webber", WEBBER.index("Lloyd")),))
         self.assertEqual(edge.answers, (("SUNSET", len(LONG) + 1),))
-        self.assertEqual(edge.paragraph.context, LONG + " SUNSET")
+        self.assertEqual(edge.context, LONG + " SUNSET")
 
     def test_what_it_depends_on(self):
         sunset = trivia_answer("Sunset", "Sunset Blvd")

@@ -8,7 +8,7 @@ from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.objectives import SPAN
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.squad import spans
-from bert_tf.tasks.squad.reading import Paragraph, Question
+from bert_tf.tasks.squad.reading import Question
 from bert_tf.tasks.squad.windows import QuestionFeaturizer
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -92,7 +92,7 @@ def features(sizes):
         Question(
             question_id=str(number),
             text="who",
-            paragraph=Paragraph(context=" ".join("abcdefghij"[:size])),
+            context=" ".join("abcdefghij"[:size]),
         )
         for number, size in enumerate(sizes)
     )
