@@ -33,13 +33,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(?:an?|the)\b")
 
 
-class Gold(NamedTuple):
-    """A question's right answers; none, and has_answer false, if it is unanswerable."""
-
-    texts: tuple[str, ...]
-    has_answer: bool
-
-
+Gold = tuple[str, ...]  # a question's right answers; none if it is unanswerable
 Golds = Mapping[str, Gold]
 
 
@@ -89,12 +83,12 @@ def evaluate_v1(
     for question_id, gold in pairs:
         if question_id not in predictions:
             continue
-        if not gold.texts:
+        if not gold:
             raise InputError(
                 f"Question {question_id} has no answer, which only SQuAD 2.0 knows:"
                 " evaluate the file as 2.0."
             )
-        texts = [normalize_answer(text) for text in gold.texts]
+        texts = [normalize_answer(text) for text in gold]
         exact, best_f1 = _best(predictions[question_id], texts, 0)
         exact_sum += exact
         f1_sum += best_f1
@@ -119,7 +113,7 @@ def _scores_v2(
     exact: dict[str, float] = {}
     f1_scores: dict[str, float] = {}
     for key, gold in golds.items():
-        texts = [normalize_answer(text) for text in gold.texts]
+        texts = [normalize_answer(text) for text in gold]
         texts = [text for text in texts if text] or [""]
         exact[key], f1_scores[key] = _best(predictions[key], texts, 1)
     return exact, f1_scores
@@ -150,7 +144,7 @@ def evaluate_v2(
     # What is above the threshold counts as not answered.
     exact, f1_scores = (
         {
-            key: float(not golds[key].has_answer)
+            key: float(not golds[key])
             if (null_odds[key] if null_odds else 0.0) > threshold
             else score
             for key, score in of_each.items()
@@ -159,7 +153,7 @@ def evaluate_v2(
     )
     report: dict[str, Any] = {}
     for prefix, wanted in (("", None), ("HasAns_", True), ("NoAns_", False)):
-        ids = [key for key in golds if wanted in (None, golds[key].has_answer)]
+        ids = [key for key in golds if wanted in (None, bool(golds[key]))]
         if ids:
             # `sum` rounds as the official script's does, whatever the Python version.
             total = len(ids)
@@ -198,10 +192,10 @@ def best_threshold(
     separate; and where nothing is better than answering none, its threshold is 0, which
     is below all probabilities, but not below all score differences.
     """
-    score: float = sum(not gold.has_answer for gold in golds.values())
+    score: float = sum(not gold for gold in golds.values())
     best, threshold = score, 0.0
     for question_id in _ascending(golds, null_odds):
-        if golds[question_id].has_answer:
+        if golds[question_id]:
             score += scores[question_id]
         elif predictions[question_id]:
             score -= 1
@@ -215,7 +209,7 @@ def precision_recall_curves(
 ) -> dict[str, Curve]:
     """The official script's three curves, whose areas it reports as NAME_ap."""
     exact, f1_scores = _scores_v2(golds, predictions, null_odds)
-    oracle = {key: float(gold.has_answer) for key, gold in golds.items()}
+    oracle = {key: float(bool(gold)) for key, gold in golds.items()}
     if not any(oracle.values()):
         return {}
     worth = {"pr_exact": exact, "pr_f1": f1_scores, "pr_oracle": oracle}
@@ -229,13 +223,13 @@ def precision_recall(
     golds: Golds, scores: Mapping[str, float], null_odds: Mapping[str, float]
 ) -> Curve:
     """Precision and recall at every threshold that separates two questions."""
-    num_answerable = sum(gold.has_answer for gold in golds.values())
+    num_answerable = sum(bool(gold) for gold in golds.values())
     ids = _ascending(golds, null_odds)
     rightly_not = len(ids) - num_answerable
     curve = Curve([-math.inf], [1.0], [0.0], [rightly_not / len(ids)], 0.0)
     right, area = 0.0, 0.0
     for i, question_id in enumerate(ids):
-        if golds[question_id].has_answer:
+        if golds[question_id]:
             right += scores[question_id]
         else:
             rightly_not -= 1
@@ -260,8 +254,7 @@ def _ascending(golds: Golds, null_odds: Mapping[str, float]) -> list[str]:
 def golds_of(questions: Iterable[Question]) -> dict[str, Gold]:
     """The right answers of questions, by id."""
     return {
-        one.question_id: Gold(tuple(text for text, _ in one.answers), bool(one.answers))
-        for one in questions
+        one.question_id: tuple(text for text, _ in one.answers) for one in questions
     }
 
 
