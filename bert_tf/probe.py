@@ -271,13 +271,13 @@ def run(options: ProbeOptions) -> None:
 
 def _splits(options: ProbeOptions) -> "dict[str, list[Sentence]]":
     """The sentences to train on, and those to score."""
-    from bert_tf.tasks.tagging.sentences import read_sentences
+    from bert_tf.tasks.tagging.sentences import Layout, read_sentences
 
     shuffle = random.Random(options.random_seed).shuffle
 
     def read(flag: str) -> "list[Sentence]":
         paths = files.expand_globs(str(getattr(options, flag)), flag)
-        found = read_sentences(paths, options.layout())
+        found = read_sentences(paths, options.as_kind(Layout))
         shuffle(found)
         return found
 

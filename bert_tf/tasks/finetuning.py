@@ -124,8 +124,8 @@ def training_plan(
         flag=epochs_flag,
     )
     num_train_steps = max(1, math.ceil(num_schedule_steps * until))
-    config = TrainingConfig.of(
-        options,
+    config = options.as_kind(
+        TrainingConfig,
         **settings,
         num_train_steps=num_train_steps,
         num_schedule_steps=num_schedule_steps,

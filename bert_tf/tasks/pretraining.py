@@ -204,8 +204,8 @@ class PretrainingSession:
         options = self._options
         self._prepare()
         start = self._stacked() or options.init_checkpoint
-        config = TrainingConfig.of(
-            options,
+        config = options.as_kind(
+            TrainingConfig,
             stack_layers=options.stack_layers or bool(options.stacking),
             num_train_steps=sum(spec.num_steps for spec in self._specs),
             num_warmup_steps=options.num_warmup_steps,

@@ -170,8 +170,7 @@ class LossOptions(
     @classmethod
     def of(cls, given: Options) -> "LossOptions":
         """Those that a command has."""
-        names = [name for name in options.declarations(cls) if hasattr(given, name)]
-        return cls(**{name: getattr(given, name) for name in names})
+        return given.as_kind(cls, given_names=None)
 
     @property
     def changed(self) -> dict[str, Any]:

@@ -373,16 +373,6 @@ class TrainingConfig(TrainingOptions):
         values["num_schedule_steps"] = self.num_schedule_steps or steps
         return values
 
-    @classmethod
-    def of(cls, given: Options, **others: Any) -> "TrainingConfig":
-        """The config of a command's options, with other values for some fields."""
-        there = {
-            field.name: getattr(given, field.name)
-            for field in dataclasses.fields(cls)
-            if hasattr(given, field.name)
-        }
-        return cls(**(there | others))
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase:

@@ -216,7 +216,7 @@ class Questions:
         for result in question_logits(
             self._featurizer("dev")(source),
             outputs,
-            FeatureOptions.of(options, batch_size=options.predict_batch_size),
+            options.as_kind(FeatureOptions, batch_size=options.predict_batch_size),
             source.num_questions,
         ):
             answers.add(result[0].question.question_id, decoder(*result))

@@ -142,7 +142,7 @@ def feature_task(
         dataclasses.replace(found.source, config=found.config),
         selection,
         strategy,
-        FeatureOptions.of(options, batch_size=options.predict_batch_size),
+        options.as_kind(FeatureOptions, batch_size=options.predict_batch_size),
     )
     settings = {  # what the vectors depend on
         "features": name,

@@ -138,7 +138,7 @@ class Layout:
     word_column: str | None = None
     label_column: str | None = None  # default: -1; UPOS; ner_tags, labels, or tags
     document_column: str = "document_id"  # in JSON, shared by a document's sentences
-    label_names: tuple[str, ...] | None = None  # of labels that are numbers
+    labels: tuple[str, ...] | None = None  # the names of labels that are numbers
 
 
 def read_sentences(
@@ -176,7 +176,7 @@ def read_tfds(
     label_feature = layout.label_column or "ner"
     rows.check(word_feature, "word_column")
     wanted = {word_feature: True}
-    label_names = layout.label_names
+    label_names = layout.labels
     if has_labels:
         rows.check(label_feature, "label_column")
         wanted[label_feature] = True
@@ -410,7 +410,7 @@ def _json_lines(
         some = any(values.get(name) is not None for name in label_names)
         if has_labels or (has_labels is None and some):
             labels = _field(values, label_names, "--label_column", source)
-            labels = _labels_of(words, labels, layout.label_names, source)
+            labels = _labels_of(words, labels, layout.labels, source)
         if words:
             # None if no sentence has a document: the file is one.
             name = values.get(layout.document_column)

@@ -8,7 +8,7 @@ from bert_tf import options
 from bert_tf.options import Options, Path, option
 from bert_tf.tasks.run_options import ScoredOptions, TfdsOptions, tfds_splits
 from bert_tf.tasks.tagging.labels import NO_SCHEME, SCHEMES
-from bert_tf.tasks.tagging.sentences import FORMATS, Layout
+from bert_tf.tasks.tagging.sentences import FORMATS
 from bert_tf.training.regularization_options import ClassWeightOptions
 from bert_tf.training.training_options import Evaluates, Trains
 
@@ -72,17 +72,6 @@ class FormatOptions(Options, title=options.DATA):
         "The labels' column. Default: -1; for conllu UPOS; for jsonl ner_tags,"
         " labels or tags; for TensorFlow datasets ner.",
     )
-
-    def layout(self) -> Layout:
-        """How to read the files."""
-        column = getattr(self, "document_column", None)
-        return Layout(
-            format=self.format,
-            word_column=self.word_column,
-            label_column=self.label_column,
-            label_names=getattr(self, "labels", None) or None,
-            **({} if column is None else {"document_column": column}),
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

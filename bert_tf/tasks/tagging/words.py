@@ -62,7 +62,13 @@ from bert_tf.tasks.tagging.labels import (
     scheme_of_labels,
     total,
 )
-from bert_tf.tasks.tagging.sentences import Sentence, digest, read_sentences, read_tfds
+from bert_tf.tasks.tagging.sentences import (
+    Layout,
+    Sentence,
+    digest,
+    read_sentences,
+    read_tfds,
+)
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -618,7 +624,7 @@ def common_parts(words: Words) -> dict[str, Any]:
 
 def read_splits(options: TaggingOptions) -> dict[str, list[Sentence]]:
     """The sentences, by split."""
-    layout = options.layout()
+    layout = options.as_kind(Layout)
     found: dict[str, list[Sentence]] = {}
     for split, source in finetuning.sources(options):
         has_labels = options.test_has_labels if split == "test" else True

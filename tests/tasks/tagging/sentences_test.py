@@ -249,7 +249,7 @@ class ReaderTest(SentencesTestCase):
             format="jsonl",
             word_column="text",
             label_column="pos",
-            label_names=("nn", "vb"),
+            labels=("nn", "vb"),
         )
         self.assertEqual(found.labels, ("vb", "nn"))
         # UTF-8 cannot hold halves of characters.
@@ -283,7 +283,7 @@ class ReaderTest(SentencesTestCase):
             ),
             (
                 '{"tokens": ["a"], "ner_tags": [2]}',
-                {"format": "jsonl", "label_names": ("O",)},
+                {"format": "jsonl", "labels": ("O",)},
                 "has a name for, from 0. Found: 2",
             ),
             (b"\xff O\n", {}, ":1: not UTF-8"),
