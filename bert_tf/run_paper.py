@@ -260,15 +260,11 @@ class _Maker:
             every = max(1, self._steps() // _CHECKPOINTS)
             step = round(row.share * _CHECKPOINTS) * every
             start = os.path.join(str(start), f"model.ckpt-{step}")
-        values: dict[str, Any] = {
-            "init_checkpoint": start,
-            "learning_rates": options.learning_rates,
-            "num_train_epochs": options.num_train_epochs,
-            "train_batch_sizes": options.train_batch_sizes,
-            "num_restarts": options.num_restarts,
-            "random_seed": options.random_seed,
-            "max_seq_length": options.given("max_seq_length"),
-        }
+        grid = ("learning_rates", "num_train_epochs", "train_batch_sizes")
+        shared = (*grid, "num_restarts", "random_seed")
+        values: dict[str, Any] = {name: getattr(options, name) for name in shared}
+        length = options.given("max_seq_length")
+        values |= {"init_checkpoint": start, "max_seq_length": length}
         protocol = {k: v for k, v in table.protocol.items() if not options.is_given(k)}
         values |= protocol | self._of_task(column) | dict(row.options)
         values |= dict(column.options)

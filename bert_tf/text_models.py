@@ -286,7 +286,7 @@ class TextClassifier(TextModel):
             target=self.target,
             windows=self._run.get("long_text") == "window",
             doc_stride=self._run.get("doc_stride"),
-            pooling=self._run.get("window_pooling") or "mean",
+            window_pooling=self._run.get("window_pooling") or "mean",
         )
         records = ExampleTable(featurizer.blocks(examples), featurizer.spec)
         if not featurizer.window_counts:

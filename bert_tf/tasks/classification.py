@@ -73,7 +73,7 @@ class TextFeaturizer:
     target: Target
     windows: bool = False
     doc_stride: int | None = None
-    pooling: str = "mean"  # of the windows
+    window_pooling: str = "mean"
 
     def __post_init__(self) -> None:
         self.num_truncated = 0  # examples of the latest call that have lost tokens
@@ -97,7 +97,11 @@ class TextFeaturizer:
             "target": [self.target.kind, self.target.labels, self.target.separator],
             "windows": self.windows,
             "doc_stride": self.doc_stride if self.windows else None,
-            **({"windows_of_a_record": "all"} if self.pooling == ATTENTION else {}),
+            **(
+                {"windows_of_a_record": "all"}
+                if self.window_pooling == ATTENTION
+                else {}
+            ),
         }
 
     def blocks(self, examples: Iterable[Any]) -> Iterator[dict[str, np.ndarray]]:
@@ -113,9 +117,9 @@ class TextFeaturizer:
             texts = self._texts(example)
             pairs += texts
             counts.append(len(texts))
-            labels += [label] * (1 if self.pooling == ATTENTION else len(texts))
+            labels += [label] * (1 if self.window_pooling == ATTENTION else len(texts))
         features = pair_features(pairs, self.tokenizer.vocabulary, self.max_seq_length)
-        if self.pooling == ATTENTION:
+        if self.window_pooling == ATTENTION:
             is_there = np.arange(max(counts)) < np.array(counts)[:, None]
             for name, values in features.items():
                 shape = (*is_there.shape, values.shape[-1])
@@ -155,7 +159,7 @@ class TextFeaturizer:
         ):
             is_real = batch[ROWS] >= 0
             logits[batch[ROWS][is_real]] = found["logits"][is_real]
-        return pooled_windows(logits, self.window_counts, self.pooling)
+        return pooled_windows(logits, self.window_counts, self.window_pooling)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -312,13 +316,11 @@ def classification_task(
         options=options,
         examples=examples,
         featurizers={
-            split: TextFeaturizer(
-                found.tokenizer,
-                max_seq_length=options.max_seq_length,
+            split: options.as_kind(
+                TextFeaturizer,
+                tokenizer=found.tokenizer,
                 target=target,
                 windows=options.long_text == "window",
-                doc_stride=options.doc_stride,
-                pooling=options.window_pooling,
             )
             for split in examples
         },

@@ -358,10 +358,8 @@ def choice_task(
         options=options,
         examples={split: each.examples for split, each in sets.items()},
         featurizers={
-            split: ChoiceFeaturizer(
-                found.tokenizer,
-                max_seq_length=options.max_seq_length,
-                target=each.target,
+            split: options.as_kind(
+                ChoiceFeaturizer, tokenizer=found.tokenizer, target=each.target
             )
             for split, each in sets.items()
         },

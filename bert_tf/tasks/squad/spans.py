@@ -205,14 +205,7 @@ class Questions:
     def answer(self, outputs: Outputs, answers: Answers) -> None:
         """Predicts and decodes the questions, in their order, as a stream."""
         source, options = self.splits["dev"], self.options
-        decoder = Decoder(
-            self.found.tokenizer,
-            n_best_size=options.n_best_size,
-            max_answer_length=options.max_answer_length,
-            version_2_with_negative=options.version_2_with_negative,
-            answer_text=options.answer_text,
-            verbose_logging=options.verbose_logging,
-        )
+        decoder = options.as_kind(Decoder, tokenizer=self.found.tokenizer)
         for result in question_logits(
             self._featurizer("dev")(source),
             outputs,
@@ -235,11 +228,9 @@ class Questions:
         return answers.scores(golds_of(self.splits[split]))
 
     def _featurizer(self, split: str) -> QuestionFeaturizer:
-        return QuestionFeaturizer(
-            self.found.tokenizer,
-            max_seq_length=self.options.max_seq_length,
-            doc_stride=self.options.doc_stride,
-            max_query_length=self.options.max_query_length,
+        return self.options.as_kind(
+            QuestionFeaturizer,
+            tokenizer=self.found.tokenizer,
             for_training=split == "train",
         )
 

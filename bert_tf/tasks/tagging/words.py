@@ -442,12 +442,7 @@ class Words:
             recorded=read_labels(finetuning.folder_of_model(options))[0],
             source=found.source,
         )
-        self.featurizer = SentenceFeaturizer(
-            found.tokenizer,
-            max_seq_length=options.max_seq_length,
-            doc_stride=options.doc_stride,
-            document_context=options.document_context,
-        )
+        self.featurizer = options.as_kind(SentenceFeaturizer, tokenizer=found.tokenizer)
         # In the model's spelling; none without labels.
         self._golds = {
             split: [
