@@ -587,7 +587,7 @@ class FeatureExtractor:
         size = batch_size or self._options.batch_size
         return extract(
             inputs,
-            lambda batches, total: self._predictor.run(batches, total_batches=total),
+            self._predictor.run,
             dataclasses.replace(self._options, batch_size=size),
             values_per_token=math.prod(self._shape) * self._options.token_vectors,
             num_inputs=num_inputs,

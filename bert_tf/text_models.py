@@ -20,7 +20,7 @@ Shapes: N texts, C outputs, H hidden.
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -61,7 +61,6 @@ _MAX_LENGTHS = 12
 
 Texts = str | Sequence[str]
 # (batches, how many) -> (batch, outputs), batch by batch.
-_Predict = Callable[[Any, int], Iterator[Any]]
 
 
 class Prediction(NamedTuple):
@@ -265,7 +264,7 @@ class TextClassifier(TextModel):
         self.target = Target(
             kind=model.problem_type, labels=() if is_number else tuple(labels or ())
         )
-        self._predict = _predictor(model)
+        self._predict = Predictor("texts", model).run
         return model
 
     def predict(
@@ -384,7 +383,7 @@ class WordTagger(TextModel):
     def _load(self) -> keras.Model:
         model = loading.load_tagger(self.source)
         self.labels = self.source.labels or tuple(map(str, range(model.num_labels)))
-        self._predict = _predictor(model)
+        self._predict = Predictor("texts", model).run
         return model
 
     def tag(self, texts: Texts | Sequence[Sequence[str]]) -> list[TaggedText]:
@@ -436,9 +435,3 @@ class WordTagger(TextModel):
             )
             tagged.append(TaggedText(words, labels, spelt))
         return tagged
-
-
-def _predictor(model: keras.Model) -> _Predict:
-    """Runs a model; its step is compiled once."""
-    predictor = Predictor("texts", model)
-    return lambda batches, total: predictor.run(batches, total_batches=total)

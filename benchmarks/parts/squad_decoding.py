@@ -141,7 +141,7 @@ def trained_logits(
     row = 0
     for one in question_logits(
         features,
-        lambda batches, total: predictor.run(batches, total_batches=total),
+        predictor.run,
         FeatureOptions(batch_size=16, max_seq_length=length),
         num_questions=len(features),
     ):

@@ -474,8 +474,7 @@ class FineTuning:
                 self.task.name, model, self.strategy, jit_compile=compiled
             )
             self._predictor = model, predictor
-        run = self._predictor[1].run
-        return lambda batches, number: run(batches, total_batches=number)
+        return self._predictor[1].run
 
     def scores(self, model: keras.Model, split: str) -> dict[str, float]:
         """A split's losses and metrics."""

@@ -95,7 +95,7 @@ class Predictor:
         self._step = prediction_step(model, self._strategy, jit_compile=jit_compile)
 
     def run(
-        self, dataset: tf.data.Dataset | EvaluationBatches, *, total_batches: int
+        self, dataset: tf.data.Dataset | EvaluationBatches, total_batches: int
     ) -> Iterator[tuple[Arrays, Arrays]]:
         """Yields (batch, outputs) as numpy arrays, batch by batch, rows in order."""
         _check_batches(self._strategy, dataset, "predict_batch_size")
