@@ -366,7 +366,6 @@ def classification_task(
             found.config,
             target.num_outputs,
             problem_type=target.kind,
-            recompute=options.recompute,
             **built,
         ),
         objective=CLASSIFIERS[target.kind],

@@ -65,9 +65,9 @@ def opened_adapter(
 
 
 def model_options(
-    options: AdapterOptions, config: BertConfig, *, has_pooler: bool = True
+    options: FineTuningOptions, config: BertConfig, *, has_pooler: bool = True
 ) -> dict[str, Any]:
-    """A head's arguments: LoRA, adapters, a mixture of layers."""
+    """A head's arguments: LoRA, adapters, a mixture of layers, recomputing."""
     for name in ("train_pooler", "cls_normalization"):
         if getattr(options, name, False) and not has_pooler:
             raise InputError(
@@ -75,7 +75,8 @@ def model_options(
             )
     adapter = opened_adapter(options, config)
     if adapter is None:
-        return {name: getattr(options, name) for name in adapter_files.MODEL_OPTIONS}
+        names = (*adapter_files.MODEL_OPTIONS, "recompute")
+        return {name: getattr(options, name) for name in names}
     for name in adapter_files.MODEL_OPTIONS:
         given = options.given(name)
         if given is not None and given != adapter.model[name]:
@@ -83,7 +84,7 @@ def model_options(
                 f"`{name}={given}`, but `init_adapter={options.init_adapter}` was"
                 f" trained with {adapter.model[name]}. Leave `{name}` out."
             )
-    return dict(adapter.model)
+    return {**adapter.model, "recompute": options.recompute}
 
 
 # Scores that several tasks have.

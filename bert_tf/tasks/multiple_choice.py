@@ -381,9 +381,7 @@ def choice_task(
     built = finetuning.model_options(options, found.config)
     return splits.task(
         name="swag",
-        build_model=lambda: BertMultipleChoice(
-            found.config, recompute=options.recompute, **built
-        ),
+        build_model=lambda: BertMultipleChoice(found.config, **built),
         objective=CLASSIFICATION,
         head=names.MULTIPLE_CHOICE,
         trains_task="swag",

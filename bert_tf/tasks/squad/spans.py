@@ -263,9 +263,7 @@ def _task_of(questions: Questions) -> FineTuningTask[Answers]:
     metrics = metric_names(options.version_2_with_negative)
     return FineTuningTask(
         name="squad",
-        build_model=lambda: BertSpanPredictor(
-            found.config, recompute=options.recompute, **built
-        ),
+        build_model=lambda: BertSpanPredictor(found.config, **built),
         objective=SPAN,
         head=names.SPAN,
         trains_task="squad",

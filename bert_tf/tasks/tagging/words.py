@@ -587,9 +587,7 @@ def tagging_task(
     return finetuning.FineTuningTask(
         name="tagging",
         objective=TAGGING,
-        build_model=lambda: BertTagger(
-            found.config, num_labels, recompute=options.recompute, **built
-        ),
+        build_model=lambda: BertTagger(found.config, num_labels, **built),
         records=lambda: words.records,
         predict=words.predict,
         refuse_folder=lambda folder: refuse_other_features(folder, None),
