@@ -279,9 +279,8 @@ class FineTuningTask(Task, Generic[P]):
     class_counts: Callable[[], np.ndarray] | None = None  # of the training examples
     trains_task: str | None = None  # whose run a folder must hold; None for any
     is_restorable: bool = True  # whether a checkpoint to start from can be evaluated
-    # Raises InputError if a folder has another task's files.
-    refuse_folder: Callable[[str], None] = lambda folder: None
-    side_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Writes its own files to a folder; raises InputError if there are another task's.
+    prepare: Callable[[str], None] = lambda folder: None
     # The names in eval_results.txt that differ from the metrics'.
     result_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     keeps_results: bool = False  # whether earlier results of the same step stay there
@@ -394,7 +393,7 @@ class FineTuning:
     def prepare(self, folder: str, data: RunData | None = None) -> None:
         """Makes a run's folder, with all files that must accompany its checkpoints."""
         task = self.task
-        task.refuse_folder(folder)
+        task.prepare(folder)
         run_folder.prepare(
             folder,
             self.found.config,
@@ -407,8 +406,6 @@ class FineTuning:
             labels=task.labels,
             problem_type=task.problem_type,
         )
-        for name, content in task.side_files.items():
-            files.write_atomically(os.path.join(folder, name), content)
 
     def fine_tune(
         self,

@@ -6,7 +6,6 @@ word's vector is that of its first piece, in the window with most context of the
 
 import dataclasses
 import functools
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -40,10 +39,9 @@ from bert_tf.tasks.tagging.words import (
     WordPredictions,
     Words,
     common_parts,
+    keep_features,
     read_splits,
-    refuse_other_features,
 )
-from bert_tf.training.checkpoints import FEATURES_NAME
 
 
 def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]:
@@ -186,8 +184,7 @@ def feature_task(
         ),
         records=records,
         predict=predict,
-        refuse_folder=lambda folder: refuse_other_features(folder, settings),
-        side_files={FEATURES_NAME: json.dumps(settings, indent=1) + "\n"},
+        prepare=functools.partial(keep_features, features=settings),
         is_restorable=False,
         **common_parts(words),
     )

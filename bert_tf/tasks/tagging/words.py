@@ -24,6 +24,7 @@ W words, C labels.
 import dataclasses
 import functools
 import itertools
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -590,7 +591,7 @@ def tagging_task(
         build_model=lambda: BertTagger(found.config, num_labels, **built),
         records=lambda: words.records,
         predict=words.predict,
-        refuse_folder=lambda folder: refuse_other_features(folder, None),
+        prepare=keep_features,
         **common_parts(words),
     )
 
@@ -634,25 +635,25 @@ def read_splits(options: TaggingOptions) -> dict[str, list[Sentence]]:
     return found
 
 
-def refuse_other_features(folder: str, features: Mapping[str, str] | None) -> None:
-    """Raises InputError if a folder's run is on other features of BERT, or on none."""
+def keep_features(folder: str, features: Mapping[str, str] | None = None) -> None:
+    """Writes what features of BERT a run is on, unless its folder is of others."""
     path = os.path.join(folder, FEATURES_NAME)
     there = read_features(path) if files.exists(path) else None
-    if there == features:
-        return
-    if not files.exists(os.path.join(folder, STATE_NAME)):
-        if there is not None:
-            files.remove(path)  # of a start that failed before its first checkpoint
-        return
-    if features is None and there is not None:
+    if there != features and files.exists(os.path.join(folder, STATE_NAME)):
+        if features is None and there is not None:
+            raise InputError(
+                f"--output_dir={folder} holds a BiLSTM on BERT's features; give"
+                f" --features={there['features']} too, or another folder."
+            )
         raise InputError(
-            f"--output_dir={folder} holds a BiLSTM on BERT's features; give"
-            f" --features={there['features']} too, or another folder."
+            f"--output_dir={folder} holds a run with {there or 'a fine-tuned BERT'},"
+            f" not {features}: give another folder."
         )
-    raise InputError(
-        f"--output_dir={folder} holds a run with {there or 'a fine-tuned BERT'}, not"
-        f" {features}: give another folder."
-    )
+    if features is not None:
+        files.make_folder(folder)
+        files.write_atomically(path, json.dumps(features, indent=1) + "\n")
+    elif there is not None:
+        files.remove(path)  # of a start that failed before its first checkpoint
 
 
 def read_features(path: str) -> dict[str, str]:
