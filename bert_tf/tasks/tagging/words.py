@@ -40,7 +40,7 @@ from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
 from bert_tf.conversion.tokenizer_files import read_labels
-from bert_tf.errors import DivergedError, InputError
+from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
 from bert_tf.parallel import grouped
@@ -74,6 +74,7 @@ from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training.checkpoints import FEATURES_NAME, STATE_NAME
+from bert_tf.training.evaluation import refuse_not_finite
 from bert_tf.training.run_folder import RunData
 
 # [CLS] and [SEP].
@@ -366,11 +367,7 @@ def predict_words(
         places = np.concatenate([one.places for one in some])
         in_batch = np.repeat(in_batch, [len(one.words) for one in some])
         logits = outputs["logits"][in_batch, places]  # of the batch's words, by label
-        if not np.isfinite(logits).all():
-            raise DivergedError(
-                "The model's scores are not finite: its weights are too large to be of"
-                " use. Train again with a lower --learning_rate."
-            )
+        refuse_not_finite("score of a label", logits)
         found.label_ids[words] = logits.argmax(axis=-1)
         log_p = special.log_softmax(logits.astype(np.float64), axis=-1)
         of_words = labels[words]
