@@ -45,11 +45,6 @@ def scores(
     labels: Sequence[float] | np.ndarray,
 ) -> dict[str, float]:
     """Scores predictions by each of some metrics."""
-    unknown = [name for name in metrics if name not in METRICS]
-    if unknown:
-        raise ValueError(
-            f"`metrics` must be among {', '.join(METRICS)}. Received: {unknown}"
-        )
     predictions, labels = np.asarray(predictions), np.asarray(labels)
     if predictions.shape != labels.shape or not len(labels):
         raise ValueError(

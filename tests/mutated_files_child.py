@@ -497,7 +497,7 @@ READERS = {
     ),
     "features of a run": (
         _json_of("features.json", {"features": "all", "weights": "x"}),
-        _at("features.json", words.read_features),
+        lambda folder: words.keep_features(folder, {"features": "other"}),
     ),
     "result of a shard": (
         _make_shard_result,

@@ -258,7 +258,6 @@ def label_ids(
     sentences: Sequence[Sentence],
     golds: Sequence[Labels],
     names: Sequence[str],
-    *,
     must_be_known: bool,
 ) -> np.ndarray:
     """The number of each word's label; `NO_LABEL` if the model does not have it."""
@@ -442,23 +441,16 @@ class Words:
         )
         self.featurizer = options.as_kind(SentenceFeaturizer, tokenizer=found.tokenizer)
         # In the model's spelling; none without labels.
-        self._golds = {
-            split: [
+        self._golds: dict[str, list[list[str]]] = {}
+        self._label_ids: dict[str, np.ndarray] = {}
+        for split, sentences in splits.items():
+            self._golds[split] = golds = [
                 respelt(labels, self._file_schemes[split], self.labels.scheme)
                 for labels in _labels(sentences)
             ]
-            for split, sentences in splits.items()
-        }
-        self._label_ids = {
-            split: label_ids(
-                split,
-                sentences,
-                self._golds[split],
-                self.labels.names,
-                must_be_known=split == TRAIN,
+            self._label_ids[split] = label_ids(
+                split, sentences, golds, self.labels.names, split == TRAIN
             )
-            for split, sentences in splits.items()
-        }
         self._features: dict[str, list[SentenceFeatures]] = {}
 
     def class_counts(self) -> np.ndarray:
@@ -635,12 +627,15 @@ def read_splits(options: TaggingOptions) -> dict[str, list[Sentence]]:
 def keep_features(folder: str, features: Mapping[str, str] | None = None) -> None:
     """Writes what features of BERT a run is on, unless its folder is of others."""
     path = os.path.join(folder, FEATURES_NAME)
-    there = read_features(path) if files.exists(path) else None
+    there: dict[str, str] | None = None
+    if files.exists(path):
+        values = files.read_json(path)
+        there = strict_json.checked(dict[str, str], values, path, "features")
     if there != features and files.exists(os.path.join(folder, STATE_NAME)):
         if features is None and there is not None:
             raise InputError(
                 f"--output_dir={folder} holds a BiLSTM on BERT's features; give"
-                f" --features={there['features']} too, or another folder."
+                f" --features={there.get('features')} too, or another folder."
             )
         raise InputError(
             f"--output_dir={folder} holds a run with {there or 'a fine-tuned BERT'},"
@@ -651,11 +646,3 @@ def keep_features(folder: str, features: Mapping[str, str] | None = None) -> Non
         files.write_atomically(path, json.dumps(features, indent=1) + "\n")
     elif there is not None:
         files.remove(path)  # of a start that failed before its first checkpoint
-
-
-def read_features(path: str) -> dict[str, str]:
-    """The content of a run's features.json."""
-    found = strict_json.checked(dict[str, str], files.read_json(path), path, "features")
-    if "features" not in found:
-        raise InputError(f'{path}: it must have "features". Give another --output_dir.')
-    return found
