@@ -72,11 +72,7 @@ class Question:
 def read_json(path: str) -> tuple[Any, str]:
     """The value of a SQuAD file, and the SHA-256 of its unpacked text."""
     text = unpacked_text(path, "SQuAD file")
-    try:
-        return json.loads(text), files.sha256(text.encode())
-    except (ValueError, RecursionError) as error:
-        # Also a number of thousands of digits, or as many nested lists.
-        raise InputError(f"{path}: not valid JSON: {error}.") from error
+    return files.parse_json(text, path), files.sha256(text.encode())
 
 
 def shown(value: object) -> str:
@@ -105,8 +101,8 @@ class CheckedQuestions:
         source: str,
         identity: Mapping[str, Any],
         *,
-        version_2_with_negative: bool,
-        for_training: bool,
+        version_2_with_negative: bool = False,
+        for_training: bool = False,
     ) -> None:
         self.source = source
         self._version_2_with_negative = version_2_with_negative
@@ -244,9 +240,9 @@ def _answer_to_train_on(entry: dict[str, Any], context: str) -> GoldAnswer:
 def read_file(
     path: str,
     *,
-    version_2_with_negative: bool = False,
     for_training: bool = False,
     evidence_dir: str | None = None,
+    **kind: bool,
 ) -> CheckedQuestions:
     """The questions of a file in SQuAD's format, which may be compressed.
 
@@ -263,29 +259,16 @@ def read_file(
             f'{path}: a SQuAD file must be an object whose key "data" has the list'
             f" of articles. Found: {shown(content)}."
         )
-    return CheckedQuestions(
-        articles,
-        path,
-        {"sha256": sha256},
-        version_2_with_negative=version_2_with_negative,
-        for_training=for_training,
-    )
+    identity = {"sha256": sha256}
+    return CheckedQuestions(articles, path, identity, for_training=for_training, **kind)
 
 
-def read_tfds(
-    name: str,
-    split: str,
-    data_dir: str | None = None,
-    *,
-    version_2_with_negative: bool = False,
-    for_training: bool = False,
-) -> CheckedQuestions:
+def read_tfds(rows: TfdsRows, split: str, **kinds: bool) -> CheckedQuestions:
     """The questions of a set of TensorFlow Datasets with SQuAD's features.
 
     The library shuffles a set's questions when it prepares it. They are yielded by
     paragraph, in the order in which the paragraphs first occur.
     """
-    rows = TfdsRows(name, split, data_dir)
     optional = [each for each in ("title", "is_impossible") if each in rows.features]
     wanted: dict[str, Any] = dict.fromkeys(
         ("id", "context", "question", *optional), True
@@ -316,13 +299,8 @@ def read_tfds(
         {"title": title, "paragraphs": [{"context": context, "qas": qas}]}
         for (title, context), qas in paragraphs.items()
     ]
-    return CheckedQuestions(
-        articles,
-        rows.path,
-        {"tfds": rows.full_name, "split": split},
-        version_2_with_negative=version_2_with_negative,
-        for_training=for_training,
-    )
+    identity = {"tfds": rows.full_name, "split": split}
+    return CheckedQuestions(articles, rows.path, identity, **kinds)
 
 
 def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestions:
@@ -333,7 +311,8 @@ def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestio
     }
     if options.tfds_name:
         split = options.tfds_splits[0 if for_training else 1]
-        return read_tfds(options.tfds_name, split, options.tfds_data_dir, **kinds)
+        rows = TfdsRows(options.tfds_name, split, options.tfds_data_dir)
+        return read_tfds(rows, split, **kinds)
     path = options.train_file if for_training else options.predict_file
     if path is None:
         raise InputError("Give `predict_file`: the runs are compared by it.")

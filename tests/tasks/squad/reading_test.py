@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf.errors import InputError
 from bert_tf.tasks.squad.reading import EntryError, read_answer, read_file, read_tfds
+from bert_tf.text.tfds import TfdsRows
 from tests.tasks.tfds_sets import mocked
 
 CAFE = "The cafe closed."
@@ -307,9 +308,9 @@ class ReaderTest(tf.test.TestCase):
             ({"id": "Ohre"}, r"list of articles. Found: \{'id': 'Ohre'\}\.$"),
             ({"data": {"a": 1}}, "list of articles. Found: "),
             ({"data": []}, r"skipped 0 of 0 questions. There is none"),
-            (b'{"data":\n [}', "not valid JSON: Expecting value: line 2 column 3"),
-            (b"[" * 100_000, "squad.json: not valid JSON: "),
-            (b"[" + b"1" * 5_000 + b"]", "squad.json: not valid JSON: "),
+            (b'{"data":\n [}', ":2: not valid JSON: Expecting value"),
+            (b"[" * 100_000, "squad.json:1: not valid JSON: "),
+            (b"[" + b"1" * 5_000 + b"]", "squad.json:1: not valid JSON: "),
             ('["ü"]'.encode("latin-1"), r"json:1: not UTF-8 \(byte 0xfc\)"),
             ('[1,\n\n"语'.encode()[:-1], r"json:3: not UTF-8 \(byte 0xe8\)"),
         ):
@@ -356,7 +357,7 @@ def squad_rows(*, ids_of_two=(), question=b"What of it?"):
 class LibrarysSetsTest(tf.test.TestCase):
     def test_questions_by_paragraph(self):
         with mocked(squad_rows()):
-            squad = read_tfds("squad/v1.1", "validation")
+            squad = read_tfds(TfdsRows("squad/v1.1", "validation", None), "validation")
             questions = list(squad)
         self.assertEqual([q.question_id for q in questions], BY_PARAGRAPH)
         self.assertEqual(questions[0].text, "What of it?")
@@ -382,7 +383,7 @@ class LibrarysSetsTest(tf.test.TestCase):
         with mocked(squad_rows()), self.assertRaisesRegex(
             InputError, "glue/cola/2.0.0 must have the features of SQuAD.* It has:"
         ) as raised:  # fmt: skip
-            read_tfds("glue/cola", "train")
+            read_tfds(TfdsRows("glue/cola", "train", None), "train")
         self.assertNotIn("\n", str(raised.exception))
 
 
