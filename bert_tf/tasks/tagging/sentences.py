@@ -397,10 +397,7 @@ def _json_lines(
         if not line:
             continue
         source = f"{path}:{number}"
-        try:
-            values = json.loads(line)
-        except (ValueError, RecursionError):
-            values = None
+        values = files.parse_json(line, path, number)
         if not isinstance(values, dict):
             raise InputError(f"{source}: it must be one JSON object on one line.")
         words = _field(values, word_names, "--word_column", source)

@@ -266,7 +266,7 @@ class ReaderTest(SentencesTestCase):
             ("a O\n", {"word_column": "4"}, ":1: --word_column=4: columns have"),
             ("a O\n", {"label_column": "ner"}, ":1: --label_column=ner: columns have"),
             ("\n\n", {}, "no sentence"),
-            ("{]", {"format": "jsonl"}, ":1: it must be one JSON object"),
+            ("{]", {"format": "jsonl"}, ":1: not valid JSON"),
             ("3", {"format": "jsonl"}, ":1: it must be one JSON object"),
             ('{"x": 1}', {"format": "jsonl"}, "tokens or words must be a list.*are: x"),
             ('{"tokens": "a"}', {"format": "jsonl"}, "must be a list"),
