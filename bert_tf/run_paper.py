@@ -56,7 +56,11 @@ from bert_tf.tasks.paper_tables import (
 )
 from bert_tf.tasks.pretraining_options import NewModelOptions
 from bert_tf.tasks.run_options import SelectionOptions
-from bert_tf.tasks.tagging.tagging_options import FEATURE_CHOICES
+from bert_tf.tasks.tagging.tagging_options import (
+    BILSTM_EPOCHS,
+    BILSTM_LEARNING_RATE,
+    FEATURE_CHOICES,
+)
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.tfrecords import create_pretraining_data
 from bert_tf.training.training_options import (
@@ -271,8 +275,8 @@ class _Maker:
         if row.second:
             values["second_checkpoint"] = self._pretrained(row.second)
         if "features" in values:
-            values["learning_rates"] = (1e-3,)
-            values["num_train_epochs"] = (10.0,)
+            values["learning_rates"] = (BILSTM_LEARNING_RATE,)
+            values["num_train_epochs"] = (BILSTM_EPOCHS,)
             values["feature_dir"] = self._path("features")
         parts = [name, row.second, column.task, *sorted(row.options), *column.options]
         parts += [str(values.get("features", ""))]
@@ -280,9 +284,8 @@ class _Maker:
         folder = self._path("tasks", "-".join(_plain(p) for p in parts if p))
         if not self._finished.find(folder, values):
             logging.info("***** %s: %s, %s *****", table.title, row.name, column.name)
-            cli.run_script(
-                _task(column.task)[0], output_dir=folder, **values | self._devices()
-            )
+            script, *_ = _task(column.task)
+            cli.run_script(script, output_dir=folder, **values | self._given())
             self._finished.keep(folder, values, True)
         return _cell_of(folder, column)
 
@@ -363,7 +366,7 @@ class _Maker:
                 "random_seed": options.random_seed,
                 **changes,
                 **values,
-                **self._devices(),
+                **self._given(),
             },
         )
 
@@ -411,9 +414,11 @@ class _Maker:
         logging.info("%s are %d steps here.", budget, steps)
         return steps
 
-    def _devices(self) -> dict[str, Any]:
+    def _given(self) -> dict[str, Any]:
+        """The devices and the casing, for every command that computes."""
         options = self._options
         names = [field.name for field in dataclasses.fields(DeviceOptions)]
+        names.append("do_lower_case")
         return {name: options.given(name) for name in names if options.is_given(name)}
 
     def _path(self, *names: str) -> str:

@@ -181,6 +181,21 @@ class RunPaperTest(tf.test.TestCase):
         self.assertEqual(row["MNLI-mm"]["by_seed"], {"best": 50.0})
         self.assertLen(self.commands.values_of("run_classifier"), 1)
 
+    def test_table_7_of_a_checkpoint(self):
+        given = self.path("given")
+        config = BertConfig(vocab_size=7, num_hidden_layers=4, hidden_size=24)
+        source = mock.Mock(require_config=lambda: config)
+        with mock.patch("bert_tf.conversion.source.open_source", return_value=source):
+            self.make(
+                *("--tables=7", f"--init_checkpoint={given}", "--do_lower_case=False")
+            )
+        tuned, *features = self.commands.values_of("run_ner")
+        self.assertEqual(self.commands.values_of("run_pretraining"), [])
+        self.assertEqual((tuned["init_checkpoint"], tuned["do_lower_case"]), (given, 0))
+        self.assertLen(features, 6)
+        self.assertEqual({one["learning_rates"] for one in features}, {(1e-3,)})
+        self.assertEqual({one["num_train_epochs"] for one in features}, {(10.0,)})
+
     def test_trivia_qa_first(self):
         for name in ("train-v1.1.json", "train-v2.0.json", "trivia.json"):
             open(self.path(name), "w").close()

@@ -38,12 +38,6 @@ FEATURE_CHOICES = {
     "concat_last_four": FeatureChoice(_LAST_FOUR, True, 96.1),
     "weighted_sum_all": FeatureChoice(("all",), False, 95.5),
 }
-FINE_TUNED = "fine_tuned"
-# All ways to use BERT for tagging, and the paper's result for each.
-PAPER_DEV_F1 = {
-    FINE_TUNED: 96.4,
-    **{name: choice.dev_f1 for name, choice in FEATURE_CHOICES.items()},
-}
 
 # How a BiLSTM on features is trained, unless a flag is given.
 BILSTM_LEARNING_RATE = 1e-3
@@ -213,13 +207,9 @@ class TaggingOptions(
     """A run on tagged words."""
 
     def problems(self) -> Iterator[str]:
-        """Options that exclude each other."""
+        """Options that exclude each other, or are without effect."""
         yield from super().problems()
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
-        yield from self.useless_features()
-
-    def useless_features(self) -> Iterator[str]:
-        """Options without effect with `features`, or without."""
         yield from self.refuse_without(
             "features", "feature_dir", "bilstm_size", "bilstm_dropout"
         )
