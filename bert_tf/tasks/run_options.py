@@ -154,22 +154,6 @@ class AdapterOptions(Options, title=options.TRAINING):
         path=Path.FOLDER,
     )
 
-    def problems(self) -> Iterator[str]:
-        """Options without effect."""
-        yield from super().problems()
-        frozen = self.lora_rank or self.adapter_size or self.init_adapter
-        if self.lora_rank and self.adapter_size:
-            yield "`lora_rank` and `adapter_size` do the same in two ways: give one."
-        if frozen and getattr(self, "reinitialize_layers", 0):
-            yield (
-                "`reinitialize_layers` draws new weights that `lora_rank`,"
-                " `adapter_size` and `init_adapter` leave untrained: leave it out."
-            )
-        if self.train_pooler and not frozen:
-            yield "`train_pooler` is for `lora_rank` and `adapter_size`: leave it out."
-        if self.init_adapter and not getattr(self, "init_checkpoint", None):
-            yield "`init_adapter` goes on top of a base: give `init_checkpoint`."
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderOptions(Options, title=options.MODEL):
@@ -195,14 +179,6 @@ class EncoderOptions(Options, title=options.MODEL):
         " numbers over 1,024 training examples, before training (Zhou et al. 2019:"
         " a few large numbers, far from 0, make fine-tuning harder).",
     )
-
-    def problems(self) -> Iterator[str]:
-        """A second model without a first one, or what LoRA's files do not hold."""
-        yield from super().problems()
-        for name in ("lora_rank", "adapter_size", "init_adapter"):
-            for own in ("second_checkpoint", "cls_normalization"):
-                if getattr(self, own) and getattr(self, name, None):
-                    yield f"`{own}` and `{name}` exclude each other."
 
 
 class Settings(NamedTuple):
@@ -279,6 +255,26 @@ class FineTuningOptions(
         least=0,
         only_with="eval_steps",
     )
+
+    def problems(self) -> Iterator[str]:
+        """Options that exclude each other, or are without effect."""
+        yield from super().problems()
+        frozen = self.lora_rank or self.adapter_size or self.init_adapter
+        if self.lora_rank and self.adapter_size:
+            yield "`lora_rank` and `adapter_size` do the same in two ways: give one."
+        if frozen and self.reinitialize_layers:
+            yield (
+                "`reinitialize_layers` draws new weights that `lora_rank`,"
+                " `adapter_size` and `init_adapter` leave untrained: leave it out."
+            )
+        if self.train_pooler and not frozen:
+            yield "`train_pooler` is for `lora_rank` and `adapter_size`: leave it out."
+        if self.init_adapter and not self.init_checkpoint:
+            yield "`init_adapter` goes on top of a base: give `init_checkpoint`."
+        for name in ("lora_rank", "adapter_size", "init_adapter"):
+            for own in ("second_checkpoint", "cls_normalization"):
+                if getattr(self, own) and getattr(self, name):
+                    yield f"`{own}` and `{name}` exclude each other."
 
     @property
     def settings(self) -> list[Settings]:

@@ -141,18 +141,6 @@ class SentenceWindows(Options, title=options.LENGTHS):
         least=1,
     )
 
-    def problems(self) -> Iterator[str]:
-        """Documents in data without any."""
-        yield from super().problems()
-        length = getattr(self, "max_seq_length", 3)
-        if length < 3:
-            yield f"`max_seq_length={length}` must be at least 3."
-        if self.document_context and getattr(self, "tfds_name", None):
-            yield (
-                "`document_context` has no use with `tfds_name`: TensorFlow Datasets"
-                " shuffle a set's sentences. Give its files."
-            )
-
 
 _NOTHING_TUNED = "cannot be together: with the first nothing of BERT is trained"
 
@@ -187,12 +175,6 @@ class FeatureWays(Options, title=options.TRAINING):
         most=0.99,
     )
 
-    def problems(self) -> Iterator[str]:
-        """Two directions of the same size."""
-        yield from super().problems()
-        if self.bilstm_size % 2:
-            yield f"`bilstm_size={self.bilstm_size}` must be even."
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingOptions(
@@ -210,6 +192,15 @@ class TaggingOptions(
         """Options that exclude each other, or are without effect."""
         yield from super().problems()
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
+        if self.max_seq_length < 3:
+            yield f"`max_seq_length={self.max_seq_length}` must be at least 3."
+        if self.document_context and self.tfds_name:
+            yield (
+                "`document_context` has no use with `tfds_name`: TensorFlow Datasets"
+                " shuffle a set's sentences. Give its files."
+            )
+        if self.bilstm_size % 2:
+            yield f"`bilstm_size={self.bilstm_size}` must be even."
         yield from self.refuse_without(
             "features", "feature_dir", "bilstm_size", "bilstm_dropout"
         )
