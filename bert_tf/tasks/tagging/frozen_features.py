@@ -133,8 +133,15 @@ def feature_task(
     name = options.features or ""
     choice = FEATURE_CHOICES[name]
     words = Words(options, found, read_splits(options))
-    check_features(name, found)
-    assert found.source is not None
+    if found.source is None:
+        raise InputError(
+            f"`features={name}` needs `init_checkpoint`, whose features are taken."
+        )
+    if (there := found.config.num_hidden_layers) < choice.num_layers:
+        raise InputError(
+            f"`features={name}` needs a model of {choice.num_layers} layers; this one"
+            f" has {there}."
+        )
     selection = LayerSelection.parse(choice.layers, found.config.num_hidden_layers)
     extractor = FeatureExtractor(
         dataclasses.replace(found.source, config=found.config),
@@ -188,19 +195,6 @@ def feature_task(
         is_restorable=False,
         **common_parts(words),
     )
-
-
-def check_features(name: str, found: ModelFiles) -> None:
-    """Raises InputError unless the model has the layers of a choice of features."""
-    if found.source is None:
-        raise InputError(
-            f"`features={name}` needs `init_checkpoint`, whose features are taken."
-        )
-    there, needed = found.config.num_hidden_layers, FEATURE_CHOICES[name].num_layers
-    if there < needed:
-        raise InputError(
-            f"`features={name}` needs a model of {needed} layers; this one has {there}."
-        )
 
 
 def with_own_defaults(options: TaggingOptions) -> TaggingOptions:
