@@ -55,11 +55,6 @@ class TaskResult:
     # Split -> digest of what was scored or predicted.
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        numbers = [*self.scores.values(), *self.restarts, self.seconds]
-        if self.metric not in self.scores or not all(map(math.isfinite, numbers)):
-            raise InputError(f"{self.task}: scores must be finite, with {self.metric}.")
-
     @property
     def has_failed(self) -> bool:
         """Whether even the best run learned nothing."""
@@ -131,7 +126,12 @@ def read_results(folder: str) -> dict[str, TaskResult]:
     if not files.exists(path):
         return {}
     try:
-        return strict_json.read(_Table, path).tasks
+        results = strict_json.read(_Table, path).tasks
+        for one in results.values():
+            numbers = [*one.scores.values(), *one.restarts, one.seconds]
+            if one.metric not in one.scores or not all(map(math.isfinite, numbers)):
+                raise InputError(f"{path}: scores must be finite, with {one.metric}.")
+        return results
     except InputError as error:
         logging.warning("%s Its runs are scored again.", error)
         return {}
