@@ -319,13 +319,15 @@ class _Maker:
         if task == LM:
             return True
         _, folder_option, names = _task(task)
-        first, *_, last = *names.values(), *names.values()
         folder = getattr(options, folder_option) or ""
-        path = os.path.join(folder, last if column.split == "test" else first)
-        if folder and files.exists(path):
-            return True
-        logging.info("%s is left out: no %s.", column.name, path)
-        return False
+        needed = [next(iter(names.values()))]
+        if column.split == "test":
+            needed.append(names["test_file"])
+        for path in (os.path.join(folder, name) for name in needed):
+            if not folder or not files.exists(path):
+                logging.info("%s is left out: no %s.", column.name, path)
+                return False
+        return True
 
     # Pre-training.
 
