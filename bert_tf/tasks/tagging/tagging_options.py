@@ -191,7 +191,6 @@ class TaggingOptions(
     def problems(self) -> Iterator[str]:
         """Options that exclude each other, or are without effect."""
         yield from super().problems()
-        yield from self.need_one_of("do_train", "do_eval", "do_predict")
         if self.max_seq_length < 3:
             yield f"`max_seq_length={self.max_seq_length}` must be at least 3."
         if self.document_context and self.tfds_name:
@@ -201,6 +200,7 @@ class TaggingOptions(
             )
         if self.bilstm_size % 2:
             yield f"`bilstm_size={self.bilstm_size}` must be even."
+        yield from self.need_one_of("do_train", "do_eval", "do_predict")
         yield from self.refuse_without(
             "features", "feature_dir", "bilstm_size", "bilstm_dropout"
         )
