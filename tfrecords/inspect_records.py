@@ -69,10 +69,7 @@ def run(options: InspectionOptions) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run, arguments="files", argument_kind=Path.FILES)
-
+main = cli.command(run, arguments="files", argument_kind=Path.FILES)
 
 if __name__ == "__main__":
     main()

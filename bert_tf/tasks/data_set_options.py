@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from bert_tf import options
 from bert_tf.errors import InputError
@@ -262,15 +261,3 @@ class GlueOptions(SentenceOptions, GlueFiles):
     learning_rates: tuple[float, ...] | None = options.with_default(
         run_options.SelectionOptions, "learning_rates", (5e-5, 4e-5, 3e-5, 2e-5)
     )
-
-    def of_task(self, data_set: tables.DataSet, **changes: Any) -> ClassifierOptions:
-        """The options of one task's runs."""
-        common = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(SentenceOptions)
-        }
-        return ClassifierOptions(
-            **common
-            | {"do_train": True, "do_eval": True, "task_name": data_set.name}
-            | changes
-        )

@@ -116,9 +116,32 @@ class StepOptions(Options, title=options.TRAINING):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ablations(Options):
-    """The paper's ablations, its section 5.1."""
+class PretrainingOptions(
+    RecordLengths,
+    training_options.OutputOptions,
+    training_options.Trains,
+    training_options.Evaluates,
+    training_options.EvaluationBatchOptions,
+    NewModelOptions,
+    RecordOptions,
+    StepOptions,
+    training_options.TrainingOptions,
+    training_options.EvaluationOptions,
+    training_options.DeviceOptions,
+    MaskingOptions,
+    training_options.DistillationOptions,
+):
+    """A run of pre-training."""
 
+    best_metric: str = options.with_default(
+        training_options.EvaluationOptions, "best_metric", "loss"
+    )
+    max_eval_steps: int = option(
+        100,
+        "Batches to evaluate on; the records are repeated if there are fewer.",
+        least=1,
+    )
+    # The paper's ablations, its section 5.1.
     next_sentence: bool = option(
         True,
         "Predict the next sentence if the records have pairs; false is the ablation"
@@ -134,17 +157,7 @@ class Ablations(Options):
         choices=("both", "left_to_right", "right_to_left"),
     )
     left_to_right: bool = option(False, "--direction=left_to_right.")
-
-    def problems(self) -> Iterator[str]:
-        """One thing said twice."""
-        yield from super().problems()
-        yield from self.refuse_together("left_to_right", "direction")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ElectraOptions(Options):
-    """ELECTRA's objective."""
-
+    # ELECTRA's objective.
     electra: bool = option(
         False,
         "Train with replaced-token detection (Clark et al. 2020, ELECTRA): a small"
@@ -166,39 +179,10 @@ class ElectraOptions(Options):
         only_with="electra",
     )
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingOptions(
-    RecordLengths,
-    training_options.OutputOptions,
-    training_options.Trains,
-    training_options.Evaluates,
-    training_options.EvaluationBatchOptions,
-    NewModelOptions,
-    RecordOptions,
-    StepOptions,
-    training_options.TrainingOptions,
-    training_options.EvaluationOptions,
-    training_options.DeviceOptions,
-    Ablations,
-    ElectraOptions,
-    MaskingOptions,
-    training_options.DistillationOptions,
-):
-    """A run of pre-training."""
-
-    best_metric: str = options.with_default(
-        training_options.EvaluationOptions, "best_metric", "loss"
-    )
-    max_eval_steps: int = option(
-        100,
-        "Batches to evaluate on; the records are repeated if there are fewer.",
-        least=1,
-    )
-
     def problems(self) -> Iterator[str]:
         """Options that exclude each other."""
         yield from super().problems()
+        yield from self.refuse_together("left_to_right", "direction")
         yield from self.need_one_of("do_train", "do_eval")
         others = ("next_sentence", "left_to_right", "direction", "teacher_checkpoint")
         for name in others:

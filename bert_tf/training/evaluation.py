@@ -93,7 +93,7 @@ class Predictor:
         self._step = prediction_step(model, self._strategy, jit_compile=jit_compile)
 
     def run(
-        self, dataset: tf.data.Dataset | EvaluationBatches, *, total_batches: int
+        self, dataset: tf.data.Dataset | EvaluationBatches, total_batches: int
     ) -> Iterator[tuple[Arrays, Arrays]]:
         """Yields (batch, outputs) as numpy arrays, batch by batch, rows in order."""
         what, flag = f"predict {self._name}", "predict_batch_size"

@@ -363,16 +363,6 @@ class TrainingConfig(TrainingOptions):
         values["num_schedule_steps"] = self.num_schedule_steps or steps
         return values
 
-    @classmethod
-    def of(cls, given: Options, **others: Any) -> "TrainingConfig":
-        """The config of a command's options, with other values for some fields."""
-        there = {
-            field.name: getattr(given, field.name)
-            for field in dataclasses.fields(cls)
-            if hasattr(given, field.name)
-        }
-        return cls(**(there | others))
-
 
 # What training minimises in addition to the task's own loss.
 
@@ -533,8 +523,7 @@ class LossOptions(
     @classmethod
     def of(cls, given: Options) -> "LossOptions":
         """Those that a command has."""
-        names = [name for name in options.declarations(cls) if hasattr(given, name)]
-        return cls(**{name: getattr(given, name) for name in names})
+        return given.as_kind(cls, given_names=None)
 
     @property
     def changed(self) -> dict[str, Any]:
