@@ -1,3 +1,4 @@
+import concurrent.futures
 import dataclasses
 import logging
 import os
@@ -337,14 +338,19 @@ class ParseTest(tf.test.TestCase):
         def cube(size):
             return tf.reduce_sum(tf.zeros([size, size, size]))
 
-        for function in (cube, cube.python_function):
+        def failure(function):
             with self.assertRaises(tf.errors.ResourceExhaustedError) as caught:
                 function(tf.constant(200_000))
-            self.assertRegex(
-                cli.one_line(caught.exception),
-                r"^OOM when allocating tensor with shape\[200000,200000,200000\] .*"
-                r"\. Memory is short: make batches or sequences smaller",
-            )
+            return cli.one_line(caught.exception)
+
+        # At once: TensorFlow waits for memory for ten seconds.
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            for message in pool.map(failure, (cube, cube.python_function)):
+                self.assertRegex(
+                    message,
+                    r"^OOM when allocating tensor with shape\[200000,200000,200000\] .*"
+                    r"\. Memory is short: make batches or sequences smaller",
+                )
 
     def test_arguments_are_flags_on_a_command_line(self):
         code = """

@@ -1,23 +1,22 @@
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import numpy as np
 import tensorflow as tf
 
 import bert_tf
 from bert_tf import serialization
+from tests.processes import run_python
 from tests.training import toy
 
 LOADING = """
 import importlib.util
 import sys
-import FIRST
-assert "FIRST" == "keras" or "keras" not in sys.modules
+import bert_tf
+assert "keras" not in sys.modules
 importlib.util.find_spec("keras")
-import SECOND
+import keras
 import numpy as np
 model = keras.saving.load_model(sys.argv[1])
 print(type(model).__name__, type(model.optimizer).__name__)
@@ -37,13 +36,25 @@ class SavedModelTest(tf.test.TestCase):
         ones = np.ones([1, 3], np.int32)
         batch = {"input_ids": 2 * ones, "input_mask": ones, "segment_ids": 0 * ones}
         np.savez(inputs, **batch)
+        done = run_python("-c", LOADING, saved, outputs, inputs)
+        self.assertEqual(done.stdout.split(), ["BertClassifier", "AdamWeightDecay"])
+        expected = model.predict(batch, verbose=0)
+        self.assertAllClose(dict(np.load(outputs)), expected, atol=1e-6)
+
+    def test_keras_may_be_imported_before_or_after(self):
+        # A stand-in, which is imported at once.
+        folder = self.get_temp_dir()
+        pathlib.Path(folder, "keras.py").write_text(
+            "class saving:\n    classes = {}\n"
+            "    get_custom_objects = lambda: saving.classes"
+        )
         for first, second in (("bert_tf", "keras"), ("keras", "bert_tf")):
-            script = LOADING.replace("FIRST", first).replace("SECOND", second)
-            command = [sys.executable, "-c", script, saved, outputs, inputs]
-            printed = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-            self.assertEqual(printed.split(), [b"BertClassifier", b"AdamWeightDecay"])
-            expected = model.predict(batch, verbose=0)
-            self.assertAllClose(dict(np.load(outputs)), expected, atol=1e-6)
+            code = f"import {first}, {second}; print(*keras.saving.classes)"
+            done = run_python(
+                "-c", code, PYTHONPATH=f"{folder}{os.pathsep}{os.getcwd()}"
+            )
+            names = {f"bert_tf>{name}" for name in serialization._CLASSES}
+            self.assertEqual({*done.stdout.split()}, names, done.stderr)
 
     def test_every_registered_class_is_found(self):
         pattern = re.compile(r"^@keras\.saving\.register.*\nclass (\w+)", re.MULTILINE)

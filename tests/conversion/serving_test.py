@@ -1,8 +1,11 @@
 import os
+import pathlib
 from unittest import mock
 
 import numpy as np
+import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf.conversion import export, names
 from bert_tf.conversion.serving import head_to_serve, write_saved_model
@@ -102,9 +105,15 @@ class ClassifierTest(ServingTestCase):
             **{name: tf.constant(x) for name, x in self.batch(PAIRS[:1]).items()}
         )
         self.assert_close(by_ids["logits"], outputs["logits"][:1])
-        self.check_it_needs_tensorflow_and_tensorflow_text_alone()
+        # Nothing calls back to Python: what loads here does without this package.
+        graph = saved_model_pb2.SavedModel()
+        graph.ParseFromString(pathlib.Path(self.folder, "saved_model.pb").read_bytes())
+        for function in graph.meta_graphs[0].graph_def.library.function:
+            self.assertEmpty([n.op for n in function.node_def if "PyFunc" in n.op])
 
-    def check_it_needs_tensorflow_and_tensorflow_text_alone(self):
+    @pytest.mark.slow
+    def test_it_needs_tensorflow_and_tensorflow_text_alone(self):
+        self.served(BertClassifier(CONFIG, 3), ["no", "yes", "maybe"], is_saved=True)
         program = (
             "import sys, tensorflow as tf, tensorflow_text\n"
             "m = tf.saved_model.load(sys.argv[1]).signatures['one_text']\n"

@@ -39,6 +39,16 @@ class WeightsTest(tf.test.TestCase):
             {layer(0): 2, layer(1): 0, layer(2): 2, others[0]: 3, others[1]: 4},
         )
 
+    def test_layers_on_top_of_each_other(self):
+        name = "bert/encoder/layer_{}/output/dense/kernel".format
+        tensors = {
+            name(n): Tensor((1,), lambda n=n: np.array([n + 5])) for n in range(2)
+        }
+        found = Weights("x", tensors).stacked(4)
+        self.assertEqual([found[name(n)][0] for n in range(4)], [5, 6, 5, 6])
+        with self.assertRaisesRegex(InputError, "2 layers, of which 5 cannot"):
+            Weights("x", tensors).stacked(5)
+
 
 class CheckTest(tf.test.TestCase):
     def problem(self, arrays):

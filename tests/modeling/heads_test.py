@@ -114,7 +114,7 @@ class EveryHeadTest(tf.test.TestCase, parameterized.TestCase):
             records["is_real_example"] = np.array([[1], [1], [0], [1], [0]])
         if name == "regression":
             records["label_ids"] = np.float32(records["label_ids"])
-        model.compile(optimizer="sgd")
+        model.compile(optimizer="sgd", run_eagerly=True)
         logs = model.evaluate(records, batch_size=5, verbose=0, return_dict=True)
         means = model.objective.means(records, outputs_of(model, records))
         expected = {key: float(mean.value()) for key, mean in means.items()}
@@ -136,12 +136,12 @@ class ClassifierTest(tf.test.TestCase):
         weights = np.array([1.0, 0.0, 1.0, 1.0])
         for loss in (None, "sparse_categorical_crossentropy"):
             metrics = None if loss is None else ["accuracy"]
-            model.compile("sgd", loss, metrics=metrics)
+            model.compile("sgd", loss, metrics=metrics, run_eagerly=True)
             for y in (labels, labels.tolist(), labels[:, None]):
                 found = model.evaluate(inputs, y, verbose=0, return_dict=True)
                 self.assertAllClose(found["loss"], expected.mean(), rtol=1e-5)
                 self.assertAllClose(found["accuracy"], right.mean())
-        model.compile("sgd")
+        model.compile("sgd", run_eagerly=True)
         found = model.evaluate(
             inputs, labels, sample_weight=weights, verbose=0, return_dict=True
         )
@@ -159,7 +159,7 @@ class ClassifierTest(tf.test.TestCase):
         log_p = log_softmax(outputs_of(model, records)["logits"])[..., 1]
         weights = np.zeros(labels.shape, np.float32)
         weights[:, 1:3] = 1.0
-        model.compile("sgd")
+        model.compile("sgd", run_eagerly=True)
         found = model.evaluate(
             inputs, labels, sample_weight=weights, verbose=0, return_dict=True
         )
@@ -349,7 +349,7 @@ class PretrainerTest(tf.test.TestCase, parameterized.TestCase):
         model = BertPretrainer(config)
         randomize(model)
         records = random_records(config, batch=6)
-        model.compile(optimizer="sgd")
+        model.compile(optimizer="sgd", run_eagerly=True)
         whole = model.evaluate(records, batch_size=6, verbose=0, return_dict=True)
         parts = model.evaluate(records, batch_size=4, verbose=0, return_dict=True)
         for name in set(whole) - {"loss"}:
@@ -374,6 +374,7 @@ class PretrainerTest(tf.test.TestCase, parameterized.TestCase):
         records = random_records(config)
         model.compile(
             optimizer="sgd",
+            run_eagerly=True,
             loss={
                 "masked_lm_logits": keras.losses.SparseCategoricalCrossentropy(
                     from_logits=True

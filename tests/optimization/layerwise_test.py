@@ -1,3 +1,5 @@
+import functools
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -15,8 +17,14 @@ from tests.modeling.examples import randomize, small_config
 CONFIG = small_config(num_hidden_layers=3, initializer_range=0.05)
 
 
+_shared_pretrainer = functools.cache(lambda: BertPretrainer(CONFIG))
+
+
 def pretrainer(frozen_layers):
-    model = BertPretrainer(CONFIG)
+    """All tests have the same one, each with its own layers frozen."""
+    model = _shared_pretrainer()
+    for layer in model._flatten_layers():
+        layer.trainable = True
     freeze(model.encoder, frozen_layers)
     return model
 

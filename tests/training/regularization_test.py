@@ -334,6 +334,7 @@ class RunTest(tf.test.TestCase):
         losses = {
             "smart_weight": 3.0,
             "smart_proximal_weight": 1.0,
+            "mixout": 0.5,
             "label_smoothing": 0.1,
             "teacher_checkpoint": "t",
             "distill_hidden": 1.0,
@@ -364,15 +365,13 @@ class RunTest(tf.test.TestCase):
         return {name: np.array(x) for name, x in weights_by_name(model).items()}
 
     def test_in_parts_and_in_micro_batches(self):
-        whole = self.run_of("whole", mixout=0.5)
-        self.run_of("parts", until=0.4, mixout=0.5)
-        parts = self.run_of("parts", mixout=0.5)
+        whole = self.run_of("whole")
+        self.run_of("parts", until=0.4)
+        with self.assertRaisesRegex(InputError, "early.* is not in it"):
+            self.run_of("parts", smart_final_momentum=0.5)
+        parts = self.run_of("parts")
+        # With mixout and dropout: the masks of each pass.
+        micro = self.run_of("micro", micro_batches=2)
         for name, weight in whole.items():
             self.assertAllEqual(parts[name], weight, name)
-        with self.assertRaisesRegex(InputError, "average/.* is not in it"):
-            self.run_of("smart", smart_proximal_weight=0.0, until=0.4)
-            self.run_of("smart")
-        # With dropout: the masks of each pass.
-        whole, micro = (self.run_of(f"of_{n}", micro_batches=n) for n in (1, 2))
-        for name, weight in whole.items():
             self.assertAllClose(micro[name], weight, rtol=0, atol=1e-5, msg=name)

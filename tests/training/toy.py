@@ -5,10 +5,13 @@ import functools
 import os
 from unittest import mock
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.modeling.encoder import RecordModel
+from bert_tf.modeling.layers import GatherPositions, HeadDropout
 from bert_tf.records import pipeline
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.pretraining import pretraining_task
@@ -39,6 +42,26 @@ def task(dropout=0.1, num_layers=1):
             attention_probs_dropout_prob=dropout,
         )
     )
+
+
+def without_layers():
+    """Pre-training of what has no Transformer, whose steps are traced in no time."""
+    return dataclasses.replace(task(), build_model=_model_without_layers)
+
+
+def _model_without_layers():
+    """Scores of tokens and of labels by the embedding of one token."""
+    names = ("input_ids", "masked_lm_positions")
+    inputs = {name: keras.Input((None,), dtype="int32", name=name) for name in names}
+    with keras.name_scope("cls"):
+        x = keras.layers.Embedding(V, 8, name="tokens")(inputs["input_ids"])
+        x = HeadDropout(0.1)(x)
+        masked = GatherPositions()(x, inputs["masked_lm_positions"])
+        outputs = {
+            "masked_lm_logits": keras.layers.Dense(V, name="masked_lm")(masked),
+            "next_sentence_logits": keras.layers.Dense(2, name="pair")(x[:, 0]),
+        }
+    return RecordModel(inputs, outputs)
 
 
 def write_records(path, count=20, seed=0, vocab_size=V, max_seq_length=L):
