@@ -302,6 +302,10 @@ class _Maker:
                 values["version_2_with_negative"] = True
             elif options.triviaqa_file:
                 values["first_train_file"] = options.triviaqa_file
+            if length := options.given("max_seq_length"):
+                # Windows overlap, and questions leave room for them.
+                values["doc_stride"] = min(128, length // 2)
+                values["max_query_length"] = min(64, length // 2)
             return values
         if script is run_ner:
             values["do_predict"] = files.exists(values["test_file"])

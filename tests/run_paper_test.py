@@ -6,11 +6,15 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from bert_tf import cli, run_paper
+from bert_tf import cli, run_paper, run_squad
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
 
+_OF_SQUAD = (
+    *("train_file", "predict_file", "output_dir", "init_checkpoint", "do_train"),
+    *("max_seq_length", "doc_stride", "max_query_length"),
+)
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"]
 
 
@@ -205,6 +209,17 @@ class RunPaperTest(tf.test.TestCase):
         one, other = self.commands.values_of("run_squad")
         self.assertEqual(one["first_train_file"], self.path("trivia.json"))
         self.assertNotIn("first_train_file", other)
+        self.assertNotIn("doc_stride", other)
+
+    def test_windows_of_short_sequences(self):
+        for name in ("train-v1.1.json", "dev-v1.1.json"):
+            open(self.path(name), "w").close()
+        folder = self.get_temp_dir()
+        given = f"--squad_dir={folder}", f"--init_checkpoint={folder}"
+        self.make("--table=2", *given, "--max_seq_length=64")
+        (one,) = self.commands.values_of("run_squad")
+        self.assertEqual((one["doc_stride"], one["max_query_length"]), (32, 32))
+        cli.parse(run_squad.run, [f"--{name}={one[name]}" for name in _OF_SQUAD])
 
     def test_what_is_refused(self):
         for arguments, message in (
