@@ -110,7 +110,7 @@ def ours(case: dict) -> dict:
     from bert_tf.config import BertConfig
     from bert_tf.modeling.heads import BertPretrainer
     from bert_tf.optimization.optimizers import create_optimizer
-    from bert_tf.training.jax_strategy import DeviceBatches, JaxStrategy
+    from bert_tf.training.jax_step import DeviceBatches, JaxStrategy
     from bert_tf.training.step import computing_in, training_steps
     from bert_tf.training.task import Task
 

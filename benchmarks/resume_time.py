@@ -109,7 +109,8 @@ def start(folder: str, step: int, began: float) -> ResumeTime:
     from bert_tf.tasks.pretraining import pretraining_task
     from bert_tf.training.checkpoints import RunCheckpoints
     from bert_tf.training.loop import train
-    from bert_tf.training.training_options import Phase, TrainingConfig
+    from bert_tf.training.task import Phase
+    from bert_tf.training.training_options import TrainingConfig
 
     task = pretraining_task(
         BertConfig(

@@ -42,10 +42,7 @@ def run(options: Options) -> None:
         print(f"{name:{width}}  {summary}")
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

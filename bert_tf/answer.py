@@ -205,10 +205,7 @@ def run(options: AnswererOptions) -> None:
         print(show(question, answers[: options.top_k], context, split), flush=True)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run, arguments="questions")
-
+main = cli.command(run, arguments="questions")
 
 if __name__ == "__main__":
     main()

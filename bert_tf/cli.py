@@ -36,6 +36,11 @@ EXIT_INPUT_ERROR = 2
 _LONGEST_LINE = 2000
 
 
+def command(run: Callable[[T], None], **settings: Any) -> Callable[[], None]:
+    """The `main` of a script, which passes its `run` and the settings to `main`."""
+    return lambda: main(run, **settings)
+
+
 def main(
     run: Callable[[T], None],
     arguments: str | None = None,

@@ -259,10 +259,7 @@ def _of_questions(path: str, folder: str, predict_file: str | None) -> Predicted
     return Predicted([*data.golds], answers)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run, arguments="runs")
-
+main = cli.command(run, arguments="runs")
 
 if __name__ == "__main__":
     main()

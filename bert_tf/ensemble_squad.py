@@ -35,9 +35,9 @@ from bert_tf.tasks.squad.decoding import (
 from bert_tf.tasks.squad.scoring import (
     N_BEST,
     NULL_ODDS,
-    PredictionFiles,
     evaluate_v1,
     evaluate_v2,
+    prediction_files,
 )
 
 
@@ -178,11 +178,11 @@ def run(options: EnsembleOptions) -> None:
     # Every file is read and checked before the folder is made.
     first = next(answers)
     files.make_folder(output_dir)
-    with PredictionFiles(output_dir, version_2) as writer:
+    with prediction_files(output_dir, version_2) as written:
+        written.threshold = options.null_score_diff_threshold or 0.0
         for question_id, decoded in itertools.chain([first], answers):
-            writer.add(question_id, decoded)
-        threshold = options.null_score_diff_threshold or 0.0
-        predictions = writer.texts(threshold)
+            written.add(question_id, decoded)
+        predictions = written.texts()
         report = None
         if gold_file:
             report_unmatched(gold_file.golds, predictions, output_dir)
@@ -191,7 +191,6 @@ def run(options: EnsembleOptions) -> None:
                 if version_2
                 else evaluate_v1(gold_file.questions, predictions)
             )
-        writer.finish(threshold)
     logging.info(
         "Wrote the answers of %s runs to %s questions to %s.",
         *(len(options.prediction_dirs), len(predictions), output_dir),
@@ -200,10 +199,7 @@ def run(options: EnsembleOptions) -> None:
         print(json.dumps(report, indent=2))
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

@@ -98,7 +98,7 @@ def read_golds(path: str) -> GoldFile:
                     texts = tuple(answer["text"] for answer in question["answers"])
                     "".join(texts)  # raises unless they are texts
                     # Numbers are text, like the predictions' keys.
-                    questions.append((str(question["id"]), Gold(texts, bool(texts))))
+                    questions.append((str(question["id"]), texts))
     except (KeyError, TypeError) as error:
         raise InputError(
             f"{path}: not in SQuAD's format at question {len(questions) + 1}:"
@@ -107,7 +107,7 @@ def read_golds(path: str) -> GoldFile:
     if not questions:
         raise InputError(f"{path}: there are no questions in it.")
     named = str(data.get("version", "")).removeprefix("v").startswith("2")
-    unanswerable = any(not gold.has_answer for _, gold in questions)
+    unanswerable = not all(gold for _, gold in questions)
     return GoldFile(questions, "2.0" if named or unanswerable else "1.1")
 
 
@@ -197,8 +197,8 @@ def _draw(
         for name, curve in curves.items()
     }
     for name, kind in (("hasAns", "answerable"), ("noAns", "unanswerable")):
-        has_answer = kind == "answerable"
-        odds = [null_odds[key] for key in golds if golds[key].has_answer == has_answer]
+        is_wanted = kind == "answerable"
+        odds = [null_odds[key] for key in golds if bool(golds[key]) == is_wanted]
         if odds:
             drawn[f"na_prob_hist_{name}"] = pictures.histogram_picture(
                 {kind: odds}, f"Null odds: {name}", label="null odds"
@@ -212,10 +212,7 @@ def _draw(
     }
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run, arguments="files")
-
+main = cli.command(run, arguments="files")
 
 if __name__ == "__main__":
     main()

@@ -186,10 +186,7 @@ def _span_options(options: ExportOptions, max_seq_length: int) -> dict[str, int]
     return of_spans
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

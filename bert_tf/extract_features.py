@@ -138,10 +138,7 @@ def run(options: ExtractionOptions) -> None:
     logging.info("Wrote %d lines to %s.", num_lines, options.output_file)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

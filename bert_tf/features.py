@@ -468,12 +468,6 @@ class FeatureOptions:
     precision: str = "float32"
     jit_compile: bool = False
 
-    @classmethod
-    def of(cls, options: Any, **others: Any) -> "FeatureOptions":
-        """The options of these names of a command, and others."""
-        names = {field.name for field in dataclasses.fields(cls)} & {*dir(options)}
-        return cls(**({name: getattr(options, name) for name in names} | others))
-
 
 def extract(
     inputs: Iterable[FeatureInput],
@@ -593,7 +587,7 @@ class FeatureExtractor:
         size = batch_size or self._options.batch_size
         return extract(
             inputs,
-            lambda batches, total: self._predictor.run(batches, total_batches=total),
+            self._predictor.run,
             dataclasses.replace(self._options, batch_size=size),
             values_per_token=math.prod(self._shape) * self._options.token_vectors,
             num_inputs=num_inputs,
@@ -696,7 +690,7 @@ def open_extractor(
         dataclasses.replace(found.source, config=found.config),
         LayerSelection.parse(layers, number, combine=combine, weights=weights),
         strategy,
-        FeatureOptions.of(options, **others),
+        options.as_kind(FeatureOptions, **others),
     )
     return extractor, found.tokenizer
 

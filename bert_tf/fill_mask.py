@@ -123,10 +123,7 @@ def run(options: FillMaskOptions) -> None:
         print(show(text, guesses))
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run, arguments="texts")
-
+main = cli.command(run, arguments="texts")
 
 if __name__ == "__main__":
     main()

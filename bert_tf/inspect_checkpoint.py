@@ -134,10 +134,7 @@ def run(options: Options) -> None:
         print(report(open_source(path)))
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run, arguments="checkpoints", argument_kind=Path.CHECKPOINT)
-
+main = cli.command(run, arguments="checkpoints", argument_kind=Path.CHECKPOINT)
 
 if __name__ == "__main__":
     main()

@@ -45,6 +45,7 @@ TITLES = (
 _MOST = 2**31 - 1
 
 T = TypeVar("T", bound="Options")
+K = TypeVar("K")
 
 
 class Path(enum.Enum):
@@ -146,6 +147,12 @@ class Options:
     def given(self, name: str) -> Any:
         """An option's value if it was given, else None."""
         return getattr(self, name) if self.is_given(name) else None
+
+    def as_kind(self, kind: type[K], **changes: Any) -> K:
+        """A dataclass of what both have, and some changes."""
+        fields: Any = dataclasses.fields(kind)  # type: ignore[arg-type]
+        names = [field.name for field in fields if hasattr(self, field.name)]
+        return kind(**{name: getattr(self, name) for name in names} | changes)
 
     def as_flags(self) -> dict[str, Any]:
         """Every option's value by name, as JSON."""

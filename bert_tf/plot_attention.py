@@ -127,10 +127,7 @@ def run(options: AttentionOptions) -> None:
     logging.info("Wrote %s.", path)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run, arguments="text")
-
+main = cli.command(run, arguments="text")
 
 if __name__ == "__main__":
     main()

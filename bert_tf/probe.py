@@ -271,13 +271,13 @@ def run(options: ProbeOptions) -> None:
 
 def _splits(options: ProbeOptions) -> "dict[str, list[Sentence]]":
     """The sentences to train on, and those to score."""
-    from bert_tf.tasks.tagging.sentences import read_sentences
+    from bert_tf.tasks.tagging.sentences import Layout, read_sentences
 
     shuffle = random.Random(options.random_seed).shuffle
 
     def read(flag: str) -> "list[Sentence]":
         paths = files.expand_globs(str(getattr(options, flag)), flag)
-        found = read_sentences(paths, options.layout(options.labels or None))
+        found = read_sentences(paths, options.as_kind(Layout))
         shuffle(found)
         return found
 
@@ -361,10 +361,7 @@ def _report(
     logging.info("Wrote probing.md, probing.json and probing.png to %s.", folder)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

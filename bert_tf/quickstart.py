@@ -429,10 +429,7 @@ def run(options: QuickstartOptions) -> None:
     run_all(options)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

@@ -25,10 +25,7 @@ def run(options: ClassifierOptions) -> None:
     finetuning.main(classification.classification_task, options)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

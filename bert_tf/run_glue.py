@@ -60,10 +60,7 @@ def run(options: GlueOptions) -> None:
         )
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

@@ -30,10 +30,7 @@ def run(options: TaggingOptions) -> None:
         finetuning.main(words.tagging_task, options)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

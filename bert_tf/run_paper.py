@@ -1,6 +1,6 @@
 r"""Makes the tables of Devlin et al. 2018 with your text, your tasks, at your size.
 
-    python -m bert_tf.run_paper --tables=5,8 --input_file=wiki.txt \
+    python -m bert_tf.run_paper --table=5,8 --input_file=wiki.txt \
         --eval_file=held_out.txt --vocab_file=vocab.txt --bert_size=tiny --budget=30m \
         --glue_dir=$GLUE_DIR --squad_dir=$SQUAD_DIR --output_dir=/tmp/paper
 
@@ -43,7 +43,6 @@ from bert_tf.tasks.paper_tables import (
     LM,
     NER,
     PRETRAININGS,
-    SQUAD_1,
     SQUAD_2,
     SWAG,
     TABLES,
@@ -57,7 +56,11 @@ from bert_tf.tasks.paper_tables import (
 )
 from bert_tf.tasks.pretraining_options import NewModelOptions
 from bert_tf.tasks.run_options import SelectionOptions
-from bert_tf.tasks.tagging.tagging_options import FEATURE_CHOICES
+from bert_tf.tasks.tagging.tagging_options import (
+    BILSTM_EPOCHS,
+    BILSTM_LEARNING_RATE,
+    FEATURE_CHOICES,
+)
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.tfrecords import create_pretraining_data
 from bert_tf.training.training_options import (
@@ -119,8 +122,8 @@ class PaperOptions(
 ):
     """Which tables are made, of what."""
 
-    tables: tuple[str, ...] = option(
-        ("5",), "The tables to make.", choices=tuple(TABLES)
+    table: tuple[str, ...] = option(
+        ("5",), "The tables to make, such as 5 or 5,8.", choices=tuple(TABLES)
     )
     tasks: tuple[str, ...] = option(
         (), "Only these tasks, such as MRPC,NER. Default: all whose files are there."
@@ -149,7 +152,7 @@ class PaperOptions(
             yield f"`tasks={unknown[0]}` must be one of {', '.join(sorted(known))}."
         trained = {
             name
-            for number in self.tables
+            for number in self.table
             for name in self.wanted(TABLES[number])
             if name != GIVEN
         }
@@ -181,7 +184,7 @@ def run(options: PaperOptions) -> None:
     """Makes the tables one after the other."""
     cli.import_tensorflow()
     maker = _Maker(options)
-    for number in dict.fromkeys(options.tables):
+    for number in dict.fromkeys(options.table):
         print(maker.make(number, TABLES[number]), flush=True)
 
 
@@ -261,69 +264,56 @@ class _Maker:
             every = max(1, self._steps() // _CHECKPOINTS)
             step = round(row.share * _CHECKPOINTS) * every
             start = os.path.join(str(start), f"model.ckpt-{step}")
-        values: dict[str, Any] = {
-            "init_checkpoint": start,
-            "learning_rates": options.learning_rates,
-            "num_train_epochs": options.num_train_epochs,
-            "train_batch_sizes": options.train_batch_sizes,
-            "num_restarts": options.num_restarts,
-            "random_seed": options.random_seed,
-            "max_seq_length": options.given("max_seq_length"),
-        }
+        grid = ("learning_rates", "num_train_epochs", "train_batch_sizes")
+        shared = (*grid, "num_restarts", "random_seed")
+        values: dict[str, Any] = {name: getattr(options, name) for name in shared}
+        length = options.given("max_seq_length")
+        values |= {"init_checkpoint": start, "max_seq_length": length}
         protocol = {k: v for k, v in table.protocol.items() if not options.is_given(k)}
         values |= protocol | self._of_task(column) | dict(row.options)
         values |= dict(column.options)
         if row.second:
             values["second_checkpoint"] = self._pretrained(row.second)
         if "features" in values:
-            values["learning_rates"] = (1e-3,)
-            values["num_train_epochs"] = (10.0,)
+            values["learning_rates"] = (BILSTM_LEARNING_RATE,)
+            values["num_train_epochs"] = (BILSTM_EPOCHS,)
             values["feature_dir"] = self._path("features")
-        script = _SCRIPTS.get(column.task, run_classifier)
         parts = [name, row.second, column.task, *sorted(row.options), *column.options]
         parts += [str(values.get("features", ""))]
         parts += [f"{row.share:.0%}" if row.share < 1.0 else ""]
         folder = self._path("tasks", "-".join(_plain(p) for p in parts if p))
         if not self._finished.find(folder, values):
             logging.info("***** %s: %s, %s *****", table.title, row.name, column.name)
-            cli.run_script(script, output_dir=folder, **values | self._devices())
+            script, *_ = _task(column.task)
+            cli.run_script(script, output_dir=folder, **values | self._given())
             self._finished.keep(folder, values, True)
         return _cell_of(folder, column)
 
     def _of_task(self, column: Column) -> dict[str, Any]:
         """The files of a task, and what it does."""
         options, task = self._options, column.task
-        values: dict[str, Any] = {"do_train": True, "do_eval": True}
-        if task in (SQUAD_1, SQUAD_2):
-            version = task.removeprefix("SQuAD ")
-            del values["do_eval"]
-            train, dev = (
-                os.path.join(options.squad_dir or "", f"{split}-v{version}.json")
-                for split in ("train", "dev")
-            )
-            values |= {"train_file": train, "predict_file": dev, "do_predict": True}
-            values |= {"version_2_with_negative": True} if task == SQUAD_2 else {}
-            if options.triviaqa_file and task == SQUAD_1:
+        script, folder_option, names = _task(task)
+        folder = getattr(options, folder_option) or ""
+        values: dict[str, Any] = {"do_train": True}
+        values |= {name: os.path.join(folder, file) for name, file in names.items()}
+        if script is run_squad:
+            values["do_predict"] = True
+            if task == SQUAD_2:
+                values["version_2_with_negative"] = True
+            elif options.triviaqa_file:
                 values["first_train_file"] = options.triviaqa_file
-        elif task == SWAG:
-            for split, name in (("train", "train.csv"), ("dev", "val.csv")):
-                values[f"{split}_file"] = os.path.join(options.swag_dir or "", name)
-        elif task == NER:
-            for split in ("train", "dev", "test"):
-                path = os.path.join(options.ner_dir or "", f"{split}.txt")
-                values[f"{split}_file"] = path
+            if length := options.given("max_seq_length"):
+                # Windows overlap, and questions leave room for them.
+                values["doc_stride"] = min(128, length // 2)
+                values["max_query_length"] = min(64, length // 2)
+            return values
+        if script is run_ner:
             values["do_predict"] = files.exists(values["test_file"])
             if not values["do_predict"]:
                 del values["test_file"]
-        else:
-            values |= {
-                "task_name": task,
-                "data_dir": os.path.join(options.glue_dir or "", task),
-                "best_metric": column.metric,
-            }
-        if task not in (SQUAD_1, SQUAD_2):
-            values["eval_batch_size"] = 64
-        return values
+        elif script is run_classifier:
+            values |= {"task_name": task, "best_metric": column.metric}
+        return values | {"do_eval": True, "eval_batch_size": 64}
 
     def _is_at_hand(self, column: Column) -> bool:
         """Whether a column is wanted, and its task's files are there."""
@@ -332,14 +322,16 @@ class _Maker:
             return False
         if task == LM:
             return True
-        values = self._of_task(column)
-        path = values.get("data_dir") or values["train_file"]
-        if column.split == "test" and not values["do_predict"]:
-            path = os.path.join(options.ner_dir or "", "test.txt")
-        if os.path.dirname(path) and files.exists(path):
-            return True
-        logging.info("%s is left out: no %s.", column.name, path)
-        return False
+        _, folder_option, names = _task(task)
+        folder = getattr(options, folder_option) or ""
+        needed = [next(iter(names.values()))]
+        if column.split == "test":
+            needed.append(names["test_file"])
+        for path in (os.path.join(folder, name) for name in needed):
+            if not folder or not files.exists(path):
+                logging.info("%s is left out: no %s.", column.name, path)
+                return False
+        return True
 
     # Pre-training.
 
@@ -380,7 +372,7 @@ class _Maker:
                 "random_seed": options.random_seed,
                 **changes,
                 **values,
-                **self._devices(),
+                **self._given(),
             },
         )
 
@@ -417,9 +409,7 @@ class _Maker:
             return int(budget)
         path = self._path("budget.json")
         if files.exists(path):
-            known = files.read_json(path)
-            if known.get("budget") == budget:
-                return int(known["num_train_steps"])
+            return int(files.read_json(path)["num_train_steps"])
         folder = self._path("pretraining", "measured")
         self._pretrain("bert", folder, _MEASURED_STEPS, log_steps=_MEASURED_STEPS // 3)
         lines = files.read_text(os.path.join(folder, "metrics.jsonl")).splitlines()
@@ -430,16 +420,39 @@ class _Maker:
         logging.info("%s are %d steps here.", budget, steps)
         return steps
 
-    def _devices(self) -> dict[str, Any]:
+    def _given(self) -> dict[str, Any]:
+        """The devices and the casing, for every command that computes."""
         options = self._options
         names = [field.name for field in dataclasses.fields(DeviceOptions)]
+        names.append("do_lower_case")
         return {name: options.given(name) for name in names if options.is_given(name)}
 
     def _path(self, *names: str) -> str:
         return os.path.join(self._options.output_dir, *names)
 
 
-_SCRIPTS = {SQUAD_1: run_squad, SQUAD_2: run_squad, SWAG: run_swag, NER: run_ner}
+# Task -> its command, the option for its folder, and its files there by option.
+_TASKS: dict[str, tuple[Any, str, dict[str, str]]] = {
+    **{
+        f"SQuAD {version}": (
+            *(run_squad, "squad_dir"),
+            {
+                "train_file": f"train-v{version}.json",
+                "predict_file": f"dev-v{version}.json",
+            },
+        )
+        for version in ("1.1", "2.0")
+    },
+    SWAG: (run_swag, "swag_dir", {"train_file": "train.csv", "dev_file": "val.csv"}),
+    NER: (
+        *(run_ner, "ner_dir"),
+        {f"{split}_file": f"{split}.txt" for split in ("train", "dev", "test")},
+    ),
+}
+
+
+def _task(name: str) -> tuple[Any, str, dict[str, str]]:
+    return _TASKS.get(name, (run_classifier, "glue_dir", {"data_dir": name}))
 
 
 def _plain(text: str) -> str:
@@ -474,10 +487,7 @@ def _cell_of(folder: str, column: Column) -> Cell:
     return max(cells, key=lambda cell: cell.mean)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

@@ -35,10 +35,7 @@ def run(options: PretrainingOptions) -> None:
         session.evaluate(model, step)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

@@ -19,15 +19,13 @@ from bert_tf.tasks.squad.squad_options import SquadOptions
 def run(options: SquadOptions) -> None:
     """Reads the questions, then trains and answers."""
     cli.import_tensorflow()
+    from bert_tf.tasks import finetuning
     from bert_tf.tasks.squad import spans
 
-    spans.main(options)
+    finetuning.main(spans.squad_task, options)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

@@ -25,10 +25,7 @@ def run(options: ChoiceOptions) -> None:
     finetuning.main(multiple_choice.choice_task, options)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

@@ -257,10 +257,7 @@ def run(options: ScoreOptions) -> None:
         sys.stdout.flush()
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run, arguments="texts")
-
+main = cli.command(run, arguments="texts")
 
 if __name__ == "__main__":
     main()

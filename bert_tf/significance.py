@@ -14,6 +14,7 @@ Shapes: N examples, K sums, S samples.
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -223,6 +224,16 @@ def expected_best(scores: Sequence[float]) -> list[float]:
     shares = np.arange(len(ordered) + 1) / len(ordered)
     numbers = range(1, len(ordered) + 1)
     return [float(np.diff(shares**n) @ ordered) for n in numbers]
+
+
+def mean(scores: Sequence[float]) -> float:
+    """The mean; NaN without a score."""
+    return statistics.fmean(scores) if scores else math.nan
+
+
+def standard_deviation(scores: Sequence[float]) -> float:
+    """The sample standard deviation, over n - 1; NaN for fewer than two scores."""
+    return statistics.stdev(scores) if len(scores) > 1 else math.nan
 
 
 def paired_p_value(one: Mapping[Any, float], other: Mapping[Any, float]) -> float:

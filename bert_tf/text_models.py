@@ -20,7 +20,7 @@ Shapes: N texts, C outputs, H hidden.
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -46,8 +46,6 @@ from bert_tf.features import (
 from bert_tf.fill_mask import Guess, fill_masks
 from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks import classification
-from bert_tf.tasks.classification import pooled_windows
-from bert_tf.tasks.finetuning import logits_of
 from bert_tf.tasks.squad.spans import Answerer
 from bert_tf.tasks.tables import Example, Target
 from bert_tf.tasks.tagging.labels import NO_SCHEME, entities, scheme_of_labels
@@ -63,7 +61,6 @@ _MAX_LENGTHS = 12
 
 Texts = str | Sequence[str]
 # (batches, how many) -> (batch, outputs), batch by batch.
-_Predict = Callable[[Any, int], Iterator[Any]]
 
 
 class Prediction(NamedTuple):
@@ -267,7 +264,7 @@ class TextClassifier(TextModel):
         self.target = Target(
             kind=model.problem_type, labels=() if is_number else tuple(labels or ())
         )
-        self._predict = _predictor(model)
+        self._predict = Predictor("texts", model).run
         return model
 
     def predict(
@@ -282,28 +279,19 @@ class TextClassifier(TextModel):
             Example(text, pair, None, f"text {number}")
             for number, (text, pair) in enumerate(text_pairs(texts, pairs))
         ]
-        pooling = self._run.get("window_pooling") or "mean"
         featurizer = classification.TextFeaturizer(
             self._tokenizer,
             max_seq_length=self.max_length,
             target=self.target,
             windows=self._run.get("long_text") == "window",
             doc_stride=self._run.get("doc_stride"),
-            pooling=pooling,
+            window_pooling=self._run.get("window_pooling") or "mean",
         )
-        schema = classification.schema(self.target, self.max_length)
-        records = ExampleTable(featurizer.blocks(examples), schema)
-        counts = featurizer.window_counts
-        if not counts:
+        records = ExampleTable(featurizer.blocks(examples), featurizer.spec)
+        if not featurizer.window_counts:
             self._warn_of_cut(featurizer.num_truncated, len(examples))
-        logits = logits_of(
-            self._predict,
-            records,
-            batch_size=min(self._batch_size, len(records)),
-            max_lengths=_MAX_LENGTHS,
-            num_outputs=self.target.num_outputs,
-        )
-        logits = pooled_windows(logits, counts, pooling)
+        batch_size = min(self._batch_size, len(records))
+        logits = featurizer.logits(self._predict, records, batch_size, _MAX_LENGTHS)
         target = self.target
         if target.kind == REGRESSION:
             return [
@@ -395,7 +383,7 @@ class WordTagger(TextModel):
     def _load(self) -> keras.Model:
         model = loading.load_tagger(self.source)
         self.labels = self.source.labels or tuple(map(str, range(model.num_labels)))
-        self._predict = _predictor(model)
+        self._predict = Predictor("texts", model).run
         return model
 
     def tag(self, texts: Texts | Sequence[Sequence[str]]) -> list[TaggedText]:
@@ -447,9 +435,3 @@ class WordTagger(TextModel):
             )
             tagged.append(TaggedText(words, labels, spelt))
         return tagged
-
-
-def _predictor(model: keras.Model) -> _Predict:
-    """Runs a model; its step is compiled once."""
-    predictor = Predictor("texts", model)
-    return lambda batches, total: predictor.run(batches, total_batches=total)

@@ -58,7 +58,6 @@ LIGHT_MODULES = (
     "bert_tf.tasks.tagging.labels",
     "bert_tf.tasks.tagging.sentences",
     "bert_tf.tasks.tagging.tagging_options",
-    "bert_tf.training.regularization_options",
     "bert_tf.training.training_options",
 )
 

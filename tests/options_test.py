@@ -33,8 +33,7 @@ _WRONG = {
     "bert_tf.run_squad": "--output_dir=o --do_train --train_file=WRONG",
     "bert_tf.run_swag": "--output_dir=o --do_eval --dev_file=WRONG",
     "bert_tf.run_ner": "--output_dir=o --do_predict --test_file=FILE,WRONG",
-    "bert_tf.run_feature_table": "--output_dir=o --train_file=FILE --dev_file=WRONG",
-    "bert_tf.run_paper": "--output_dir=o --tables=2 --init_checkpoint=FOLDER"
+    "bert_tf.run_paper": "--output_dir=o --table=2 --init_checkpoint=FOLDER"
     " --glue_dir=WRONG",
     "bert_tf.compare": "FOLDER WRONG",
     "bert_tf.probe": "--output_dir=o --train_file=FILE --init_checkpoint=WRONG",

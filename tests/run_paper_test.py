@@ -6,11 +6,15 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from bert_tf import cli, run_paper
+from bert_tf import cli, run_paper, run_squad
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
 
+_OF_SQUAD = (
+    *("train_file", "predict_file", "output_dir", "init_checkpoint", "do_train"),
+    *("max_seq_length", "doc_stride", "max_query_length"),
+)
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"]
 
 
@@ -89,7 +93,7 @@ class RunPaperTest(tf.test.TestCase):
             return json.load(file)
 
     def test_table_5(self):
-        self.make("--tables=5", "--budget=2m")
+        self.make("--table=5", "--budget=2m")
         rows = self.table("table_5")
         names = ["BERT", "No NSP", "LTR & No NSP", "+ BiLSTM"]
         self.assertEqual([*rows], [*names, "LTR and RTL, concatenated"])
@@ -117,11 +121,11 @@ class RunPaperTest(tf.test.TestCase):
             self.assertIn("## Table 5", file.read())
         # The same again makes nothing.
         self.commands.ran = []
-        self.make("--tables=5", "--budget=2m")
+        self.make("--table=5", "--budget=2m")
         self.assertEqual(self.commands.ran, [])
 
     def test_words_and_masks(self):
-        self.make("--tables=8,7", "--budget=100", "--tasks=NER", "--bert_size=mini")
+        self.make("--table=8,7", "--budget=100", "--tasks=NER", "--bert_size=mini")
         rows = self.table("table_8")
         self.assertEqual([*rows["0/0/100"]], ["NER dev F1", "NER from features"])
         self.assertEqual(rows["80/10/10"]["NER dev F1"]["metric"], "accuracy")
@@ -141,7 +145,7 @@ class RunPaperTest(tf.test.TestCase):
 
     def test_sizes_and_figure(self):
         os.makedirs(self.path("glue/MNLI"))
-        self.make("--tables=6,figure5", "--budget=100", "--tasks=MRPC,MNLI")
+        self.make("--table=6,figure5", "--budget=100", "--tasks=MRPC,MNLI")
         rows = self.table("table_6")
         perplexity = rows["3/768/12"]["LM perplexity"]["by_seed"]["12345"]
         self.assertAlmostEqual(perplexity, np.exp(2.0))
@@ -162,7 +166,7 @@ class RunPaperTest(tf.test.TestCase):
 
     def test_what_the_model_is_too_shallow_for_is_left_out(self):
         with self.assertLogs(level="INFO") as logs:
-            self.make("--tables=7", "--budget=10", "--tasks=NER")
+            self.make("--table=7", "--budget=10", "--tasks=NER")
         left_out = [x for x in logs.output if "it needs 4 layers, the model has 2" in x]
         self.assertLen(left_out, 4)  # two rows, two columns
         rows = self.table("table_7")
@@ -174,27 +178,53 @@ class RunPaperTest(tf.test.TestCase):
     def test_both_development_sets_of_mnli(self):
         os.makedirs(self.path("glue/MNLI"))
         given = f"--init_checkpoint={self.get_temp_dir()}"
-        self.make("--tables=1", "--tasks=MNLI", given)
+        self.make("--table=1", "--tasks=MNLI", given)
         row = self.table("table_1")["this checkpoint"]
         self.assertAllClose([*row["MNLI-m"]["by_seed"].values()], [50.5, 51.5])
         # Of the best run alone, as the test sets.
         self.assertEqual(row["MNLI-mm"]["by_seed"], {"best": 50.0})
         self.assertLen(self.commands.values_of("run_classifier"), 1)
 
+    def test_table_7_of_a_checkpoint(self):
+        given = self.path("given")
+        config = BertConfig(vocab_size=7, num_hidden_layers=4, hidden_size=24)
+        source = mock.Mock(require_config=lambda: config)
+        with mock.patch("bert_tf.conversion.source.open_source", return_value=source):
+            self.make(
+                *("--table=7", f"--init_checkpoint={given}", "--do_lower_case=False")
+            )
+        tuned, *features = self.commands.values_of("run_ner")
+        self.assertEqual(self.commands.values_of("run_pretraining"), [])
+        self.assertEqual((tuned["init_checkpoint"], tuned["do_lower_case"]), (given, 0))
+        self.assertLen(features, 6)
+        self.assertEqual({one["learning_rates"] for one in features}, {(1e-3,)})
+        self.assertEqual({one["num_train_epochs"] for one in features}, {(10.0,)})
+
     def test_trivia_qa_first(self):
         for name in ("train-v1.1.json", "train-v2.0.json", "trivia.json"):
             open(self.path(name), "w").close()
         folder = self.get_temp_dir()
         given = f"--squad_dir={folder}", f"--init_checkpoint={folder}"
-        self.make("--tables=2,3", *given, f"--triviaqa_file={self.path('trivia.json')}")
+        self.make("--table=2,3", *given, f"--triviaqa_file={self.path('trivia.json')}")
         one, other = self.commands.values_of("run_squad")
         self.assertEqual(one["first_train_file"], self.path("trivia.json"))
         self.assertNotIn("first_train_file", other)
+        self.assertNotIn("doc_stride", other)
+
+    def test_windows_of_short_sequences(self):
+        for name in ("train-v1.1.json", "dev-v1.1.json"):
+            open(self.path(name), "w").close()
+        folder = self.get_temp_dir()
+        given = f"--squad_dir={folder}", f"--init_checkpoint={folder}"
+        self.make("--table=2", *given, "--max_seq_length=64")
+        (one,) = self.commands.values_of("run_squad")
+        self.assertEqual((one["doc_stride"], one["max_query_length"]), (32, 32))
+        cli.parse(run_squad.run, [f"--{name}={one[name]}" for name in _OF_SQUAD])
 
     def test_what_is_refused(self):
         for arguments, message in (
             (["--budget=fast"], "must be steps, or minutes"),
-            (["--tables=5", "--bert_size="], "`bert_size`"),
+            (["--table=5", "--bert_size="], "`bert_size`"),
         ):
             with self.assertRaisesRegex(flags.Error, message.replace("`", "")):
                 self.make(*arguments)
@@ -205,7 +235,7 @@ class RunPaperTest(tf.test.TestCase):
             self.make("--budget=20")
         with self.assertRaisesRegex(InputError, "no files of its tasks"):
             checkpoint = f"--init_checkpoint={self.get_temp_dir()}"
-            self.make("--tables=2", checkpoint, f"--output_dir={self.path('two')}")
+            self.make("--table=2", checkpoint, f"--output_dir={self.path('two')}")
 
 
 if __name__ == "__main__":

@@ -217,10 +217,7 @@ def run(options: PretrainingDataOptions) -> None:
     create(record_set, overwrite=options.overwrite)
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

@@ -43,7 +43,7 @@ def run(options: InspectionOptions) -> None:
     cli.import_tensorflow()
     from tqdm import tqdm
 
-    from bert_tf.records.inspection import InspectedRecords, Survey, examples
+    from bert_tf.records.inspection import InspectedRecords, examples, survey
     from bert_tf.records.manifest import manifest_lines
 
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -57,25 +57,19 @@ def run(options: InspectionOptions) -> None:
         for lines in examples(records, options.start, options.num_examples, width):
             print("\n".join([*lines, ""]))
         if options.statistics:
-            survey = Survey(records)
             total = sum(files.size(path) for path in records.paths)
             with tqdm(
                 total=total, desc="Reading", unit="B", unit_scale=True, disable=None
             ) as bar:
-                for block in records.blocks():
-                    survey.add(block)
-                    bar.update(block.num_bytes)
-            print("\n".join(survey.lines()))
+                lines = [*survey(records, bar.update)]
+            print("\n".join(lines))
         sys.stdout.flush()
     except BrokenPipeError:
         # `| head` has seen enough. Python flushes once more when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run, arguments="files", argument_kind=Path.FILES)
-
+main = cli.command(run, arguments="files", argument_kind=Path.FILES)
 
 if __name__ == "__main__":
     main()

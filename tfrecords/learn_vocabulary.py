@@ -136,10 +136,7 @@ def _refusal(path: str) -> InputError:
     )
 
 
-def main() -> None:
-    """The command line."""
-    cli.main(run)
-
+main = cli.command(run)
 
 if __name__ == "__main__":
     main()

@@ -139,13 +139,13 @@ def trained_logits(
     ]
     predictor = Predictor("squad", model)
     row = 0
-    for one in question_logits(
+    for _, starts, ends in question_logits(
         features,
-        lambda batches, total: predictor.run(batches, total_batches=total),
+        predictor.run,
         FeatureOptions(batch_size=16, max_seq_length=length),
         num_questions=len(features),
     ):
-        for start, end in zip(one.start_logits, one.end_logits, strict=True):
+        for start, end in zip(starts, ends, strict=True):
             arrays[0][row, : len(start)], arrays[1][row, : len(end)] = start, end
             row += 1
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -179,7 +179,7 @@ def decode(
 ) -> Answered:
     """Writes prediction files into a folder, which is made."""
     from bert_tf.tasks.squad.decoding import Decoder
-    from bert_tf.tasks.squad.scoring import PredictionFiles
+    from bert_tf.tasks.squad.scoring import prediction_files
 
     folder.mkdir(exist_ok=True)
     settings = dict(logits.settings)
@@ -193,7 +193,8 @@ def decode(
     without_span = []
     row = 0
     began = time.process_time()
-    with PredictionFiles(str(folder), is_version_2) as files:
+    with prediction_files(str(folder), is_version_2) as files:
+        files.threshold = threshold
         for one in features:
             rows = slice(row, row + len(one.windows))
             row = rows.stop
@@ -204,7 +205,6 @@ def decode(
             if not decoded.best_text:
                 without_span.append(one.question.question_id)
             files.add(one.question.question_id, decoded)
-        files.finish(threshold)
     return Answered(files.best_texts, without_span, time.process_time() - began)
 
 

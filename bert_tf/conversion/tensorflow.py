@@ -14,7 +14,6 @@ import itertools
 import os
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -26,8 +25,9 @@ from bert_tf.conversion.weights import Tensor, Weights
 from bert_tf.errors import InputError
 from bert_tf.options import no_checkpoint
 
-# What TensorFlow's reader raises; an IndexError of a file that is cut off.
-_READ_ERRORS = (tf.errors.OpError, RuntimeError, IndexError)
+# TensorFlow's reader turns some of its own errors into Python's: missing bytes are an
+# IndexError.
+_READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, LookupError, MemoryError)
 
 RELEASED_PREFIX = "bert_model.ckpt"
 # Those of ALBERT's and ELECTRA's releases too.
@@ -47,6 +47,44 @@ _OPTIMIZERS_OWN = re.compile(
     r".*/(adam_m|adam_v|Adam|Adam_1|LAMB|LAMB_1)|(.*/)?global_step|beta[12]_power"
     r"|.*good_steps|.*loss_scale|.*bad_steps"
 )
+
+
+class DamagedCheckpointError(InputError):
+    """A checkpoint cannot be read; the message gives the part and the reason."""
+
+
+class CheckpointReader:
+    """Reads one checkpoint.
+
+    TensorFlow's reader compares each tensor's bytes, and those of the index itself,
+    with the CRC-32C in the index.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        try:
+            self._reader = tf.train.load_checkpoint(prefix)
+            shapes = self._reader.get_variable_to_shape_map()
+            self.dtypes = self._reader.get_variable_to_dtype_map()
+        except _READ_ERRORS as error:
+            part = os.path.basename(prefix) + ".index"
+            raise self._damage(part, error) from error
+        self.shapes = {key: tuple(shape) for key, shape in shapes.items()}
+
+    def read(self, key: str) -> np.ndarray:
+        """One tensor."""
+        try:
+            return self._reader.get_tensor(key)
+        except _READ_ERRORS as error:
+            raise self._damage(shown_key(key), error) from error
+
+    def _damage(self, part: str, error: Exception) -> DamagedCheckpointError:
+        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".: ")
+        if "hecksum" in str(error):
+            reason = "its bytes do not match their checksum"
+        return DamagedCheckpointError(
+            f"{self._prefix} is damaged: {part} cannot be read: {reason}"
+        )
 
 
 def find_checkpoint(path: str) -> str:
@@ -78,13 +116,14 @@ def find_checkpoint(path: str) -> str:
 
 def is_of_a_run(prefix: str) -> bool:
     """Whether a run of this package wrote a checkpoint."""
-    return any(key.startswith(_OUR_PREFIX) for key in _open(prefix)[1])
+    return any(key.startswith(_OUR_PREFIX) for key in CheckpointReader(prefix).shapes)
 
 
 def read_weights(path: str) -> Weights:
     """The weights of a checkpoint."""
     prefix = find_checkpoint(path)
-    reader, shapes = _open(prefix)
+    reader = CheckpointReader(prefix)
+    shapes = reader.shapes
     ours = {
         shown_key(key).removeprefix(_OUR_PREFIX): key
         for key in shapes
@@ -97,9 +136,7 @@ def read_weights(path: str) -> Weights:
     }
 
     tensors = {
-        name: Tensor(
-            tuple(shapes[key]), functools.partial(_read, reader, prefix, name, key)
-        )
+        name: Tensor(shapes[key], functools.partial(reader.read, key))
         for name, key in keys.items()
     }
     return Weights(prefix, tensors)
@@ -114,7 +151,7 @@ def config_of_electra(path: str, weights: Weights) -> BertConfig | None:
 
     As its code has it: heads of 64, the exact GELU.
     """
-    if not _is_of_electra(_open(find_checkpoint(path))[1]):
+    if not _is_of_electra(CheckpointReader(find_checkpoint(path)).shapes):
         return None
     layer = "bert/encoder/layer_{}/intermediate/dense/kernel"
     tables = [f"bert/embeddings/{t}_embeddings" for t in _TABLES]
@@ -140,32 +177,12 @@ def config_of_electra(path: str, weights: Weights) -> BertConfig | None:
     )
 
 
-def _read(reader: Any, prefix: str, name: str, key: str) -> np.ndarray:
-    try:
-        return reader.get_tensor(key)
-    except _READ_ERRORS as error:
-        raise InputError(
-            f"{prefix}: {name} cannot be read: {str(error).splitlines()[0]}"
-        ) from error
-
-
-def _open(prefix: str) -> tuple[Any, dict[str, list[int]]]:
-    """TensorFlow's reader of a checkpoint, and the shapes by key."""
-    try:
-        reader = tf.train.load_checkpoint(prefix)
-        return reader, reader.get_variable_to_shape_map()
-    except _READ_ERRORS as error:
-        raise InputError(
-            f"{prefix}: not a readable checkpoint: {str(error).splitlines()[0]}"
-        ) from error
-
-
 def step_of(prefix: str) -> int | None:
     """The number of training steps that a checkpoint records; None if it has none."""
-    reader, shapes = _open(prefix)
+    reader = CheckpointReader(prefix)
     for key in (_OUR_STEP, "global_step"):
-        if shapes.get(key) == []:
-            return int(_read(reader, prefix, key, key))
+        if reader.shapes.get(key) == ():
+            return int(reader.read(key))
     return None
 
 

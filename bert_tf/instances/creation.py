@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.instances import pairs, settings
-from bert_tf.instances.masking import Masking, mask
+from bert_tf.instances import pairs
+from bert_tf.instances.masking import mask
 from bert_tf.instances.pairs import Documents
 from bert_tf.instances.random_stream import (
     compiled,
@@ -15,7 +15,16 @@ from bert_tf.instances.random_stream import (
     say_if_not_compiled_yet,
     shuffle,
 )
-from bert_tf.instances.settings import InstanceSettings
+from bert_tf.instances.settings import (
+    EXACT_LABELS,
+    FULL_SENTENCES,
+    NEXT_SENTENCE,
+    ORIGINAL_LABELS,
+    PREVIOUS_OR_NEXT,
+    SENTENCE_ORDER,
+    STATIC_MASKING,
+    InstanceSettings,
+)
 
 CLS = "[CLS]"
 SEP = "[SEP]"
@@ -80,22 +89,23 @@ class Buffers(NamedTuple):
     positions: np.ndarray  # uint16 or int32
     labels: np.ndarray  # the ids that stood at `positions`
 
-    def resize(self, num_instances: int, num_tokens: int, num_predictions: int) -> None:
-        """Resizes the parts in place: they are large."""
-        of_instances = [num_instances] * 4
-        sizes = (num_tokens, *of_instances, num_predictions, num_predictions)
-        for array, size in zip(self, sizes, strict=True):
-            array.resize(size, refcheck=False)
-
 
 class _Recipe(NamedTuple):
-    """The settings in the form for compiled code."""
+    """The ids and settings in the form for compiled code."""
 
-    kind: int
-    specials: tuple[int, int]
+    kind: int  # of sequences: see `bert_tf.instances.pairs`
     max_seq_length: int
     short_seq_prob: float
+    cls_id: int  # never masked
+    sep_id: int  # likewise
+    mask_id: int
+    word_ids: np.ndarray  # int32, what a random token is drawn from
+    # bool [vocab_size], which ids belong to the word before them; all false where
+    # pieces are masked one by one.
+    joins: np.ndarray
     is_masked: bool
+    masked_lm_prob: float
+    max_predictions_per_seq: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,26 +133,16 @@ class Instances:
 
     def blocks(self, block_size: int) -> Iterator[dict[str, np.ndarray]]:
         """Yields the instances, a given number at a time, padded."""
+        unpacked = dataclasses.replace(self.settings, packed_length=None)
         for start in range(0, len(self), block_size):
             numbers = self.order[start : start + block_size]
-            columns = self.rows(
-                numbers,
-                np.arange(len(numbers) + 1),
-                self.settings.max_seq_length,
-                self.settings.max_predictions_per_seq,
-                1,
-            )
+            columns = self.rows(numbers, np.arange(len(numbers) + 1), unpacked)
             for name in ("sequence_ids", "cls_positions", "next_sentence_weights"):
                 del columns[name]
             yield columns
 
     def rows(
-        self,
-        numbers: np.ndarray,
-        starts: np.ndarray,
-        max_tokens: int,
-        max_predictions: int,
-        max_sequences: int,
+        self, numbers: np.ndarray, starts: np.ndarray, settings: InstanceSettings
     ) -> dict[str, np.ndarray]:
         """Packed rows of these instances; row n holds those from starts[n] on."""
         num_rows = len(starts) - 1
@@ -151,14 +151,14 @@ class Instances:
                 [num_rows, length], np.float32 if name.endswith("weights") else np.int64
             )
             for length, names in (
-                (max_tokens, _OF_TOKENS),
-                (max_sequences, _OF_SEQUENCES),
-                (max_predictions, _MASKED_LM),
+                (settings.record_length, _OF_TOKENS),
+                (settings.max_sequences_per_record, _OF_SEQUENCES),
+                (settings.max_predictions_per_record, _MASKED_LM),
             )
             for name in names
         }
-        _fill(self.buffers, numbers, starts, *columns.values())
-        if self.settings.masking != settings.STATIC_MASKING:
+        _fill(self.buffers, numbers, starts, tuple(columns.values()))
+        if settings.masking != STATIC_MASKING:
             for name in _MASKED_LM:
                 del columns[name]
         return columns
@@ -172,105 +172,93 @@ def say_if_to_be_compiled() -> None:
 def create_instances(
     documents: Documents,
     ids: TokenIds,
-    instance_settings: InstanceSettings,
+    settings: InstanceSettings,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Instances:
     """The instances of a corpus, in the order in which they are written."""
     num_documents = len(documents.document_starts) - 1
-    assert num_documents >= instance_settings.least_documents
-    stream = random_stream(instance_settings.random_seed)
+    assert num_documents >= settings.least_documents
+    stream = random_stream(settings.random_seed)
     order = np.arange(num_documents)
     shuffle(stream, order)
-    masking = _masking(ids, instance_settings)
-    recipe = _recipe(ids, instance_settings)
+    recipe = _recipe(ids, settings)
     dtype = documents.tokens.dtype
     types = (dtype, np.int64, np.int32, np.uint8, np.int64, np.int32, dtype)
     buffers = Buffers(*(np.empty(0, each) for each in types))
     num_instances = num_left_out = 0
-    at_a_time = max(
-        1, min(_AT_A_TIME, _TOKENS_AT_A_TIME // instance_settings.max_seq_length)
-    )
-    for _ in range(instance_settings.dupe_factor):
+    at_a_time = max(1, min(_AT_A_TIME, _TOKENS_AT_A_TIME // settings.max_seq_length))
+    for _ in range(settings.dupe_factor):
         cursor = pairs.new_cursor()
         while cursor[pairs.DOCUMENT] < num_documents:
             before = cursor[pairs.DOCUMENT]
-            _make_room(buffers, num_instances, at_a_time, instance_settings)
+            _resize(buffers, num_instances, at_a_time, settings)
             num_instances = _make_instances(
-                documents, order, recipe, masking, cursor, stream, buffers,
+                documents, order, recipe, cursor, stream, buffers,
                 num_instances, at_a_time,
             )  # fmt: skip
             progress(int(cursor[pairs.DOCUMENT] - before))
         num_left_out += int(cursor[pairs.LEFT_OUT])
-    buffers.resize(num_instances, *_used(buffers, num_instances))
+    _resize(buffers, num_instances, 0, settings)
     order = np.arange(num_instances)
     shuffle(stream, order)
     return Instances(
         buffers=buffers,
         order=order,
-        settings=instance_settings,
+        settings=settings,
         num_documents=num_documents,
         num_left_out=num_left_out,
     )
 
 
-def _recipe(ids: TokenIds, instance_settings: InstanceSettings) -> _Recipe:
-    kind = {
-        settings.NEXT_SENTENCE: pairs.NEXT_SENTENCE
-        if instance_settings.nsp_labels == settings.ORIGINAL_LABELS
-        else pairs.EXACT_NEXT_SENTENCE,
-        settings.SENTENCE_ORDER: pairs.SENTENCE_ORDER,
-        settings.PREVIOUS_OR_NEXT: pairs.PREVIOUS_OR_NEXT,
-        settings.FULL_SENTENCES: pairs.FULL_SENTENCES,
-    }[instance_settings.pairs]
-    return _Recipe(
-        kind=kind,
-        specials=(ids.cls_id, ids.sep_id),
-        max_seq_length=instance_settings.max_seq_length,
-        short_seq_prob=instance_settings.short_seq_prob,
-        is_masked=instance_settings.masking == settings.STATIC_MASKING,
-    )
+_KINDS = {
+    (NEXT_SENTENCE, ORIGINAL_LABELS): pairs.NEXT_SENTENCE,
+    (NEXT_SENTENCE, EXACT_LABELS): pairs.EXACT_NEXT_SENTENCE,
+    (SENTENCE_ORDER, ORIGINAL_LABELS): pairs.SENTENCE_ORDER,
+    (PREVIOUS_OR_NEXT, ORIGINAL_LABELS): pairs.PREVIOUS_OR_NEXT,
+    (FULL_SENTENCES, ORIGINAL_LABELS): pairs.FULL_SENTENCES,
+}
 
 
-def _masking(ids: TokenIds, instance_settings: InstanceSettings) -> Masking:
+def _recipe(ids: TokenIds, settings: InstanceSettings) -> _Recipe:
     word_ids = np.array(ids.word_ids, np.int32)
     joins = np.zeros(max(word_ids.max(), *ids.continuation_ids, 0) + 1, np.bool_)
-    if instance_settings.do_whole_word_mask:
+    if settings.do_whole_word_mask:
         joins[list(ids.continuation_ids)] = True
-    return Masking(
-        masked_lm_prob=float(instance_settings.masked_lm_prob),
-        max_predictions_per_seq=instance_settings.max_predictions_per_seq,
-        mask_id=ids.mask_id,
+    return _Recipe(
+        kind=_KINDS[settings.pairs, settings.nsp_labels],
+        max_seq_length=settings.max_seq_length,
+        short_seq_prob=settings.short_seq_prob,
         cls_id=ids.cls_id,
         sep_id=ids.sep_id,
+        mask_id=ids.mask_id,
         word_ids=word_ids,
         joins=joins,
+        is_masked=settings.masking == STATIC_MASKING,
+        masked_lm_prob=float(settings.masked_lm_prob),
+        max_predictions_per_seq=settings.max_predictions_per_seq,
     )
 
 
-def _used(buffers: Buffers, num_instances: int) -> tuple[int, int]:
-    """How many tokens and predictions that many instances have."""
-    if num_instances == 0:
-        return 0, 0
-    last = num_instances - 1
-    return int(buffers.stops[last]), int(buffers.prediction_stops[last])
-
-
-def _make_room(
+def _resize(
     buffers: Buffers, num_instances: int, num_more: int, settings: InstanceSettings
 ) -> None:
-    num_tokens, num_predictions = _used(buffers, num_instances)
-    per_instance = settings.max_seq_length
-    num_slots = min(per_instance, settings.max_predictions_per_seq)
-    buffers.resize(
-        num_instances + num_more,
-        num_tokens + num_more * per_instance,
-        num_predictions + num_more * num_slots,
-    )
+    """Gives room for more instances than there are; in place, for it is large."""
+    num_tokens = num_predictions = 0
+    if num_instances:
+        num_tokens = int(buffers.stops[num_instances - 1])
+        num_predictions = int(buffers.prediction_stops[num_instances - 1])
+    length = settings.max_seq_length
+    num_tokens += num_more * length
+    num_predictions += num_more * min(length, settings.max_predictions_per_seq)
+    of_instances = [num_instances + num_more] * 4
+    sizes = (num_tokens, *of_instances, num_predictions, num_predictions)
+    for array, size in zip(buffers, sizes, strict=True):
+        array.resize(size, refcheck=False)
 
 
 @compiled
 def _make_instances(
-    documents, order, recipe, masking, cursor, stream, buffers, num_instances, count
+    documents, order, recipe, cursor, stream, buffers, num_instances, count
 ):
     """Makes up to `count` more instances; returns their total number."""
     stop = prediction_stop = 0
@@ -281,20 +269,18 @@ def _make_instances(
     for index in range(num_instances, num_instances + count):
         if recipe.kind == pairs.FULL_SENTENCES:
             length, num_first, label = pairs.packed_sequence(
-                documents, order, recipe.specials, recipe.short_seq_prob,
-                cursor, stream, sequence,
-            )  # fmt: skip
+                documents, order, recipe, cursor, stream, sequence
+            )
         else:
             length, num_first, label = pairs.pair_sequence(
-                documents, order, recipe.kind, recipe.specials, recipe.short_seq_prob,
-                cursor, stream, sequence,
-            )  # fmt: skip
+                documents, order, recipe, cursor, stream, sequence
+            )
         if length == 0:
             return index
         if recipe.is_masked:
             prediction_stop += mask(
                 sequence[:length],
-                masking,
+                recipe,
                 stream,
                 buffers.positions[prediction_stop:],
                 buffers.labels[prediction_stop:],
@@ -309,21 +295,10 @@ def _make_instances(
 
 
 @compiled
-def _fill(
-    buffers,
-    numbers,
-    starts,
-    row_ids,
-    row_mask,
-    row_segments,
-    row_sequences,
-    row_cls,
-    row_labels,
-    row_weights,
-    row_positions,
-    row_predicted,
-    row_predicted_weights,
-):
+def _fill(buffers, numbers, starts, columns):
+    row_ids, row_mask, row_segments, row_sequences = columns[:4]
+    row_cls, row_labels, row_weights = columns[4:7]
+    row_positions, row_predicted, row_predicted_weights = columns[7:]
     for row in range(len(starts) - 1):
         place = slot = 0
         for number in range(starts[row + 1] - starts[row]):

@@ -6,8 +6,6 @@ equality with the original depends on its order of random draws, which the
 docstrings give.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from absl import logging
 
@@ -16,20 +14,6 @@ from bert_tf.instances.settings import MASK_RATE
 
 # Of those that do not become [MASK], half stay, half become a random token.
 KEEP_RATE_OF_REST = 0.5
-
-
-class Masking(NamedTuple):
-    """How sequences are masked, for one vocabulary."""
-
-    masked_lm_prob: float  # share of a sequence's tokens to choose
-    max_predictions_per_seq: int  # at most this many
-    mask_id: int  # of [MASK]
-    cls_id: int  # of [CLS], which is never chosen
-    sep_id: int  # of [SEP], which is never chosen
-    word_ids: np.ndarray  # int32 [num_words], what a random token is drawn from
-    # bool [vocab_size], which ids belong to the word before them; all false where
-    # pieces are masked one by one.
-    joins: np.ndarray
 
 
 @compiled
@@ -54,19 +38,13 @@ def warn_if_few(max_predictions: int, max_tokens: int, masked_lm_prob: float) ->
 
 
 @compiled
-def mask(
-    sequence: np.ndarray,
-    masking: Masking,
-    stream: np.ndarray,
-    positions: np.ndarray,
-    labels: np.ndarray,
-) -> int:
-    """Masks one sequence in place."""
-    members, starts = _candidates(sequence, masking)
+def mask(sequence, recipe, stream, positions, labels):
+    """Masks one sequence in place; returns how many tokens are to be predicted."""
+    members, starts = _candidates(sequence, recipe)
     candidates = np.arange(len(starts) - 1)
     shuffle(stream, candidates)
     limit = num_predictions(
-        len(sequence), masking.masked_lm_prob, masking.max_predictions_per_seq
+        len(sequence), recipe.masked_lm_prob, recipe.max_predictions_per_seq
     )
     count = 0
     chosen = np.zeros(len(sequence), np.bool_)
@@ -80,7 +58,7 @@ def mask(
         for position in members[start:stop]:
             # A draw for each piece, even of one word.
             chosen[position] = True
-            replacements[position] = _replacement(sequence[position], masking, stream)
+            replacements[position] = _replacement(sequence[position], recipe, stream)
         count += stop - start
     count = 0
     for position in range(len(sequence)):
@@ -93,16 +71,16 @@ def mask(
 
 
 @compiled
-def _candidates(sequence, masking):
+def _candidates(sequence, recipe):
     """The units of masking, in the sequence's order."""
     members = np.empty(len(sequence), np.int64)
     starts = np.empty(len(sequence) + 1, np.int64)
     num_members = num_candidates = 0
     for position in range(len(sequence)):
         token = sequence[position]
-        if token == masking.cls_id or token == masking.sep_id:
+        if token == recipe.cls_id or token == recipe.sep_id:
             continue
-        if num_candidates == 0 or not masking.joins[token]:
+        if num_candidates == 0 or not recipe.joins[token]:
             starts[num_candidates] = num_members
             num_candidates += 1
         members[num_members] = position
@@ -112,9 +90,9 @@ def _candidates(sequence, masking):
 
 
 @compiled
-def _replacement(token, masking, stream):
+def _replacement(token, recipe, stream):
     if random(stream) < MASK_RATE:
-        return masking.mask_id
+        return recipe.mask_id
     if random(stream) < KEEP_RATE_OF_REST:
         return token
-    return masking.word_ids[random_below(stream, len(masking.word_ids))]
+    return recipe.word_ids[random_below(stream, len(recipe.word_ids))]

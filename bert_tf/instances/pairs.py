@@ -50,6 +50,10 @@ def starts(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
 # A segment is a range of the corpus's tokens: nothing is copied until a sequence is
 # built. Documents are identified by their place in `order`, the shuffled pool.
 
+# The kinds of sequences, as numbers: compiled code has no strings.
+NEXT_SENTENCE, EXACT_NEXT_SENTENCE, SENTENCE_ORDER, FULL_SENTENCES = range(4)
+PREVIOUS_OR_NEXT = 4
+
 IS_RANDOM_RATE = 0.5
 MAX_TRIES_FOR_ANOTHER_DOCUMENT = 10
 
@@ -117,73 +121,35 @@ def next_sentence_pair(
 
 
 @compiled
-def exact_next_sentence_pair(
-    documents: Documents,
-    order: np.ndarray,
-    document: int,
-    sentence: int,
-    target: int,
-    stream: np.ndarray,
-) -> Pair:
-    """A pair with a true label, which only the text reveals."""
-    pair = _neighbours(documents, order[document], sentence, target, stream)
-    if pair.second_start == pair.second_stop or random(stream) >= IS_RANDOM_RATE:
-        return pair
-    return _with_random_second(
-        pair, documents, order, document, sentence, target, stream
-    )
+def neighbour_pair(documents, order, document, sentence, target, kind, stream):
+    """Two neighbouring segments, whose label only the text reveals.
 
-
-@compiled
-def previous_or_next_pair(documents, order, document, sentence, target, stream):
-    """B follows A, comes from another document, or precedes A: a third each."""
+    Half of the time B comes from another document (EXACT_NEXT_SENTENCE), or precedes A
+    (SENTENCE_ORDER); for PREVIOUS_OR_NEXT a third each is the next, of another
+    document, and the previous segment.
+    """
     pair = _neighbours(documents, order[document], sentence, target, stream)
     if pair.second_start == pair.second_stop:
         return pair
-    label = random_below(stream, 3)
-    if label == 1:
-        return _with_random_second(
-            pair, documents, order, document, sentence, target, stream
-        )
-    return _swapped(pair, label) if label else pair
-
-
-@compiled
-def _with_random_second(pair, documents, order, document, sentence, target, stream):
-    """The pair with a second segment from another document."""
+    if kind == PREVIOUS_OR_NEXT:
+        label = random_below(stream, 3)
+    else:
+        label = 1 if random(stream) < IS_RANDOM_RATE else 0
+    if label == 0:
+        return pair
+    first_start, first_stop, second_start, second_stop, _, end = pair
+    if label == 2 or kind == SENTENCE_ORDER:
+        return Pair(second_start, second_stop, first_start, first_stop, label, end)
     other = random_below(stream, len(order) - 1)
     if other >= document:
         other += 1
     second_start, second_stop = _random_segment(
-        documents, order[other], target - (pair.first_stop - pair.first_start), stream
+        documents, order[other], target - (first_stop - first_start), stream
     )
-    sentence_starts = documents.sentence_starts
     split = sentence + 1
-    while sentence_starts[split] < pair.first_stop:
+    while documents.sentence_starts[split] < first_stop:
         split += 1
-    return Pair(pair.first_start, pair.first_stop, second_start, second_stop, 1, split)
-
-
-@compiled
-def sentence_order_pair(documents, order, document, sentence, target, stream):
-    """Two neighbouring segments, half of the time in the wrong order."""
-    pair = _neighbours(documents, order[document], sentence, target, stream)
-    if pair.second_start == pair.second_stop or random(stream) >= IS_RANDOM_RATE:
-        return pair
-    return _swapped(pair, 1)
-
-
-@compiled
-def _swapped(pair, label):
-    """The second segment before the first one."""
-    return Pair(
-        pair.second_start,
-        pair.second_stop,
-        pair.first_start,
-        pair.first_stop,
-        label,
-        pair.next_sentence,
-    )
+    return Pair(first_start, first_stop, second_start, second_stop, label, split)
 
 
 @compiled
@@ -231,7 +197,7 @@ def _random_segment(documents, number, target, stream):
 
 @compiled
 def truncated(pair, max_num_tokens, stream):
-    """The pair, cut token by token until both segments together fit.
+    """A pair's ends, cut token by token until both segments together fit.
 
     Each time the longer one loses a token, the second if they are equal: randomly from
     its front or its back, so that neither end is always complete.
@@ -251,22 +217,11 @@ def truncated(pair, max_num_tokens, stream):
             second_start += 1
         else:
             second_stop -= 1
-    return Pair(
-        first_start,
-        first_stop,
-        second_start,
-        second_stop,
-        pair.label,
-        pair.next_sentence,
-    )
+    return first_start, first_stop, second_start, second_stop
 
 
 # A cursor marks where in the corpus the next sequence begins, so that making
 # sequences can stop when memory is full, and resume.
-
-# The kinds of sequences, as numbers: compiled code has no strings.
-NEXT_SENTENCE, EXACT_NEXT_SENTENCE, SENTENCE_ORDER, FULL_SENTENCES = range(4)
-PREVIOUS_OR_NEXT = 4
 
 # The fields of a cursor: the place in the pool; the sentence (-1 before a document is
 # begun); the target length of the document's pairs, or how many tokens of the sentence
@@ -281,41 +236,25 @@ def new_cursor() -> np.ndarray:
 
 
 @compiled
-def pair_sequence(
-    documents: Documents,
-    order: np.ndarray,
-    kind: int,
-    specials: tuple[int, int],
-    short_seq_prob: float,
-    cursor: np.ndarray,
-    stream: np.ndarray,
-    to: np.ndarray,
-) -> tuple[int, int, int]:
-    """Builds the next [CLS] A [SEP] B [SEP]."""
-    cls_id, sep_id = specials
+def pair_sequence(documents, order, recipe, cursor, stream, to):
+    """Builds the next [CLS] A [SEP] B [SEP]: its length, that of segment 0, a label."""
     max_num_tokens = len(to) - NUM_SPECIAL_TOKENS
     while cursor[DOCUMENT] < len(order):
         document = cursor[DOCUMENT]
         number = order[document]
         if cursor[SENTENCE] < 0:
             cursor[SENTENCE] = documents.document_starts[number]
-            cursor[TARGET] = target_length(max_num_tokens, short_seq_prob, stream)
+            cursor[TARGET] = target_length(
+                max_num_tokens, recipe.short_seq_prob, stream
+            )
         sentence, target = cursor[SENTENCE], cursor[TARGET]
-        if kind == NEXT_SENTENCE:
+        if recipe.kind == NEXT_SENTENCE:
             pair = next_sentence_pair(
                 documents, order, document, sentence, target, stream
             )
-        elif kind == EXACT_NEXT_SENTENCE:
-            pair = exact_next_sentence_pair(
-                documents, order, document, sentence, target, stream
-            )
-        elif kind == PREVIOUS_OR_NEXT:
-            pair = previous_or_next_pair(
-                documents, order, document, sentence, target, stream
-            )
         else:
-            pair = sentence_order_pair(
-                documents, order, document, sentence, target, stream
+            pair = neighbour_pair(
+                documents, order, document, sentence, target, recipe.kind, stream
             )
         cursor[SENTENCE] = pair.next_sentence
         if pair.next_sentence == documents.document_starts[number + 1]:
@@ -324,42 +263,31 @@ def pair_sequence(
         if pair.second_start == pair.second_stop:
             cursor[LEFT_OUT] += 1
             continue
-        pair = truncated(pair, max_num_tokens, stream)
-        num_first = pair.first_stop - pair.first_start + 2
-        length = num_first + pair.second_stop - pair.second_start + 1
-        to[0] = cls_id
-        to[1 : num_first - 1] = documents.tokens[pair.first_start : pair.first_stop]
-        to[num_first - 1] = sep_id
-        to[num_first : length - 1] = documents.tokens[
-            pair.second_start : pair.second_stop
-        ]
-        to[length - 1] = sep_id
+        start, stop, second_start, second_stop = truncated(pair, max_num_tokens, stream)
+        num_first = stop - start + 2
+        length = num_first + second_stop - second_start + 1
+        to[0] = recipe.cls_id
+        to[1 : num_first - 1] = documents.tokens[start:stop]
+        to[num_first - 1] = recipe.sep_id
+        to[num_first : length - 1] = documents.tokens[second_start:second_stop]
+        to[length - 1] = recipe.sep_id
         return length, num_first, pair.label
     return 0, 0, 0
 
 
 @compiled
-def packed_sequence(
-    documents: Documents,
-    order: np.ndarray,
-    specials: tuple[int, int],
-    short_seq_prob: float,
-    cursor: np.ndarray,
-    stream: np.ndarray,
-    to: np.ndarray,
-) -> tuple[int, int, int]:
+def packed_sequence(documents, order, recipe, cursor, stream, to):
     """Packs the next whole sentences into [CLS] sentences [SEP].
 
     Liu et al. 2019, section 4.2, "FULL-SENTENCES": they may come from several
     documents, with a [SEP] between. A sentence longer than a sequence is cut.
     """
-    cls_id, sep_id = specials
     if cursor[DOCUMENT] == len(order):
         return 0, 0, 0
     limit = len(to) - 1
-    if random(stream) < short_seq_prob:
+    if random(stream) < recipe.short_seq_prob:
         limit = random_between(stream, 2, limit)
-    to[0] = cls_id
+    to[0] = recipe.cls_id
     length = 1
     while cursor[DOCUMENT] < len(order):
         number = order[cursor[DOCUMENT]]
@@ -385,11 +313,11 @@ def packed_sequence(
                 cursor[DOCUMENT] += 1
                 cursor[SENTENCE] = -1
         if separator:
-            to[length] = sep_id
+            to[length] = recipe.sep_id
             length += 1
         to[length : length + stop - start] = documents.tokens[start:stop]
         length += stop - start
         if length == limit:
             break
-    to[length] = sep_id
+    to[length] = recipe.sep_id
     return length + 1, length + 1, 0

@@ -49,43 +49,6 @@ def clip_scale(gradients: Sequence[Any], clip_norm: float) -> tuple[Any, Any]:
     return scale + (norm - norm), norm
 
 
-# Loss scaling for float16, whose smallest gradients would vanish.
-#
-# The loss is multiplied by a scale before the backward pass, and the gradients are
-# divided by it afterwards. The scale is as large as the gradients allow: halved after a
-# step with gradients that are not finite, which changes nothing else, and doubled after
-# a number of finite steps in a row (Micikevicius et al. 2018, "Mixed Precision
-# Training", section 3.2).
-
-
-INITIAL_LOSS_SCALE = 2.0**15
-GROWTH_STEPS = 2000
-FACTOR = 2.0
-SMALLEST_LOSS_SCALE = 1.0
-# A power of two that float32 can hold, with room for the next one.
-LARGEST_LOSS_SCALE = 2.0**126
-
-
-def next_loss_scale(
-    scale: Any, good_steps: Any, is_finite: Any, *, growth_steps: int = GROWTH_STEPS
-) -> tuple[Any, Any]:
-    """The (scale, good_steps) of the next step.
-
-    `good_steps` are the finite steps since the scale last changed, `is_finite` whether
-    all gradients of the step just made were finite.
-    """
-    scale, good_steps = ops.cast(scale, "float32"), ops.cast(good_steps, "int32")
-    grows = good_steps + 1 >= growth_steps
-    larger = ops.minimum(scale * FACTOR, LARGEST_LOSS_SCALE)
-    smaller = ops.maximum(scale / FACTOR, SMALLEST_LOSS_SCALE)
-    return (
-        ops.where(is_finite, ops.where(grows, larger, scale), smaller),
-        ops.where(
-            ops.logical_and(is_finite, ops.logical_not(grows)), good_steps + 1, 0
-        ),
-    )
-
-
 # Searched for in a variable's path. As in the original, "bias" covers output_bias too.
 # A mixture's scores and scale are excluded as well: they are not weights of features.
 EXCLUDED_FROM_WEIGHT_DECAY = ("LayerNorm", "layer_norm", "bias", "layer_mixture")

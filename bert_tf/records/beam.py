@@ -42,7 +42,6 @@ from bert_tf.instances.pairs import token_dtype
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.record_sets import RecordSet, ShardJob, ShardResult
 from bert_tf.records.tokenized_corpus import (
-    ChunkTokenizer,
     Outline,
     Piece,
     TokenizedChunk,
@@ -50,9 +49,10 @@ from bert_tf.records.tokenized_corpus import (
     choose_texts,
     outline,
     select,
+    tokenized_parts,
 )
 from bert_tf.records.writing import remove_leftovers
-from bert_tf.text.documents import Chunk, FileSource, read_chunk
+from bert_tf.text.documents import Chunk, FileSource
 from bert_tf.text.vocabulary import Vocabulary
 
 # Outputs in addition to the parts.
@@ -76,10 +76,11 @@ def tokenize(
 ) -> Iterator[Any]:
     """Yields a chunk's parts, outlines and summary, or what is wrong with it."""
     index, chunk = numbered_chunk
-    tokenizer = ChunkTokenizer(vocabulary, manifest.do_lower_case, manifest.deduplicate)
+    summary = TokenizedChunk()
+    of_text = manifest.do_lower_case, manifest.deduplicate
     number = 0
     try:
-        for part in tokenizer.parts(read_chunk(chunk, tokenizer.dropped)):
+        for part in tokenized_parts(chunk, vocabulary, *of_text, summary):
             place = (index, number)
             number += len(part.document_lengths)
             yield place, part[:4]
@@ -91,8 +92,7 @@ def tokenize(
         message = f"--input_file: {error.filename} is not there for a worker."
         yield TaggedOutput(PROBLEMS, (READING, index, message))
     else:
-        summary = dataclasses.asdict(tokenizer.counts)
-        yield TaggedOutput(SUMMARIES, (index, summary))
+        yield TaggedOutput(SUMMARIES, (index, dataclasses.asdict(summary)))
 
 
 def first_numbers(summaries: Iterable[tuple[int, dict[str, Any]]]) -> dict[int, int]:

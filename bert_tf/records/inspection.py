@@ -14,7 +14,7 @@ it sees the token itself. Pieces are joined to words where nothing is predicted.
 import os
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,9 +23,10 @@ from absl import logging
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.records.manifest import (
-    find_manifests,
     is_companion,
     is_temporary,
+    listed_files,
+    manifests_of,
 )
 from bert_tf.records.packing import unpacked_columns
 from bert_tf.records.pipeline import FRAME_BYTES, first_record, record_blocks
@@ -55,7 +56,8 @@ class InspectedRecords:
     def __init__(self, patterns: Sequence[str], vocab_file: str | None = None) -> None:
         self._warned: set[str] = set()
         self.paths = _find_files(patterns)
-        self.manifests = find_manifests(self.paths, self.warn)
+        self._listed = listed_files(self.paths, self.warn)
+        self.manifests = manifests_of(self._listed)
         self.vocabulary = self._find_vocabulary(vocab_file)  # None if unknown
         self.spec = self._find_spec()
         kinds = [manifest.pairs for manifest in self.manifests]
@@ -64,9 +66,6 @@ class InspectedRecords:
     def blocks(self) -> Iterator[RecordBlock]:
         """All records that can be read, file by file."""
         number = 0
-        expected: dict[str, int] = {}
-        for manifest in self.manifests:
-            expected |= manifest.records_by_path()
         for path in self.paths:
             first = number
             try:
@@ -88,11 +87,12 @@ class InspectedRecords:
             except InputError as error:
                 self.warn(error)
                 continue
-            if number - first != expected.get(path, number - first):
-                self.warn(
-                    f"{path} has {number - first} records; its manifest says"
-                    f" {expected[path]}."
-                )
+            if path in self._listed:
+                found, expected = number - first, self._listed[path][1].num_records
+                if found != expected:
+                    self.warn(
+                        f"{path} has {found} records; its manifest says {expected}."
+                    )
 
     def warn(self, problem: InputError | str) -> None:
         """Logs what is wrong, once."""
@@ -273,79 +273,67 @@ def _broken_rows(columns: Columns) -> np.ndarray:
     )
 
 
-class Survey:
-    """Statistics of all records, and the records that break a rule."""
-
-    def __init__(self, records: InspectedRecords) -> None:
-        self._vocabulary = vocabulary = records.vocabulary
-        self._pairs = records.pairs
-        self._spec = records.spec
-        self.statistics = RecordStatistics(
-            max_seq_length=records.spec.max_seq_length,
-            mask_id=None if vocabulary is None else vocabulary.ids.get(MASK),
-        )
-        # By rule: how many records break it, and the first of them.
-        self.violations: dict[str, tuple[int, str]] = {}
-        self.labels: Counter[int] = Counter()
-        self._num_rows = 0
-        self._num_padding_examples = 0
-
-    def add(self, block: RecordBlock) -> None:
-        """Adds a block."""
+def survey(
+    records: InspectedRecords, progress: Callable[[int], object]
+) -> Iterator[str]:
+    """The statistics of all records, and how many break which rule, in lines."""
+    vocabulary, spec = records.vocabulary, records.spec
+    statistics = RecordStatistics(
+        max_seq_length=spec.max_seq_length,
+        mask_id=None if vocabulary is None else vocabulary.ids.get(MASK),
+    )
+    # By rule: how many records break it, and the first of them.
+    violations: dict[str, tuple[int, str]] = {}
+    labels: Counter[int] = Counter()
+    num_rows = num_padding = 0
+    for block in records.blocks():
         columns: Columns = block.columns
         rows = np.array(block.rows, np.int64)
         broken = {MISFIT: np.setdiff1d(np.arange(block.num_records), rows)}
         if "is_real_example" in columns:
             is_real = columns["is_real_example"][:, 0] != 0
-            self._num_padding_examples += int(np.count_nonzero(~is_real))
+            num_padding += int(np.count_nonzero(~is_real))
             columns = {name: values[is_real] for name, values in columns.items()}
             rows = rows[is_real]
-        self._num_rows += len(rows)
-        self.statistics.add(_sequences(columns)[0])
-        found = broken_rules(columns, self._vocabulary, self._pairs)
-        for rule, is_broken in found.items():
+        num_rows += len(rows)
+        statistics.add(_sequences(columns)[0])
+        for rule, is_broken in broken_rules(columns, vocabulary, records.pairs).items():
             broken[rule] = rows[is_broken]
         for rule, numbers in broken.items():
             if len(numbers):
                 first = f"record {block.first_in_file + numbers[0]} of {block.path}"
-                count, first = self.violations.get(rule, (0, first))
-                self.violations[rule] = count + len(numbers), first
-        if self._spec.has_classes:
-            self.labels.update(columns["label_ids"].ravel().tolist())
-
-    def lines(self) -> list[str]:
-        """The findings."""
-        lines = self.statistics.lines()
-        if self._spec.max_sequences_per_row:
-            length = self._spec.max_seq_length
-            figures = row_figures(
-                self.statistics, self._num_rows, max_seq_length=length
-            )
-            lines = [
-                f"rows               {figures['rows']:,} of {length} tokens,"
-                f" {figures['sequences_per_row']:.2f} sequences in each;"
-                f" {figures['padding_share']:.2%} of all places are padding",
-                "the sequences, as if unpacked into as many records:",
-                *lines,
-            ]
-        if self.labels:
-            counts = (f"{label}: {n:,}" for label, n in sorted(self.labels.items()))
-            lines.append(f"labels             {', '.join(counts)}")
-        if self._num_padding_examples:
-            lines.append(
-                f"padding            {self._num_padding_examples:,} more records only"
-                " fill the last batch up"
-            )
-        for rule, text in RULES.items():
-            if found := self.violations.get(rule):
-                count, first = found
-                records = f"{count:,} record{'s' * (count > 1)}"
-                lines.append(f"{records}: {text}; the first is {first}")
-        if not self.violations:
-            lines.append(f"all {self._num_rows:,} records keep the rules")
-        if self._vocabulary is None:
-            lines.append("not checked without a vocabulary: ids, [CLS], [SEP], [MASK]")
-        return lines
+                count, first = violations.get(rule, (0, first))
+                violations[rule] = count + len(numbers), first
+        if spec.has_classes:
+            labels.update(columns["label_ids"].ravel().tolist())
+        progress(block.num_bytes)
+    if spec.max_sequences_per_row:
+        length = spec.max_seq_length
+        figures = row_figures(statistics, num_rows, max_seq_length=length)
+        yield (
+            f"rows               {figures['rows']:,} of {length} tokens,"
+            f" {figures['sequences_per_row']:.2f} sequences in each;"
+            f" {figures['padding_share']:.2%} of all places are padding"
+        )
+        yield "the sequences, as if unpacked into as many records:"
+    yield from statistics.lines()
+    if labels:
+        counts = (f"{label}: {n:,}" for label, n in sorted(labels.items()))
+        yield f"labels             {', '.join(counts)}"
+    if num_padding:
+        yield (
+            f"padding            {num_padding:,} more records only fill the last batch"
+            " up"
+        )
+    for rule, text in RULES.items():
+        if rule in violations:
+            count, first = violations[rule]
+            found = f"{count:,} record{'s' * (count > 1)}"
+            yield f"{found}: {text}; the first is {first}"
+    if not violations:
+        yield f"all {num_rows:,} records keep the rules"
+    if vocabulary is None:
+        yield "not checked without a vocabulary: ids, [CLS], [SEP], [MASK]"
 
 
 def _sequences(columns: Columns) -> tuple[Columns, np.ndarray, np.ndarray]:

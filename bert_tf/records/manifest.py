@@ -30,7 +30,7 @@ import json
 import os
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf import files
@@ -208,10 +208,10 @@ def _raise(problem: InputError) -> None:
     raise problem
 
 
-def find_manifests(
+def listed_files(
     record_files: Iterable[str], report: Callable[[InputError], object] = _raise
-) -> list[Manifest]:
-    """The manifests of the sets that these files belong to, in the files' order."""
+) -> dict[str, tuple[Manifest, Shard]]:
+    """The files that a manifest lists, in their order: its set, and what it says."""
 
     @functools.cache
     def read(path: str) -> Manifest | None:
@@ -223,6 +223,7 @@ def find_manifests(
 
     glob_once = functools.cache(files.glob)
     found: dict[str, Manifest] = {}
+    listed = {}
 
     def candidates(path: str) -> Iterator[Manifest | None]:
         yield from found.values()
@@ -242,8 +243,19 @@ def find_manifests(
                 except InputError as problem:
                     report(problem)
                 found[manifest.path] = manifest
+                listed[path] = manifest, shards[name]
                 break
-    return list(found.values())
+    return listed
+
+
+def manifests_of(listed: Mapping[str, tuple[Manifest, Shard]]) -> list[Manifest]:
+    """The manifests of some files, in the files' order."""
+    return list({manifest.path: manifest for manifest, _ in listed.values()}.values())
+
+
+def find_manifests(record_files: Iterable[str]) -> list[Manifest]:
+    """The manifests of the sets that these files belong to, in the files' order."""
+    return manifests_of(listed_files(record_files))
 
 
 def _check_shard(path: str, shard: Shard, manifest: Manifest) -> None:
@@ -387,16 +399,17 @@ class RecordKind(NamedTuple):
         return ", ".join(f"{name}={value}" for name, value in self._asdict().items())
 
 
-def common_kind(paths: Sequence[str], manifests: Sequence[Manifest]) -> RecordKind:
+def common_kind(
+    paths: Sequence[str], listed: Mapping[str, tuple[Manifest, Shard]]
+) -> RecordKind:
     """The kind of all record files; one without a manifest is the original's."""
-    kinds = {
-        os.path.normpath(path): RecordKind(each.masking, each.pairs, each.packed)
-        for each in manifests
-        for path in each.records_by_path()
-    }
     found: dict[RecordKind, str] = {}
     for path in paths:
-        found.setdefault(kinds.get(os.path.normpath(path), RecordKind()), path)
+        kind = RecordKind()
+        if path in listed:
+            manifest, _ = listed[path]
+            kind = RecordKind(manifest.masking, manifest.pairs, manifest.packed)
+        found.setdefault(kind, path)
     if len(found) > 1:
         first, second, *_ = (f"{path} ({kind})" for kind, path in found.items())
         raise InputError(

@@ -53,13 +53,7 @@ def packed_blocks(
         numbers = instances.order[window[order]]
         for first in range(0, len(starts) - 1, block_size):
             block = starts[first : first + block_size + 1]
-            yield instances.rows(
-                numbers,
-                block,
-                settings.record_length,
-                settings.max_predictions_per_record,
-                settings.max_sequences_per_record,
-            )
+            yield instances.rows(numbers, block, settings)
 
 
 def pack_rows(

@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import functools
-import itertools
 import os
 import struct
 import zlib
@@ -17,7 +16,7 @@ from tqdm import tqdm
 from bert_tf import files
 from bert_tf.errors import InputError, cause_of
 from bert_tf.finished import FinishedResults
-from bert_tf.parallel import available_cores
+from bert_tf.parallel import available_cores, grouped
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import masked_checksum
 from bert_tf.text.blocks import unpacked
@@ -123,19 +122,17 @@ def count_records(path: str) -> int:
 
 def record_blocks(path: str, records_per_block: int = 1000) -> Iterator[list[bytes]]:
     """The records of a file in blocks, as far as readable; then what is wrong."""
-    records = read_records(path)
-    problem = None
-    while problem is None:
-        block: list[bytes] = []
+    problems = []
+
+    def readable() -> Iterator[bytes]:
         try:
-            block.extend(itertools.islice(records, records_per_block))
+            yield from read_records(path)
         except InputError as error:
-            problem = error
-        if block:
-            yield block
-        elif problem is None:
-            return
-    raise problem
+            problems.append(error)
+
+    yield from grouped(readable(), records_per_block)
+    for problem in problems:
+        raise problem
 
 
 def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:

@@ -7,7 +7,6 @@ read; for a left-to-right model each next token is the target instead.
 """
 
 import functools
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -28,7 +27,7 @@ from bert_tf.records.dynamic_masking import (
     neighbour_targets,
     settled_masking,
 )
-from bert_tf.records.manifest import agreed, common_kind, find_manifests
+from bert_tf.records.manifest import agreed, common_kind, listed_files, manifests_of
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     Batch,
@@ -41,34 +40,24 @@ from bert_tf.records.pipeline import (
     record_counts,
     training_dataset,
 )
-from bert_tf.records.spec import RecordSpec, features_of
+from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import record_files
 from bert_tf.text.vocabulary import Vocabulary
 
 
 def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
     """The record files of each max_seq_length, of the manifest or the first record."""
-    known = {
-        os.path.normpath(path): manifest.max_seq_length
-        for manifest in find_manifests(paths)
-        for path in manifest.records_by_path()
-    }
+    listed = listed_files(paths)
     lengths: dict[int, list[str]] = {}
     for path in paths:
-        length = known.get(os.path.normpath(path))
-        if length is None:
-            if (found := first_record([path])) is None:
-                continue
-            length = _length(features_of(found[1], path), "input_ids")
-        if not length:
-            raise InputError(f"{path}: the records must have `input_ids`.")
+        if path in listed:
+            length = listed[path][0].max_seq_length
+        elif found := first_record([path]):
+            length = RecordSpec.of_record(found[1], path).max_seq_length
+        else:
+            continue
         lengths.setdefault(length, []).append(path)
     return lengths
-
-
-def _length(features: Mapping[str, tf.train.Feature], name: str) -> int:
-    """The number of integers in a feature; 0 if there is no such feature."""
-    return len(features[name].int64_list.value) if name in features else 0
 
 
 class PretrainingRecords:
@@ -93,11 +82,12 @@ class PretrainingRecords:
             if isinstance(patterns, str)
             else list(patterns)
         )
-        self.manifests = find_manifests(self.paths)
+        self._listed = listed_files(self.paths)
+        self.manifests = manifests_of(self._listed)
         self._vocab_file = vocab_file
         self._counts_cache = counts_cache
-        self.refuse_other_vocabulary(self)
-        self._kind = common_kind(self.paths, self.manifests)
+        self._kind = common_kind(self.paths, self._listed)
+        self.refuse_other(self)
         self.is_dynamic = self._kind.masking == DYNAMIC_MASKING
         self.has_pairs = self._kind.pairs != FULL_SENTENCES
         # How many labels the pairs have.
@@ -107,10 +97,10 @@ class PretrainingRecords:
         if found is None:
             raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
         path, record = found
-        features = features_of(record, path)
+        of_record = RecordSpec.of_record(record, path)
         # Tokens of a record; of a packed row's sequence see max_sequence_length.
         self.max_seq_length = self._settled(
-            "max_seq_length", max_seq_length, _length(features, "input_ids")
+            "max_seq_length", max_seq_length, of_record.max_seq_length
         )
         is_one_way = left_to_right or right_to_left
         self._targets: Transform | None = None
@@ -141,7 +131,7 @@ class PretrainingRecords:
             self.max_predictions_per_seq = self._settled(
                 "max_predictions_per_seq",
                 max_predictions_per_seq,
-                _length(features, "masked_lm_positions"),
+                of_record.max_predictions_per_seq,
             )
         self.max_sequence_length = self.max_seq_length
         predictions_per_sequence = self.max_predictions_per_seq
@@ -238,15 +228,11 @@ class PretrainingRecords:
     @functools.cached_property
     def counts(self) -> list[int]:
         """The number of records in each file: the manifest's, or else counted."""
-        unknown = [path for path in self.paths if path not in self._known_counts]
-        counts = dict(
-            zip(unknown, record_counts(unknown, self._counts_cache), strict=True)
-        )
-        return [(self._known_counts | counts)[path] for path in self.paths]
-
-    @functools.cached_property
-    def _known_counts(self) -> dict[str, int]:
-        return {k: n for m in self.manifests for k, n in m.records_by_path().items()}
+        unknown = [path for path in self.paths if path not in self._listed]
+        counted = record_counts(unknown, self._counts_cache)
+        counts = dict(zip(unknown, counted, strict=True))
+        counts |= {path: shard.num_records for path, (_, shard) in self._listed.items()}
+        return [counts[path] for path in self.paths]
 
     def vocabulary(
         self, do_lower_case: bool | None
@@ -284,8 +270,13 @@ class PretrainingRecords:
             )
         return vocabulary
 
-    def refuse_other_vocabulary(self, other: "PretrainingRecords") -> None:
-        """Raises InputError if other records were made with another vocabulary."""
+    def refuse_other(self, other: "PretrainingRecords") -> None:
+        """Raises InputError if ids or labels mean different things in both."""
+        if self._kind.pairs != other._kind.pairs:
+            raise InputError(
+                f"{self.paths[0]} (pairs={self._kind.pairs}) and {other.paths[0]}"
+                f" (pairs={other._kind.pairs}) cannot be used together."
+            )
         manifests = [*self.manifests[:1], *other.manifests]
         used = {(each.vocab_sha256, each.do_lower_case): each for each in manifests}
         if len(used) > 1:
@@ -293,14 +284,6 @@ class PretrainingRecords:
             raise InputError(
                 "Records of two vocabularies cannot be used together:"
                 f" {first.path} and {second.path} name different ones."
-            )
-
-    def refuse_other_pairs(self, other: "PretrainingRecords") -> None:
-        """Raises InputError if a label means different things in both."""
-        if self._kind.pairs != other._kind.pairs:
-            raise InputError(
-                f"{self.paths[0]} (pairs={self._kind.pairs}) and {other.paths[0]}"
-                f" (pairs={other._kind.pairs}) cannot be used together."
             )
 
     def _reading(
@@ -326,7 +309,7 @@ class PretrainingRecords:
         return {
             # Files named in a manifest are not compressed.
             "compressions": [
-                "" if path in self._known_counts else compression_of(path)
+                "" if path in self._listed else compression_of(path)
                 for path in self.paths
             ],
             "vocab_size": vocab_size,

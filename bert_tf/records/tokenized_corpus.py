@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import glob
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -12,8 +13,8 @@ import stat
 import tempfile
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -21,8 +22,9 @@ from absl import logging
 from bert_tf import files, strict_json
 from bert_tf.errors import InputError
 from bert_tf.instances.pairs import Documents, starts, token_dtype
+from bert_tf.parallel import grouped
 from bert_tf.records.writing import file_errors
-from bert_tf.text.documents import Chunk, TextLine, read_chunk
+from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 
@@ -71,86 +73,67 @@ def _packed_tokenizer(vocabulary: Vocabulary, do_lower_case: bool) -> PackedToke
     return PackedTokenizer(tokenizer, token_dtype(len(vocabulary)))
 
 
-class ChunkTokenizer:
-    """Tokenizes the lines of one chunk, part by part, and counts them."""
+def tokenized_parts(
+    chunk: Chunk,
+    vocabulary: Vocabulary,
+    do_lower_case: bool,
+    deduplicate: str,
+    counts: TokenizedChunk,
+    max_bytes: int = 16 << 20,
+) -> Iterator[TokenizedPart]:
+    """Yields a chunk's documents, in parts limited in memory, and counts them."""
+    dtype = np.dtype(token_dtype(len(vocabulary)))
+    encode = _packed_tokenizer(vocabulary, do_lower_case).encode
+    dropped: Counter[str] = Counter()
 
-    def __init__(
-        self, vocabulary: Vocabulary, do_lower_case: bool, deduplicate: str
-    ) -> None:
-        self.dropped: Counter[str] = Counter()
-        self.counts = TokenizedChunk()  # complete after the last part
-        self._dtype = np.dtype(token_dtype(len(vocabulary)))
-        self._encode = _packed_tokenizer(vocabulary, do_lower_case).encode
-        self._deduplicate = deduplicate
-        self._begin_part()
+    def digest(text: bytes | bytearray) -> bytes:
+        return hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest()
 
-    def _begin_part(self) -> None:
-        self._tokens, self._digests = bytearray(), bytearray()
-        self._sentences, self._documents = array("i"), array("i")
-        self._paragraphs = array("i")
-
-    def parts(
-        self, lines: Iterable[TextLine], max_bytes: int = 16 << 20
-    ) -> Iterator[TokenizedPart]:
-        """Yields the lines' documents, in groups limited in memory."""
-        counts, encode, token_bytes = self.counts, self._encode, self._dtype.itemsize
-        is_first, num_sentences = True, 0
-        document = hashlib.blake2b(digest_size=DIGEST_BYTES)
-        for line in lines:
-            if not line.sentences:
-                counts.begins_with_end |= is_first
+    def documents() -> Iterator[tuple[Any, ...]]:
+        lines = read_chunk(chunk, dropped)
+        for is_end, some in itertools.groupby(lines, lambda line: not line.sentences):
+            if is_end:
+                counts.begins_with_end |= not counts.num_documents
                 counts.ends_with_end = True
-                if num_sentences:
-                    self._end_document(num_sentences, document)
-                    num_sentences = 0
-                    document = hashlib.blake2b(digest_size=DIGEST_BYTES)
-                    if len(self._tokens) >= max_bytes:
-                        yield self._part()
                 continue
-            added = 0
-            for sentence in line.sentences:
-                ids = encode(sentence)
-                if ids:
-                    self._tokens += ids
-                    self._sentences.append(len(ids) // token_bytes)
-                    added += 1
-                else:
-                    self.dropped[NO_TOKEN] += 1
-            if not added:
+            tokens, digests, text = bytearray(), bytearray(), bytearray()
+            sentences, paragraphs = array("i"), array("i")
+            for line in some:
+                encoded = [ids for ids in map(encode, line.sentences) if ids]
+                dropped[NO_TOKEN] += len(line.sentences) - len(encoded)
+                if not encoded:
+                    continue
+                tokens += b"".join(encoded)
+                sentences.extend(len(ids) // dtype.itemsize for ids in encoded)
+                paragraphs.append(len(encoded))
+                if deduplicate == PARAGRAPHS:
+                    digests += digest(line.text.encode())
+                elif deduplicate == DOCUMENTS:
+                    text += line.text.encode() + b"\n"
+            if not tokens:
                 continue
-            is_first = counts.ends_with_end = False
-            num_sentences += added
-            if self._deduplicate == PARAGRAPHS:
-                self._paragraphs.append(added)
-                self._digests += hashlib.blake2b(
-                    line.text.encode("utf-8"), digest_size=DIGEST_BYTES
-                ).digest()
-            elif self._deduplicate == DOCUMENTS:
-                document.update(line.text.encode("utf-8") + b"\n")
-        if num_sentences:
-            self._end_document(num_sentences, document)
-        yield self._part()
-        counts.dropped = dict(self.dropped)
+            if deduplicate == DOCUMENTS:
+                digests += digest(text)
+            counts.ends_with_end = False
+            counts.num_tokens += len(tokens) // dtype.itemsize
+            counts.num_sentences += len(sentences)
+            counts.num_documents += 1
+            is_one = deduplicate != PARAGRAPHS
+            texts = array("i", [len(sentences)]) if is_one else paragraphs
+            yield tokens, sentences, texts, digests
 
-    def _end_document(self, num_sentences: int, document: "hashlib.blake2b") -> None:
-        self._documents.append(num_sentences)
-        if self._deduplicate == DOCUMENTS:
-            self._digests += document.digest()
-
-    def _part(self) -> TokenizedPart:
-        documents = np.array(self._documents, np.int32)
-        part = TokenizedPart(
-            np.frombuffer(self._tokens, self._dtype),
-            np.array(self._sentences, np.int32),
-            documents,
-            np.array(self._paragraphs, np.int32) if self._paragraphs else documents,
-            np.frombuffer(self._digests, np.uint8),
+    for group in grouped(documents(), max_bytes, lambda one: len(one[0])):
+        tokens, sentences, texts, digests = (
+            b"".join(parts) for parts in zip(*group, strict=True)
         )
-        self._begin_part()
-        self.counts.num_tokens += len(part.tokens)
-        self.counts.num_sentences += len(part.sentence_lengths)
-        self.counts.num_documents += len(documents)
-        return part
+        yield TokenizedPart(
+            np.frombuffer(tokens, dtype),
+            np.frombuffer(sentences, np.int32),
+            np.array([len(one[1]) for one in group], np.int32),
+            np.frombuffer(texts, np.int32),
+            np.frombuffer(digests, np.uint8),
+        )
+    counts.dropped = dict(+dropped)
 
 
 # A run keeps its progress in a hidden folder next to the records, `.NAME.work-HASH`, or
@@ -264,7 +247,8 @@ def tokenize_chunk(
                 return summary
         shutil.rmtree(folder)
     vocabulary = Vocabulary.from_file(vocab_file)
-    tokenizer = ChunkTokenizer(vocabulary, do_lower_case, deduplicate)
+    summary = TokenizedChunk()
+    parts = tokenized_parts(chunk, vocabulary, do_lower_case, deduplicate, summary)
     temporary = f"{folder}.tmp-{os.getpid()}"
     os.makedirs(temporary)
     try:
@@ -273,12 +257,11 @@ def tokenize_chunk(
                 stack.enter_context(open(os.path.join(temporary, name), "wb"))
                 for name in TokenizedPart._fields
             ]
-            for part in tokenizer.parts(read_chunk(chunk, tokenizer.dropped)):
+            for part in parts:
                 with file_errors(temporary):
                     for file, values in zip(opened, part, strict=True):
                         file.write(values.tobytes())
                         file.flush()
-        summary = tokenizer.counts
         summary.num_bytes = _num_bytes(temporary)
         with open(os.path.join(temporary, _SUMMARY), "w", encoding="utf-8") as text:
             json.dump(dataclasses.asdict(summary), text)

@@ -41,6 +41,9 @@ _FLOAT_LIST = _tag(2)
 _INT64_LIST = _tag(3)
 _LIST_VALUES = _tag(1)
 
+_MOST_BYTES = 10  # of a number
+_HEADERS = 5 * (1 + _MOST_BYTES)  # the bytes of a feature's headers, at most
+
 
 def serialize_block(columns: Mapping[str, np.ndarray]) -> list[bytes]:
     """The records of a block."""
@@ -53,113 +56,80 @@ def serialize_block(columns: Mapping[str, np.ndarray]) -> list[bytes]:
             column = column.view(np.int32).astype(np.int64)
         values.append(column)
     rows = np.concatenate(values, axis=1)
-    starts = np.cumsum([0] + [column.shape[1] for column in values])
+    ends = np.cumsum([0] + [column.shape[1] for column in values])
     is_float = np.array([columns[name].dtype == np.float32 for name in names])
     keys = [name.encode("utf-8") for name in names]
-    key_starts = np.cumsum([0] + [len(key) for key in keys])
+    key_ends = np.cumsum([0] + [len(key) for key in keys])
     key_bytes = np.frombuffer(b"".join(keys), np.uint8)
-    data, stops = _serialize(rows, starts, is_float, key_bytes, key_starts)
-    whole = data.tobytes()
-    stops = [0, *stops.tolist()]
-    return [whole[start:stop] for start, stop in itertools.pairwise(stops)]
+    data, starts = _serialize(rows, ends, is_float, key_bytes, key_ends)
+    whole = data[starts[0] :].tobytes()
+    return [whole[start:stop] for start, stop in itertools.pairwise(starts - starts[0])]
 
 
 @compiled
-def _varint_size(value):
-    if value < 0:
-        return 10
-    size = 1
-    while value > 0x7F:
-        value >>= 7
-        size += 1
-    return size
-
-
-@compiled
-def _put_varint(data, position, value):
+def _put_varint(data, stop, value):
+    """Writes a number in front of a place; returns where it starts."""
     bits = np.uint64(value)
-    while bits > np.uint64(0x7F):
+    start = stop - 1
+    rest = bits >> np.uint64(7)
+    while rest:
+        rest >>= np.uint64(7)
+        start -= 1
+    for position in range(start, stop - 1):
         data[position] = np.uint8(bits & np.uint64(0x7F)) | np.uint8(0x80)
         bits >>= np.uint64(7)
-        position += 1
-    data[position] = np.uint8(bits)
-    return position + 1
+    data[stop - 1] = np.uint8(bits)
+    return start
 
 
 @compiled
-def _put_message(data, position, tag, size):
-    """The header of a nested message; returns where its content starts."""
-    data[position] = tag
-    return _put_varint(data, position + 1, size)
+def _put_header(data, position, stop, tag):
+    """Writes the header of a message in front of it; returns where that starts."""
+    start = _put_varint(data, position, stop - position) - 1
+    data[start] = tag
+    return start
 
 
 @compiled
-def _message_size(size):
-    """A nested message's bytes with its tag, from its content's."""
-    return 1 + _varint_size(size) + size
+def _serialize(rows, ends, is_float, key_bytes, key_ends):
+    """The records one after another, at the end of an array, and where each starts.
 
-
-@compiled
-def _serialize(rows, starts, is_float, key_bytes, key_starts):
+    From the last byte to the first: a header has the size of what follows it.
+    """
     num_records, num_values = rows.shape
-    num_features = len(starts) - 1
-    capacity = num_records * (num_values * 3 + len(key_bytes) + 32 * num_features)
-    data = np.empty(capacity, np.uint8)
-    stops = np.empty(num_records, np.int64)
-    value_sizes = np.empty(num_features, np.int64)
-    position = 0
-    for record in range(num_records):
+    num_features = len(ends) - 1
+    most = num_values * _MOST_BYTES + len(key_bytes) + _HEADERS * (num_features + 1)
+    data = np.empty(num_records * most, np.uint8)
+    position = len(data)
+    starts = np.empty(num_records + 1, np.int64)
+    starts[num_records] = position
+    for record in range(num_records - 1, -1, -1):
         row = rows[record]
-        features_size = 0
-        for feature in range(num_features):
-            begin, end = starts[feature], starts[feature + 1]
-            size = 0
-            if is_float[feature]:
-                size = 4 * (end - begin)
-            else:
-                for index in range(begin, end):
-                    size += _varint_size(row[index])
-            value_sizes[feature] = size
-            key_size = key_starts[feature + 1] - key_starts[feature]
-            features_size += _message_size(_entry_size(key_size, size))
-        needed = position + 16 + features_size
-        if needed > len(data):
-            larger = np.empty(2 * needed, np.uint8)
-            larger[:position] = data[:position]
-            data = larger
-        position = _put_message(data, position, _EXAMPLE_FEATURES, features_size)
-        for feature in range(num_features):
-            key = key_bytes[key_starts[feature] : key_starts[feature + 1]]
-            size = value_sizes[feature]
-            position = _put_message(
-                data, position, _FEATURES_ENTRY, _entry_size(len(key), size)
-            )
-            position = _put_message(data, position, _ENTRY_KEY, len(key))
-            data[position : position + len(key)] = key
-            position += len(key)
-            list_size = _message_size(size)
-            position = _put_message(
-                data, position, _ENTRY_VALUE, _message_size(list_size)
-            )
-            tag = _FLOAT_LIST if is_float[feature] else _INT64_LIST
-            position = _put_message(data, position, tag, list_size)
-            position = _put_message(data, position, _LIST_VALUES, size)
-            for index in range(starts[feature], starts[feature + 1]):
+        for feature in range(num_features - 1, -1, -1):
+            stop = position
+            for index in range(ends[feature + 1] - 1, ends[feature] - 1, -1):
                 if is_float[feature]:
-                    for byte in range(4):
+                    for byte in range(3, -1, -1):
+                        position -= 1
                         data[position] = (row[index] >> (8 * byte)) & 0xFF
-                        position += 1
+                elif 0 <= row[index] < 128:  # most of them
+                    position -= 1
+                    data[position] = row[index]
                 else:
                     position = _put_varint(data, position, row[index])
-        stops[record] = position
-    return data[:position], stops
-
-
-@compiled
-def _entry_size(key_size, values_size):
-    list_size = _message_size(values_size)
-    feature_size = _message_size(list_size)
-    return _message_size(key_size) + _message_size(feature_size)
+            position = _put_header(data, position, stop, _LIST_VALUES)
+            tag = _FLOAT_LIST if is_float[feature] else _INT64_LIST
+            position = _put_header(data, position, stop, tag)
+            position = _put_header(data, position, stop, _ENTRY_VALUE)
+            key = key_bytes[key_ends[feature] : key_ends[feature + 1]]
+            after_key = position
+            position -= len(key)
+            data[position:after_key] = key
+            position = _put_header(data, position, after_key, _ENTRY_KEY)
+            position = _put_header(data, position, stop, _FEATURES_ENTRY)
+        stop = starts[record + 1]
+        position = starts[record] = _put_header(data, position, stop, _EXAMPLE_FEATURES)
+    return data, starts
 
 
 # A TFRecord file is its records, one after another

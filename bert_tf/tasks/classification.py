@@ -10,13 +10,16 @@ N examples, C outputs.
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf import metrics
 from bert_tf.conversion import names
 from bert_tf.conversion.adapter_files import AdapterFiles
 from bert_tf.conversion.loading import ModelFiles
@@ -26,22 +29,18 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.parallel import grouped
-from bert_tf.records.batching import ExampleTable, rows_digest
+from bert_tf.records.batching import ROWS, ExampleTable, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import glue
 from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of
 from bert_tf.tasks.finetuning import (
-    EXAMPLE_LOSS,
     LOSS,
     MAJORITY,
     FineTuningTask,
     Outputs,
-    baseline,
     folder_of_model,
-    logits_of,
     model_options,
     opened_adapter,
-    scores,
 )
 from bert_tf.tasks.long_texts import ATTENTION, pooled_windows, windows_of_pair
 from bert_tf.tasks.reports import write_probabilities, write_reports
@@ -53,16 +52,11 @@ from bert_tf.text.wordpiece import (
     pair_features,
     truncate_pair,
 )
+from bert_tf.training.evaluation import refuse_not_finite
 from bert_tf.training.run_folder import RunData
 
+EXAMPLE_LOSS = "eval_loss"
 _EXAMPLES_AT_ONCE = 1024
-
-
-def schema(target: Target, max_seq_length: int) -> RecordSpec:
-    """The features of a target's record."""
-    return RecordSpec.classification(
-        max_seq_length, target.label_dtype, target.label_length
-    )
 
 
 @dataclasses.dataclass(eq=False)
@@ -79,11 +73,19 @@ class TextFeaturizer:
     target: Target
     windows: bool = False
     doc_stride: int | None = None
-    pooling: str = "mean"  # of the windows
+    window_pooling: str = "mean"
 
     def __post_init__(self) -> None:
         self.num_truncated = 0  # examples of the latest call that have lost tokens
         self.window_counts: list[int] = []  # of each one; empty without windows
+
+    @property
+    def spec(self) -> RecordSpec:
+        """The features of a record."""
+        target = self.target
+        return RecordSpec.classification(
+            self.max_seq_length, target.label_dtype, target.label_length
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -95,7 +97,11 @@ class TextFeaturizer:
             "target": [self.target.kind, self.target.labels, self.target.separator],
             "windows": self.windows,
             "doc_stride": self.doc_stride if self.windows else None,
-            **({"windows_of_a_record": "all"} if self.pooling == ATTENTION else {}),
+            **(
+                {"windows_of_a_record": "all"}
+                if self.window_pooling == ATTENTION
+                else {}
+            ),
         }
 
     def blocks(self, examples: Iterable[Any]) -> Iterator[dict[str, np.ndarray]]:
@@ -111,9 +117,9 @@ class TextFeaturizer:
             texts = self._texts(example)
             pairs += texts
             counts.append(len(texts))
-            labels += [label] * (1 if self.pooling == ATTENTION else len(texts))
+            labels += [label] * (1 if self.window_pooling == ATTENTION else len(texts))
         features = pair_features(pairs, self.tokenizer.vocabulary, self.max_seq_length)
-        if self.pooling == ATTENTION:
+        if self.window_pooling == ATTENTION:
             is_there = np.arange(max(counts)) < np.array(counts)[:, None]
             for name, values in features.items():
                 shape = (*is_there.shape, values.shape[-1])
@@ -139,6 +145,22 @@ class TextFeaturizer:
         self.num_truncated += is_cut
         return pairs
 
+    def logits(
+        self,
+        outputs: Outputs,
+        records: ExampleTable,
+        batch_size: int,
+        max_lengths: int | None,
+    ) -> np.ndarray:
+        """The outputs of the examples that `blocks` read last, [N, C], in order."""
+        logits = np.zeros([len(records), self.target.num_outputs], np.float32)
+        for batch, found in outputs(
+            records.batches(batch_size, max_lengths), records.num_batches(batch_size)
+        ):
+            is_real = batch[ROWS] >= 0
+            logits[batch[ROWS][is_real]] = found["logits"][is_real]
+        return pooled_windows(logits, self.window_counts, self.window_pooling)
+
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class LabelledSplits:
@@ -146,23 +168,29 @@ class LabelledSplits:
 
     options: ClassifierOptions | ChoiceOptions
     examples: Mapping[str, Sequence[Any]]
-    targets: Mapping[str, Target]  # of each split
-    featurizer: Callable[[Target], TextFeaturizer]
-    schema: Callable[[Target, int], RecordSpec]
+    featurizers: Mapping[str, TextFeaturizer]  # one for each split
     test_splits: Sequence[str]
     metrics: Sequence[str]
     _records: dict[str, ExampleTable] = dataclasses.field(default_factory=dict)
-    # Of each example of a split.
-    _window_counts: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+
+    def task(self, **own: Any) -> FineTuningTask[np.ndarray]:
+        """The task of predicting their labels."""
+        return FineTuningTask(
+            records=lambda: self.records("train"),
+            predict=self.logits,
+            score=self.score,
+            identity=lambda split: self.records(split).made_from,
+            baseline=self.baseline,
+            test_splits=self.test_splits,
+            metrics=[LOSS, EXAMPLE_LOSS, *self.metrics],
+            class_counts=self.class_counts,
+            **own,
+        )
 
     def data(self, where: str | None) -> RunData:
         """The training set."""
         count = len(self.examples["train"])
         return RunData(f"{count} examples of {where}", self._digest("train"))
-
-    def identity(self, split: str) -> str:
-        """A digest of all that a split's records are made from."""
-        return self.records(split).made_from
 
     def records(self, split: str) -> ExampleTable:
         """A split's records."""
@@ -173,63 +201,77 @@ class LabelledSplits:
     def logits(self, split: str, outputs: Outputs) -> np.ndarray:
         """The model's outputs, [N, C] float32, in the order of the examples."""
         options, records = self.options, self.records(split)
-        batch_size = options.eval_batch_size
-        if split in self.test_splits:
-            batch_size = options.predict_batch_size
-        logits = logits_of(
-            outputs,
-            records,
-            batch_size=batch_size,
-            max_lengths=options.max_lengths,
-            num_outputs=self.targets[split].num_outputs,
-        )
-        pooling = getattr(options, "window_pooling", "mean")
-        return pooled_windows(logits, self._window_counts[split], pooling)
+        is_test = split in self.test_splits
+        size = options.predict_batch_size if is_test else options.eval_batch_size
+        featurizer = self.featurizers[split]
+        return featurizer.logits(outputs, records, size, options.max_lengths)
 
     def score(self, split: str, logits: np.ndarray) -> dict[str, float]:
-        """A split's losses and metrics: see `bert_tf.tasks.finetuning.scores`."""
+        """A split's losses and metrics; none of a test set."""
         if split in self.test_splits:
             return {}
-        target = self.targets[split]
-        return scores(
-            self.examples[split],
-            target,
-            logits,
-            objective=CLASSIFIERS[target.kind],
-            metric_names=self.metrics,
-            batch_size=self.options.eval_batch_size,
-        )
+        target, size = self.featurizers[split].target, self.options.eval_batch_size
+        labels = self._labels(split).astype(target.label_dtype)
+        (loss,) = CLASSIFIERS[target.kind].losses.values()
+
+        def mean_loss(rows: slice) -> float:
+            mean = loss({"label_ids": labels[rows]}, {"logits": logits[rows]})
+            return float(keras.ops.convert_to_numpy(mean.value()))
+
+        example_loss = mean_loss(slice(None))
+        refuse_not_finite("loss on the evaluation data", example_loss)
+        starts = range(0, len(labels), size)
+        losses = [mean_loss(slice(start, start + size)) for start in starts]
+        predictions = target.predictions(logits)
+        labels = labels.reshape(predictions.shape)
+        results = {
+            LOSS: float(np.mean(losses)),
+            EXAMPLE_LOSS: example_loss,
+            **metrics.scores(self.metrics, predictions, labels),
+        }
+        if "accuracy" in self.metrics:
+            most = np.unique(labels, return_counts=True)[1].max()
+            results[MAJORITY] = float(most / labels.size)
+        return results
+
+    def baseline(self, split: str, metric: str) -> float | None:
+        """The score of always answering the same: the commonest, or the mean."""
+        if metric not in metrics.METRICS:
+            return None
+        labels, kind = self._labels(split), self.featurizers[split].target.kind
+        if kind == SINGLE_LABEL:
+            (constant, _), *_ = Counter(labels[:, 0].tolist()).most_common()
+        elif kind == MULTI_LABEL:
+            constant = (labels.mean(axis=0) > 0.5).astype(labels.dtype)
+        else:
+            constant = labels.mean(axis=0)
+        answers = np.broadcast_to(constant, labels.shape)
+        if labels.shape[1] == 1:
+            labels, answers = labels[:, 0], answers[:, 0]
+        return metrics.scores([metric], answers, labels)[metric]
 
     def class_counts(self) -> np.ndarray:
         """How many examples of the training set each class has."""
-        target = self.targets["train"]
-        ids = [
-            target.encode(one.label, one.source)[0] for one in self.examples["train"]
-        ]
-        return np.bincount(ids, minlength=target.num_outputs)
+        labels, target = self._labels("train"), self.featurizers["train"].target
+        return np.bincount(labels[:, 0], minlength=target.num_outputs)
 
-    def baseline(self, split: str, metric: str) -> float | None:
-        """The majority-class baseline's score."""
-        return baseline(self.examples[split], self.targets[split], metric)
+    def _labels(self, split: str) -> np.ndarray:
+        encode = self.featurizers[split].target.encode
+        return np.array([encode(one.label, one.source) for one in self.examples[split]])
 
     def _digest(self, split: str) -> str:
         # Not the line: the same rows in another file are equal.
         return rows_digest(one[:-1] for one in self.examples[split])
 
     def _tokenized(self, split: str) -> ExampleTable:
-        examples, target = self.examples[split], self.targets[split]
-        length = self.options.max_seq_length
-        featurizer = self.featurizer(target)
-        records = ExampleTable(
-            featurizer.blocks(examples),
-            self.schema(target, length),
-            {**featurizer.settings, "examples": self._digest(split)},
-        )
-        self._window_counts[split] = featurizer.window_counts
+        examples, featurizer = self.examples[split], self.featurizers[split]
+        made_from = {**featurizer.settings, "examples": self._digest(split)}
+        records = ExampleTable(featurizer.blocks(examples), featurizer.spec, made_from)
         if featurizer.num_truncated:
             logging.info(
                 "%d of %d %s examples were longer than --max_seq_length=%d and cut.",
-                *(featurizer.num_truncated, len(examples), split, length),
+                *(featurizer.num_truncated, len(examples), split),
+                featurizer.max_seq_length,
             )
         if sum(featurizer.window_counts) > len(examples):
             logging.info(
@@ -270,28 +312,26 @@ def classification_task(
     # Always the accuracy, which the original reports, and what chooses the best.
     original = ["accuracy"] if target.kind == SINGLE_LABEL else []
     best = [options.best_metric] if options.best_metric in target.metrics else []
-    metrics = list(dict.fromkeys([*data_set.metrics, *original, *best]))
     splits = LabelledSplits(
         options=options,
         examples=examples,
-        targets=dict.fromkeys(examples, target),
-        featurizer=lambda target: TextFeaturizer(
-            found.tokenizer,
-            max_seq_length=options.max_seq_length,
-            target=target,
-            windows=options.long_text == "window",
-            doc_stride=options.doc_stride,
-            pooling=options.window_pooling,
-        ),
-        schema=schema,
+        featurizers={
+            split: options.as_kind(
+                TextFeaturizer,
+                tokenizer=found.tokenizer,
+                target=target,
+                windows=options.long_text == "window",
+            )
+            for split in examples
+        },
         test_splits=data_set.test_splits,
-        metrics=metrics,
+        metrics=list(dict.fromkeys([*data_set.metrics, *original, *best])),
     )
 
-    def where() -> str | None:
+    def data() -> RunData:
         if data_set.is_from_tfds:
-            return options.tfds_name
-        return data_set.path(options.data_dir, "train")
+            return splits.data(options.tfds_name)
+        return splits.data(data_set.path(options.data_dir, "train"))
 
     def write(folder: str, split: str, logits: np.ndarray, step: int) -> None:
         """Writes predictions, plots and mistakes; for a test set the server's file."""
@@ -320,34 +360,25 @@ def classification_task(
     built = model_options(options, found.config)
     if options.window_pooling == ATTENTION:
         built["window_pooling"] = ATTENTION
-    return FineTuningTask(
+    return splits.task(
         name=data_set.name,
         build_model=lambda: BertClassifier(
             found.config,
             target.num_outputs,
             problem_type=target.kind,
-            recompute=options.recompute,
             **built,
         ),
         objective=CLASSIFIERS[target.kind],
         head=names.CLASSIFIER,
         # A data set without training data, GLUE's AX, is predicted by another's model.
         trains_task=data_set.name if "train" in data_set.splits else None,
-        records=lambda: splits.records("train"),
-        data=lambda: splits.data(where()),
-        predict=splits.logits,
-        score=splits.score,
+        data=data,
         write=write,
-        identity=splits.identity,
-        baseline=lambda metric: splits.baseline(data_set.dev_splits[0], metric),
         dev_splits=data_set.dev_splits,
-        test_splits=data_set.test_splits,
-        metrics=[LOSS, EXAMPLE_LOSS, *metrics],
         metric=data_set.metrics[0],
         labels=target.labels,
         problem_type=target.kind,
-        class_counts=splits.class_counts,
-        result_names={name: f"eval_{{}}{name}" for name in (*metrics, MAJORITY)},
+        result_names={name: f"eval_{{}}{name}" for name in (*splits.metrics, MAJORITY)},
     )
 
 

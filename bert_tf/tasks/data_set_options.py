@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from bert_tf import options
 from bert_tf.errors import InputError
@@ -11,8 +10,7 @@ from bert_tf.metrics import OWN_METRICS
 from bert_tf.options import Options, Path, option
 from bert_tf.tasks import run_options, tables
 from bert_tf.tasks.glue import OWN_TABLE, TASKS, find, xnli
-from bert_tf.training.regularization_options import ClassWeightOptions
-from bert_tf.training.training_options import Evaluates, Trains
+from bert_tf.training.training_options import ClassWeightOptions, Evaluates, Trains
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -263,15 +261,3 @@ class GlueOptions(SentenceOptions, GlueFiles):
     learning_rates: tuple[float, ...] | None = options.with_default(
         run_options.SelectionOptions, "learning_rates", (5e-5, 4e-5, 3e-5, 2e-5)
     )
-
-    def of_task(self, data_set: tables.DataSet, **changes: Any) -> ClassifierOptions:
-        """The options of one task's runs."""
-        common = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(SentenceOptions)
-        }
-        return ClassifierOptions(
-            **common
-            | {"do_train": True, "do_eval": True, "task_name": data_set.name}
-            | changes
-        )

@@ -1,6 +1,5 @@
 """Fine-tuning: what a task is, and its runs: train or restore, evaluate, predict."""
 
-import collections
 import dataclasses
 import functools
 import math
@@ -13,15 +12,14 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files, keras_backend, metrics
-from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL, BertConfig
+from bert_tf import files, keras_backend
+from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, model_files
 from bert_tf.conversion.names import STANDARDIZATION, heads_of
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
 from bert_tf.modeling.layers import tapped
-from bert_tf.modeling.objectives import Objective
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records import batching
 from bert_tf.records.pipeline import InputShard
@@ -32,13 +30,12 @@ from bert_tf.tasks.run_options import (
     warn_of_stride,
     with_recipe,
 )
-from bert_tf.tasks.tables import Target
+from bert_tf.text.tfds import TfdsRows
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
-from bert_tf.training.evaluation import Predictor, refuse_not_finite
+from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import class_weights, regularized
-from bert_tf.training.regularization_options import LossOptions
 from bert_tf.training.run_folder import RunData, Start
 from bert_tf.training.strategy import (
     Strategy,
@@ -46,8 +43,8 @@ from bert_tf.training.strategy import (
     create_strategy,
     is_chief,
 )
-from bert_tf.training.task import Task
-from bert_tf.training.training_options import Evaluate, Phase, TrainingConfig
+from bert_tf.training.task import Evaluate, Phase, Task
+from bert_tf.training.training_options import LossOptions, TrainingConfig
 
 # Of a selection: what is known of its runs.
 SELECTION_NAME = "selection.jsonl"
@@ -67,9 +64,9 @@ def opened_adapter(
 
 
 def model_options(
-    options: AdapterOptions, config: BertConfig, *, has_pooler: bool = True
+    options: FineTuningOptions, config: BertConfig, *, has_pooler: bool = True
 ) -> dict[str, Any]:
-    """A head's arguments: LoRA, adapters, a mixture of layers."""
+    """A head's arguments: LoRA, adapters, a mixture of layers, recomputing."""
     for name in ("train_pooler", "cls_normalization"):
         if getattr(options, name, False) and not has_pooler:
             raise InputError(
@@ -77,7 +74,8 @@ def model_options(
             )
     adapter = opened_adapter(options, config)
     if adapter is None:
-        return {name: getattr(options, name) for name in adapter_files.MODEL_OPTIONS}
+        names = (*adapter_files.MODEL_OPTIONS, "recompute")
+        return {name: getattr(options, name) for name in names}
     for name in adapter_files.MODEL_OPTIONS:
         given = options.given(name)
         if given is not None and given != adapter.model[name]:
@@ -85,74 +83,12 @@ def model_options(
                 f"`{name}={given}`, but `init_adapter={options.init_adapter}` was"
                 f" trained with {adapter.model[name]}. Leave `{name}` out."
             )
-    return dict(adapter.model)
+    return {**adapter.model, "recompute": options.recompute}
 
 
-# The score of a split's outputs: the task's loss, and metrics.
-#
-# Shapes: N examples, C outputs.
-
-
+# Scores that several tasks have.
 LOSS = "loss"
-EXAMPLE_LOSS = "eval_loss"
 MAJORITY = "majority"
-
-
-def scores(
-    examples: Sequence[Any],
-    target: Target,
-    logits: np.ndarray,
-    *,
-    objective: Objective,
-    metric_names: Sequence[str],
-    batch_size: int,
-) -> dict[str, float]:
-    """Losses and metrics of labelled examples."""
-    labels = np.array(
-        [target.encode(example.label, example.source) for example in examples],
-        target.label_dtype,
-    )
-    loss = _mean_loss(objective, logits, labels)
-    refuse_not_finite("loss on the evaluation data", loss)
-    batches = [
-        slice(start, start + batch_size) for start in range(0, len(labels), batch_size)
-    ]
-    losses = [_mean_loss(objective, logits[batch], labels[batch]) for batch in batches]
-    predictions = target.predictions(logits)
-    results = {
-        LOSS: float(np.mean(losses)),
-        EXAMPLE_LOSS: loss,
-        **metrics.scores(metric_names, predictions, labels.reshape(predictions.shape)),
-    }
-    if "accuracy" in metric_names:
-        most = np.unique(labels, return_counts=True)[1].max()
-        results[MAJORITY] = float(most / labels.size)
-    return results
-
-
-def baseline(examples: Sequence[Any], target: Target, metric: str) -> float | None:
-    """The score of always answering the same: the commonest, or the mean."""
-    if metric not in metrics.METRICS:
-        return None
-    labels = np.array([target.encode(one.label, one.source) for one in examples])
-    if target.kind == SINGLE_LABEL:
-        counts = collections.Counter(labels[:, 0].tolist())
-        constant = np.array([max(counts, key=lambda label: counts[label])])
-    elif target.kind == MULTI_LABEL:
-        constant = (labels.mean(axis=0) > 0.5).astype(labels.dtype)
-    else:
-        constant = labels.mean(axis=0)
-    answers = np.broadcast_to(constant, labels.shape)
-    if labels.shape[1] == 1:
-        labels, answers = labels[:, 0], answers[:, 0]
-    return metrics.scores([metric], answers, labels)[metric]
-
-
-def _mean_loss(objective: Objective, logits: np.ndarray, labels: np.ndarray) -> float:
-    """The task's loss on some examples: a mean."""
-    (loss,) = objective.losses.values()
-    mean = loss({"label_ids": labels}, {"logits": logits})
-    return float(keras.ops.convert_to_numpy(mean.value()))
 
 
 # Fine-tuning on a split's records: the same phases for all tasks.
@@ -188,8 +124,8 @@ def training_plan(
         flag=epochs_flag,
     )
     num_train_steps = max(1, math.ceil(num_schedule_steps * until))
-    config = TrainingConfig.of(
-        options,
+    config = options.as_kind(
+        TrainingConfig,
         **settings,
         num_train_steps=num_train_steps,
         num_schedule_steps=num_schedule_steps,
@@ -334,20 +270,23 @@ class FineTuningTask(Task, Generic[P]):
     metrics: Sequence[str]  # the names that `score` gives
     metric: str  # the one by which the best run is chosen
     identity: Callable[[str], str]  # of a split's examples, and of how they are read
-    # A metric -> the majority-class baseline's score on the development set, if any.
-    baseline: Callable[[str], float | None] = lambda metric: None
+    # A labelled split, a metric -> the majority-class baseline's score, if any.
+    baseline: Callable[[str, str], float | None] = lambda split, metric: None
     num_examples: Callable[[], int] | None = None  # of an epoch; None: one per record
     labels: Sequence[str] | None = None  # as a run's folder records them
     problem_type: str = SINGLE_LABEL  # likewise
     class_counts: Callable[[], np.ndarray] | None = None  # of the training examples
     trains_task: str | None = None  # whose run a folder must hold; None for any
     is_restorable: bool = True  # whether a checkpoint to start from can be evaluated
-    # Raises InputError if a folder has another task's files.
-    refuse_folder: Callable[[str], None] = lambda folder: None
-    side_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # Writes its own files to a folder; raises InputError if there are another task's.
+    prepare: Callable[[str], None] = lambda folder: None
     # The names in eval_results.txt that differ from the metrics'.
     result_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     keeps_results: bool = False  # whether earlier results of the same step stay there
+    # Trains an earlier stage of a `FineTuning`, and returns what the run starts from.
+    first_stage: Callable[[Any], str | None] = lambda run: None
+    # A `FineTuning`, its model and step; None: `evaluate_and_predict`.
+    finish: Callable[[Any, keras.Model, int], None] | None = None
 
 
 def with_losses(
@@ -453,7 +392,7 @@ class FineTuning:
     def prepare(self, folder: str, data: RunData | None = None) -> None:
         """Makes a run's folder, with all files that must accompany its checkpoints."""
         task = self.task
-        task.refuse_folder(folder)
+        task.prepare(folder)
         run_folder.prepare(
             folder,
             self.found.config,
@@ -466,8 +405,6 @@ class FineTuning:
             labels=task.labels,
             problem_type=task.problem_type,
         )
-        for name, content in task.side_files.items():
-            files.write_atomically(os.path.join(folder, name), content)
 
     def fine_tune(
         self,
@@ -534,8 +471,7 @@ class FineTuning:
                 self.task.name, model, self.strategy, jit_compile=compiled
             )
             self._predictor = model, predictor
-        run = self._predictor[1].run
-        return lambda batches, number: run(batches, total_batches=number)
+        return self._predictor[1].run
 
     def scores(self, model: keras.Model, split: str) -> dict[str, float]:
         """A split's losses and metrics."""
@@ -560,37 +496,28 @@ class FineTuning:
         return self.scores(model, self.task.dev_splits[0])
 
 
-def logits_of(
-    outputs: Outputs,
-    records: batching.ExampleTable,
-    *,
-    batch_size: int,
-    max_lengths: int | None,
-    num_outputs: int,
-) -> np.ndarray:
-    """The model's outputs for records, [R, C] float32, in their order."""
-    logits = np.zeros([len(records), num_outputs], np.float32)
-    for batch, found in outputs(
-        records.batches(batch_size, max_lengths), records.num_batches(batch_size)
-    ):
-        is_real = batch[batching.ROWS] >= 0
-        logits[batch[batching.ROWS][is_real]] = found["logits"][is_real]
-    return logits
+def sources(options: Any) -> Iterator[tuple[str, str | TfdsRows]]:
+    """Each split that is read: its file or files, or rows of a TensorFlow dataset."""
+    wanted = (options.do_train, options.looks_at_dev, options.do_predict)
+    for number, split in enumerate(("train", "dev", "test")):
+        if not wanted[number]:
+            continue
+        if options.tfds_name:
+            names = options.tfds_name, options.tfds_splits[number]
+            yield split, TfdsRows(*names, options.tfds_data_dir)
+            continue
+        path = getattr(options, f"{split}_file")
+        if path is None:
+            raise InputError(f"Give `{split}_file`: the runs are compared by it.")
+        yield split, path
 
 
 # Reads and checks every input before anything is written or trained.
 MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
 
 
-def main(
-    make_task: MakeTask,
-    options: FineTuningOptions,
-    *,
-    first_stage: Callable[["FineTuning"], str | None] = lambda run: None,
-    finish: Callable[["FineTuning", keras.Model, int], None] | None = None,
-) -> None:
+def main(make_task: MakeTask, options: FineTuningOptions) -> None:
     """A command: trains or restores, then evaluates and predicts, as asked."""
-    # `first_stage` trains an earlier stage and returns what the run starts from.
     options = with_recipe(options)
     warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
     strategy = create_strategy(options)
@@ -605,7 +532,7 @@ def main(
         raise InputError("Several runs need a development set to choose the best by.")
     else:
         with run_folder.held_for_training(folder, strategy):
-            run.init_checkpoint = first_stage(run) or run.init_checkpoint
+            run.init_checkpoint = run.task.first_stage(run) or run.init_checkpoint
             if options.selects:
                 from bert_tf.tasks.selection import search  # which makes runs
 
@@ -614,7 +541,7 @@ def main(
                 run.save_adapter(model, folder)
             else:
                 model, step = run.fine_tune(folder)
-    (finish or evaluate_and_predict)(run, model, step)
+    (run.task.finish or evaluate_and_predict)(run, model, step)
 
 
 def check_batches(options: FineTuningOptions, strategy: Strategy) -> None:

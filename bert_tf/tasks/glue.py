@@ -6,7 +6,7 @@ import io
 import os
 import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from absl import logging
@@ -28,6 +28,10 @@ _ENTAILMENT = ("entailment", "not_entailment")
 _NLI = ("contradiction", "entailment", "neutral")
 
 
+# Split -> the name of its file.
+_NAMES = {split: split for split in ("train", "dev", "test")}
+
+
 def _task(
     name: str,
     tfds_name: str,
@@ -39,23 +43,31 @@ def _task(
     metrics: tuple[str, ...] = ("accuracy",),
     binary: tuple[str, ...] = (),
     test: TableSplit | None = None,
+    names: Mapping[str, str] = _NAMES,
     **values: Any,
 ) -> DataSet:
-    """A task of train.tsv, dev.tsv and test.tsv; `texts`, `binary` are TFDS's names."""
+    """A task with all splits; `texts` and `binary` are TensorFlow Datasets' names."""
     text_b = texts[1] if len(texts) > 1 else None
     table = table or TableSplit(text_a=texts[0], text_b=text_b, label=label)
     test = test or dataclasses.replace(table, label=None)
+    dev_splits, test_splits = (
+        tuple(split for split in names if split.startswith(kind))
+        for kind in ("dev", "test")
+    )
     return DataSet(
         name=name,
         folder=name,
         labels=labels,
         metrics=metrics,
-        files={split: f"{split}.tsv" for split in ("train", "dev", "test")},
-        splits={"train": table, "dev": table, "test": test},
+        files={split: f"{file}.tsv" for split, file in names.items()},
+        splits={split: test if split in test_splits else table for split in names},
+        dev_splits=dev_splits,
+        test_splits=test_splits,
         tfds=TfdsSet(
             name=f"glue/{tfds_name}",
             text_a=texts[0],
             text_b=text_b,
+            splits={k: file.replace("dev", "validation") for k, file in names.items()},
             rename=dict(zip(binary, _BINARY, strict=False)),
         ),
         **values,
@@ -63,37 +75,6 @@ def _task(
 
 
 _SENTENCES = ("sentence1", "sentence2")
-# By number, as in the original: dev files have more columns in the middle. "-" marks
-# rows without agreement among MultiNLI's annotators; GLUE's own files have none.
-_MNLI_LABELLED = TableSplit(text_a=8, text_b=9, label=-1, no_label="-")
-_MNLI_TEST = TableSplit(text_a=8, text_b=9)
-_MNLI_NAMES = ("dev_matched", "dev_mismatched", "test_matched", "test_mismatched")
-_MNLI_SPLITS = ("train", "dev", "dev_mismatched", "test", "test_mismatched")
-_MNLI = DataSet(
-    name="MNLI",
-    folder="MNLI",
-    labels=_NLI,
-    metrics=("accuracy",),
-    files={
-        split: f"{name}.tsv"
-        for split, name in zip(_MNLI_SPLITS, ("train", *_MNLI_NAMES), strict=True)
-    },
-    splits={
-        split: _MNLI_TEST if split.startswith("test") else _MNLI_LABELLED
-        for split in _MNLI_SPLITS
-    },
-    dev_splits=("dev", "dev_mismatched"),
-    test_splits=("test", "test_mismatched"),
-    tfds=TfdsSet(
-        name="glue/mnli",
-        text_a="premise",
-        text_b="hypothesis",
-        splits={
-            split: name.replace("dev", "validation")
-            for split, name in zip(_MNLI_SPLITS, ("train", *_MNLI_NAMES), strict=True)
-        },
-    ),
-)
 # The diagnostics, predicted by a model of MNLI. GLUE scores them itself: their labels
 # are in diagnostic-full.tsv, which is not among the files of its tasks.
 _AX = DataSet(
@@ -143,7 +124,21 @@ GLUE_TASKS: dict[str, DataSet] = {
             metrics=("f1", "accuracy"),
             binary=("not_duplicate", "duplicate"),
         ),
-        _MNLI,
+        _task(
+            *("MNLI", "mnli", ("premise", "hypothesis")),
+            # By number, as in the original: dev files have more columns in the middle.
+            # "-" marks rows without agreement among MultiNLI's annotators; GLUE's own
+            # files have none.
+            TableSplit(text_a=8, text_b=9, label=-1, no_label="-"),
+            labels=_NLI,
+            names={
+                "train": "train",
+                "dev": "dev_matched",
+                "dev_mismatched": "dev_mismatched",
+                "test": "test_matched",
+                "test_mismatched": "test_mismatched",
+            },
+        ),
         _task("QNLI", "qnli", ("question", "sentence"), labels=_ENTAILMENT),
         _task("RTE", "rte", _SENTENCES, labels=_ENTAILMENT),
         _task("WNLI", "wnli", _SENTENCES, binary=("not_entailment", "entailment")),

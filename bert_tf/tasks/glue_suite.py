@@ -18,6 +18,7 @@ from bert_tf import files, pictures, strict_json
 from bert_tf.errors import InputError
 from bert_tf.metrics import MISMATCHED, glue_average
 from bert_tf.pictures import figure, table
+from bert_tf.significance import mean, standard_deviation
 from bert_tf.tasks.classification import classification_task
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.finetuning import FineTuning, files_of
@@ -26,9 +27,7 @@ from bert_tf.tasks.selection import (
     Selection,
     clock,
     finished_scores,
-    mean,
     search,
-    standard_deviation,
 )
 from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints
@@ -97,17 +96,24 @@ def result_of(
 # states this: expect lower scores on the test sets.
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Table:
+    tasks: dict[str, TaskResult]
+    average: float | None = None
+    average_over: list[str] = dataclasses.field(default_factory=list)
+
+
 def write_report(results: Mapping[str, TaskResult], folder: str) -> None:
     """Writes the table in its three forms."""
     rows = [results[name] for name in GLUE_TASKS if name in results]
     average, tasks = average_of(rows)
-    values = {
-        "tasks": {row.task: dataclasses.asdict(row) for row in rows},
-        "average": None if math.isnan(average) else average,
-        "average_over": tasks,
-    }
+    values = _Table(
+        tasks={row.task: row for row in rows},
+        average=None if math.isnan(average) else average,
+        average_over=tasks,
+    )
     for name, content in (
-        (TABLE_NAME, json.dumps(values, indent=1) + "\n"),
+        (TABLE_NAME, json.dumps(dataclasses.asdict(values), indent=1) + "\n"),
         ("glue.md", report(rows)),
         ("glue.png", picture(rows)),
     ):
@@ -120,13 +126,7 @@ def read_results(folder: str) -> dict[str, TaskResult]:
     if not files.exists(path):
         return {}
     try:
-        values = strict_json.checked(dict, files.read_json(path), path, "table")
-        results = {
-            task: strict_json.from_values(TaskResult, row, path)
-            for task, row in strict_json.checked(
-                dict, values.get("tasks"), path, "tasks"
-            ).items()
-        }
+        results = strict_json.read(_Table, path).tasks
         for one in results.values():
             numbers = [*one.scores.values(), *one.restarts, one.seconds]
             if one.metric not in one.scores or not all(map(math.isfinite, numbers)):
@@ -152,11 +152,8 @@ def picture(results: Sequence[TaskResult]) -> bytes:
         for metric in result.scores
         if metric.removesuffix(MISMATCHED) == result.metric
     ]
-    series = {
-        "ours, development set": [
-            100 * result.scores[metric] for result, metric in bars
-        ]
-    }
+    ours = [100 * result.scores[metric] for result, metric in bars]
+    series = {"ours, development set": ours}
     for model, tasks in PAPER.items():
         series[f"{model} of Devlin et al. 2018, test set"] = [
             tasks.get(result.task, {}).get(metric, math.nan) for result, metric in bars
@@ -291,10 +288,13 @@ def chosen_tasks(options: GlueOptions) -> list[DataSet]:
                 f"--tasks: {data_set.name} is none of GLUE's: {', '.join(GLUE_TASKS)}."
                 " Use bert_tf.run_classifier."
             )
-        missing = _missing_file(data_set, options)
+        folder = _data_dir(data_set, options)
+        names = [data_set.files[split] for split in _splits(data_set, options)]
+        paths = [os.path.join(folder, name) for name in names]
+        missing = next((path for path in paths if not files.exists(path)), None)
         if missing is None:
             chosen[data_set.name] = data_set
-        elif wants_all and not files.exists(folder := _data_dir(data_set, options)):
+        elif wants_all and not files.exists(folder):
             logging.warning("%s is left out: no folder %s.", data_set.name, folder)
         else:
             raise InputError(
@@ -359,22 +359,18 @@ def run_task(
     with held_for_training(folder, strategy):
         selection = search(run, folder)
     predicted = data_set.test_splits if options.do_predict else ()
-    inputs = {
+    inputs: Mapping[str, str] = {
         split: task.identity(split) for split in (*data_set.dev_splits, *predicted)
     }
-    if (
-        there is not None
-        and there.run == selection.best.settings.name
-        and inputs.items() <= there.inputs.items()
-    ):
+    is_same = there is not None and there.run == selection.best.settings.name
+    if there is not None and is_same and inputs.items() <= there.inputs.items():
         logging.info("%s: the best run is scored already.", data_set.name)
-        return result_of(
-            data_set.name, selection, there.scores, there.predicted, there.inputs
-        )
-    model, _ = run.restore(_best_of(options, data_set.name))
-    run.save_adapter(model, folder)
-    scores = _scores(run, model, task.dev_splits, data_set.metrics)
-    _scores(run, model, predicted, ())
+        scores, predicted, inputs = there.scores, there.predicted, there.inputs
+    else:
+        model, _ = run.restore(_best_of(options, data_set.name))
+        run.save_adapter(model, folder)
+        scores = _scores(run, model, task.dev_splits, data_set.metrics)
+        _scores(run, model, predicted, ())
     return result_of(data_set.name, selection, scores, predicted, inputs)
 
 
@@ -396,29 +392,21 @@ def _scores(
 def _options_of(data_set: DataSet, options: GlueOptions) -> ClassifierOptions:
     """The options of one task's runs."""
     changes: dict[str, Any] = {
+        "task_name": data_set.name,
+        "do_train": True,
         "data_dir": _data_dir(data_set, options),
         "output_dir": os.path.join(options.output_dir, data_set.name),
         "do_eval": bool(data_set.dev_splits),
     }
     if options.two_stage and data_set.name in SECOND_STAGE:
         changes |= {"init_checkpoint": _best_of(options, "MNLI"), "init_head": False}
-    return options.of_task(data_set, **changes)
+    return options.as_kind(ClassifierOptions, **changes)
 
 
 def _splits(data_set: DataSet, options: GlueOptions) -> Sequence[str]:
     """The splits that are read."""
     training = ("train", *data_set.dev_splits) if data_set.dev_splits else ()
     return (*training, *(data_set.test_splits if options.do_predict else ()))
-
-
-def _missing_file(data_set: DataSet, options: GlueOptions) -> str | None:
-    """A file that the task needs and that is missing."""
-    folder = _data_dir(data_set, options)
-    for split in _splits(data_set, options):
-        path = os.path.join(folder, data_set.files[split])
-        if not files.exists(path):
-            return path
-    return None
 
 
 def _data_dir(data_set: DataSet, options: GlueOptions) -> str:

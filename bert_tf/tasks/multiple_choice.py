@@ -23,8 +23,6 @@ are left out, but none of a test set, where predictions are identified by positi
 """
 
 import csv
-import dataclasses
-import functools
 import io
 import json
 import os
@@ -46,8 +44,8 @@ from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning, tables
 from bert_tf.tasks.classification import LabelledSplits, TextFeaturizer
-from bert_tf.tasks.reports import write_probabilities
-from bert_tf.tasks.run_options import ChoiceOptions
+from bert_tf.tasks.reports import prediction_cells, write_probabilities
+from bert_tf.tasks.run_options import ChoiceColumns, ChoiceOptions
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.tfds import TfdsRows
@@ -86,92 +84,65 @@ class Columns(NamedTuple):
 
     premise: str
     start: str | None
-    endings: tuple[str, ...]
+    endings: tuple[str, ...]  # one for each, or one for a list of them
     label: str | None
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ColumnNames:
-    """The requested names of a file's columns. None: the defaults above."""
-
-    premise: str | None = None
-    start: str | None = None  # "" if there is none
-    endings: tuple[str, ...] | None = None  # one for each, or one for a list of them
-    label: str | None = None
-    # Each ending's value in the label column; None for 0, 1, 2, ...
-    labels: tuple[str, ...] | None = None
-
-    def find(self, there: Sequence[str], path: str, *, has_labels: bool) -> Columns:
-        """The columns of a file."""
-        start = self.start
-        if start is None:
-            start = next((name for name in STARTS if name in there), "")
-        premise = next((name for name in PREMISES if name in there), PREMISES[0])
-        endings: tuple[str, ...] = (LIST_OF_ENDINGS,)
-        if LIST_OF_ENDINGS not in there:
-            count = sum(bool(re.fullmatch(r"ending\d+", name)) for name in there)
-            endings = tuple(f"ending{number}" for number in range(max(count, 1)))
-        found = Columns(
-            premise=self.premise or premise,
-            start=start or None,
-            endings=self.endings or endings,
-            label=self.label or "label" if has_labels else None,
-        )
-        for flag, columns in (
-            ("premise_column", (found.premise,)),
-            ("start_column", (found.start,)),
-            ("ending_columns", found.endings),
-            ("label_column", (found.label,)),
-        ):
-            for name in columns:
-                if name is not None and name not in there:
-                    raise InputError(
-                        f"{path}: no column {name!r}; --{flag} gives another name."
-                        f" {tables.columns_of(there)}"
-                    )
-        return found
-
-    def target(self, num_endings: int, path: str) -> tables.Target:
-        """The classes of that many endings."""
-        labels = self.labels or tuple(map(str, range(num_endings)))
-        if num_endings < 2 or not len({*labels}) == len(labels) == num_endings:
-            raise InputError(
-                f"{path}: there must be two endings or more to choose from, and as many"
-                f" labels, each once. Found: {num_endings}, and {','.join(labels)}."
-            )
-        return tables.Target(kind=SINGLE_LABEL, labels=labels)
+def find_columns(
+    named: ChoiceColumns, there: Sequence[str], path: str, *, has_labels: bool
+) -> Columns:
+    """The columns of a file: the named ones, or else the defaults above."""
+    start = named.start_column
+    if start is None:
+        start = next((name for name in STARTS if name in there), "")
+    premise = next((name for name in PREMISES if name in there), PREMISES[0])
+    endings: tuple[str, ...] = (LIST_OF_ENDINGS,)
+    if LIST_OF_ENDINGS not in there:
+        count = sum(bool(re.fullmatch(r"ending\d+", name)) for name in there)
+        endings = tuple(f"ending{number}" for number in range(max(count, 1)))
+    found = Columns(
+        premise=named.premise_column or premise,
+        start=start or None,
+        endings=named.ending_columns or endings,
+        label=named.label_column or "label" if has_labels else None,
+    )
+    for flag, columns in (
+        ("premise_column", (found.premise,)),
+        ("start_column", (found.start,)),
+        ("ending_columns", found.endings),
+        ("label_column", (found.label,)),
+    ):
+        for name in columns:
+            if name is not None and name not in there:
+                raise InputError(
+                    f"{path}: no column {name!r}; --{flag} gives another name."
+                    f" {tables.columns_of(there)}"
+                )
+    return found
 
 
 # A row: its line, and its cells by column, or why it has none; {} for a blank one.
 Row = tuple[int, Mapping[str, Any] | str]
 
 
-def read_choices(path: str, names: ColumnNames, *, has_labels: bool) -> ChoiceSet:
-    """The examples of a file."""
-    header, rows = _rows(path)
-    columns = names.find(header, path, has_labels=has_labels)
-    return _choices(rows, columns, names, path)
-
-
-def read_tfds_choices(
-    name: str,
-    split: str,
-    names: ColumnNames,
-    *,
-    data_dir: str | None = None,
-    has_labels: bool,
+def read_choices(
+    source: str | TfdsRows, named: ChoiceColumns, *, has_labels: bool
 ) -> ChoiceSet:
-    """The examples of a set of TensorFlow Datasets, such as hellaswag, in its order."""
-    rows = TfdsRows(name, split, data_dir)
-    columns = names.find([*rows.features], rows.path, has_labels=has_labels)
+    """The examples of a file, or of a TensorFlow dataset such as hellaswag."""
+    if isinstance(source, str):
+        header, rows = _rows(source)
+        columns = find_columns(named, header, source, has_labels=has_labels)
+        return _choices(rows, columns, named.labels, source)
+    there = [*source.features]
+    columns = find_columns(named, there, source.path, has_labels=has_labels)
     wanted = (columns.premise, columns.start, *columns.endings, columns.label)
-    found = rows.read({name: True for name in wanted if name is not None})
+    found = source.read({name: True for name in wanted if name is not None})
     numbered = ((number, row) for number, (_, row) in enumerate(found))
-    return _choices(numbered, columns, names, rows.path)
+    return _choices(numbered, columns, named.labels, source.path)
 
 
 def _choices(
-    rows: Iterable[Row], columns: Columns, names: ColumnNames, path: str
+    rows: Iterable[Row], columns: Columns, labels: tuple[str, ...] | None, path: str
 ) -> ChoiceSet:
     left_out = tables.LeftOutRows(path)
     examples: list[ChoiceExample] = []
@@ -181,13 +152,12 @@ def _choices(
             left_out.blank.append(number)
             continue
         left_out.count(number)
-        source = f"{path}:{number}"
         try:
-            example = _example(row, columns, source)
+            example = _example(row, columns, f"{path}:{number}")
         except InputError as error:
             left_out.add(number, str(error))
             continue
-        target = target or names.target(len(example.endings), path)
+        target = target or _target(labels, len(example.endings), path)
         if reason := _problem(example, target, has_labels=columns.label is not None):
             left_out.add(number, reason)
         else:
@@ -196,6 +166,17 @@ def _choices(
     if target is None or not examples:
         raise InputError(f"{path}: no examples in it.")
     return ChoiceSet(examples, target)
+
+
+def _target(labels: Sequence[str] | None, count: int, path: str) -> tables.Target:
+    """The classes of that many endings."""
+    found = tuple(labels or map(str, range(count)))
+    if count < 2 or not len({*found}) == len(found) == count:
+        raise InputError(
+            f"{path}: there must be two endings or more to choose from, and as many"
+            f" labels, each once. Found: {count}, and {','.join(found)}."
+        )
+    return tables.Target(kind=SINGLE_LABEL, labels=found)
 
 
 def _example(
@@ -302,6 +283,11 @@ class ChoiceFeaturizer(TextFeaturizer):
     """Converts examples to records: tokenized, cut, padded."""
 
     @property
+    def spec(self) -> RecordSpec:
+        """The features of a record."""
+        return RecordSpec.choices(self.max_seq_length, self.target.num_outputs)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """All that the records depend on in addition to the examples, as JSON."""
         return {
@@ -346,25 +332,13 @@ def write_choices(
     p_LABEL     each ending's probability
     premise, start, ending_LABEL    the texts
     """
+    header, *cells = prediction_cells(examples, target, logits)
+    endings = [f"ending_{label}" for label in target.labels]
+    table = [[*header, "premise", "start", *endings]]
+    for row, one in zip(cells, examples, strict=True):
+        table.append([*row, one.premise, one.start, *one.endings])
     content = io.StringIO(newline="")
-    writer = csv.writer(content, lineterminator="\n")
-    writer.writerow(
-        [
-            *("index", "label", "prediction", "correct"),
-            *(f"p_{label}" for label in target.labels),
-            *("premise", "start"),
-            *(f"ending_{label}" for label in target.labels),
-        ]
-    )
-    found = zip(
-        examples, target.words(logits), target.probabilities(logits), strict=True
-    )
-    for index, (example, word, probabilities) in enumerate(found):
-        label = example.label
-        known = ("", word, "") if label is None else (label, word, int(label == word))
-        shown = (f"{value:.6f}" for value in probabilities)
-        texts = (example.premise, example.start, *example.endings)
-        writer.writerow([index, *known, *shown, *texts])
+    csv.writer(content, lineterminator="\n").writerows(table)
     files.write_atomically(path, content.getvalue())
     logging.info("Wrote %d predictions to %s.", len(examples), path)
 
@@ -376,15 +350,19 @@ def choice_task(
     options: ChoiceOptions, found: ModelFiles, strategy: tf.distribute.Strategy
 ) -> finetuning.FineTuningTask[np.ndarray]:
     """The task of choosing, on the options' examples."""
-    sets = _read(options)
+    sets = {
+        split: read_choices(source, options, has_labels=split != "test")
+        for split, source in finetuning.sources(options)
+    }
     splits = LabelledSplits(
         options=options,
         examples={split: each.examples for split, each in sets.items()},
-        targets={split: each.target for split, each in sets.items()},
-        featurizer=lambda target: ChoiceFeaturizer(
-            found.tokenizer, max_seq_length=options.max_seq_length, target=target
-        ),
-        schema=lambda target, length: RecordSpec.choices(length, target.num_outputs),
+        featurizers={
+            split: options.as_kind(
+                ChoiceFeaturizer, tokenizer=found.tokenizer, target=each.target
+            )
+            for split, each in sets.items()
+        },
         test_splits=("test",),
         metrics=[ACCURACY],
     )
@@ -401,54 +379,15 @@ def choice_task(
         write_choices(os.path.join(folder, name), examples, target, logits)
 
     built = finetuning.model_options(options, found.config)
-    return finetuning.FineTuningTask(
+    return splits.task(
         name="swag",
-        build_model=lambda: BertMultipleChoice(
-            found.config, recompute=options.recompute, **built
-        ),
+        build_model=lambda: BertMultipleChoice(found.config, **built),
         objective=CLASSIFICATION,
         head=names.MULTIPLE_CHOICE,
         trains_task="swag",
-        records=lambda: splits.records("train"),
         data=lambda: splits.data(options.tfds_name or options.train_file),
-        predict=splits.logits,
-        score=splits.score,
         write=write,
-        identity=splits.identity,
-        baseline=functools.partial(splits.baseline, "dev"),
         dev_splits=("dev",),
-        test_splits=("test",),
-        metrics=(finetuning.LOSS, finetuning.EXAMPLE_LOSS, ACCURACY),
         metric=ACCURACY,
         result_names={ACCURACY: f"eval_{{}}{ACCURACY}"},
     )
-
-
-def _read(options: ChoiceOptions) -> dict[str, ChoiceSet]:
-    """The examples, by split."""
-    columns = ColumnNames(
-        premise=options.premise_column,
-        start=options.start_column,
-        endings=options.ending_columns or None,
-        label=options.label_column,
-        labels=options.labels or None,
-    )
-    sets = {}
-    wanted = (options.do_train, options.looks_at_dev, options.do_predict)
-    for number, (split, is_wanted) in enumerate(
-        zip(("train", "dev", "test"), wanted, strict=True)
-    ):
-        has_labels = split != "test"
-        path = getattr(options, f"{split}_file")
-        if is_wanted and options.tfds_name:
-            name, data_dir = options.tfds_name, options.tfds_data_dir
-            sets[split] = read_tfds_choices(
-                *(name, options.tfds_splits[number], columns),
-                data_dir=data_dir,
-                has_labels=has_labels,
-            )
-        elif is_wanted:
-            if path is None:
-                raise InputError(f"Give `{split}_file`: the runs are compared by it.")
-            sets[split] = read_choices(path, columns, has_labels=has_labels)
-    return sets

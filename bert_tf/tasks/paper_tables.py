@@ -6,7 +6,6 @@ in common. Rows without a model are other authors' results, as the paper gives t
 
 import dataclasses
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,9 +13,9 @@ from bert_tf import pictures
 from bert_tf.config import BertConfig
 from bert_tf.metrics import MISMATCHED
 from bert_tf.pictures import figure, table
-from bert_tf.significance import LEVEL, paired_p_value
+from bert_tf.significance import LEVEL, mean, paired_p_value, standard_deviation
 from bert_tf.tasks.glue import COLUMNS, PAPER
-from bert_tf.tasks.tagging.tagging_options import PAPER_DEV_F1
+from bert_tf.tasks.tagging.tagging_options import FEATURE_CHOICES
 
 # The pre-trained models, by the options in which they differ.
 PRETRAININGS: Mapping[str, Mapping[str, Any]] = {
@@ -110,6 +109,11 @@ class Table:
         named |= {column.pretraining for column in self.columns}
         return {name for name in named if name}
 
+    def paper(self, row: Row, column: Column) -> float | None:
+        """The paper's number, if there is one."""
+        place = self.columns.index(column)
+        return row.paper[place] if place < len(row.paper) else None
+
 
 LM, SQUAD_1, SQUAD_2, SWAG, NER = "LM", "SQuAD 1.1", "SQuAD 2.0", "SWAG", "NER"
 MNLI, MRPC, SST_2 = (
@@ -122,18 +126,13 @@ NER_DEV = Column("NER dev F1", NER, "f1")
 _CONCATENATED = {"features": "concat_last_four"}
 
 
-def _glue_columns() -> list[Column]:
-    names = {"matthews_correlation": "MCC", "f1": "F1"}
-    return [
-        dataclasses.replace(MNLI, name="MNLI-mm", split=f"dev{MISMATCHED}")
-        if metric.endswith(MISMATCHED)
-        else MNLI
-        if task == MNLI.task
-        else Column(
-            f"{task} {names[metric]}" if metric in names else task, task, metric
-        )
-        for task, metric in COLUMNS
-    ]
+def _glue_column(task: str, metric: str) -> Column:
+    if task == MNLI.task:
+        is_second = metric.endswith(MISMATCHED)
+        second = dataclasses.replace(MNLI, name="MNLI-mm", split=f"dev{MISMATCHED}")
+        return second if is_second else MNLI
+    name = {"matthews_correlation": f"{task} MCC", "f1": f"{task} F1"}
+    return Column(name.get(metric, task), task, metric)
 
 
 def _glue_row(name: str, of: Mapping[str, Mapping[str, float]]) -> Row:
@@ -147,7 +146,7 @@ _SQUAD_COLUMNS = [
 TABLES: Mapping[str, Table] = {
     "1": Table(
         "Table 1: GLUE",
-        _glue_columns(),
+        [_glue_column(task, metric) for task, metric in COLUMNS],
         [
             *(
                 Row(f"{name}, test set", None, scores)
@@ -246,14 +245,10 @@ TABLES: Mapping[str, Table] = {
             Row("CVT", None, [None, 92.6]),
             Row("CSE", None, [None, 93.1]),
             Row("fine-tuning, BERT-Large", None, [96.6, 92.8]),
+            Row("fine tuned", "bert", [96.4, 92.4]),
             *(
-                Row(
-                    way.replace("_", " "),
-                    "bert",
-                    [score, 92.4 if way == "fine_tuned" else None],
-                    options={} if way == "fine_tuned" else {"features": way},
-                )
-                for way, score in PAPER_DEV_F1.items()
+                Row(way.replace("_", " "), "bert", [choice.dev_f1], {"features": way})
+                for way, choice in FEATURE_CHOICES.items()
             ),
         ],
     ),
@@ -295,13 +290,12 @@ class Cell:
     @property
     def mean(self) -> float:
         """The mean over the seeds."""
-        return statistics.fmean(self.by_seed.values())
+        return mean([*self.by_seed.values()])
 
     @property
     def deviation(self) -> float:
         """The sample standard deviation over the seeds; NaN below two."""
-        scores = self.by_seed.values()
-        return statistics.stdev(scores) if len(scores) > 1 else math.nan
+        return standard_deviation([*self.by_seed.values()])
 
 
 # Row -> column -> its cell, of those that were made.
@@ -310,43 +304,24 @@ Cells = Mapping[str, Mapping[str, Cell]]
 
 def markdown(of: Table, columns: Sequence[Column], cells: Cells) -> str:
     """The table, ours next to the paper's, and what it says."""
-    numbers = [of.columns.index(column) for column in columns]
     header = ["row"]
     for column in columns:
-        found = [of[column.name] for of in cells.values() if column.name in of]
+        found = [row[column.name] for row in cells.values() if column.name in row]
         others = {cell.metric for cell in found} - {column.metric}
         header += [f"{column.name}, paper", f"ours ± sd{', '.join(['', *others])}"]
     rows = []
     for row in of.rows:
         line = [row.name]
-        for number, column in zip(numbers, columns, strict=True):
-            paper = _paper(row, number)
+        for column in columns:
+            paper = of.paper(row, column)
+            line.append("–" if paper is None else f"{paper:g}")
             cell = cells.get(row.name, {}).get(column.name)
-            line.append(
-                "–" if paper is None else f"{paper:.2f}".rstrip("0").rstrip(".")
-            )
-            line.append(
-                f"{figure(cell.mean, digits=2)} ± {figure(cell.deviation, digits=2)}"
-                if cell
-                else "–"
-            )
+            numbers = (cell.mean, cell.deviation) if cell else ()
+            line.append(" ± ".join(figure(x, digits=2) for x in numbers) or "–")
         rows.append(line)
-    said = conclusions(of, columns, cells)
-    return (
-        "\n".join(
-            [
-                f"## {of.title}\n",
-                table(header, rows),
-                *([f"{of.note}\n"] if of.note else []),
-                *(f"- {line}" for line in said),
-            ]
-        )
-        + "\n"
-    )
-
-
-def _paper(row: Row, number: int) -> float | None:
-    return row.paper[number] if number < len(row.paper) else None
+    note = f"{of.note}\n\n" * bool(of.note)
+    said = "".join(f"- {line}\n" for line in conclusions(of, columns, cells))
+    return f"## {of.title}\n\n{table(header, rows)}\n{note}{said}"
 
 
 def conclusions(of: Table, columns: Sequence[Column], cells: Cells) -> list[str]:
@@ -357,7 +332,6 @@ def conclusions(of: Table, columns: Sequence[Column], cells: Cells) -> list[str]
     (_, first), *others = made
     lines = []
     for column in columns:
-        index = of.columns.index(column)
         reference = cells[first.name].get(column.name)
         for _, row in others:
             cell = cells[row.name].get(column.name)
@@ -366,7 +340,7 @@ def conclusions(of: Table, columns: Sequence[Column], cells: Cells) -> list[str]
             p_value = paired_p_value(reference.by_seed, cell.by_seed)
             difference = cell.mean - reference.mean
             line = f"{column.name}: {row.name} {difference:+.2f} against {first.name}"
-            before, after = (_paper(one, index) for one in (first, row))
+            before, after = (of.paper(one, column) for one in (first, row))
             if before is not None and after is not None:
                 line += f" (the paper: {after - before:+.1f})"
             if math.isnan(p_value):

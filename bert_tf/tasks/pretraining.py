@@ -23,24 +23,21 @@ from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
-from bert_tf.tasks.pretraining_options import PretrainingOptions
+from bert_tf.tasks.pretraining_options import (
+    PhaseSpec,
+    PretrainingOptions,
+    parse_phases,
+    parse_stacking,
+)
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Evaluator
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import regularized
-from bert_tf.training.regularization_options import LossOptions
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import Strategy, check_batch_size, is_chief
-from bert_tf.training.task import Task
-from bert_tf.training.training_options import (
-    Phase,
-    PhaseSpec,
-    TrainingConfig,
-    TrainingData,
-    parse_phases,
-    parse_stacking,
-)
+from bert_tf.training.task import Phase, Task, TrainingData
+from bert_tf.training.training_options import LossOptions, TrainingConfig
 
 # Pre-training as a task: the masked LM, with next sentence prediction or alone.
 
@@ -54,36 +51,28 @@ def pretraining_task(
     electra: Mapping[str, Any] | None = None,
 ) -> Task:
     """The task of pre-training a model, with ELECTRA's objective if it has options."""
+    settings: dict[str, Any] = {"packed": packed, "recompute": recompute}
     if electra is not None:
         return Task(
             name="electra",
             build_model=functools.partial(
-                ElectraPretrainer,
-                config,
-                packed=packed,
-                recompute=recompute,
-                **electra,
+                ElectraPretrainer, config, **settings, **electra
             ),
             objective=MASKED_LM + replaced_tokens(electra["discriminator_weight"]),
         )
-    build_model = functools.partial(
-        BertPretrainer,
-        config,
-        packed=packed,
-        recompute=recompute,
-        num_pair_labels=num_pair_labels,
-    )
-    if next_sentence:
-        return Task(
-            name="pretraining",
-            build_model=build_model,
-            objective=MASKED_LM + NEXT_SENTENCE,
-        )
+
+    def build_model() -> BertPretrainer:
+        model = BertPretrainer(config, num_pair_labels=num_pair_labels, **settings)
+        if not next_sentence:  # what has no gradient would still decay
+            model.encoder.get_layer("pooler").trainable = False
+            model.get_layer("seq_relationship").trainable = False
+        return model
+
     return Task(
         name="pretraining",
-        build_model=lambda: _masked_lm_alone(build_model()),
-        objective=MASKED_LM,
-        unmeasured=("bert/pooler/", "cls/seq_relationship/"),
+        build_model=build_model,
+        objective=MASKED_LM + NEXT_SENTENCE if next_sentence else MASKED_LM,
+        unmeasured=() if next_sentence else ("bert/pooler/", "cls/seq_relationship/"),
     )
 
 
@@ -123,17 +112,6 @@ class Majority:
             name: float(counts.max() / counts.sum()) if counts.any() else 0.0
             for name, counts in self._counts.items()
         }
-
-
-def _masked_lm_alone(model: BertPretrainer) -> BertPretrainer:
-    """The model without what has no gradient, which would still decay."""
-    model.encoder.get_layer("pooler").trainable = False
-    model.get_layer("seq_relationship").trainable = False
-    return model
-
-
-def _fingerprint_of(records: PretrainingRecords) -> int:
-    return fingerprint(records.paths, records.counts, records.max_seq_length)
 
 
 def fingerprint(
@@ -185,8 +163,7 @@ class PretrainingSession:
             )
         first, *others = every = [*self._records, *self._held_out]
         for other in others:
-            first.refuse_other_vocabulary(other)
-            first.refuse_other_pairs(other)
+            first.refuse_other(other)
         self._specs = specs or [
             PhaseSpec(
                 first.max_seq_length, options.num_train_steps, options.train_batch_size
@@ -223,16 +200,20 @@ class PretrainingSession:
         options = self._options
         self._prepare()
         start = self._stacked() or options.init_checkpoint
-        config = TrainingConfig.of(
-            options,
+        config = options.as_kind(
+            TrainingConfig,
             stack_layers=options.stack_layers or bool(options.stacking),
             num_train_steps=sum(spec.num_steps for spec in self._specs),
             num_warmup_steps=options.num_warmup_steps,
         )
         logging.info("***** Running training *****")
+        ids = [
+            fingerprint(records.paths, records.counts, records.max_seq_length)
+            for records in self._records
+        ]
         phases: list[Phase] = []
-        for spec, records, held_out in zip(
-            self._specs, self._records, self._held_out, strict=True
+        for spec, records, held_out, data_id in zip(
+            self._specs, self._records, self._held_out, ids, strict=True
         ):
             logging.info(
                 "  %d steps of %d sequences of length %d",
@@ -248,7 +229,7 @@ class PretrainingSession:
                     end_step=begin + spec.num_steps,
                     batch_size=spec.batch_size,
                     streams=[self._stream(records, spec.batch_size)],
-                    data_id=_fingerprint_of(records),
+                    data_id=data_id,
                     evaluate=self._evaluation(held_out),
                     evaluation_id=fingerprint(
                         held_out.paths, no_counts, held_out.max_seq_length
@@ -256,7 +237,6 @@ class PretrainingSession:
                     name=f"the records of length {spec.max_seq_length}",
                 )
             )
-        ids = repr([_fingerprint_of(records) for records in self._records])
         return train(
             self.task,
             config,
@@ -266,7 +246,7 @@ class PretrainingSession:
             strategy=self._strategy,
             start=run_folder.Start(
                 task=self.task.name,
-                data=RunData(options.input_file, files.sha256(ids.encode())),
+                data=RunData(options.input_file, files.sha256(repr(ids).encode())),
                 settings=config.decisive
                 | {"phases": options.phases}
                 | self._losses.changed
@@ -389,16 +369,23 @@ class PretrainingSession:
         """The records of each phase, checked; those of one length are opened once."""
         paths = record_files(patterns, flag)
         by_length: dict[Any, list[str]] = {None: paths}
+        wanted: list[int | None] = [None]
         if specs is not None:
             by_length = dict(files_by_length(paths))
-
-        @functools.cache
-        def opened(max_seq_length: int | None) -> PretrainingRecords:
-            options = self._options
-            return PretrainingRecords(
-                by_length[max_seq_length],
+            wanted = [spec.max_seq_length for spec in specs]
+        for length in wanted:
+            if length not in by_length:
+                lengths = ", ".join(map(str, sorted(by_length)))
+                raise InputError(
+                    f"--phases asks for records of length {length}; those of --{flag}"
+                    f" have {lengths or 'no records'}."
+                )
+        options = self._options
+        opened = {
+            length: PretrainingRecords(
+                by_length[length],
                 flag=flag,
-                max_seq_length=max_seq_length or options.given("max_seq_length"),
+                max_seq_length=length or options.given("max_seq_length"),
                 max_predictions_per_seq=options.given("max_predictions_per_seq"),
                 vocab_file=options.vocab_file,
                 masking=options,
@@ -406,17 +393,9 @@ class PretrainingSession:
                 right_to_left=self.config.right_to_left,
                 counts_cache=os.path.join(options.output_dir, "record_counts.json"),
             )
-
-        if specs is None:
-            return [opened(None)]
-        for spec in specs:
-            if spec.max_seq_length not in by_length:
-                lengths = ", ".join(map(str, sorted(by_length)))
-                raise InputError(
-                    f"--phases asks for records of length {spec.max_seq_length}; those"
-                    f" of --{flag} have {lengths or 'no records'}."
-                )
-        return [opened(spec.max_seq_length) for spec in specs]
+            for length in dict.fromkeys(wanted)
+        }
+        return [opened[length] for length in wanted]
 
     def _fit_to_records(
         self, source: Source | None, every: Sequence[PretrainingRecords]

@@ -2,13 +2,14 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from bert_tf import options
 from bert_tf.config import DISCRIMINATOR_WEIGHT, GENERATOR_SIZE, SIZE_NAMES
+from bert_tf.errors import InputError
 from bert_tf.instances.settings import MaskingOptions
 from bert_tf.options import REQUIRED, Options, Path, option
 from bert_tf.training import training_options
-from bert_tf.training.regularization_options import DistillationOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,9 +116,32 @@ class StepOptions(Options, title=options.TRAINING):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ablations(Options):
-    """The paper's ablations, its section 5.1."""
+class PretrainingOptions(
+    RecordLengths,
+    training_options.OutputOptions,
+    training_options.Trains,
+    training_options.Evaluates,
+    training_options.EvaluationBatchOptions,
+    NewModelOptions,
+    RecordOptions,
+    StepOptions,
+    training_options.TrainingOptions,
+    training_options.EvaluationOptions,
+    training_options.DeviceOptions,
+    MaskingOptions,
+    training_options.DistillationOptions,
+):
+    """A run of pre-training."""
 
+    best_metric: str = options.with_default(
+        training_options.EvaluationOptions, "best_metric", "loss"
+    )
+    max_eval_steps: int = option(
+        100,
+        "Batches to evaluate on; the records are repeated if there are fewer.",
+        least=1,
+    )
+    # The paper's ablations, its section 5.1.
     next_sentence: bool = option(
         True,
         "Predict the next sentence if the records have pairs; false is the ablation"
@@ -133,17 +157,7 @@ class Ablations(Options):
         choices=("both", "left_to_right", "right_to_left"),
     )
     left_to_right: bool = option(False, "--direction=left_to_right.")
-
-    def problems(self) -> Iterator[str]:
-        """One thing said twice."""
-        yield from super().problems()
-        yield from self.refuse_together("left_to_right", "direction")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ElectraOptions(Options):
-    """ELECTRA's objective."""
-
+    # ELECTRA's objective.
     electra: bool = option(
         False,
         "Train with replaced-token detection (Clark et al. 2020, ELECTRA): a small"
@@ -165,42 +179,51 @@ class ElectraOptions(Options):
         only_with="electra",
     )
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingOptions(
-    RecordLengths,
-    training_options.OutputOptions,
-    training_options.Trains,
-    training_options.Evaluates,
-    training_options.EvaluationBatchOptions,
-    NewModelOptions,
-    RecordOptions,
-    StepOptions,
-    training_options.TrainingOptions,
-    training_options.EvaluationOptions,
-    training_options.DeviceOptions,
-    Ablations,
-    ElectraOptions,
-    MaskingOptions,
-    DistillationOptions,
-):
-    """A run of pre-training."""
-
-    best_metric: str = options.with_default(
-        training_options.EvaluationOptions, "best_metric", "loss"
-    )
-    max_eval_steps: int = option(
-        100,
-        "Batches to evaluate on; the records are repeated if there are fewer.",
-        least=1,
-    )
-
     def problems(self) -> Iterator[str]:
         """Options that exclude each other."""
         yield from super().problems()
+        yield from self.refuse_together("left_to_right", "direction")
         yield from self.need_one_of("do_train", "do_eval")
         others = ("next_sentence", "left_to_right", "direction", "teacher_checkpoint")
         for name in others:
             is_set = getattr(self, name) not in (False, "both", None)
             if self.electra and is_set and self.is_given(name):
                 yield f"`electra` and `{name}` exclude each other."
+
+
+class Stage(NamedTuple):
+    """One stage of --stacking: LAYERS:STEPS."""
+
+    num_layers: int
+    num_steps: int
+
+
+class PhaseSpec(NamedTuple):
+    """One phase of --phases: LENGTH:STEPS:BATCH."""
+
+    max_seq_length: int
+    num_steps: int  # of this phase alone
+    batch_size: int
+
+
+def parse_stacking(text: str) -> list[Stage]:
+    """Parses "3:50000,6:70000" (Gong et al. 2019)."""
+    wanted = "a stage must be LAYERS:STEPS, positive numbers, such as 3:50000"
+    return [Stage(*numbers) for numbers in _numbers("stacking", text, 2, wanted)]
+
+
+def parse_phases(text: str) -> list[PhaseSpec]:
+    """Parses "128:900000:256,512:100000:256" (Devlin et al., appendix A.2)."""
+    wanted = (
+        "a phase must be LENGTH:STEPS:BATCH, positive numbers, such as 128:900000:256"
+    )
+    return [PhaseSpec(*numbers) for numbers in _numbers("phases", text, 3, wanted)]
+
+
+def _numbers(flag: str, text: str, count: int, wanted: str) -> Iterator[list[int]]:
+    """The numbers of each part of a flag's text."""
+    for part in text.split(","):
+        numbers = part.strip().split(":")
+        if len(numbers) != count or not all(n.isdecimal() and int(n) for n in numbers):
+            raise InputError(f'--{flag}={text}: {wanted}. Found: "{part.strip()}".')
+        yield [int(number) for number in numbers]

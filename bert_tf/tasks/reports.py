@@ -28,6 +28,32 @@ def write_probabilities(path: str, target: Target, logits: np.ndarray) -> None:
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
+def prediction_cells(
+    examples: Sequence[Any], target: Target, logits: np.ndarray
+) -> list[list[str]]:
+    """A header, then each example's number, label, prediction, and how right it is."""
+    words = target.words(logits)
+    probabilities = target.probabilities(logits)
+    errors = dict(zip(*_errors(examples, target, logits), strict=True))
+    is_number = target.kind == REGRESSION
+    judgements = ["correct", *(f"p_{label}" for label in target.labels)]
+    table = [
+        ["index", "label", "prediction", *(["error"] if is_number else judgements)]
+    ]
+    for row, example in enumerate(examples):
+        error = errors.get(row)
+        if error is None:
+            judged = [""]
+        elif is_number:
+            judged = target.words(np.reshape(error, (1, -1)))
+        else:
+            judged = [str(int(not np.any(error)))]
+        if not is_number:
+            judged += [f"{value:.6f}" for value in probabilities[row]]
+        table.append([str(row), example.label or "", words[row], *judged])
+    return table
+
+
 def write_predictions(
     path: str,
     examples: Sequence[Example],
@@ -51,39 +77,18 @@ def write_predictions(
     probabilities. In a cell a backslash is written \\, a tab \t, a line feed \n and a
     carriage return \r; nothing is quoted: pandas' read_csv(path, sep="\t", quoting=3).
     """
-    words = target.words(logits)
-    probabilities = target.probabilities(logits)
-    errors = dict(zip(*_errors(examples, target, logits), strict=True))
-    is_number = target.kind == REGRESSION
-    judgements = ["correct", *(f"p_{label}" for label in target.labels)]
-    table = [
-        [
-            *("index", "label", "prediction"),
-            *(["error"] if is_number else judgements),
-            *("text_a", "text_b"),
-        ]
-    ]
+    header, *cells = prediction_cells(examples, target, logits)
+    table = [[*header, "text_a", "text_b"]]
     for row in range(len(examples)) if rows is None else rows:
-        example, error = examples[row], errors.get(row)
-        if error is None:
-            judged = [""]
-        elif is_number:
-            judged = target.words(np.reshape(error, (1, -1)))
-        else:
-            judged = [str(int(not np.any(error)))]
-        if not is_number:
-            judged += [f"{value:.6f}" for value in probabilities[row]]
-        cells = [str(row), example.label or "", words[row], *judged]
-        table.append([*cells, example.text_a, example.text_b or ""])
+        example = examples[row]
+        table.append([*cells[row], example.text_a, example.text_b or ""])
     lines = (
-        "\t".join(cell.translate(_ESCAPES) for cell in cells) + "\n" for cells in table
+        "\t".join(cell.translate(_ESCAPES) for cell in row) + "\n" for row in table
     )
     files.write_atomically(path, "".join(lines))
 
 
-def labelled(
-    examples: Sequence[Example], target: Target
-) -> tuple[np.ndarray, np.ndarray]:
+def labelled(examples: Sequence[Any], target: Target) -> tuple[np.ndarray, np.ndarray]:
     """The rows whose label is known [M], and their labels as `Target.predictions`."""
     rows = [row for row, example in enumerate(examples) if example.label is not None]
     encoded = [target.encode(examples[row].label, examples[row].source) for row in rows]
@@ -117,7 +122,7 @@ def mistakes(
 
 
 def _errors(
-    examples: Sequence[Example], target: Target, logits: np.ndarray
+    examples: Sequence[Any], target: Target, logits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rows with a label, and prediction minus label; for classes if they differ."""
     rows, labels = labelled(examples, target)

@@ -9,15 +9,11 @@ from absl import logging
 
 from bert_tf import options
 from bert_tf.options import Options, Path, option
-from bert_tf.training.regularization_options import (
-    DistillationOptions,
-    RegularizationOptions,
-    SmoothingOptions,
-)
 from bert_tf.training.training_options import (
     CheckpointOptions,
     ComputingOptions,
     DeviceOptions,
+    DistillationOptions,
     Evaluates,
     EvaluationBatchOptions,
     EvaluationOptions,
@@ -26,6 +22,8 @@ from bert_tf.training.training_options import (
     LengthOptions,
     ModelOptions,
     OutputOptions,
+    RegularizationOptions,
+    SmoothingOptions,
     TrainingOptions,
     Trains,
 )
@@ -125,30 +123,6 @@ _LISTS = {"learning_rate": "learning_rates", "train_batch_size": "train_batch_si
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StabilityOptions(HeadOptions, title=options.TRAINING):
-    """More stable fine-tuning for small data sets."""
-
-    recipe: str = option(
-        "devlin",
-        "Defaults for flags that are not given: devlin, the original's; mosbach"
-        " (Mosbach et al. 2021, more stable on small tasks): 20 epochs, 10 %"
-        " warmup, bias correction, learning rate 2e-5, batch size 16.",
-        choices=tuple(RECIPES),
-    )
-    reinitialize_layers: int = option(
-        0,
-        "Reinitialize the pooler and this many top layers after loading the"
-        " checkpoint (Zhang et al. 2021: more stable on few examples); 0 for none.",
-        least=0,
-    )
-    layer_mixture: bool = option(
-        False,
-        "Classify a learned mixture of the embeddings and all layers instead of the"
-        " last layer (ELMo, Peters et al. 2018; for BERT, Tenney et al. 2019).",
-    )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class AdapterOptions(Options, title=options.TRAINING):
     """Training few weights, next to the frozen pre-trained ones."""
 
@@ -178,22 +152,6 @@ class AdapterOptions(Options, title=options.TRAINING):
         path=Path.FOLDER,
     )
 
-    def problems(self) -> Iterator[str]:
-        """Options without effect."""
-        yield from super().problems()
-        frozen = self.lora_rank or self.adapter_size or self.init_adapter
-        if self.lora_rank and self.adapter_size:
-            yield "`lora_rank` and `adapter_size` do the same in two ways: give one."
-        if frozen and getattr(self, "reinitialize_layers", 0):
-            yield (
-                "`reinitialize_layers` draws new weights that `lora_rank`,"
-                " `adapter_size` and `init_adapter` leave untrained: leave it out."
-            )
-        if self.train_pooler and not frozen:
-            yield "`train_pooler` is for `lora_rank` and `adapter_size`: leave it out."
-        if self.init_adapter and not getattr(self, "init_checkpoint", None):
-            yield "`init_adapter` goes on top of a base: give `init_checkpoint`."
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderOptions(Options, title=options.MODEL):
@@ -219,14 +177,6 @@ class EncoderOptions(Options, title=options.MODEL):
         " numbers over 1,024 training examples, before training (Zhou et al. 2019:"
         " a few large numbers, far from 0, make fine-tuning harder).",
     )
-
-    def problems(self) -> Iterator[str]:
-        """A second model without a first one, or what LoRA's files do not hold."""
-        yield from super().problems()
-        for name in ("lora_rank", "adapter_size", "init_adapter"):
-            for own in ("second_checkpoint", "cls_normalization"):
-                if getattr(self, own) and getattr(self, name, None):
-                    yield f"`{own}` and `{name}` exclude each other."
 
 
 class Settings(NamedTuple):
@@ -263,7 +213,7 @@ class FineTuningOptions(
     LengthOptions,
     PaddingOptions,
     SelectionOptions,
-    StabilityOptions,
+    HeadOptions,
     AdapterOptions,
     RegularizationOptions,
     DistillationOptions,
@@ -272,6 +222,24 @@ class FineTuningOptions(
 ):
     """The options of every fine-tuning command."""
 
+    recipe: str = option(
+        "devlin",
+        "Defaults for flags that are not given: devlin, the original's; mosbach"
+        " (Mosbach et al. 2021, more stable on small tasks): 20 epochs, 10 %"
+        " warmup, bias correction, learning rate 2e-5, batch size 16.",
+        choices=tuple(RECIPES),
+    )
+    reinitialize_layers: int = option(
+        0,
+        "Reinitialize the pooler and this many top layers after loading the"
+        " checkpoint (Zhang et al. 2021: more stable on few examples); 0 for none.",
+        least=0,
+    )
+    layer_mixture: bool = option(
+        False,
+        "Classify a learned mixture of the embeddings and all layers instead of the"
+        " last layer (ELMo, Peters et al. 2018; for BERT, Tenney et al. 2019).",
+    )
     warmup_proportion: float = option(
         0.1,
         "Share of the training steps during which the learning rate rises linearly.",
@@ -285,6 +253,26 @@ class FineTuningOptions(
         least=0,
         only_with="eval_steps",
     )
+
+    def problems(self) -> Iterator[str]:
+        """Options that exclude each other, or are without effect."""
+        yield from super().problems()
+        frozen = self.lora_rank or self.adapter_size or self.init_adapter
+        if self.lora_rank and self.adapter_size:
+            yield "`lora_rank` and `adapter_size` do the same in two ways: give one."
+        if frozen and self.reinitialize_layers:
+            yield (
+                "`reinitialize_layers` draws new weights that `lora_rank`,"
+                " `adapter_size` and `init_adapter` leave untrained: leave it out."
+            )
+        if self.train_pooler and not frozen:
+            yield "`train_pooler` is for `lora_rank` and `adapter_size`: leave it out."
+        if self.init_adapter and not self.init_checkpoint:
+            yield "`init_adapter` goes on top of a base: give `init_checkpoint`."
+        for name in ("lora_rank", "adapter_size", "init_adapter"):
+            for own in ("second_checkpoint", "cls_normalization"):
+                if getattr(self, own) and getattr(self, name):
+                    yield f"`{own}` and `{name}` exclude each other."
 
     @property
     def settings(self) -> list[Settings]:
@@ -453,13 +441,11 @@ def with_recipe(given: T) -> T:
     defaults = type(given).__dataclass_fields__
     for name, value in RECIPES[given.recipe].items():
         names = [each for each in (name, _LISTS.get(name, "")) if each in defaults]
-        said = [each for each in names if given.is_given(each)]
-        kept += [_as_flag(each, getattr(given, each)) for each in said]
-        if said:
+        if said := [each for each in names if given.is_given(each)]:
+            kept += [_as_flag(each, getattr(given, each)) for each in said]
             continue
         for each in names:
-            default = defaults[each].default
-            if default is not None:
+            if (default := defaults[each].default) is not None:
                 changed[each] = (value,) if isinstance(default, tuple) else value
     if changed:
         flags = " ".join(_as_flag(name, value) for name, value in changed.items())
@@ -476,8 +462,35 @@ def _as_flag(name: str, value: Any) -> str:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ChoiceFiles(TfdsOptions, title=options.DATA):
-    """The files, and the names of their columns, or of the fields of JSON lines."""
+class ChoiceColumns(Options, title=options.DATA):
+    """The names of a table's columns, or of the fields of JSON lines."""
+
+    premise_column: str | None = option(
+        None,
+        "Column of the premise. Default: the first that exists of sent1 (SWAG),"
+        " ctx_a (HellaSwag), ctx and context.",
+    )
+    start_column: str | None = option(
+        None,
+        "Column of the beginning that all endings share; empty for none. Default:"
+        " sent2 (SWAG) or ctx_b (HellaSwag), if it exists.",
+    )
+    ending_columns: tuple[str, ...] | None = option(
+        None,
+        "Columns of the endings, two or more, separated by commas; or one field"
+        " with a list of them. Default: endings, or ending0, ending1 and so on.",
+    )
+    label_column: str | None = option(
+        None, "Column of the right ending. Default: label."
+    )
+    labels: tuple[str, ...] | None = option(
+        None, "The label of each ending, such as A,B,C,D. Default: 0,1,2 and so on."
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChoiceFiles(ChoiceColumns, TfdsOptions, title=options.DATA):
+    """The files."""
 
     train_file: str | None = option(
         None,
@@ -509,27 +522,6 @@ class ChoiceFiles(TfdsOptions, title=options.DATA):
             "validation": "to score the model on",
             "test": "to predict",
         }
-    )
-    premise_column: str | None = option(
-        None,
-        "Column of the premise. Default: the first that exists of sent1 (SWAG),"
-        " ctx_a (HellaSwag), ctx and context.",
-    )
-    start_column: str | None = option(
-        None,
-        "Column of the beginning that all endings share; empty for none. Default:"
-        " sent2 (SWAG) or ctx_b (HellaSwag), if it exists.",
-    )
-    ending_columns: tuple[str, ...] | None = option(
-        None,
-        "Columns of the endings, two or more, separated by commas; or one field"
-        " with a list of them. Default: endings, or ending0, ending1 and so on.",
-    )
-    label_column: str | None = option(
-        None, "Column of the right ending. Default: label."
-    )
-    labels: tuple[str, ...] | None = option(
-        None, "The label of each ending, such as A,B,C,D. Default: 0,1,2 and so on."
     )
 
 

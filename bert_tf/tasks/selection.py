@@ -37,7 +37,6 @@ import glob
 import json
 import math
 import os
-import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -48,7 +47,13 @@ from absl import logging
 from bert_tf import files, strict_json
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.pictures import figure, table
-from bert_tf.significance import LEVEL, expected_best, paired_p_value
+from bert_tf.significance import (
+    LEVEL,
+    expected_best,
+    mean,
+    paired_p_value,
+    standard_deviation,
+)
 from bert_tf.tasks.finetuning import SELECTION_NAME, FineTuning
 from bert_tf.tasks.run_options import Settings
 from bert_tf.training import checkpoints
@@ -311,19 +316,14 @@ class Selection(NamedTuple):
 def select(
     run: Run,
     settings: Sequence[Settings],
-    *,
-    folder: str,
-    metric: str,
+    records: Records,
     keeper: BestRun,
-    made_with: Mapping[str, Any],
+    *,
     stop_early_at: float | None = None,  # the share of the steps; None: no run stops
     stop_early_keep: int | None = None,  # a third, rounded up, by default
-    baseline: float | None = None,
-    is_chief: bool = True,
-) -> Selection:
+) -> Record:
     """Makes the missing runs, and finds the best one."""
-    records = Records(folder, metric, made_with, is_chief)
-    runs = os.path.join(folder, RUNS_NAME)
+    metric, runs = records.metric, os.path.join(records.folder, RUNS_NAME)
 
     def tidy() -> None:
         """Keeps the best run's weights; frees the space of the other ended ones."""
@@ -378,12 +378,12 @@ def select(
     best = records.best()
     if best is None:
         failures = [one.failure for one in records.all() if one.failure]
+        path = os.path.join(records.folder, SELECTION_NAME)
         raise InputError(
-            f"All {len(failures)} runs have failed; without their lines in"
-            f" {os.path.join(folder, SELECTION_NAME)} they are made again. The first"
-            f" one: {failures[0]}"
+            f"All {len(failures)} runs have failed; without their lines in {path} they"
+            f" are made again. The first one: {failures[0]}"
         )
-    return Selection(metric, best, records.all(), baseline)
+    return best
 
 
 def _made(run: Run, before: Record, folder: str, share: float) -> Record:
@@ -460,18 +460,17 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
         gc.collect()
         return scores, step
 
-    selection = select(
+    records = Records(output_dir, metric, made_with(tuning), chief)
+    best = select(
         run,
         options.settings,
-        folder=output_dir,
-        metric=metric,
-        keeper=BestRun(output_dir, keep_all_runs=options.keep_all_runs, is_chief=chief),
-        made_with=made_with(tuning),
+        records,
+        BestRun(output_dir, keep_all_runs=options.keep_all_runs, is_chief=chief),
         stop_early_at=options.stop_early_at if options.stop_early else None,
         stop_early_keep=options.stop_early_keep,
-        baseline=task.baseline(metric),
-        is_chief=chief,
     )
+    baseline = task.baseline(task.dev_splits[0], metric)
+    selection = Selection(metric, best, records.all(), baseline)
     if chief:
         write_report(selection, output_dir)
     # The best run's files are read after the chief has written them.
@@ -519,16 +518,6 @@ def clock(seconds: float) -> str:
     """HH:MM:SS."""
     hours, rest = divmod(round(seconds), 3600)
     return f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
-
-
-def mean(scores: Sequence[float]) -> float:
-    """The mean; NaN without a score."""
-    return statistics.fmean(scores) if scores else math.nan
-
-
-def standard_deviation(scores: Sequence[float]) -> float:
-    """The sample standard deviation, over n - 1; NaN for fewer than two scores."""
-    return statistics.stdev(scores) if len(scores) > 1 else math.nan
 
 
 def finished_scores(records: Sequence[Record], metric: str) -> tuple[float, ...]:

@@ -52,7 +52,12 @@ from bert_tf import files, keras_backend, strict_json
 from bert_tf.conversion.adapter_files import load_adapter
 from bert_tf.conversion.loading import load_weights
 from bert_tf.conversion.source import CONFIG_NAME, Source, open_source
-from bert_tf.conversion.tensorflow import KEY_SUFFIX, shown_key
+from bert_tf.conversion.tensorflow import (
+    KEY_SUFFIX,
+    CheckpointReader,
+    DamagedCheckpointError,
+    shown_key,
+)
 from bert_tf.conversion.tokenizer_files import (
     LABELS_NAME,
     PROBLEM_TYPE_NAME,
@@ -136,23 +141,9 @@ def _names_in(folder: str) -> list[str]:
     return files.names_in(folder) if files.is_folder(folder) else []
 
 
-# A checkpoint's tensors, read and checked against their checksums.
-#
-# TensorFlow's reader compares each tensor's bytes, and those of the index itself, with
-# the CRC-32C in the index.
-
-
 Parts = Mapping[str, Mapping[str, keras.Variable]]  # part -> name -> variable
 
 _PROGRESS = ("step", "records", "data")
-
-# TensorFlow's reader turns some of its own errors into Python's: missing bytes are an
-# IndexError.
-_READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, LookupError, MemoryError)
-
-
-class DamagedCheckpointError(Exception):
-    """A checkpoint cannot be read; the message gives the part and the reason."""
 
 
 def tensor_key(part: str, name: str) -> str:
@@ -161,30 +152,6 @@ def tensor_key(part: str, name: str) -> str:
     TensorFlow writes `..` for a dot in a name and `.S` for a slash.
     """
     return f"{part}/{name.replace('.', '..').replace('/', '.S')}{KEY_SUFFIX}"
-
-
-class CheckpointReader:
-    """Reads one checkpoint and verifies its checksums."""
-
-    def __init__(self, prefix: str) -> None:
-        try:
-            self._reader = tf.train.load_checkpoint(prefix)
-            shapes = self._reader.get_variable_to_shape_map()
-            self.dtypes = self._reader.get_variable_to_dtype_map()
-        except _READ_ERRORS as error:
-            raise DamagedCheckpointError(
-                f"{os.path.basename(prefix)}.index cannot be read: {_reason(error)}"
-            ) from error
-        self.shapes = {key: tuple(shape) for key, shape in shapes.items()}
-
-    def read(self, key: str) -> np.ndarray:
-        """One tensor."""
-        try:
-            return self._reader.get_tensor(key)
-        except _READ_ERRORS as error:
-            raise DamagedCheckpointError(
-                f"{shown_key(key)} cannot be read: {_reason(error)}"
-            ) from error
 
 
 def _stored_dtype(variable: keras.Variable) -> str:
@@ -217,13 +184,6 @@ def _misfit(
         if key.startswith("weights/") and key not in variables:
             return f"{shown_key(key)} is left over"
     return ""
-
-
-def _reason(error: Exception) -> str:
-    """An error in a few words, without the checkpoint's name."""
-    if "hecksum" in str(error):
-        return "its bytes do not match their checksum"
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".: ")
 
 
 # A checkpoint's values, copied at once, written and read back in the background.
@@ -464,8 +424,8 @@ class RunCheckpoints:
             try:
                 self._read(prefix)
             except DamagedCheckpointError as error:
-                damage.append(f"{prefix} is damaged: {error}")
-                logging.warning("%s. The one before it is used.", damage[-1])
+                damage.append(str(error))
+                logging.warning("%s. The one before it is used.", error)
                 self._damaged.append(prefix)
                 continue
             self.latest = self._own = prefix

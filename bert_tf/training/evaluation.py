@@ -51,22 +51,20 @@ class Evaluator:
         observe: Callable[[Batch], None] | None = None,
     ) -> dict[str, float]:
         """The task's losses and metrics over a data set."""
-        _check_batches(self._strategy, dataset, "eval_batch_size")
         sums: Arrays = {}
         if num_batches is not None:
             dataset = dataset.take(num_batches)
-        total = num_batches or total_batches
-        label = f"evaluate {self._task.name}"
-        with progress_bar(total or 0, unit="batch", label=label) as bar:
-            try:
-                for batch in dataset:
-                    if observe is not None:
-                        observe(batch)
-                    for name, value in self._step(batch).items():
-                        sums[name] = sums.get(name, 0.0) + value
-                    bar.update(1)
-            except READING_ERRORS as error:
-                raise InputError(record_error(error)) from error
+        for batch in _batches(
+            dataset,
+            self._strategy,
+            f"evaluate {self._task.name}",
+            "eval_batch_size",
+            num_batches or total_batches or 0,
+        ):
+            if observe is not None:
+                observe(batch)
+            for name, value in self._step(batch).items():
+                sums[name] = sums.get(name, 0.0) + value
         if not sums:
             raise InputError("Nothing to evaluate: the records are empty.")
         refuse_not_finite("loss on the evaluation data", sums[TOTAL_LOSS])
@@ -95,22 +93,13 @@ class Predictor:
         self._step = prediction_step(model, self._strategy, jit_compile=jit_compile)
 
     def run(
-        self, dataset: tf.data.Dataset | EvaluationBatches, *, total_batches: int
+        self, dataset: tf.data.Dataset | EvaluationBatches, total_batches: int
     ) -> Iterator[tuple[Arrays, Arrays]]:
         """Yields (batch, outputs) as numpy arrays, batch by batch, rows in order."""
-        _check_batches(self._strategy, dataset, "predict_batch_size")
-        label = f"predict {self._name}"
-        with progress_bar(total_batches, unit="batch", label=label) as bar:
-            try:
-                for batch in dataset:
-                    outputs = self._step(batch)
-                    yield (
-                        {name: value.numpy() for name, value in batch.items()},
-                        outputs,
-                    )
-                    bar.update(1)
-            except READING_ERRORS as error:
-                raise InputError(record_error(error)) from error
+        what, flag = f"predict {self._name}", "predict_batch_size"
+        for batch in _batches(dataset, self._strategy, what, flag, total_batches):
+            outputs = self._step(batch)
+            yield {name: value.numpy() for name, value in batch.items()}, outputs
 
 
 def refuse_not_finite(what: str, values: Any) -> None:
@@ -122,9 +111,20 @@ def refuse_not_finite(what: str, values: Any) -> None:
         )
 
 
-def _check_batches(
-    strategy: Strategy, dataset: tf.data.Dataset | EvaluationBatches, flag: str
-) -> None:
-    """Raises InputError if complete batches cannot be split evenly."""
+def _batches(
+    dataset: tf.data.Dataset | EvaluationBatches,
+    strategy: Strategy,
+    what: str,
+    flag: str,
+    total: int,
+) -> Iterator[Batch]:
+    """The batches, with a progress bar, if the devices can share the complete ones."""
     for size in {spec.shape[0] for spec in dataset.element_spec.values()} - {None}:
         check_batch_size(strategy, size, flag=flag)
+    with progress_bar(total, unit="batch", label=what) as bar:
+        try:
+            for batch in dataset:
+                yield batch
+                bar.update(1)
+        except READING_ERRORS as error:
+            raise InputError(record_error(error)) from error

@@ -43,13 +43,13 @@ from bert_tf.training.strategy import (
     num_workers,
     sum_over_workers,
 )
-from bert_tf.training.task import Task
+from bert_tf.training.task import Phase, Task, TrainingData
 from bert_tf.training.throughput import (
     StepProfiler,
     peak_flops,
     training_flops,
 )
-from bert_tf.training.training_options import Phase, TrainingConfig, TrainingData
+from bert_tf.training.training_options import TrainingConfig
 
 # On the CPU one call of the compiled steps should take about this long: short enough to
 # move the bar and to notice signals, long enough that Python's share stays small.

@@ -50,8 +50,8 @@ from bert_tf.modeling.objectives import (
 )
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training.regularization_options import BALANCED, LossOptions
 from bert_tf.training.task import Task
+from bert_tf.training.training_options import BALANCED, LossOptions
 
 T = TypeVar("T", bound=Task)
 

@@ -32,7 +32,11 @@ from bert_tf import files, strict_json
 from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.conversion.names import heads_of
 from bert_tf.conversion.source import CONFIG_NAME
-from bert_tf.conversion.tensorflow import shown_key
+from bert_tf.conversion.tensorflow import (
+    CheckpointReader,
+    DamagedCheckpointError,
+    shown_key,
+)
 from bert_tf.conversion.tokenizer_files import (
     TOKENIZER_CONFIG_NAME,
     VOCAB_NAME,
@@ -47,8 +51,6 @@ from bert_tf.training.checkpoints import (
     FLAGS_NAME,
     STARTS_NAME,
     STATE_NAME,
-    CheckpointReader,
-    DamagedCheckpointError,
     candidates,
 )
 from bert_tf.training.reporting import Reporter, write_curves

@@ -27,11 +27,7 @@ from keras import ops
 
 from bert_tf import keras_backend
 from bert_tf.modeling.objectives import Mean, Objective, Records
-from bert_tf.optimization.optimizers import (
-    INITIAL_LOSS_SCALE,
-    clip_scale,
-    next_loss_scale,
-)
+from bert_tf.optimization.optimizers import clip_scale
 from bert_tf.training.task import Task
 
 # The number formats that a model computes in: --precision.
@@ -62,8 +58,20 @@ def computing_in(precision: str) -> Iterator[None]:
         keras.config.set_dtype_policy(before)
 
 
+INITIAL_LOSS_SCALE = 2.0**15
+SMALLEST_LOSS_SCALE = 1.0
+# A power of two that float32 can hold, with room for the next one.
+LARGEST_LOSS_SCALE = 2.0**126
+GROWTH_STEPS = 2000
+
+
 class LossScale:
-    """The scale of float16's loss; make it under the strategy's scope."""
+    """The scale of float16's loss; make it under the strategy's scope.
+
+    It is as large as the gradients allow: halved after a step with gradients that are
+    not finite, which changes nothing else, and doubled after GROWTH_STEPS finite steps
+    in a row.
+    """
 
     def __init__(self) -> None:
         # Updated between the replicas' steps, never within.
@@ -77,12 +85,16 @@ class LossScale:
         self.variables = {"scale": self.scale, "good_steps": self.good_steps}
 
     def update(self, is_finite: Any) -> None:
-        """Updates the scale after a step whose gradient was finite or not."""
-        scale, good_steps = next_loss_scale(
-            self.scale.value, self.good_steps.value, is_finite
+        """Updates the scale after a step whose gradients were all finite or not."""
+        scale, good_steps = self.scale.value, self.good_steps.value + 1
+        grows = good_steps >= GROWTH_STEPS
+        larger = ops.minimum(scale * 2.0, LARGEST_LOSS_SCALE)
+        smaller = ops.maximum(scale / 2.0, SMALLEST_LOSS_SCALE)
+        stays = ops.logical_and(is_finite, ops.logical_not(grows))
+        self.scale.assign(
+            ops.where(is_finite, ops.where(grows, larger, scale), smaller)
         )
-        self.scale.assign(scale)
-        self.good_steps.assign(good_steps)
+        self.good_steps.assign(ops.where(stays, good_steps, 0))
 
 
 # Devlin et al. 2018's code: "This is how the model was pre-trained."

@@ -89,7 +89,7 @@ def _tensorflow_strategy(
 def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
     import jax
 
-    from bert_tf.training.jax_strategy import JaxStrategy
+    from bert_tf.training.jax_step import JaxStrategy
 
     # TensorFlow reads the records; it must leave the accelerators to JAX.
     with contextlib.suppress(RuntimeError):  # it has used them already
@@ -281,7 +281,7 @@ def distributed(
 ) -> Iterable:
     """A data set of global batches, each split over the replicas."""
     if keras_backend.is_jax():
-        from bert_tf.training.jax_strategy import DeviceBatches
+        from bert_tf.training.jax_step import DeviceBatches
 
         shard = InputShard(strategy.worker, strategy.num_workers)
         return DeviceBatches(strategy, dataset(shard).as_numpy_iterator())

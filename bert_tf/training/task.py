@@ -1,12 +1,20 @@
-"""A task as data: a model and its objective. The engine knows nothing else of it."""
+"""What the engine is given: a task as data, and the phases of a run."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from bert_tf.modeling.objectives import Objective
+from bert_tf.records.pipeline import InputShard
+
+# Position in the records, a worker's rows -> endless batches from there on.
+TrainingData = Callable[[int, InputShard], tf.data.Dataset]
+
+# Model -> metrics on held-out records.
+Evaluate = Callable[[keras.Model], Mapping[str, float]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -26,3 +34,22 @@ class Task:
     in_training: Callable[[keras.Model], Any] | None = None
     # Called with a model that has its first weights, before the first step.
     begin: Callable[[keras.Model], None] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Phase:
+    """A part of a run with its own records, length and batch size."""
+
+    end_step: int  # its last step, counted from the run's first start
+    batch_size: int  # sequences per step, over all devices
+    # The records: a stream for each shape of batch, and which of them the next batch
+    # comes from, by the number of records read.
+    streams: Sequence[TrainingData]
+    stream_of: Callable[[int], int] = lambda position: 0
+    # Identifies sets of records, so that a run can check whether the records that it
+    # has read are of this set; 0 if unknown.
+    data_id: int = 0
+    evaluate: Evaluate | None = None  # what to do every `eval_steps`
+    # The best checkpoint is the best of evaluations on the same data.
+    evaluation_id: int = 0
+    name: str = ""

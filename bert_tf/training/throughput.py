@@ -20,7 +20,6 @@ import contextlib
 import functools
 import math
 import time
-import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -156,24 +155,25 @@ class StepProfiler:
     def __init__(self, folder: str, spec: str | None, *, traces: bool = True) -> None:
         self._folder = folder
         self._traces = traces
-        self._steps = parse_steps(spec) if spec else None
+        self._steps = parse_steps(spec) if spec else ()
+        self._tracing = contextlib.ExitStack()
         self._is_tracing = False
 
     def next_boundary(self, step: int) -> int | None:
         """The step at which a call of the device must end; None where none is left."""
-        for boundary in self._steps or ():
+        for boundary in self._steps:
             if step < boundary:
                 return boundary
         return None
 
     def at(self, step: int) -> None:
         """Starts or stops the trace if it is time to."""
-        if self._steps is None or not self._traces:
+        if not self._steps or not self._traces:
             return
         first, last = self._steps
         if first <= step < last and not self._is_tracing:
             try:
-                _start(self._folder)
+                self._tracing.enter_context(_trace(self._folder))
             except (tf.errors.AlreadyExistsError, RuntimeError):  # TensorFlow's, JAX's
                 logging.warning("--profile_steps: another profile is being made.")
                 self._traces = False
@@ -187,29 +187,22 @@ class StepProfiler:
         if not self._is_tracing:
             return contextlib.nullcontext()
         if keras_backend.is_jax():
-            return _jax_profiler().StepTraceAnnotation("train", step_num=step)
+            import jax
+
+            return jax.profiler.StepTraceAnnotation("train", step_num=step)
         return tf.profiler.experimental.Trace("train", step_num=step, _r=1)
 
     def close(self) -> None:
         """Ends and writes a trace that is under way."""
-        if not self._is_tracing:
-            return
-        self._is_tracing = False
-        if keras_backend.is_jax():
-            _jax_profiler().stop_trace()
-        else:
-            tf.profiler.experimental.stop()
-        logging.info("Wrote a profile to %s/plugins/profile.", self._folder)
+        if self._is_tracing:
+            self._is_tracing = False
+            self._tracing.close()
+            logging.info("Wrote a profile to %s/plugins/profile.", self._folder)
 
 
-def _start(folder: str) -> None:
+def _trace(folder: str) -> contextlib.AbstractContextManager:
     if keras_backend.is_jax():
-        _jax_profiler().start_trace(folder)
-    else:
-        tf.profiler.experimental.start(folder)
+        import jax
 
-
-def _jax_profiler() -> types.ModuleType:
-    import jax
-
-    return jax.profiler
+        return jax.profiler.trace(folder)
+    return tf.profiler.experimental.Profile(folder)

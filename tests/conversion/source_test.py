@@ -94,6 +94,6 @@ class SourceTest(tf.test.TestCase):
         with open(data, "r+b") as file:
             file.truncate(1000)
         weights = open_source(folder).weights
-        with self.assertRaisesRegex(InputError, "model.ckpt-3: .*cannot be read"):
+        with self.assertRaisesRegex(InputError, "ckpt-3 is damaged: .*cannot be read"):
             for name in weights_by_name(model):
                 np.asarray(weights[name])

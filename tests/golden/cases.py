@@ -461,22 +461,6 @@ def ner_features(inputs, folder):
     return _tag(inputs, f"{folder}/run", more)
 
 
-@case(slow=True)
-def feature_table(inputs, folder):
-    """Fine-tuning beside a BiLSTM, as the paper's Table 7."""
-    output = f"{folder}/run"
-    run(
-        f"run_feature_table --ways=fine_tuned,last --output_dir={output}"
-        f" --train_file={inputs}/tags/train.txt --dev_file={inputs}/tags/dev.txt"
-        " --bilstm_size=16 --bilstm_epochs=2 --num_train_epochs=2"
-        f" --train_batch_size=8 --max_seq_length=32 {_model(inputs)}"
-    )
-    return {
-        os.path.relpath(path, output): outputs.lines(path)
-        for path in sorted(glob.glob(f"{output}/*/eval_results.txt"))
-    }
-
-
 # Models that are not trained.
 
 

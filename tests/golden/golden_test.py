@@ -17,7 +17,6 @@ from tests.golden import cases, compare, inputs, make, random_numbers
 _COMPUTED = (
     "pretraining",
     "classifier",
-    "feature_table",
     "features",
     "ner",
     "probe",

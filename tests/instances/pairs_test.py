@@ -15,13 +15,15 @@ class Corpus:
         self.documents = documents_of(documents)
         self.order = np.arange(len(documents))
 
-    def all_pairs(self, cut, seed, *, document=0, target=10):
+    def all_pairs(self, kind, seed, *, document=0, target=10):
         """(A, B, label) of each pair of a document."""
         stream = random_stream(seed)
         sentence, stop = self.documents.document_starts[document : document + 2]
         result = []
         while sentence < stop:
-            pair = cut(self.documents, self.order, document, sentence, target, stream)
+            pair = pairs.neighbour_pair(
+                self.documents, self.order, document, sentence, target, kind, stream
+            )
             sentence = pair.next_sentence
             result.append(self.segments(pair))
         return result
@@ -36,20 +38,20 @@ class Corpus:
 
 
 class ExactNextSentencePairTest(tf.test.TestCase):
-    cut = staticmethod(pairs.exact_next_sentence_pair)
+    kind = pairs.EXACT_NEXT_SENTENCE
 
     def test_lone_sentences_and_tokens(self):
         for seed in range(5):
-            (pair,) = Corpus([[1, 2, 3]], [[9]]).all_pairs(self.cut, seed)
+            (pair,) = Corpus([[1, 2, 3]], [[9]]).all_pairs(self.kind, seed)
             self.assertIn(pair[0], ([1], [1, 2]))
             self.assertEqual(pair[1], [9] if pair[2] else [1, 2, 3][len(pair[0]) :])
-        self.assertEqual(Corpus([[1]], [[9]]).all_pairs(self.cut, 0), [([], [], 0)])
+        self.assertEqual(Corpus([[1]], [[9]]).all_pairs(self.kind, 0), [([], [], 0)])
 
     def test_labels_say_what_is_so(self):
         first = [[number, number + 1] for number in range(0, 400, 2)]
         corpus = Corpus(first, [[5000]] * 9, [[6000]] * 9)
         for seed in range(5):
-            result = corpus.all_pairs(self.cut, seed, target=7)
+            result = corpus.all_pairs(self.kind, seed, target=7)
             for a, b, label in result:
                 if label:
                     self.assertGreaterEqual(min(b), 5000)
@@ -64,7 +66,7 @@ class PreviousOrNextPairTest(tf.test.TestCase):
         corpus = Corpus(first, [[5000]] * 9, [[6000]] * 9)
         labels = []
         for seed in range(5):
-            pairs_of = corpus.all_pairs(pairs.previous_or_next_pair, seed, target=7)
+            pairs_of = corpus.all_pairs(pairs.PREVIOUS_OR_NEXT, seed, target=7)
             for a, b, label in pairs_of:
                 labels.append(label)
                 if label == 1:
@@ -78,12 +80,12 @@ class PreviousOrNextPairTest(tf.test.TestCase):
 
 
 class SentenceOrderPairTest(tf.test.TestCase):
-    cut = staticmethod(pairs.sentence_order_pair)
+    kind = pairs.SENTENCE_ORDER
 
     def test_every_sentence_is_used_once(self):
         corpus = Corpus([[number] for number in range(100)])
         for seed in range(5):
             tokens = []
-            for a, b, label in corpus.all_pairs(self.cut, seed):
+            for a, b, label in corpus.all_pairs(self.kind, seed):
                 tokens += b + a if label else a + b
             self.assertEqual(tokens, list(range(100)))

@@ -14,7 +14,6 @@ from bert_tf.optimization.optimizers import (
     clip_scale,
     create_optimizer,
     dense_gradient,
-    next_loss_scale,
 )
 from bert_tf.optimization.schedules import WarmupSchedule
 from tests.modeling.examples import small_config
@@ -57,30 +56,6 @@ class ClipScaleTest(tf.test.TestCase):
         )
         self.assertAllEqual(dense_gradient(rows), [[0, 4], [3, 0], [0, 0]])
         self.assertAllClose(self.clipped([rows])[0], [[0, 0.8], [0.6, 0], [0, 0]])
-
-
-class NextLossScaleTest(tf.test.TestCase):
-    def run_of(self, scale, steps, growth_steps):
-        """The scales after each of the steps: "." finite, "x" not."""
-        step = tf.function(
-            lambda s, n, f: next_loss_scale(s, n, f, growth_steps=growth_steps)
-        )
-        scale, good_steps = tf.constant(scale), tf.constant(0)
-        scales = []
-        for finite in steps:
-            scale, good_steps = step(scale, good_steps, tf.constant(finite == "."))
-            scales.append(float(scale))
-        return scales
-
-    def test_doubled_after_so_many_finite_steps_in_a_row(self):
-        self.assertEqual(self.run_of(8.0, ".......", 3), [8, 8, 16, 16, 16, 32, 32])
-
-    def test_halved_at_once_and_counted_anew(self):
-        self.assertEqual(self.run_of(8.0, "..x..x...", 3), [8, 8, 4, 4, 4, 2, 2, 2, 4])
-
-    def test_never_below_1_nor_infinite(self):
-        self.assertEqual(self.run_of(4.0, "xxxx", 3), [2, 1, 1, 1])
-        self.assertEqual(self.run_of(2.0**125, "...", 1), [2.0**126] * 3)
 
 
 def named_variable(name, values):

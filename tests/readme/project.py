@@ -33,7 +33,7 @@ class Project:
             [*self.root.glob("bert_tf/**/*.py"), *self.root.glob("tfrecords/*.py")]
         ):
             if re.search(
-                r"^def run\(options: .*\n(.*\n)*def main\(",
+                r"^def run\(options: .*\n(.*\n)*main = cli\.command\(",
                 path.read_text("utf-8"),
                 re.M,
             ):

@@ -17,7 +17,6 @@ from bert_tf.records.batching import (
 from bert_tf.records.pipeline import training_dataset
 from bert_tf.records.spec import Feature, RecordSpec
 from bert_tf.records.writing import ShardWriter
-from bert_tf.tasks import classification
 from tests.training.toy_examples import LENGTHS, TARGET, L, blocks, several_lengths
 
 
@@ -211,7 +210,9 @@ class TableOfWindowsTest(tf.test.TestCase):
 
 class RecordsOfExamplesTest(tf.test.TestCase):
     def of(self, records=None, made_from="a", length=L):
-        schema = classification.schema(TARGET, length)
+        schema = RecordSpec.classification(
+            length, TARGET.label_dtype, TARGET.label_length
+        )
         records = blocks() if records is None else records
         return ExampleTable(records, schema, {"examples": made_from})
 

@@ -15,7 +15,7 @@ from bert_tf import cli
 from bert_tf.errors import InputError
 from bert_tf.records import record_sets
 from bert_tf.records.manifest import Manifest
-from bert_tf.records.tokenized_corpus import ChunkTokenizer
+from bert_tf.records.tokenized_corpus import tokenized_parts
 from bert_tf.records.writing import ShardWriter
 from tests.tfrecords.killed_command import was_killed
 from tests.tfrecords.sharded_pretraining_data_test import ScriptCase
@@ -57,7 +57,7 @@ class BeamCase(ScriptCase):
         # Many chunks of several parts, so that repetitions lie in different ones.
         for patch in (
             mock.patch("bert_tf.records.text_input._CHUNK_BYTES", 1000),
-            mock.patch.object(ChunkTokenizer.parts, "__defaults__", (300,)),
+            mock.patch.object(tokenized_parts, "__defaults__", (300,)),
         ):
             patch.start()
             self.addCleanup(patch.stop)

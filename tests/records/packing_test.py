@@ -89,9 +89,9 @@ ROWS = {
     "input_mask": [[1, 1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 0, 0, 0]],
     "segment_ids": [[0, 0, 1, 1, 0, 0, 0, 0], [0, 0, 0, 1, 1, 0, 0, 0]],
     "sequence_ids": [[1, 1, 1, 1, 2, 2, 2, 0], [1, 1, 1, 1, 1, 0, 0, 0]],
-    "cls_positions": [[0, 4], [0, 0]],
-    "next_sentence_labels": [[1, 1], [0, 0]],
-    "next_sentence_weights": [[1, 1], [1, 0]],
+    "cls_positions": [[0, 4, 0, 0], [0, 0, 0, 0]],
+    "next_sentence_labels": [[1, 1, 0, 0], [0, 0, 0, 0]],
+    "next_sentence_weights": [[1, 1, 0, 0], [1, 0, 0, 0]],
     "masked_lm_positions": [[2, 5, 0, 0], [1, 3, 0, 0]],
     "masked_lm_ids": [[6, 7, 0, 0], [8, 9, 0, 0]],
     "masked_lm_weights": [[1, 1, 0, 0], [1, 1, 0, 0]],
@@ -110,11 +110,14 @@ def instances(masking=STATIC_MASKING):
 
 class PackedRowsTest(tf.test.TestCase):
     def test_rows_by_hand(self):
-        columns = instances().rows(NUMBERS, STARTS, 8, 4, 2)
+        settings = InstanceSettings(
+            max_seq_length=8, max_predictions_per_seq=4, packed_length=8
+        )
+        columns = instances().rows(NUMBERS, STARTS, settings)
         self.assertEqual(columns.keys(), ROWS.keys())
         for name, values in ROWS.items():
             self.assertAllEqual(columns[name], values, name)
-        part = instances().rows(NUMBERS, STARTS[1:], 8, 4, 2)
+        part = instances().rows(NUMBERS, STARTS[1:], settings)
         for name, values in ROWS.items():
             self.assertAllEqual(part[name], values[1:], name)
 

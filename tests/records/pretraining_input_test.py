@@ -197,7 +197,7 @@ class MixedRecordsTest(PretrainingInputTestCase):
         self.assertFalse(PretrainingRecords(none).has_pairs)
         for other in (none, plain):
             with self.assertRaisesRegex(InputError, "pairs=sop.*cannot be used"):
-                records.refuse_other_pairs(PretrainingRecords(other))
+                records.refuse_other(PretrainingRecords(other))
 
     def test_sets_that_disagree_about_masks(self):
         one = self.write()

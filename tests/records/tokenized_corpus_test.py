@@ -16,9 +16,10 @@ from bert_tf.records.tokenized_corpus import (
     EMPTIED_DOCUMENTS,
     NO_TOKEN,
     SHORT_DOCUMENTS,
-    ChunkTokenizer,
+    TokenizedChunk,
     TokenizedCorpus,
     tokenize_chunk,
+    tokenized_parts,
     work_folder,
 )
 from bert_tf.text.documents import TextLine, make_chunks
@@ -65,13 +66,20 @@ class WorkFolderTest(tf.test.TestCase):
         self.assertEqual(os.listdir(self.get_temp_dir()), [])
 
 
-class ChunkTokenizerTest(tf.test.TestCase):
-    def parts(self, lines, max_bytes=1 << 20, deduplicate="none"):
-        with mock.patch.object(
-            tokenized_corpus, "_packed_tokenizer", return_value=mock.Mock(encode=encode)
+class TokenizedPartsTest(tf.test.TestCase):
+    def parts(self, lines, deduplicate="none"):
+        self.counts = TokenizedChunk()
+        tokenizer = mock.Mock(encode=encode)
+        with (
+            mock.patch.object(
+                tokenized_corpus, "_packed_tokenizer", return_value=tokenizer
+            ),
+            mock.patch.object(tokenized_corpus, "read_chunk", return_value=lines),
         ):
-            self.tokenizer = ChunkTokenizer(Vocabulary(["a"]), True, deduplicate)
-        return list(self.tokenizer.parts(lines, max_bytes))
+            vocabulary = Vocabulary(["a"])
+            return list(
+                tokenized_parts(None, vocabulary, True, deduplicate, self.counts)
+            )
 
     def test_documents_sentences_tokens(self):
         (part,) = self.parts(
@@ -80,7 +88,7 @@ class ChunkTokenizerTest(tf.test.TestCase):
         self.assertEqual(part.tokens.tolist(), [1, 2, 3, 1, 2])
         self.assertEqual(part.sentence_lengths.tolist(), [2, 1, 1, 1])
         self.assertEqual(part.document_lengths.tolist(), [3, 1])
-        self.assertEqual(self.tokenizer.counts.dropped, {NO_TOKEN: 1})
+        self.assertEqual(self.counts.dropped, {NO_TOKEN: 1})
 
     def test_digests_tell_equal_texts(self):
         lines = [

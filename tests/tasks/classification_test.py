@@ -110,7 +110,7 @@ class FeaturizerTest(tf.test.TestCase):
             (NUMBER, "2.5", [2.5]),
             (SEVERAL, "z,y", [1.0, 0.0, 1.0]),
         ):
-            schema = classification.schema(target, 8)
+            schema = featurizer(target=target).spec
             (block,) = featurizer(target=target).blocks(examples("a", label=label))
             self.assertEqual(block["label_ids"].tolist(), [expected])
             parsed = schema.parse(schema.serialize_block(block))

@@ -35,6 +35,7 @@ NONE = {
     "adapter_size": 0,
     "layer_mixture": False,
     "train_pooler": False,
+    "recompute": False,
 }
 
 

@@ -14,12 +14,12 @@ from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.multiple_choice import (
     ChoiceExample,
-    ColumnNames,
     read_choices,
-    read_tfds_choices,
     write_choices,
 )
+from bert_tf.tasks.run_options import ChoiceColumns
 from bert_tf.tasks.tables import Target
+from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.tasks.tfds_sets import mocked
@@ -42,7 +42,7 @@ class ReadChoicesTest(tf.test.TestCase):
             file.write(content)
 
     def read(self, has_labels=True, **names):
-        return read_choices(self.path, ColumnNames(**names), has_labels=has_labels)
+        return read_choices(self.path, ChoiceColumns(**names), has_labels=has_labels)
 
     def assert_refused(self, message, has_labels=True, **names):
         with self.assertRaisesRegex(InputError, message) as caught:
@@ -117,24 +117,30 @@ class ReadChoicesTest(tf.test.TestCase):
     def test_any_columns_and_any_number_of_choices(self):
         self.write("q.tsv", "key\tquestion\tsent2\tx\ty\tz", 'B\tWhy "so?\ts\t1\t2\t3')
         ((example,), target) = self.read(
-            premise="question",
-            start="",
-            endings=("x", "y", "z"),
-            label="key",
+            premise_column="question",
+            start_column="",
+            ending_columns=("x", "y", "z"),
+            label_column="key",
             labels=("A", "B", "C"),
         )
         self.assertEqual(example[:4], ('Why "so?', "", ("1", "2", "3"), "B"))
         self.assertEqual(target.encode(example.label, ""), [1])
-        ((example,), target) = self.read(False, premise="question", endings=("y", "x"))
+        ((example,), target) = self.read(
+            False, premise_column="question", ending_columns=("y", "x")
+        )
         self.assertEqual(example.choices, ["s 2", "s 1"])
         self.assertEqual(target.labels, ("0", "1"))
 
     def test_missing_columns_are_named(self):
         self.write("q.csv", "question,sent2,ending0,ending1,answer", "q,s,a,b,0")
         self.assert_refused("no column 'sent1'; --premise_column .*: 'question', ")
-        self.assert_refused("no column 'label'; --label_column", premise="question")
         self.assert_refused(
-            "'nowhere'; --ending_columns", premise="question", endings=("nowhere",)
+            "no column 'label'; --label_column", premise_column="question"
+        )
+        self.assert_refused(
+            "'nowhere'; --ending_columns",
+            premise_column="question",
+            ending_columns=("nowhere",),
         )
         self.write("q.csv", "sent1,label", "q,0")
         self.assert_refused("no column 'ending0'; --ending_columns")
@@ -186,9 +192,9 @@ class ReadChoicesTest(tf.test.TestCase):
         self.assertIn("left out 2 blank rows of 2; the first", logs.output[0])
         # In a test set what follows would have another row's number.
         with self.assertRaisesRegex(InputError, ":4: the row is blank"):
-            read_choices(self.path, ColumnNames(), has_labels=False)
+            read_choices(self.path, ChoiceColumns(), has_labels=False)
         self.write("v.csv", HEADER, ROWS[0], ROWS[0], blank)
-        found = read_choices(self.path, ColumnNames(), has_labels=False)
+        found = read_choices(self.path, ChoiceColumns(), has_labels=False)
         self.assertLen(found.examples, 2)
 
     def test_no_examples(self):
@@ -368,8 +374,10 @@ def hellaswag(*rows):
 class ReadTfdsChoicesTest(tf.test.TestCase):
     def test_hellaswag(self):
         with mocked(hellaswag()):
-            examples, target = read_tfds_choices(
-                "hellaswag", "validation", ColumnNames(), has_labels=True
+            examples, target = read_choices(
+                TfdsRows("hellaswag", "validation", None),
+                ChoiceColumns(),
+                has_labels=True,
             )
         self.assertLen(examples, 3)
         self.assertEqual(examples[2][:4], ("Él", "", ("é", "b", "c", "d"), "3"))
@@ -378,10 +386,10 @@ class ReadTfdsChoicesTest(tf.test.TestCase):
 
     def test_kept_back_labels(self):
         with mocked(hellaswag((*TFDS_ROWS[0][:2], -1))):
-            split = ("hellaswag", "test", ColumnNames())
-            examples, _ = read_tfds_choices(*split, has_labels=False)
+            split = (TfdsRows("hellaswag", "test", None), ChoiceColumns())
+            examples, _ = read_choices(*split, has_labels=False)
             self.assertIsNone(examples[0].label)
             with self.assertRaisesRegex(
                 InputError, ":test:0: the label must be one of"
             ):
-                read_tfds_choices(*split, has_labels=True)
+                read_choices(*split, has_labels=True)

@@ -7,7 +7,7 @@ from absl.testing import parameterized
 from bert_tf import cli, options, run_classifier, run_glue, run_squad
 from bert_tf.tasks.data_set_options import ClassifierOptions
 from bert_tf.tasks.run_options import warn_of_stride, with_recipe
-from bert_tf.training.regularization_options import LossOptions
+from bert_tf.training.training_options import LossOptions
 
 GIVEN = ("--output_dir=o", "--task_name=MRPC", "--data_dir=d", "--do_train")
 GLUE = ("--output_dir=o", "--glue_dir=d")

@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_tf import cli, run_classifier
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.heads import BertClassifier
-from bert_tf.tasks.finetuning import baseline
+from bert_tf.tasks.classification import LabelledSplits
 from bert_tf.tasks.run_options import Settings
 from bert_tf.tasks.selection import (
     BestRun,
@@ -170,17 +170,13 @@ class SelectionTestCase(FolderCase):
         self.keeper = Keeper()
 
     def select(self, run, settings=GRID, name="out", **options):
-        return select(
-            run,
-            settings,
-            **{
-                "folder": self.path(name),
-                "metric": "accuracy",
-                "keeper": self.keeper,
-                "made_with": {"init_checkpoint": "/a", "lengths": [1, 2]},
-                **options,
-            },
-        )
+        made_with = {"init_checkpoint": "/a", "lengths": [1, 2]}
+        made_with = options.pop("made_with", made_with)
+        metric = options.pop("metric", "accuracy")
+        records = Records(self.path(name), metric, made_with)
+        keeper = options.pop("keeper", self.keeper)
+        best = select(run, settings, records, keeper, **options)
+        return Selection(metric, best, records.all())
 
     def lines(self, name="out"):
         return self.read_json_lines(name, "selection.jsonl")
@@ -509,7 +505,7 @@ class FakeRuns:
             name="toy",
             dev_splits=("dev",),
             identity=lambda split: Made.made_from,
-            baseline=lambda metric: 0.5,
+            baseline=lambda split, metric: 0.5,
         )
         self.strategy = tf.distribute.get_strategy()
         self.table = dict(table)
@@ -665,7 +661,14 @@ class BaselineTest(tf.test.TestCase):
             ),
         ):
             examples = [Example("a", None, label, "dev.tsv:1") for label in labels]
-            found = baseline(examples, target, metric)
+            splits = LabelledSplits(
+                options=None,
+                examples={"dev": examples},
+                featurizers={"dev": types.SimpleNamespace(target=target)},
+                test_splits=(),
+                metrics=(),
+            )
+            found = splits.baseline("dev", metric)
             if expected is None:
                 self.assertIsNone(found)
             else:

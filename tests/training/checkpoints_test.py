@@ -30,7 +30,8 @@ from bert_tf.training.checkpoints import (
     restore_or_initialize,
 )
 from bert_tf.training.loop import train
-from bert_tf.training.training_options import Phase, TrainingConfig
+from bert_tf.training.task import Phase
+from bert_tf.training.training_options import TrainingConfig
 from tests.conversion import runs
 from tests.modeling.examples import outputs_of, random_records, randomize
 from tests.script_case import FolderCase

@@ -174,5 +174,7 @@ class BenchmarkTest(tf.test.TestCase):
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertStartsWith(done.stdout, "No GPU here")
-        self.assertRegex(done.stdout, "bert_tf, JAX +[0-9,]+ tokens/s")
+        self.assertRegex(
+            done.stdout, "bert_tf, JAX +[0-9.]+ ms a step +[0-9,]+ tokens/s"
+        )
         self.assertIn("two runs have the same bits", done.stdout)

@@ -30,8 +30,8 @@ from bert_tf.tasks.finetuning import training_plan
 from bert_tf.tasks.tables import Target
 from bert_tf.training import loop, regularization
 from bert_tf.training.regularization import Regularized, class_weights
-from bert_tf.training.regularization_options import LossOptions
 from bert_tf.training.run_folder import RunData
+from bert_tf.training.training_options import LossOptions
 from tests.modeling.examples import (
     random_choices,
     random_label_sets,

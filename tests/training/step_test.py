@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import keras
 import numpy as np
@@ -13,6 +14,7 @@ from bert_tf.modeling.encoder import RecordModel
 from bert_tf.modeling.objectives import Loss, Mean, Objective
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.tasks.pretraining import pretraining_task
+from bert_tf.training import step
 from bert_tf.training.step import evaluation_step, training_steps
 from bert_tf.training.task import Task
 
@@ -215,3 +217,29 @@ class RepeatableTest(tf.test.TestCase):
         for result in results[1:]:
             for value, first in zip(result, results[0], strict=True):
                 np.testing.assert_array_equal(value, first)
+
+
+class LossScaleTest(tf.test.TestCase):
+    def run_of(self, scale, steps, growth_steps):
+        """The scales after each of the steps: "." finite, "x" not."""
+        scales = []
+        with (
+            mock.patch.object(step, "INITIAL_LOSS_SCALE", scale),
+            mock.patch.object(step, "GROWTH_STEPS", growth_steps),
+        ):
+            loss_scale = step.LossScale()
+            update = tf.function(loss_scale.update)
+            for finite in steps:
+                update(tf.constant(finite == "."))
+                scales.append(float(loss_scale.scale))
+        return scales
+
+    def test_doubled_after_so_many_finite_steps_in_a_row(self):
+        self.assertEqual(self.run_of(8.0, ".......", 3), [8, 8, 16, 16, 16, 32, 32])
+
+    def test_halved_at_once_and_counted_anew(self):
+        self.assertEqual(self.run_of(8.0, "..x..x...", 3), [8, 8, 4, 4, 4, 2, 2, 2, 4])
+
+    def test_never_below_1_nor_infinite(self):
+        self.assertEqual(self.run_of(4.0, "xxxx", 3), [2, 1, 1, 1])
+        self.assertEqual(self.run_of(2.0**125, "...", 1), [2.0**126] * 3)

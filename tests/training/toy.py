@@ -17,7 +17,7 @@ from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training import loop
 from bert_tf.training.checkpoints import RunCheckpoints
-from bert_tf.training.training_options import Phase
+from bert_tf.training.task import Phase
 
 L, P, V = 12, 2, 30
 SCHEMA = RecordSpec.pretraining(L, P)

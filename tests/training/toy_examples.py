@@ -8,7 +8,7 @@ from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.records import batching
 from bert_tf.records.batching import ExampleTable
-from bert_tf.tasks import classification
+from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.training.task import Task
@@ -43,7 +43,7 @@ def blocks(target=TARGET, lengths=LENGTHS):
 
 def prepare(target=TARGET):
     """The records."""
-    schema = classification.schema(target, L)
+    schema = RecordSpec.classification(L, target.label_dtype, target.label_length)
     return ExampleTable(blocks(target), schema, target.kind)
 
 

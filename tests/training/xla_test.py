@@ -27,7 +27,7 @@ from bert_tf.records import pipeline
 from bert_tf.records.batching import ROWS, EvaluationBatches
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.spec import RecordSpec
-from bert_tf.tasks import classification, finetuning
+from bert_tf.tasks import finetuning
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.training import run_folder
@@ -102,7 +102,7 @@ def packed_records(folder):
 
 def labelled_records(folder, target):
     rng = np.random.default_rng(0)
-    schema = classification.schema(target, toy.L)
+    schema = RecordSpec.classification(toy.L, target.label_dtype, target.label_length)
     path = os.path.join(folder, "labelled")
     with tf.io.TFRecordWriter(path) as writer:
         for number in range(12):

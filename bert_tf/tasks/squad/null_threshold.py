@@ -144,7 +144,7 @@ def _drawn(
     """File name -> PNG. There is no curve if no question has an answer."""
     threshold = chosen.null_score_diff_threshold
     of_kind = {
-        name: [null_odds[key] for key, gold in golds.items() if gold.has_answer == kind]
+        name: [null_odds[key] for key, gold in golds.items() if bool(gold) == kind]
         for name, kind in (("answerable", True), ("unanswerable", False))
     }
     title = f"SQuAD 2.0: {chosen.num_questions:,} questions"

@@ -1,4 +1,4 @@
-"""SQuAD's questions, from its JSON files or from TensorFlow Datasets.
+"""SQuAD's questions, from its JSON files or TriviaQA's, or TensorFlow Datasets.
 
     {"version": "1.1", "data": [{"title": "University_of_Notre_Dame", "paragraphs": [
         {"context": "...", "qas": [
@@ -8,10 +8,26 @@
 
 Unusable questions are skipped and reported, with one exception: questions without an
 answer are SQuAD 2.0's, and a file with them is rejected unless they are expected.
+
+TriviaQA's own files, to train on:
+
+    {"Domain": "Wikipedia", "VerifiedEval": false, "Version": 1.0, "Data": [
+        {"QuestionId": "tc_33", "Question": "Which Lloyd Webber musical ...?",
+         "Answer": {"Value": "Sunset Boulevard", "Aliases": ["Sunset Blvd", ...],
+                    "NormalizedAliases": ["sunset blvd", ...], ...},
+         "EntityPages": [{"Filename": "Andrew_Lloyd_Webber.txt", ...}],
+         "SearchResults": [{"Filename": "35/35_995.txt", ...}]}]}
+
+The file is in the archive's folder `qa`. Next to that is `evidence`, with the documents
+of EntityPages in `wikipedia` and those of SearchResults in `web`. As in Devlin et al.
+2018, section 4.2, a paragraph is a document's first 400 tokens, here words between
+blanks, if an answer is in them, in any case of letters; the first one is trained on.
 """
 
 import dataclasses
+import itertools
 import json
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
@@ -21,7 +37,6 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.tasks.squad import trivia_qa
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.tables import unpacked_text
 from bert_tf.text.tfds import TfdsRows
@@ -41,13 +56,6 @@ class GoldAnswer(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
-class Paragraph:
-    """A text that questions are about; all of its questions share one object."""
-
-    context: str
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Question:
     """One question; without answers if it is impossible, or if none are known.
 
@@ -56,7 +64,7 @@ class Question:
 
     question_id: str
     text: str
-    paragraph: Paragraph
+    context: str  # the text that it is about
     answers: tuple[GoldAnswer, ...] = ()
     is_impossible: bool = False
 
@@ -64,11 +72,7 @@ class Question:
 def read_json(path: str) -> tuple[Any, str]:
     """The value of a SQuAD file, and the SHA-256 of its unpacked text."""
     text = unpacked_text(path, "SQuAD file")
-    try:
-        return json.loads(text), files.sha256(text.encode())
-    except (ValueError, RecursionError) as error:
-        # Also a number of thousands of digits, or as many nested lists.
-        raise InputError(f"{path}: not valid JSON: {error}.") from error
+    return files.parse_json(text, path), files.sha256(text.encode())
 
 
 def shown(value: object) -> str:
@@ -97,8 +101,8 @@ class CheckedQuestions:
         source: str,
         identity: Mapping[str, Any],
         *,
-        version_2_with_negative: bool,
-        for_training: bool,
+        version_2_with_negative: bool = False,
+        for_training: bool = False,
     ) -> None:
         self.source = source
         self._version_2_with_negative = version_2_with_negative
@@ -144,7 +148,7 @@ class CheckedQuestions:
 
     def _paragraph(self, entry: Any, where: str) -> Iterator[Question]:
         qas = self._part(entry, "qas", list, where)
-        paragraph = Paragraph(context=self._part(entry, "context", str, where))
+        context = self._part(entry, "context", str, where)
         for number, qa in enumerate(qas, start=1):
             # Some tools write numbers, which become text as JSON's keys.
             question_id = qa.get("id") if isinstance(qa, dict) else None
@@ -153,7 +157,7 @@ class CheckedQuestions:
             is_named = isinstance(question_id, str)
             place = f"{where}, question {repr(question_id) if is_named else number}"
             try:
-                yield self._question(qa, question_id, paragraph, place)
+                yield self._question(qa, question_id, context, place)
             except EntryError as fault:
                 self.num_skipped += 1
                 self._warn(place, f"{fault}; skipped")
@@ -162,7 +166,7 @@ class CheckedQuestions:
         logging.warning("%s: %s: %s.", self.source, where, what)
 
     def _question(
-        self, entry: Any, question_id: Any, paragraph: Paragraph, where: str
+        self, entry: Any, question_id: Any, context: str, where: str
     ) -> Question:
         _checked(entry, dict, "it must be an object")
         _checked(question_id, str, "its `id` must be text or a number")
@@ -172,14 +176,14 @@ class CheckedQuestions:
         is_impossible = self._is_impossible(entry, where)
         answers: tuple[GoldAnswer, ...] = ()
         if not self._for_training:
-            answers = self._answers(entry, paragraph.context, where)
+            answers = self._answers(entry, context, where)
         elif not is_impossible:
-            answers = (_answer_to_train_on(entry, paragraph.context),)
+            answers = (_answer_to_train_on(entry, context),)
         self._ids.add(question_id)
         return Question(
             question_id=question_id,
             text=text,
-            paragraph=paragraph,
+            context=context,
             answers=answers,
             is_impossible=is_impossible,
         )
@@ -236,9 +240,9 @@ def _answer_to_train_on(entry: dict[str, Any], context: str) -> GoldAnswer:
 def read_file(
     path: str,
     *,
-    version_2_with_negative: bool = False,
     for_training: bool = False,
     evidence_dir: str | None = None,
+    **kind: bool,
 ) -> CheckedQuestions:
     """The questions of a file in SQuAD's format, which may be compressed.
 
@@ -248,36 +252,23 @@ def read_file(
     parts = content if isinstance(content, dict) else {}
     articles, entries = parts.get("data"), parts.get("Data")
     if for_training and isinstance(entries, list):
-        articles = trivia_qa.articles_of(entries, path, evidence_dir)
+        articles = trivia_qa_articles(entries, path, evidence_dir)
         sha256 = files.sha256(json.dumps(articles).encode())
     if not isinstance(articles, list):
         raise InputError(
             f'{path}: a SQuAD file must be an object whose key "data" has the list'
             f" of articles. Found: {shown(content)}."
         )
-    return CheckedQuestions(
-        articles,
-        path,
-        {"sha256": sha256},
-        version_2_with_negative=version_2_with_negative,
-        for_training=for_training,
-    )
+    identity = {"sha256": sha256}
+    return CheckedQuestions(articles, path, identity, for_training=for_training, **kind)
 
 
-def read_tfds(
-    name: str,
-    split: str,
-    data_dir: str | None = None,
-    *,
-    version_2_with_negative: bool = False,
-    for_training: bool = False,
-) -> CheckedQuestions:
+def read_tfds(rows: TfdsRows, split: str, **kinds: bool) -> CheckedQuestions:
     """The questions of a set of TensorFlow Datasets with SQuAD's features.
 
     The library shuffles a set's questions when it prepares it. They are yielded by
     paragraph, in the order in which the paragraphs first occur.
     """
-    rows = TfdsRows(name, split, data_dir)
     optional = [each for each in ("title", "is_impossible") if each in rows.features]
     wanted: dict[str, Any] = dict.fromkeys(
         ("id", "context", "question", *optional), True
@@ -308,13 +299,8 @@ def read_tfds(
         {"title": title, "paragraphs": [{"context": context, "qas": qas}]}
         for (title, context), qas in paragraphs.items()
     ]
-    return CheckedQuestions(
-        articles,
-        rows.path,
-        {"tfds": rows.full_name, "split": split},
-        version_2_with_negative=version_2_with_negative,
-        for_training=for_training,
-    )
+    identity = {"tfds": rows.full_name, "split": split}
+    return CheckedQuestions(articles, rows.path, identity, **kinds)
 
 
 def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestions:
@@ -325,7 +311,8 @@ def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestio
     }
     if options.tfds_name:
         split = options.tfds_splits[0 if for_training else 1]
-        return read_tfds(options.tfds_name, split, options.tfds_data_dir, **kinds)
+        rows = TfdsRows(options.tfds_name, split, options.tfds_data_dir)
+        return read_tfds(rows, split, **kinds)
     path = options.train_file if for_training else options.predict_file
     if path is None:
         raise InputError("Give `predict_file`: the runs are compared by it.")
@@ -367,3 +354,74 @@ def _words_at(context: str, start: int, stop: int) -> str:
     first = bisect_right(starts, start) - 1
     last = bisect_right(starts, stop - 1) - 1
     return " ".join(word.group() for word in words[first : last + 1])
+
+
+# TriviaQA.
+
+
+NUM_WORDS = 400
+_FOLDERS = {"EntityPages": "wikipedia", "SearchResults": "web"}
+
+
+def trivia_qa_articles(
+    entries: list[Any], path: str, evidence_dir: str | None
+) -> list[dict[str, Any]]:
+    """SQuAD's articles: one for each question and document with an answer."""
+    folder = os.path.dirname(os.path.dirname(files.absolute(path)))
+    folder = evidence_dir or os.path.join(folder, "evidence")
+    if not files.is_folder(folder):
+        raise InputError(
+            f"{path} is TriviaQA's, but there is no folder of its documents, {folder}:"
+            " give `evidence_dir`."
+        )
+    articles = []
+    num_documents = num_missing = num_without = 0
+    for number, entry in enumerate(entries, start=1):
+        try:
+            answer, question = entry["Answer"], str(entry["Question"])
+            said = [answer["Value"], *answer["Aliases"], *answer["NormalizedAliases"]]
+            pattern = _any_of(said)
+            documents = {
+                f"{entry['QuestionId']}--{document['Filename']}": os.path.join(
+                    folder, kind, document["Filename"]
+                )
+                for key, kind in _FOLDERS.items()
+                for document in entry.get(key, ())
+            }
+        except (LookupError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{path}: entry {number} of Data must have a QuestionId, a Question, an"
+                " Answer with Value, Aliases and NormalizedAliases, and documents with"
+                f" a Filename: {error!r}."
+            ) from error
+        num_documents += len(documents)
+        for question_id, document_path in documents.items():
+            if not files.exists(document_path):
+                num_missing += 1
+                continue
+            text = files.read_bytes(document_path).decode(errors="replace")
+            *_, last = (None, *itertools.islice(re.finditer(r"\S+", text), NUM_WORDS))
+            context = text[: last.end()] if last else ""
+            found = pattern.search(context)
+            if found is None:
+                num_without += 1
+                continue
+            span = {"text": found.group(), "answer_start": found.start()}
+            qa = {"id": question_id, "question": question, "answers": [span]}
+            paragraphs = [{"context": context, "qas": [qa]}]
+            articles.append({"title": question_id, "paragraphs": paragraphs})
+    logging.info(
+        "%s: %d questions with %d documents; left out: %d whose file is not in %s, %d"
+        " without an answer in their first %d words.",
+        *(path, len(entries), num_documents, num_missing, folder, num_without),
+        NUM_WORDS,
+    )
+    return articles
+
+
+def _any_of(texts: list[str]) -> re.Pattern[str]:
+    """Finds the first of some texts as whole words, and there the longest."""
+    wanted = {r"\s+".join(map(re.escape, text.split())) for text in texts}
+    longest_first = sorted(wanted - {""}, key=lambda text: (-len(text), text))
+    one_of = "|".join(longest_first) or "(?!)"  # which is never there
+    return re.compile(rf"(?<!\w)(?:{one_of})(?!\w)", re.IGNORECASE)

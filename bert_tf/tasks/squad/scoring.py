@@ -14,14 +14,15 @@ A null odd is how sure a model is that a question has no answer: a probability, 
 BERT's score difference. Questions up to a threshold are answered, those above it not.
 """
 
+import contextlib
 import json
 import math
 import os
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any, NamedTuple
 
 from bert_tf import files
 from bert_tf.errors import InputError
@@ -32,13 +33,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(?:an?|the)\b")
 
 
-class Gold(NamedTuple):
-    """A question's right answers; none, and has_answer false, if it is unanswerable."""
-
-    texts: tuple[str, ...]
-    has_answer: bool
-
-
+Gold = tuple[str, ...]  # a question's right answers; none if it is unanswerable
 Golds = Mapping[str, Gold]
 
 
@@ -88,12 +83,12 @@ def evaluate_v1(
     for question_id, gold in pairs:
         if question_id not in predictions:
             continue
-        if not gold.texts:
+        if not gold:
             raise InputError(
                 f"Question {question_id} has no answer, which only SQuAD 2.0 knows:"
                 " evaluate the file as 2.0."
             )
-        texts = [normalize_answer(text) for text in gold.texts]
+        texts = [normalize_answer(text) for text in gold]
         exact, best_f1 = _best(predictions[question_id], texts, 0)
         exact_sum += exact
         f1_sum += best_f1
@@ -118,7 +113,7 @@ def _scores_v2(
     exact: dict[str, float] = {}
     f1_scores: dict[str, float] = {}
     for key, gold in golds.items():
-        texts = [normalize_answer(text) for text in gold.texts]
+        texts = [normalize_answer(text) for text in gold]
         texts = [text for text in texts if text] or [""]
         exact[key], f1_scores[key] = _best(predictions[key], texts, 1)
     return exact, f1_scores
@@ -149,7 +144,7 @@ def evaluate_v2(
     # What is above the threshold counts as not answered.
     exact, f1_scores = (
         {
-            key: float(not golds[key].has_answer)
+            key: float(not golds[key])
             if (null_odds[key] if null_odds else 0.0) > threshold
             else score
             for key, score in of_each.items()
@@ -158,7 +153,7 @@ def evaluate_v2(
     )
     report: dict[str, Any] = {}
     for prefix, wanted in (("", None), ("HasAns_", True), ("NoAns_", False)):
-        ids = [key for key in golds if wanted in (None, golds[key].has_answer)]
+        ids = [key for key in golds if wanted in (None, bool(golds[key]))]
         if ids:
             # `sum` rounds as the official script's does, whatever the Python version.
             total = len(ids)
@@ -197,10 +192,10 @@ def best_threshold(
     separate; and where nothing is better than answering none, its threshold is 0, which
     is below all probabilities, but not below all score differences.
     """
-    score: float = sum(not gold.has_answer for gold in golds.values())
+    score: float = sum(not gold for gold in golds.values())
     best, threshold = score, 0.0
     for question_id in _ascending(golds, null_odds):
-        if golds[question_id].has_answer:
+        if golds[question_id]:
             score += scores[question_id]
         elif predictions[question_id]:
             score -= 1
@@ -214,7 +209,7 @@ def precision_recall_curves(
 ) -> dict[str, Curve]:
     """The official script's three curves, whose areas it reports as NAME_ap."""
     exact, f1_scores = _scores_v2(golds, predictions, null_odds)
-    oracle = {key: float(gold.has_answer) for key, gold in golds.items()}
+    oracle = {key: float(bool(gold)) for key, gold in golds.items()}
     if not any(oracle.values()):
         return {}
     worth = {"pr_exact": exact, "pr_f1": f1_scores, "pr_oracle": oracle}
@@ -228,13 +223,13 @@ def precision_recall(
     golds: Golds, scores: Mapping[str, float], null_odds: Mapping[str, float]
 ) -> Curve:
     """Precision and recall at every threshold that separates two questions."""
-    num_answerable = sum(gold.has_answer for gold in golds.values())
+    num_answerable = sum(bool(gold) for gold in golds.values())
     ids = _ascending(golds, null_odds)
     rightly_not = len(ids) - num_answerable
     curve = Curve([-math.inf], [1.0], [0.0], [rightly_not / len(ids)], 0.0)
     right, area = 0.0, 0.0
     for i, question_id in enumerate(ids):
-        if golds[question_id].has_answer:
+        if golds[question_id]:
             right += scores[question_id]
         else:
             rightly_not -= 1
@@ -259,18 +254,20 @@ def _ascending(golds: Golds, null_odds: Mapping[str, float]) -> list[str]:
 def golds_of(questions: Iterable[Question]) -> dict[str, Gold]:
     """The right answers of questions, by id."""
     return {
-        one.question_id: Gold(tuple(text for text, _ in one.answers), bool(one.answers))
-        for one in questions
+        one.question_id: tuple(text for text, _ in one.answers) for one in questions
     }
 
 
 class Answers:
     """The answers to questions, each no more than its best text, and their scores."""
 
-    def __init__(self, *, version_2_with_negative: bool) -> None:
+    def __init__(
+        self, *, version_2_with_negative: bool, threshold: float = 0.0
+    ) -> None:
         self.best_texts: dict[str, str] = {}  # by id, the best answer that is a text
         # By id, the score of "no answer" less that of this text; empty for SQuAD 1.1.
         self.null_odds: dict[str, float] = {}
+        self.threshold = threshold  # of these, above which there is no answer
         self._version_2 = version_2_with_negative
 
     def add(self, question_id: str, decoded: Decoded) -> None:
@@ -279,19 +276,19 @@ class Answers:
         if decoded.score_diff is not None:
             self.null_odds[question_id] = decoded.score_diff
 
-    def texts(self, threshold: float = 0.0) -> dict[str, str]:
+    def texts(self) -> dict[str, str]:
         """The predictions, by question id."""
         return {
-            question_id: text_or_null(text, self.null_odds.get(question_id), threshold)
-            for question_id, text in self.best_texts.items()
+            key: text_or_null(text, self.null_odds.get(key), self.threshold)
+            for key, text in self.best_texts.items()
         }
 
-    def scores(self, golds: Golds, threshold: float) -> dict[str, float]:
+    def scores(self, golds: Golds) -> dict[str, float]:
         """The official scores, in percent."""
         if not self._version_2:
             return evaluate_v1(golds, self.best_texts)
         best = best_thresholds(golds, self.best_texts, self.null_odds)
-        return {**evaluate_v2(golds, self.texts(threshold)), **best}
+        return {**evaluate_v2(golds, self.texts()), **best}
 
 
 def metric_names(version_2_with_negative: bool) -> list[str]:
@@ -307,35 +304,12 @@ N_BEST = "nbest_predictions.json"
 NULL_ODDS = "null_odds.json"
 
 
-class PredictionFiles(Answers):
-    """Writes a prediction's files in the original's format; a context manager.
+class _WrittenAnswers(Answers):
+    """Answers that are written, with the n best ones, when they are added."""
 
-        predictions.json         question id -> the answer, "" for none
-        nbest_predictions.json   question id -> the n best answers, each with text,
-                                 probability, start_logit and end_logit
-        null_odds.json           question id -> the score of "no answer" less the best
-                                 span's (SQuAD 2.0)
-
-    JSON in ASCII, indented by 4, with questions in their order. The n best answers,
-    which are most of it, are written immediately. Files get their names when
-    they are complete, predictions.json last: a prediction that does not reach `finish`
-    leaves nothing.
-    """
-
-    def __init__(self, folder: str, version_2_with_negative: bool) -> None:
-        super().__init__(version_2_with_negative=version_2_with_negative)
-        self._folder = folder
-
-    def __enter__(self) -> Self:
-        self._temporary = files.temporary_name(self._path(N_BEST))
-        self._file = files.open_binary(self._temporary, "wb")
-        self._file.write(b"{")
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
-        if files.exists(self._temporary):
-            files.remove(self._temporary)
+    def __init__(self, file: IO[bytes], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._file = file
 
     def add(self, question_id: str, decoded: Decoded) -> None:
         """Adds and writes a question's answers."""
@@ -345,27 +319,36 @@ class PredictionFiles(Answers):
         self._file.write(f"{comma}\n    {key}: [\n{entries}\n    ]".encode("ascii"))
         super().add(question_id, decoded)
 
-    def finish(self, threshold: float = 0.0) -> None:
-        """Writes the rest, and gives the files their names."""
-        self._file.write(b"\n}\n" if self.best_texts else b"}\n")
-        if not files.is_remote(self._temporary):
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._file.close()
-        files.replace(self._temporary, self._path(N_BEST))
-        if self._version_2:
-            self._write(NULL_ODDS, self.null_odds)
-        elif files.exists(self._path(NULL_ODDS)):
-            # An earlier prediction's.
-            files.remove(self._path(NULL_ODDS))
-        self._write(PREDICTIONS, self.texts(threshold))
 
-    def _write(self, name: str, values: dict) -> None:
-        content = json.dumps(values, indent=4) + "\n"
-        files.write_atomically(self._path(name), content)
+@contextlib.contextmanager
+def prediction_files(folder: str, version_2_with_negative: bool) -> Iterator[Answers]:
+    """Writes the answers that are added in the original's format.
 
-    def _path(self, name: str) -> str:
-        return os.path.join(self._folder, name)
+        predictions.json         question id -> the answer, "" for none
+        nbest_predictions.json   question id -> the n best answers, each with text,
+                                 probability, start_logit and end_logit
+        null_odds.json           question id -> the score of "no answer" less the best
+                                 span's (SQuAD 2.0)
+
+    JSON in ASCII, indented by 4, with questions in their order. The n best answers,
+    which are most of it, are written immediately. Files get their names when
+    they are complete, predictions.json last: a prediction that fails leaves nothing.
+    """
+    with files.replacing(os.path.join(folder, N_BEST)) as file:
+        file.write(b"{")
+        answers = _WrittenAnswers(file, version_2_with_negative=version_2_with_negative)
+        yield answers
+        file.write(b"\n}\n" if answers.best_texts else b"}\n")
+    odds_path = os.path.join(folder, NULL_ODDS)
+    if version_2_with_negative:
+        _write(odds_path, answers.null_odds)
+    elif files.exists(odds_path):
+        files.remove(odds_path)  # an earlier prediction's
+    _write(os.path.join(folder, PREDICTIONS), answers.texts())
+
+
+def _write(path: str, values: dict) -> None:
+    files.write_atomically(path, json.dumps(values, indent=4) + "\n")
 
 
 def _entry(entry: NBestEntry) -> str:

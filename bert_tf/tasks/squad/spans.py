@@ -6,7 +6,7 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -23,17 +23,10 @@ from bert_tf.parallel import available_cores, grouped
 from bert_tf.records.batching import ExampleTable, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning
-from bert_tf.tasks.finetuning import (
-    Arrays,
-    FineTuning,
-    FineTuningTask,
-    Outputs,
-    model_options,
-)
+from bert_tf.tasks.finetuning import Arrays, FineTuning, FineTuningTask, Outputs
 from bert_tf.tasks.squad import null_threshold, reading
 from bert_tf.tasks.squad.decoding import (
     OFFSETS,
-    Decoded,
     Decoder,
     NBestEntry,
     text_or_null,
@@ -41,9 +34,9 @@ from bert_tf.tasks.squad.decoding import (
 from bert_tf.tasks.squad.scoring import (
     Answers,
     Golds,
-    PredictionFiles,
     golds_of,
     metric_names,
+    prediction_files,
 )
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.squad.windows import (
@@ -66,13 +59,9 @@ from bert_tf.training.run_folder import RunData
 WINDOWS_AT_ONCE = 4096
 
 
-class QuestionLogits(NamedTuple):
-    """A question and its windows' logits."""
-
-    features: QuestionFeatures
-    # Of each window, float32 [S], or no more than its record's tokens.
-    start_logits: list[np.ndarray]
-    end_logits: list[np.ndarray]
+# A question and its windows' start and end logits: of each, float32 [S], or no more
+# than its record's tokens.
+QuestionLogits = tuple[QuestionFeatures, list[np.ndarray], list[np.ndarray]]
 
 
 def question_logits(
@@ -109,11 +98,9 @@ def question_logits(
         rows = iter(found)
         for question in questions:
             own = list(itertools.islice(rows, len(question.windows)))
-            yield QuestionLogits(
-                question, [start for start, _ in own], [end for _, end in own]
-            )
+            yield question, [start for start, _ in own], [end for _, end in own]
     for question in without:
-        yield QuestionLogits(question, [], [])
+        yield question, [], []
 
 
 class Answerer:
@@ -148,15 +135,12 @@ class Answerer:
         self, questions: Sequence[str], context: str
     ) -> Iterator[list[NBestEntry]]:
         """Answers questions, one after the other."""
-        paragraph = reading.Paragraph(context=context)
         asked = []
         for number, text in enumerate(questions, start=1):
             if not text.strip():
                 raise InputError(f"Question {number} is empty.")
             asked.append(
-                reading.Question(
-                    question_id=str(number), text=text, paragraph=paragraph
-                )
+                reading.Question(question_id=str(number), text=text, context=context)
             )
         for features in self._featurizer(asked):
             if not features.windows:
@@ -218,43 +202,35 @@ class Questions:
         settings = self._featurizer(split).settings
         return {**settings, "questions": self.splits[split].identity}
 
-    def answers(self, outputs: Outputs) -> Iterator[tuple[QuestionFeatures, Decoded]]:
+    def answer(self, outputs: Outputs, answers: Answers) -> None:
         """Predicts and decodes the questions, in their order, as a stream."""
         source, options = self.splits["dev"], self.options
-        decoder = Decoder(
-            self.found.tokenizer,
-            n_best_size=options.n_best_size,
-            max_answer_length=options.max_answer_length,
-            version_2_with_negative=options.version_2_with_negative,
-            answer_text=options.answer_text,
-            verbose_logging=options.verbose_logging,
-        )
+        decoder = options.as_kind(Decoder, tokenizer=self.found.tokenizer)
         for result in question_logits(
             self._featurizer("dev")(source),
             outputs,
-            FeatureOptions.of(options, batch_size=options.predict_batch_size),
+            options.as_kind(FeatureOptions, batch_size=options.predict_batch_size),
             source.num_questions,
         ):
-            yield result.features, decoder(*result)
+            answers.add(result[0].question.question_id, decoder(*result))
 
     def predict(self, split: str, outputs: Outputs) -> Answers:
         """The answers to the questions, without their files."""
-        answers = Answers(version_2_with_negative=self.options.version_2_with_negative)
-        for features, decoded in self.answers(outputs):
-            answers.add(features.question.question_id, decoded)
+        answers = Answers(
+            version_2_with_negative=self.options.version_2_with_negative,
+            threshold=self.options.null_score_diff_threshold,
+        )
+        self.answer(outputs, answers)
         return answers
 
     def score(self, split: str, answers: Answers) -> dict[str, float]:
-        """The answers' scores, by --null_score_diff_threshold."""
-        golds = golds_of(self.splits[split])
-        return answers.scores(golds, self.options.null_score_diff_threshold)
+        """The answers' scores."""
+        return answers.scores(golds_of(self.splits[split]))
 
     def _featurizer(self, split: str) -> QuestionFeaturizer:
-        return QuestionFeaturizer(
-            self.found.tokenizer,
-            max_seq_length=self.options.max_seq_length,
-            doc_stride=self.options.doc_stride,
-            max_query_length=self.options.max_query_length,
+        return self.options.as_kind(
+            QuestionFeaturizer,
+            tokenizer=self.found.tokenizer,
             for_training=split == "train",
         )
 
@@ -281,16 +257,13 @@ class Questions:
         return records
 
 
-def squad_task(questions: Questions) -> FineTuningTask[Answers]:
-    """The task of finding answers."""
+def _task_of(questions: Questions) -> FineTuningTask[Answers]:
     options, found = questions.options, questions.found
-    built = model_options(options, found.config, has_pooler=False)
+    built = finetuning.model_options(options, found.config, has_pooler=False)
     metrics = metric_names(options.version_2_with_negative)
     return FineTuningTask(
         name="squad",
-        build_model=lambda: BertSpanPredictor(
-            found.config, recompute=options.recompute, **built
-        ),
+        build_model=lambda: BertSpanPredictor(found.config, **built),
         objective=SPAN,
         head=names.SPAN,
         trains_task="squad",
@@ -338,9 +311,10 @@ def read_questions(options: SquadOptions, found: ModelFiles) -> Questions:
     return Questions(options, found, splits)
 
 
-def main(options: SquadOptions) -> None:
-    """A command: trains, first on other questions if requested, then answers."""
-    kept: list[Questions] = []
+def squad_task(
+    options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
+) -> FineTuningTask[Answers]:
+    """The task of finding answers, trained first on other questions if requested."""
     first = None
     if options.first_train_file:
         first = reading.read_file(
@@ -349,12 +323,7 @@ def main(options: SquadOptions) -> None:
             for_training=True,
             evidence_dir=options.evidence_dir,
         )
-
-    def make_task(
-        options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
-    ) -> FineTuningTask[Answers]:
-        kept.append(read_questions(options, found))
-        return squad_task(kept[0])
+    questions = read_questions(options, found)
 
     def first_stage(run: FineTuning) -> str | None:
         # Once the second stage has begun, nothing starts from the first one's result.
@@ -372,16 +341,17 @@ def main(options: SquadOptions) -> None:
             patience=0,
         )
         logging.info("***** First stage: %s *****", options.first_train_file)
-        questions = Questions(own, run.found, {"train": first})
-        stage = FineTuning(squad_task(questions), own, run.found, run.strategy)
+        task = _task_of(Questions(own, found, {"train": first}))
+        stage = FineTuning(task, own, found, strategy)
         stage.fine_tune(folder, epochs_flag="first_num_train_epochs")
         return folder
 
     def finish(run: FineTuning, model: keras.Model, step: int) -> None:
         if options.do_predict:
-            predict(run, kept[0], model, step)
+            predict(run, questions, model, step)
 
-    finetuning.main(make_task, options, first_stage=first_stage, finish=finish)
+    task = _task_of(questions)
+    return dataclasses.replace(task, first_stage=first_stage, finish=finish)
 
 
 def predict(
@@ -396,12 +366,10 @@ def predict(
     golds = golds_of(source)
     # Each of several workers processes all questions, and one writes.
     alone = nullcontext(Answers(version_2_with_negative=version_2))
-    with PredictionFiles(folder, version_2) if run.is_chief else alone as answers:
-        for features, decoded in questions.answers(run.outputs(model)):
-            answers.add(features.question.question_id, decoded)
-        threshold = _threshold(run, answers, golds, step) if version_2 else 0.0
-        if isinstance(answers, PredictionFiles):
-            answers.finish(threshold)
+    with prediction_files(folder, version_2) if run.is_chief else alone as answers:
+        questions.answer(run.outputs(model), answers)
+        if version_2:
+            answers.threshold = _threshold(run, answers, golds, step)
     if not source.have_answers:
         logging.warning("No scores: there are questions without a known answer.")
         return
@@ -414,7 +382,7 @@ def predict(
     run_folder.report_evaluation(
         folder,
         step,
-        answers.scores(golds, threshold),
+        answers.scores(golds),
         is_chief=run.is_chief,
         task_name=run.task.name,
     )

@@ -92,14 +92,6 @@ class FirstStageOptions(Options, title=options.TRAINING):
         path=Path.FOLDER,
     )
 
-    def problems(self) -> Iterator[str]:
-        """Errors that would only appear after the first stage's training."""
-        yield from super().problems()
-        yield from self.need_with("evidence_dir", "first_train_file", "train_file")
-        for name in ("first_num_train_epochs", "num_train_epochs"):
-            if self.first_train_file and not np.all(np.array(getattr(self, name)) > 0):
-                yield f"`{name}` must be above 0 with `first_train_file`."
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SquadOptions(
@@ -150,3 +142,8 @@ class SquadOptions(
         yield from self.need_one_of("do_train", "do_predict")
         yield from self.need_with("find_null_threshold", "version_2_with_negative")
         yield from self.need_with("find_null_threshold", "do_predict")
+        yield from self.need_with("evidence_dir", "first_train_file", "train_file")
+        # Now rather than after the first stage's training.
+        for name in ("first_num_train_epochs", "num_train_epochs"):
+            if self.first_train_file and not np.all(np.array(getattr(self, name)) > 0):
+                yield f"`{name}` must be above 0 with `first_train_file`."

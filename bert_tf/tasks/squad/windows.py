@@ -20,7 +20,7 @@ import numpy as np
 from bert_tf.errors import InputError
 from bert_tf.parallel import grouped, ordered_map
 from bert_tf.tasks.long_texts import Window, best_windows, windows
-from bert_tf.tasks.squad.reading import WORD, GoldAnswer, Paragraph, Question
+from bert_tf.tasks.squad.reading import WORD, GoldAnswer, Question
 from bert_tf.text.normalization import Span
 from bert_tf.text.wordpiece import Cache, WordPieceTokenizer
 
@@ -62,42 +62,6 @@ class TokenizedParagraph:
         encoding = self.tokenizer.encode_with_offsets(self.context)
         assert encoding.ids == self.ids
         return encoding.offsets
-
-
-class ParagraphTokenizer:
-    """Tokenizes each paragraph once for questions that follow one another."""
-
-    def __init__(self, tokenizer: WordPieceTokenizer) -> None:
-        self.tokenizer = tokenizer
-        self._ids_of_word: Cache[tuple[int, ...]] = Cache(
-            lambda word: tuple(tokenizer.encode(word))
-        )
-        self._kept: dict[str, TokenizedParagraph] = {}
-
-    def __call__(self, paragraph: Paragraph) -> TokenizedParagraph:
-        """The paragraph's tokens."""
-        context = paragraph.context
-        if context not in self._kept:
-            if len(self._kept) >= _PARAGRAPHS_KEPT:
-                del self._kept[next(iter(self._kept))]
-            self._kept[context] = self._tokenize(context)
-        return self._kept[context]
-
-    def _tokenize(self, context: str) -> TokenizedParagraph:
-        # Words end at white space, and no rule of the tokenizer looks past it, so the
-        # words' tokens are the text's.
-        ids_of_words = list(map(self._ids_of_word.__getitem__, WORD.findall(context)))
-        counts = list(map(len, ids_of_words))
-        return TokenizedParagraph(
-            context=context,
-            ids=list(chain.from_iterable(ids_of_words)),
-            word_of_token=np.repeat(np.arange(len(counts)), counts).tolist(),
-            words=[match.span() for match in WORD.finditer(context)],
-            tokenizer=self.tokenizer,
-        )
-
-    def __reduce__(self) -> tuple:
-        return ParagraphTokenizer, (self.tokenizer,)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -146,7 +110,16 @@ class QuestionFeaturizer:
                 f" there is room for the paragraph. Received: {self.max_seq_length} and"
                 f" {self.max_query_length}"
             )
-        self._paragraphs = ParagraphTokenizer(self.tokenizer)
+        self._ids_of_word: Cache[tuple[int, ...]] = Cache(
+            lambda word: tuple(self.tokenizer.encode(word))
+        )
+        # Tokenizes each paragraph once for questions that follow one another.
+        self.paragraph = functools.lru_cache(_PARAGRAPHS_KEPT)(self._tokenize)
+
+    def __reduce__(self) -> tuple:
+        names = [field.name for field in dataclasses.fields(self)]
+        given = {name: getattr(self, name) for name in names}
+        return functools.partial(QuestionFeaturizer, **given), ()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -164,7 +137,7 @@ class QuestionFeaturizer:
         """Yields the features of each question, in order."""
         for question in questions:
             query_ids = self.tokenizer.encode(question.text)[: self.max_query_length]
-            paragraph = self._paragraphs(question.paragraph)
+            paragraph = self.paragraph(question.context)
             room = self.max_seq_length - len(query_ids) - _SPECIAL_TOKENS
             num_tokens = len(paragraph.ids)
             found = windows(num_tokens, room, self.doc_stride) if num_tokens else []
@@ -175,6 +148,19 @@ class QuestionFeaturizer:
                 windows=found,
                 answer=self._answer(question, paragraph),
             )
+
+    def _tokenize(self, context: str) -> TokenizedParagraph:
+        # Words end at white space, and no rule of the tokenizer looks past it, so the
+        # words' tokens are the text's.
+        ids_of_words = list(map(self._ids_of_word.__getitem__, WORD.findall(context)))
+        counts = list(map(len, ids_of_words))
+        return TokenizedParagraph(
+            context=context,
+            ids=list(chain.from_iterable(ids_of_words)),
+            word_of_token=np.repeat(np.arange(len(counts)), counts).tolist(),
+            words=[match.span() for match in WORD.finditer(context)],
+            tokenizer=self.tokenizer,
+        )
 
     def _answer(
         self, question: Question, paragraph: TokenizedParagraph
@@ -250,7 +236,7 @@ def parallel_blocks(
 
     def most_windows(question: Question) -> int:
         # Nearly all tokens have a character of their own.
-        return 1 + len(question.paragraph.context) // featurizer.doc_stride
+        return 1 + len(question.context) // featurizer.doc_stride
 
     groups = grouped(questions, _RECORDS_AT_ONCE, most_windows)
     alone = groups if num_workers == 1 else itertools.islice(groups, _GROUPS_ALONE)

@@ -6,7 +6,6 @@ word's vector is that of its first piece, in the window with most context of the
 
 import dataclasses
 import functools
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.errors import InputError
 from bert_tf.features import (
@@ -41,10 +39,9 @@ from bert_tf.tasks.tagging.words import (
     WordPredictions,
     Words,
     common_parts,
-    read_features,
+    keep_features,
     read_splits,
 )
-from bert_tf.training.checkpoints import FEATURES_NAME, STATE_NAME
 
 
 def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]:
@@ -136,14 +133,21 @@ def feature_task(
     name = options.features or ""
     choice = FEATURE_CHOICES[name]
     words = Words(options, found, read_splits(options))
-    check_features(name, found)
-    assert found.source is not None
+    if found.source is None:
+        raise InputError(
+            f"`features={name}` needs `init_checkpoint`, whose features are taken."
+        )
+    if (there := found.config.num_hidden_layers) < choice.num_layers:
+        raise InputError(
+            f"`features={name}` needs a model of {choice.num_layers} layers; this one"
+            f" has {there}."
+        )
     selection = LayerSelection.parse(choice.layers, found.config.num_hidden_layers)
     extractor = FeatureExtractor(
         dataclasses.replace(found.source, config=found.config),
         selection,
         strategy,
-        FeatureOptions.of(options, batch_size=options.predict_batch_size),
+        options.as_kind(FeatureOptions, batch_size=options.predict_batch_size),
     )
     settings = {  # what the vectors depend on
         "features": name,
@@ -176,15 +180,6 @@ def feature_task(
 
         return words.predict(split, of_vectors)
 
-    def refuse_folder(folder: str) -> None:
-        path = os.path.join(folder, FEATURES_NAME)
-        there = read_features(path) if files.exists(path) else None
-        if files.exists(os.path.join(folder, STATE_NAME)) and there != settings:
-            raise InputError(
-                f"--output_dir={folder} holds a run with"
-                f" {there or 'a fine-tuned BERT'}, not {settings}: give another folder."
-            )
-
     return FineTuningTask(
         name="tagging",
         objective=TAGGING,
@@ -196,24 +191,10 @@ def feature_task(
         ),
         records=records,
         predict=predict,
-        refuse_folder=refuse_folder,
-        side_files={FEATURES_NAME: json.dumps(settings, indent=1) + "\n"},
+        prepare=functools.partial(keep_features, features=settings),
         is_restorable=False,
         **common_parts(words),
     )
-
-
-def check_features(name: str, found: ModelFiles) -> None:
-    """Raises InputError unless the model has the layers of a choice of features."""
-    if found.source is None:
-        raise InputError(
-            f"`features={name}` needs `init_checkpoint`, whose features are taken."
-        )
-    there, needed = found.config.num_hidden_layers, FEATURE_CHOICES[name].num_layers
-    if there < needed:
-        raise InputError(
-            f"`features={name}` needs a model of {needed} layers; this one has {there}."
-        )
 
 
 def with_own_defaults(options: TaggingOptions) -> TaggingOptions:

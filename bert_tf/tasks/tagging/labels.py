@@ -60,19 +60,13 @@ class Counts(NamedTuple):
     correct: int
 
     @property
-    def precision(self) -> float:
-        """The share of the predicted ones that are right."""
-        return self.correct / max(self.predicted, 1)
-
-    @property
-    def recall(self) -> float:
-        """The share of the true ones that were predicted."""
-        return self.correct / max(self.gold, 1)
-
-    @property
-    def f1(self) -> float:
-        """2 precision recall / (precision + recall)."""
-        return 2 * self.correct / max(self.gold + self.predicted, 1)
+    def scores(self) -> dict[str, float]:
+        """The shares of those that are right, and their harmonic mean."""
+        return {
+            "precision": self.correct / max(self.predicted, 1),
+            "recall": self.correct / max(self.gold, 1),
+            "f1": 2 * self.correct / max(self.gold + self.predicted, 1),
+        }
 
 
 def split_label(label: str) -> tuple[str, str]:
@@ -166,10 +160,10 @@ def report(counts: dict[str, Counts], num_words: int, num_correct_words: int) ->
 
 
 def _scores(counts: Counts) -> str:
+    percent = [100 * score for score in counts.scores.values()]
     return (
-        f"precision: {100 * counts.precision:6.2f}%;"
-        f" recall: {100 * counts.recall:6.2f}%;"
-        f" FB1: {100 * counts.f1:6.2f}"
+        f"precision: {percent[0]:6.2f}%; recall: {percent[1]:6.2f}%;"
+        f" FB1: {percent[2]:6.2f}"
     )
 
 

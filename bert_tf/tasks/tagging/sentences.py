@@ -138,7 +138,7 @@ class Layout:
     word_column: str | None = None
     label_column: str | None = None  # default: -1; UPOS; ner_tags, labels, or tags
     document_column: str = "document_id"  # in JSON, shared by a document's sentences
-    label_names: tuple[str, ...] | None = None  # of labels that are numbers
+    labels: tuple[str, ...] | None = None  # the names of labels that are numbers
 
 
 def read_sentences(
@@ -169,20 +169,14 @@ def read_sentences(
 
 
 def read_tfds(
-    name: str,
-    split: str,
-    *,
-    data_dir: str | None = None,
-    word_feature: str | None = None,
-    label_feature: str | None = None,
-    label_names: tuple[str, ...] | None = None,
-    has_labels: bool = True,
+    rows: TfdsRows, layout: Layout, *, has_labels: bool = True
 ) -> list[Sentence]:
     """The sentences of a set of TensorFlow Datasets, such as conll2003."""
-    rows = TfdsRows(name, split, data_dir)
-    word_feature, label_feature = word_feature or "tokens", label_feature or "ner"
+    word_feature = layout.word_column or "tokens"
+    label_feature = layout.label_column or "ner"
     rows.check(word_feature, "word_column")
     wanted = {word_feature: True}
+    label_names = layout.labels
     if has_labels:
         rows.check(label_feature, "label_column")
         wanted[label_feature] = True
@@ -403,10 +397,7 @@ def _json_lines(
         if not line:
             continue
         source = f"{path}:{number}"
-        try:
-            values = json.loads(line)
-        except (ValueError, RecursionError):
-            values = None
+        values = files.parse_json(line, path, number)
         if not isinstance(values, dict):
             raise InputError(f"{source}: it must be one JSON object on one line.")
         words = _field(values, word_names, "--word_column", source)
@@ -416,7 +407,7 @@ def _json_lines(
         some = any(values.get(name) is not None for name in label_names)
         if has_labels or (has_labels is None and some):
             labels = _field(values, label_names, "--label_column", source)
-            labels = _labels_of(words, labels, layout.label_names, source)
+            labels = _labels_of(words, labels, layout.labels, source)
         if words:
             # None if no sentence has a document: the file is one.
             name = values.get(layout.document_column)

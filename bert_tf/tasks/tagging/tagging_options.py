@@ -8,9 +8,8 @@ from bert_tf import options
 from bert_tf.options import Options, Path, option
 from bert_tf.tasks.run_options import ScoredOptions, TfdsOptions, tfds_splits
 from bert_tf.tasks.tagging.labels import NO_SCHEME, SCHEMES
-from bert_tf.tasks.tagging.sentences import FORMATS, Layout
-from bert_tf.training.regularization_options import ClassWeightOptions
-from bert_tf.training.training_options import Evaluates, Trains
+from bert_tf.tasks.tagging.sentences import FORMATS
+from bert_tf.training.training_options import ClassWeightOptions, Evaluates, Trains
 
 # The six ways to take BERT's layers as features: Devlin et al. 2018, Table 7.
 
@@ -37,12 +36,6 @@ FEATURE_CHOICES = {
     "weighted_sum_last_four": FeatureChoice(_LAST_FOUR, False, 95.9),
     "concat_last_four": FeatureChoice(_LAST_FOUR, True, 96.1),
     "weighted_sum_all": FeatureChoice(("all",), False, 95.5),
-}
-FINE_TUNED = "fine_tuned"
-# All ways to use BERT for tagging, and the paper's result for each.
-PAPER_DEV_F1 = {
-    FINE_TUNED: 96.4,
-    **{name: choice.dev_f1 for name, choice in FEATURE_CHOICES.items()},
 }
 
 # How a BiLSTM on features is trained, unless a flag is given.
@@ -72,17 +65,6 @@ class FormatOptions(Options, title=options.DATA):
         "The labels' column. Default: -1; for conllu UPOS; for jsonl ner_tags,"
         " labels or tags; for TensorFlow datasets ner.",
     )
-
-    def layout(self, label_names: tuple[str, ...] | None = None) -> Layout:
-        """How to read the files."""
-        column = getattr(self, "document_column", None)
-        return Layout(
-            format=self.format,
-            word_column=self.word_column,
-            label_column=self.label_column,
-            label_names=label_names,
-            **({} if column is None else {"document_column": column}),
-        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -158,18 +140,6 @@ class SentenceWindows(Options, title=options.LENGTHS):
         least=1,
     )
 
-    def problems(self) -> Iterator[str]:
-        """Documents in data without any."""
-        yield from super().problems()
-        length = getattr(self, "max_seq_length", 3)
-        if length < 3:
-            yield f"`max_seq_length={length}` must be at least 3."
-        if self.document_context and getattr(self, "tfds_name", None):
-            yield (
-                "`document_context` has no use with `tfds_name`: TensorFlow Datasets"
-                " shuffle a set's sentences. Give its files."
-            )
-
 
 _NOTHING_TUNED = "cannot be together: with the first nothing of BERT is trained"
 
@@ -204,12 +174,6 @@ class FeatureWays(Options, title=options.TRAINING):
         most=0.99,
     )
 
-    def problems(self) -> Iterator[str]:
-        """Two directions of the same size."""
-        yield from super().problems()
-        if self.bilstm_size % 2:
-            yield f"`bilstm_size={self.bilstm_size}` must be even."
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingOptions(
@@ -224,13 +188,18 @@ class TaggingOptions(
     """A run on tagged words."""
 
     def problems(self) -> Iterator[str]:
-        """Options that exclude each other."""
+        """Options that exclude each other, or are without effect."""
         yield from super().problems()
+        if self.max_seq_length < 3:
+            yield f"`max_seq_length={self.max_seq_length}` must be at least 3."
+        if self.document_context and self.tfds_name:
+            yield (
+                "`document_context` has no use with `tfds_name`: TensorFlow Datasets"
+                " shuffle a set's sentences. Give its files."
+            )
+        if self.bilstm_size % 2:
+            yield f"`bilstm_size={self.bilstm_size}` must be even."
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
-        yield from self.useless_features()
-
-    def useless_features(self) -> Iterator[str]:
-        """Options without effect with `features`, or without."""
         yield from self.refuse_without(
             "features", "feature_dir", "bilstm_size", "bilstm_dropout"
         )

@@ -24,6 +24,7 @@ W words, C labels.
 import dataclasses
 import functools
 import itertools
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
 from bert_tf.conversion.tokenizer_files import read_labels
-from bert_tf.errors import DivergedError, InputError
+from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
 from bert_tf.parallel import grouped
@@ -62,10 +63,18 @@ from bert_tf.tasks.tagging.labels import (
     scheme_of_labels,
     total,
 )
-from bert_tf.tasks.tagging.sentences import Sentence, digest, read_sentences, read_tfds
+from bert_tf.tasks.tagging.sentences import (
+    Layout,
+    Sentence,
+    digest,
+    read_sentences,
+    read_tfds,
+)
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
+from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training.checkpoints import FEATURES_NAME, STATE_NAME
+from bert_tf.training.evaluation import refuse_not_finite
 from bert_tf.training.run_folder import RunData
 
 # [CLS] and [SEP].
@@ -249,7 +258,6 @@ def label_ids(
     sentences: Sequence[Sentence],
     golds: Sequence[Labels],
     names: Sequence[str],
-    *,
     must_be_known: bool,
 ) -> np.ndarray:
     """The number of each word's label; `NO_LABEL` if the model does not have it."""
@@ -358,11 +366,7 @@ def predict_words(
         places = np.concatenate([one.places for one in some])
         in_batch = np.repeat(in_batch, [len(one.words) for one in some])
         logits = outputs["logits"][in_batch, places]  # of the batch's words, by label
-        if not np.isfinite(logits).all():
-            raise DivergedError(
-                "The model's scores are not finite: its weights are too large to be of"
-                " use. Train again with a lower --learning_rate."
-            )
+        refuse_not_finite("score of a label", logits)
         found.label_ids[words] = logits.argmax(axis=-1)
         log_p = special.log_softmax(logits.astype(np.float64), axis=-1)
         of_words = labels[words]
@@ -384,14 +388,13 @@ def entity_scores(
     golds: Sequence[Labels], predictions: Sequence[Labels], scheme: str
 ) -> dict[str, float]:
     """The scores of entities by the strict reading, if any, and the default."""
-    results = {}
+    results: dict[str, float] = {}
     readings: dict[str, str | None] = {"": None}
     if scheme in STRICT_SCHEMES:
         readings = {"strict_": scheme, **readings}
     for prefix, reading in readings.items():
         counts = total(count_entities(golds, predictions, reading).values())
-        for name in ("precision", "recall", "f1"):
-            results[prefix + name] = getattr(counts, name)
+        results |= {prefix + name: score for name, score in counts.scores.items()}
     return results
 
 
@@ -411,10 +414,9 @@ def f1_macro(
         )
         return metrics.scores([F1_MACRO], said, there)[F1_MACRO]
     counts = count_entities(golds, predictions).values()
-    return sum(one.f1 for one in counts) / max(len(counts), 1)
+    return sum(one.scores["f1"] for one in counts) / max(len(counts), 1)
 
 
-SPLITS = ("train", "dev", "test")
 TRAIN = "train"
 
 
@@ -437,30 +439,18 @@ class Words:
             recorded=read_labels(finetuning.folder_of_model(options))[0],
             source=found.source,
         )
-        self.featurizer = SentenceFeaturizer(
-            found.tokenizer,
-            max_seq_length=options.max_seq_length,
-            doc_stride=options.doc_stride,
-            document_context=options.document_context,
-        )
+        self.featurizer = options.as_kind(SentenceFeaturizer, tokenizer=found.tokenizer)
         # In the model's spelling; none without labels.
-        self._golds = {
-            split: [
+        self._golds: dict[str, list[list[str]]] = {}
+        self._label_ids: dict[str, np.ndarray] = {}
+        for split, sentences in splits.items():
+            self._golds[split] = golds = [
                 respelt(labels, self._file_schemes[split], self.labels.scheme)
                 for labels in _labels(sentences)
             ]
-            for split, sentences in splits.items()
-        }
-        self._label_ids = {
-            split: label_ids(
-                split,
-                sentences,
-                self._golds[split],
-                self.labels.names,
-                must_be_known=split == TRAIN,
+            self._label_ids[split] = label_ids(
+                split, sentences, golds, self.labels.names, split == TRAIN
             )
-            for split, sentences in splits.items()
-        }
         self._features: dict[str, list[SentenceFeatures]] = {}
 
     def class_counts(self) -> np.ndarray:
@@ -587,12 +577,10 @@ def tagging_task(
     return finetuning.FineTuningTask(
         name="tagging",
         objective=TAGGING,
-        build_model=lambda: BertTagger(
-            found.config, num_labels, recompute=options.recompute, **built
-        ),
+        build_model=lambda: BertTagger(found.config, num_labels, **built),
         records=lambda: words.records,
         predict=words.predict,
-        refuse_folder=refuse_features,
+        prepare=keep_features,
         **common_parts(words),
     )
 
@@ -619,61 +607,42 @@ def common_parts(words: Words) -> dict[str, Any]:
 
 def read_splits(options: TaggingOptions) -> dict[str, list[Sentence]]:
     """The sentences, by split."""
-    wanted = (options.do_train, options.looks_at_dev, options.do_predict)
-    return {
-        split: _read(options, split, number)
-        for number, (split, is_wanted) in enumerate(zip(SPLITS, wanted, strict=True))
-        if is_wanted
-    }
-
-
-def _read(options: TaggingOptions, split: str, number: int) -> list[Sentence]:
-    has_labels = options.test_has_labels if split == "test" else True
-    label_names = options.labels or None
-    if options.tfds_name:
-        return read_tfds(
-            options.tfds_name,
-            options.tfds_splits[number],
-            data_dir=options.tfds_data_dir,
-            word_feature=options.word_column,
-            label_feature=options.label_column,
-            label_names=label_names,
-            has_labels=has_labels is not False,
+    layout = options.as_kind(Layout)
+    found: dict[str, list[Sentence]] = {}
+    for split, source in finetuning.sources(options):
+        has_labels = options.test_has_labels if split == "test" else True
+        if isinstance(source, TfdsRows):
+            found[split] = read_tfds(source, layout, has_labels=has_labels is not False)
+            continue
+        paths = files.expand_globs(source, f"{split}_file")
+        sentences = read_sentences(paths, layout, has_labels=has_labels)
+        logging.info(
+            "%s: %d sentences in %d documents.",
+            *(split, len(sentences), sentences[-1].document + 1),
         )
-    flag = f"{split}_file"
-    pattern = getattr(options, flag)
-    if pattern is None:
-        raise InputError(f"Give `{flag}`: the runs are compared by it.")
-    sentences = read_sentences(
-        files.expand_globs(pattern, flag),
-        options.layout(label_names),
-        has_labels=has_labels,
-    )
-    logging.info(
-        "%s: %d sentences in %d documents.",
-        *(split, len(sentences), sentences[-1].document + 1),
-    )
-    return sentences
-
-
-def refuse_features(folder: str) -> None:
-    """Raises InputError if a folder's run is on features of BERT, not on BERT."""
-    path = os.path.join(folder, FEATURES_NAME)
-    if not files.exists(path):
-        return
-    if not files.exists(os.path.join(folder, STATE_NAME)):
-        files.remove(path)  # of a start that failed before its first checkpoint
-        return
-    raise InputError(
-        f"--output_dir={folder} holds a BiLSTM on BERT's features; give"
-        f" --features={read_features(path)['features']} too, or another"
-        " folder."
-    )
-
-
-def read_features(path: str) -> dict[str, str]:
-    """The content of a run's features.json."""
-    found = strict_json.checked(dict[str, str], files.read_json(path), path, "features")
-    if "features" not in found:
-        raise InputError(f'{path}: it must have "features". Give another --output_dir.')
+        found[split] = sentences
     return found
+
+
+def keep_features(folder: str, features: Mapping[str, str] | None = None) -> None:
+    """Writes what features of BERT a run is on, unless its folder is of others."""
+    path = os.path.join(folder, FEATURES_NAME)
+    there: dict[str, str] | None = None
+    if files.exists(path):
+        values = files.read_json(path)
+        there = strict_json.checked(dict[str, str], values, path, "features")
+    if there != features and files.exists(os.path.join(folder, STATE_NAME)):
+        if features is None and there is not None:
+            raise InputError(
+                f"--output_dir={folder} holds a BiLSTM on BERT's features; give"
+                f" --features={there.get('features')} too, or another folder."
+            )
+        raise InputError(
+            f"--output_dir={folder} holds a run with {there or 'a fine-tuned BERT'},"
+            f" not {features}: give another folder."
+        )
+    if features is not None:
+        files.make_folder(folder)
+        files.write_atomically(path, json.dumps(features, indent=1) + "\n")
+    elif there is not None:
+        files.remove(path)  # of a start that failed before its first checkpoint

@@ -8,7 +8,7 @@ from bert_tf.tasks.squad.decoding import (
     align,
     text_or_null,
 )
-from bert_tf.tasks.squad.reading import Paragraph, Question
+from bert_tf.tasks.squad.reading import Question
 from bert_tf.tasks.squad.windows import QuestionFeaturizer
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer, joined
@@ -96,9 +96,7 @@ def features_of(
         max_query_length=4,
         for_training=False,
     )
-    question = Question(
-        question_id="q1", text=question, paragraph=Paragraph(context=context)
-    )
+    question = Question(question_id="q1", text=question, context=context)
     (features,) = featurizer([question])
     return features
 

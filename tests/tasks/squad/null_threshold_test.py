@@ -8,16 +8,16 @@ from absl import logging
 
 from bert_tf.errors import InputError
 from bert_tf.tasks.squad import null_threshold
-from bert_tf.tasks.squad.scoring import Curve, Gold
+from bert_tf.tasks.squad.scoring import Curve
 from tests.drawn import drawn
 
 # By score difference: right, an invention, half right (F1 2/3), right, an invention.
 GOLDS = {
-    "a": Gold(("cat",), True),
-    "b": Gold((), False),
-    "c": Gold(("dog",), True),
-    "d": Gold(("cow", "pig"), True),
-    "e": Gold((), False),
+    "a": ("cat",),
+    "b": (),
+    "c": ("dog",),
+    "d": ("cow", "pig"),
+    "e": (),
 }
 TEXTS = {"a": "cat", "b": "x", "c": "big dog", "d": "pig", "e": "y"}
 NULL_ODDS = {"a": -3.0, "b": -2.0, "c": -1.0, "d": 0.5, "e": 2.0}
@@ -59,7 +59,7 @@ class NullThresholdTest(tf.test.TestCase):
         self.assertEqual(chosen.null_score_diff_threshold, 0.5)
         self.assertAllClose(chosen.f1_at_threshold, 100 * (8 / 3) / 5)
         # Without an answer there is no curve.
-        chosen = self.find({"b": Gold((), False)}, {"b": "x"}, {"b": -2.0})
+        chosen = self.find({"b": ()}, {"b": "x"}, {"b": -2.0})
         found = chosen.best_f1, chosen.null_score_diff_threshold, chosen.f1_at_threshold
         self.assertEqual(found, (100.0, 0.0, 0.0))
         self.assertCountEqual(

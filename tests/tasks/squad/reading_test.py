@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf.errors import InputError
 from bert_tf.tasks.squad.reading import EntryError, read_answer, read_file, read_tfds
+from bert_tf.text.tfds import TfdsRows
 from tests.tasks.tfds_sets import mocked
 
 CAFE = "The cafe closed."
@@ -154,10 +155,10 @@ class ReaderTest(tf.test.TestCase):
                 [q.text for q in questions], [f"What of {i}?" for i in IDS]
             )
             self.assertEqual(
-                [q.paragraph.context for q in questions],
+                [q.context for q in questions],
                 [TOWER, TOWER, TOWER[:24], RIVER],
             )
-            self.assertIs(questions[0].paragraph, questions[1].paragraph)
+            self.assertIs(questions[0].context, questions[1].context)
             answers = [("300 m", 13)], [("leans.", 28)], [("The tower", 0)]
             self.assertEqual(
                 [[*q.answers] for q in questions], [*answers, [("Ohre", 10)]]
@@ -307,9 +308,9 @@ class ReaderTest(tf.test.TestCase):
             ({"id": "Ohre"}, r"list of articles. Found: \{'id': 'Ohre'\}\.$"),
             ({"data": {"a": 1}}, "list of articles. Found: "),
             ({"data": []}, r"skipped 0 of 0 questions. There is none"),
-            (b'{"data":\n [}', "not valid JSON: Expecting value: line 2 column 3"),
-            (b"[" * 100_000, "squad.json: not valid JSON: "),
-            (b"[" + b"1" * 5_000 + b"]", "squad.json: not valid JSON: "),
+            (b'{"data":\n [}', ":2: not valid JSON: Expecting value"),
+            (b"[" * 100_000, "squad.json:1: not valid JSON: "),
+            (b"[" + b"1" * 5_000 + b"]", "squad.json:1: not valid JSON: "),
             ('["ü"]'.encode("latin-1"), r"json:1: not UTF-8 \(byte 0xfc\)"),
             ('[1,\n\n"语'.encode()[:-1], r"json:3: not UTF-8 \(byte 0xe8\)"),
         ):
@@ -356,13 +357,13 @@ def squad_rows(*, ids_of_two=(), question=b"What of it?"):
 class LibrarysSetsTest(tf.test.TestCase):
     def test_questions_by_paragraph(self):
         with mocked(squad_rows()):
-            squad = read_tfds("squad/v1.1", "validation")
+            squad = read_tfds(TfdsRows("squad/v1.1", "validation", None), "validation")
             questions = list(squad)
         self.assertEqual([q.question_id for q in questions], BY_PARAGRAPH)
         self.assertEqual(questions[0].text, "What of it?")
-        self.assertIs(questions[0].paragraph, questions[1].paragraph)
-        self.assertEqual(questions[1].paragraph.context, TOWER)
-        self.assertEqual(questions[2].paragraph.context, RIVER)
+        self.assertIs(questions[0].context, questions[1].context)
+        self.assertEqual(questions[1].context, TOWER)
+        self.assertEqual(questions[2].context, RIVER)
         self.assertEqual(
             [q.answers for q in questions],
             [(("leans.", 28),), (("300 m", 13),), (("Ohre", 10), ("Ohre ", 10)), ()],
@@ -382,5 +383,115 @@ class LibrarysSetsTest(tf.test.TestCase):
         with mocked(squad_rows()), self.assertRaisesRegex(
             InputError, "glue/cola/2.0.0 must have the features of SQuAD.* It has:"
         ) as raised:  # fmt: skip
-            read_tfds("glue/cola", "train")
+            read_tfds(TfdsRows("glue/cola", "train", None), "train")
         self.assertNotIn("\n", str(raised.exception))
+
+
+WEBBER = (
+    "Sunset Boulevard is a musical.\n\nIt opened on  Sunset   Blvd, by Lloyd Webber."
+)
+# 399 words.
+LONG = "\n".join(f"word{number}" for number in range(399))
+
+
+def trivia_answer(value, *aliases):
+    return {
+        "Value": value,
+        "Aliases": [value, *aliases],
+        "NormalizedAliases": [alias.lower().strip(".") for alias in aliases],
+        "Type": "WikipediaEntity",
+    }
+
+
+def trivia_entry(number, answer, pages=(), results=()):
+    return {
+        "QuestionId": f"tc_{number}",
+        "Question": f"Question {number}?",
+        "Answer": answer,
+        "EntityPages": [{"Title": "T", "Filename": name} for name in pages],
+        "SearchResults": [{"Rank": 0, "Filename": name} for name in results],
+    }
+
+
+class TriviaQaTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.get_temp_dir()
+        for name, text in (
+            ("wikipedia/Webber.txt", WEBBER),
+            ("wikipedia/Long.txt", LONG + " the Sunset BLVD. end"),
+            ("wikipedia/Edge.txt", LONG + " SUNSET Blvd. end"),
+            ("wikipedia/Empty.txt", ""),
+            (
+                "web/35/35_995.txt",
+                "In sunset\u00e9, 1Sunset, not far from Sunset\nBlvd.\n",
+            ),
+        ):
+            path = os.path.join(self.folder, "evidence", name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+
+    def read(self, *entries, folder="qa", **options):
+        path = os.path.join(self.folder, folder, "wikipedia-train.json")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        content = {"Data": entries, "Domain": "Wikipedia", "Version": 1.0}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+        return read_file(path, for_training=True, **options)
+
+    def test_the_first_answer_in_each_document(self):
+        sunset = trivia_answer("Sunset", "Sunset Blvd.", "Sunset Blvd")
+        there = ["Webber.txt", "Long.txt", "Empty.txt", "Missing.txt"]
+        with self.assertLogs(level="INFO") as logs:
+            questions = self.read(
+                trivia_entry(1, sunset, there, ["35/35_995.txt"]),
+                trivia_entry(2, trivia_answer("Rodgers", "Hart"), there),
+                trivia_entry(3, trivia_answer("lloyd webber", "W"), ["Webber.txt"]),
+                trivia_entry(4, sunset, ["Edge.txt"]),
+                trivia_entry(5, trivia_answer(""), ["Webber.txt"]),
+            )
+        self.assertIn(
+            "5 questions with 12 documents; left out: 2 whose file is not in"
+            f" {self.folder}/evidence, 6 without an answer in their first 400 words.",
+            "\n".join(logs.output),
+        )
+        first, web, last, edge = questions
+        self.assertEqual(first.question_id, "tc_1--Webber.txt")
+        self.assertEqual(first.text, "Question 1?")
+        self.assertEqual(first.context, WEBBER)
+        # The shorter alias, as it comes first; then whole words, the longest.
+        self.assertEqual(first.answers, (("Sunset", 0),))
+        self.assertEqual(web.answers, (("Sunset\nBlvd.", 34),))
+        self.assertEqual(web.question_id, "tc_1--35/35_995.txt")
+        self.assertEqual(last.answers, (("Lloyd Webber", WEBBER.index("Lloyd")),))
+        self.assertEqual(edge.answers, (("SUNSET", len(LONG) + 1),))
+        self.assertEqual(edge.context, LONG + " SUNSET")
+
+    def test_what_it_depends_on(self):
+        sunset = trivia_answer("Sunset", "Sunset Blvd")
+        one, other = (
+            self.read(trivia_entry(1, sunset, [name])).identity["sha256"]
+            for name in ("Webber.txt", "Webber.txt")
+        )
+        self.assertEqual(one, other)
+        with open(os.path.join(self.folder, "evidence/wikipedia/Webber.txt"), "a") as f:
+            f.write(" More.")
+        changed = self.read(trivia_entry(1, sunset, ["Webber.txt"])).identity["sha256"]
+        self.assertNotEqual(one, changed)
+
+    def test_what_a_user_got_wrong(self):
+        good = trivia_entry(1, trivia_answer("Sunset"), ["Webber.txt"])
+        with self.assertRaisesRegex(InputError, "no folder of .*: give `evidence_dir`"):
+            self.read(good, folder="elsewhere/qa")
+        evidence = os.path.join(self.folder, "evidence")
+        found = self.read(good, folder="elsewhere/qa", evidence_dir=evidence)
+        self.assertEqual(found.num_questions, 1)
+        without = {key: value for key, value in good.items() if key != "Answer"}
+        with self.assertRaisesRegex(InputError, "entry 2 of Data must .*'Answer'"):
+            self.read(good, without)
+        with self.assertRaisesRegex(InputError, "There is none that can be used"):
+            self.read(trivia_entry(1, trivia_answer("Rodgers"), ["Webber.txt"]))
+        path = os.path.join(self.folder, "qa", "wikipedia-train.json")
+        with self.assertRaisesRegex(InputError, 'whose key "data"'):
+            read_file(path)

@@ -8,8 +8,6 @@ import tensorflow as tf
 from bert_tf.errors import InputError
 from bert_tf.tasks.squad.decoding import Decoded, NBestEntry
 from bert_tf.tasks.squad.scoring import (
-    Gold,
-    PredictionFiles,
     best_threshold,
     best_thresholds,
     evaluate_v1,
@@ -18,10 +16,11 @@ from bert_tf.tasks.squad.scoring import (
     normalize_answer,
     precision_recall,
     precision_recall_curves,
+    prediction_files,
 )
 
 # By null odd: right, an invention, half right, right, an invention.
-GOLDS = {name: Gold((), name in "acd") for name in "ecadb"}
+GOLDS = {name: ("x",) * (name in "acd") for name in "ecadb"}
 TEXTS = dict.fromkeys("abcde", "text")
 EXACT = {"a": 1, "b": 0, "c": 0, "d": 1, "e": 0}
 F1 = {"a": 1.0, "b": 0, "c": 0.5, "d": 1.0, "e": 0}
@@ -41,7 +40,7 @@ class BestThresholdTest(tf.test.TestCase):
         self.assertEqual(found, (90.0, 0.5))
 
     def test_equal_null_odds_are_told_apart_as_the_official_search_does(self):
-        golds, texts = {"a": Gold((), True), "b": Gold((), False)}, {"a": "x", "b": "y"}
+        golds, texts = {"a": ("x",), "b": ()}, {"a": "x", "b": "y"}
         for odds, expected in (
             ({"a": 1.0, "b": 1.0}, (100.0, 1.0)),
             ({"b": 1.0, "a": 1.0}, (50.0, 0.0)),
@@ -50,7 +49,7 @@ class BestThresholdTest(tf.test.TestCase):
             self.assertEqual(found, expected)
 
     def test_where_answering_nothing_is_best_the_threshold_is_0(self):
-        golds = {"a": Gold((), False)}
+        golds = {"a": ()}
         found = best_threshold(golds, {"a": "x"}, {"a": 0}, {"a": -5.0})
         self.assertEqual(found, (100.0, 0.0))
 
@@ -67,7 +66,7 @@ class PrecisionRecallTest(tf.test.TestCase):
 
 
 def gold(*texts):
-    return Gold(texts, bool(texts))
+    return texts
 
 
 class TextsTest(tf.test.TestCase):
@@ -230,7 +229,7 @@ def decoded(*texts, score_diff=None):
     return Decoded(entries, best, score_diff)
 
 
-class PredictionFilesTest(tf.test.TestCase):
+class FilesTest(tf.test.TestCase):
     def folder(self):
         return tempfile.mkdtemp(dir=self.get_temp_dir())
 
@@ -251,11 +250,12 @@ class PredictionFilesTest(tf.test.TestCase):
                 float("nan"),
             ),
         }
-        with PredictionFiles(folder, True) as written:
+        with prediction_files(folder, True) as written:
             for question_id, of_question in answers.items():
                 written.add(question_id, of_question)
-            self.assertEqual(os.listdir(folder), [os.path.basename(written._temporary)])
-            written.finish(threshold=3.0)
+            (name,) = os.listdir(folder)
+            self.assertStartsWith(name, "nbest_predictions.json.tmp-")
+            written.threshold = 3.0
         expected = {
             "predictions": {"q1": "x", awkward: "", "q3": "y", "q4": "z"},
             "null_odds": {q: of_q.score_diff for q, of_q in answers.items()},
@@ -286,13 +286,12 @@ class PredictionFilesTest(tf.test.TestCase):
         folder = self.folder()
         with open(os.path.join(folder, "null_odds.json"), "w") as file:
             file.write("{}")  # of a prediction of SQuAD 2.0, before
-        with PredictionFiles(folder, False) as written:
+        with prediction_files(folder, False) as written:
             written.add("q1", decoded("before"))
-            written.finish()
         before = self.content(folder, "nbest_predictions.json")
         with (
             self.assertRaisesRegex(RuntimeError, "midway"),
-            PredictionFiles(folder, False) as written,
+            prediction_files(folder, False) as written,
         ):
             written.add("q1", decoded("after"))
             raise RuntimeError("midway")

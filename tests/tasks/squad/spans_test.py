@@ -8,7 +8,7 @@ from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.objectives import SPAN
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.squad import spans
-from bert_tf.tasks.squad.reading import Paragraph, Question
+from bert_tf.tasks.squad.reading import Question
 from bert_tf.tasks.squad.windows import QuestionFeaturizer
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -92,7 +92,7 @@ def features(sizes):
         Question(
             question_id=str(number),
             text="who",
-            paragraph=Paragraph(context=" ".join("abcdefghij"[:size])),
+            context=" ".join("abcdefghij"[:size]),
         )
         for number, size in enumerate(sizes)
     )
@@ -125,10 +125,10 @@ class QuestionLogitsTest(tf.test.TestCase):
                 )
             )
         self.assertEqual(
-            [result.features.question.question_id for result in results],
+            [question.question.question_id for question, _, _ in results],
             [str(number) for number in range(len(sizes))],
         )
-        for result, size in zip(results, sizes, strict=True):
+        for (_, start, end), size in zip(results, sizes, strict=True):
             # [CLS] who [SEP] window [SEP], by their numbers in TOKENS.
             expected = [
                 [2, 5, 3, *range(6 + start, 6 + start + length), 3]
@@ -136,8 +136,8 @@ class QuestionLogitsTest(tf.test.TestCase):
             ]
             if max_lengths is None:
                 expected = [row + [0] * (LENGTH - len(row)) for row in expected]
-            self.assertEqual([row.tolist() for row in result.start_logits], expected)
-            self.assertEqual([(-row).tolist() for row in result.end_logits], expected)
+            self.assertEqual([row.tolist() for row in start], expected)
+            self.assertEqual([(-row).tolist() for row in end], expected)
 
     def test_questions_come_back_in_order_with_their_windows(self):
         for at_once in (1, 2, 5, 4096):

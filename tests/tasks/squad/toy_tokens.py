@@ -1,6 +1,6 @@
 """A vocabulary of a few letters, for tests that count tokens by hand."""
 
-from bert_tf.tasks.squad.reading import GoldAnswer, Paragraph, Question
+from bert_tf.tasks.squad.reading import GoldAnswer, Question
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
@@ -26,7 +26,7 @@ def question(context, text="e", answer=None, number=0, **fields):
     return Question(
         question_id=f"q{number}",
         text=text,
-        paragraph=Paragraph(context=context),
+        context=context,
         answers=answers,
         **fields,
     )

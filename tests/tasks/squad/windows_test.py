@@ -5,13 +5,13 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.tasks.squad import windows
-from bert_tf.tasks.squad.reading import GoldAnswer, Paragraph, Question
-from bert_tf.tasks.squad.windows import ParagraphTokenizer, QuestionFeaturizer
+from bert_tf.tasks.squad.reading import GoldAnswer, Question
+from bert_tf.tasks.squad.windows import QuestionFeaturizer
 from tests.tasks.squad.toy_tokens import TOKENS, ids, question, tokenizer
 
 
 def tokenized(context):
-    return ParagraphTokenizer(tokenizer())(Paragraph(context=context))
+    return featurizer().paragraph(context)
 
 
 def tokens(paragraph):
@@ -22,7 +22,7 @@ def words(paragraph):
     return [paragraph.context[start:end] for start, end in paragraph.words]
 
 
-class ParagraphTokenizerTest(tf.test.TestCase):
+class ParagraphTest(tf.test.TestCase):
     def test_tokens_and_their_words(self):
         paragraph = tokenized("A bde\t(c-e).\r\n中d  b")
         self.assertEqual(words(paragraph), ["A", "bde", "(c-e).", "中d", "b"])
@@ -67,13 +67,11 @@ class ParagraphTokenizerTest(tf.test.TestCase):
         )
 
     def test_a_paragraph_is_tokenized_once(self):
-        tokenize = ParagraphTokenizer(tokenizer())
-        one, other = Paragraph(context="a b"), Paragraph(context="c")
-        first = tokenize(one)
-        self.assertEqual(tokenize(other).ids, [TOKENS.index("c")])
-        self.assertIs(tokenize(one), first)
+        tokenize = featurizer().paragraph
+        first = tokenize("a b")
+        self.assertEqual(tokenize("c").ids, [TOKENS.index("c")])
         # Another object with the same text, as data sets have it.
-        self.assertIs(tokenize(Paragraph(context="a b")), first)
+        self.assertIs(tokenize(" ".join("ab")), first)
 
 
 def featurizer(length=12, stride=3, query=4, for_training=True):
@@ -97,7 +95,7 @@ def answer_of(context, answer, start=None):
     one = Question(
         question_id="q",
         text="",
-        paragraph=Paragraph(context=context),
+        context=context,
         answers=(GoldAnswer(answer, start),),
     )
     return featurize(one).answer
@@ -305,12 +303,12 @@ def records_of(*questions, **options):
 def many_questions():
     """Of several lengths, some without windows, some of them for one paragraph."""
     for number in range(0, 60, 3):
-        paragraph = Paragraph(context=" ".join("abcde"[: number % 5] * (number // 2)))
+        context = " ".join("abcde"[: number % 5] * (number // 2))
         for shift in range(3):
             yield Question(
                 question_id=f"{number + shift}",
                 text="c " * shift,
-                paragraph=paragraph,
+                context=context,
                 answers=(GoldAnswer("a", 0),),
                 is_impossible=number % 4 == 0,
             )

@@ -115,16 +115,15 @@ class EntitiesTest(tf.test.TestCase):
         self.assertEqual(counts, {"LOC": (1, 1, 0), "ORG": (1, 2, 0), "PER": (1, 1, 1)})
         total = labels_module.total(counts.values())
         self.assertEqual(total, (3, 4, 1))
-        self.assertEqual((total.precision, total.recall), (1 / 4, 1 / 3))
-        self.assertAllClose(total.f1, 2 / 7)
+        precision, recall, f1 = total.scores.values()
+        self.assertEqual((precision, recall), (1 / 4, 1 / 3))
+        self.assertAllClose(f1, 2 / 7)
         strict = labels_module.count_entities([["O"]], [["I-LOC"]], "iob2")
         self.assertEqual(strict, {})
 
     def test_scores_of_nothing_are_0(self):
         for counts in (Counts(0, 0, 0), Counts(0, 2, 0), Counts(2, 0, 0)):
-            self.assertEqual(
-                (counts.precision, counts.recall, counts.f1), (0.0, 0.0, 0.0)
-            )
+            self.assertEqual([*counts.scores.values()], [0.0, 0.0, 0.0])
         self.assertEqual(labels_module.total([]), (0, 0, 0))
 
     def test_the_report_is_the_official_scripts(self):

@@ -8,6 +8,7 @@ import tensorflow as tf
 from bert_tf.errors import InputError
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences, read_tfds
 from bert_tf.tasks.tagging.words import write_predictions
+from bert_tf.text.tfds import TfdsRows
 from tests.script_case import FolderCase
 from tests.tasks.tfds_sets import mocked
 
@@ -248,7 +249,7 @@ class ReaderTest(SentencesTestCase):
             format="jsonl",
             word_column="text",
             label_column="pos",
-            label_names=("nn", "vb"),
+            labels=("nn", "vb"),
         )
         self.assertEqual(found.labels, ("vb", "nn"))
         # UTF-8 cannot hold halves of characters.
@@ -265,7 +266,7 @@ class ReaderTest(SentencesTestCase):
             ("a O\n", {"word_column": "4"}, ":1: --word_column=4: columns have"),
             ("a O\n", {"label_column": "ner"}, ":1: --label_column=ner: columns have"),
             ("\n\n", {}, "no sentence"),
-            ("{]", {"format": "jsonl"}, ":1: it must be one JSON object"),
+            ("{]", {"format": "jsonl"}, ":1: not valid JSON"),
             ("3", {"format": "jsonl"}, ":1: it must be one JSON object"),
             ('{"x": 1}', {"format": "jsonl"}, "tokens or words must be a list.*are: x"),
             ('{"tokens": "a"}', {"format": "jsonl"}, "must be a list"),
@@ -282,7 +283,7 @@ class ReaderTest(SentencesTestCase):
             ),
             (
                 '{"tokens": ["a"], "ner_tags": [2]}',
-                {"format": "jsonl", "label_names": ("O",)},
+                {"format": "jsonl", "labels": ("O",)},
                 "has a name for, from 0. Found: 2",
             ),
             (b"\xff O\n", {}, ":1: not UTF-8"),
@@ -309,7 +310,7 @@ class LibrarysSetTest(tf.test.TestCase):
             {"tokens": ["東京"], "ner": [5]},
         )
         with mocked(conll2003(*rows)):
-            found = read_tfds("conll2003", "train")
+            found = read_tfds(TfdsRows("conll2003", "train", None), Layout())
         self.assertEqual(
             [(one.words, one.labels) for one in found],
             [(("EU", "rejects", "it"), ("B-ORG", "O", "O")), (("東京",), ("B-LOC",))],
@@ -317,7 +318,9 @@ class LibrarysSetTest(tf.test.TestCase):
         self.assertEqual(found[1].source, "tfds:conll2003/conll2003/1.0.0:train:2")
         with mocked(conll2003(*rows)):
             self.assertIsNone(
-                read_tfds("conll2003", "train", has_labels=False)[0].labels
+                read_tfds(
+                    TfdsRows("conll2003", "train", None), Layout(), has_labels=False
+                )[0].labels
             )
 
     def test_what_cannot_be_read(self):
@@ -328,4 +331,4 @@ class LibrarysSetTest(tf.test.TestCase):
             ({"tokens": [], "ner": []}, "no sentences"),
         ):
             with mocked(conll2003(row)), self.assertRaisesRegex(InputError, message):
-                read_tfds("conll2003", "train")
+                read_tfds(TfdsRows("conll2003", "train", None), Layout())
