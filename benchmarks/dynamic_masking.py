@@ -110,7 +110,7 @@ def processor_seconds() -> float:
 def main(_: list[str]) -> None:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     from bert_tf.instances.creation import TokenIds
-    from bert_tf.records.dynamic_masking import UNITS, DynamicMasking
+    from bert_tf.records.dynamic_masking import CHOOSERS, DynamicMasking
 
     ids = TokenIds(
         cls_id=101,
@@ -127,7 +127,7 @@ def main(_: list[str]) -> None:
             dynamic = write_records(folder, length, num_predictions, dynamic=True)
             for batch_size in map(int, _BATCH_SIZES.value):
                 runs = [("static", static, None)]
-                for unit in UNITS:
+                for unit in CHOOSERS:
                     masking = DynamicMasking(
                         ids,
                         max_seq_length=length,

@@ -209,3 +209,23 @@ class ImportFloorsTest(tf.test.TestCase):
                     where = f"{path.relative_to(ROOT)}:{line}"
                     self.assertFalse(at_import, f"{where}: {name} at import")
         self.assertEqual(seen, set(seldom))
+
+    def test_benchmarks_and_examples_import_what_is_there(self):
+        def defined(module):
+            for node in ast.walk(ast.parse(self.modules[module].read_text("utf-8"))):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    yield node.id
+                elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                    yield node.name
+
+        missing, checked = [], 0
+        for path in [*ROOT.glob("benchmarks/**/*.py"), *ROOT.glob("docs/*.py")]:
+            for name, line, _ in imports_of(path):
+                module, _, last = name.rpartition(".")
+                if not name.startswith("bert_tf.") or name in self.modules:
+                    continue
+                checked += 1
+                if module not in self.modules or last not in {*defined(module)}:
+                    missing.append(f"{path.relative_to(ROOT)}:{line}: {name}")
+        self.assertEqual(missing, [])
+        self.assertGreater(checked, 50)
