@@ -102,7 +102,9 @@ class ExportModelTest(RunClassifierTestCase):
             self.export(folder, "tf1", self.path("x"), "--heads=span")
         with open(os.path.join(folder, "model.ckpt-3.index"), "r+b") as file:
             file.truncate(20)
-        with self.assertRaisesRegex(InputError, "model.ckpt-3 is damaged: model.ckpt-3.index cannot be"):
+        with self.assertRaisesRegex(
+            InputError, "model.ckpt-3 is damaged: model.ckpt-3.index cannot be"
+        ):
             self.export(folder, "tf1", self.path("x"))
         self.assertFalse(os.path.exists(self.path("x")))
         self.assertFalse([n for n in os.listdir(self.path()) if n.startswith("x.")])
