@@ -236,14 +236,25 @@ def standard_deviation(scores: Sequence[float]) -> float:
     return statistics.stdev(scores) if len(scores) > 1 else math.nan
 
 
-def paired_p_value(one: Mapping[Any, float], other: Mapping[Any, float]) -> float:
-    """The p-value of a paired t-test over the seeds that both have; NaN below two."""
+class PairedTest(NamedTuple):
+    """A paired t-test over the seeds that two runs have; NaN below two of them."""
+
+    p_value: float = math.nan
+    low: float = math.nan  # of the mean difference's interval, at LEVEL
+    high: float = math.nan
+
+
+def paired_test(one: Mapping[Any, float], other: Mapping[Any, float]) -> PairedTest:
+    """How much `other` is above `one`, by seed."""
     from scipy import stats
 
     seeds = sorted({*one} & {*other})
     differences = np.array([other[seed] - one[seed] for seed in seeds])
     if len(differences) < 2:
-        return math.nan
+        return PairedTest()
     if np.ptp(differences) == 0:
-        return 1.0 if differences[0] == 0 else 0.0
-    return float(stats.ttest_1samp(differences, 0.0).pvalue)
+        always = float(differences[0])
+        return PairedTest(0.0 if always else 1.0, always, always)
+    found = stats.ttest_1samp(differences, 0.0)
+    low, high = found.confidence_interval(LEVEL)
+    return PairedTest(float(found.pvalue), float(low), float(high))

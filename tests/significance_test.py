@@ -109,8 +109,16 @@ class TrialsTest(tf.test.TestCase):
     def test_paired_by_seed(self):
         one, other = {1: 0.5, 2: 0.7, 3: 0.6, 9: 0.1}, {1: 0.6, 2: 0.75, 3: 0.72}
         expected = stats.ttest_rel([0.5, 0.7, 0.6], [0.6, 0.75, 0.72]).pvalue
-        self.assertAllClose(significance.paired_p_value(one, other), expected)
-        self.assertAllEqual(np.isnan(significance.paired_p_value(one, {1: 0.6})), True)
+        found = significance.paired_test(one, other)
+        self.assertAllClose(found.p_value, expected)
+        # 0.1, 0.05, 0.12: mean 0.09, deviation 0.0361; 4.3027 is t's with 2 degrees.
+        half = 4.3027 * 0.03605551 / 3**0.5
+        self.assertAllClose(found[1:], [0.09 - half, 0.09 + half], rtol=1e-4)
+        self.assertEqual(
+            significance.paired_test({1: 2.0, 2: 3.0}, {1: 2.5, 2: 3.5}),
+            (0.0, 0.5, 0.5),
+        )
+        self.assertTrue(np.isnan(significance.paired_test(one, {1: 0.6})).all())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from bert_tf import pictures
 from bert_tf.config import BertConfig
 from bert_tf.metrics import MISMATCHED
 from bert_tf.pictures import figure, table
-from bert_tf.significance import LEVEL, mean, paired_p_value, standard_deviation
+from bert_tf.significance import LEVEL, mean, paired_test, standard_deviation
 from bert_tf.tasks.glue import COLUMNS, PAPER
 from bert_tf.tasks.tagging.tagging_options import FEATURE_CHOICES
 
@@ -337,7 +337,7 @@ def conclusions(of: Table, columns: Sequence[Column], cells: Cells) -> list[str]
             cell = cells[row.name].get(column.name)
             if reference is None or cell is None:
                 continue
-            p_value = paired_p_value(reference.by_seed, cell.by_seed)
+            p_value, low, high = paired_test(reference.by_seed, cell.by_seed)
             difference = cell.mean - reference.mean
             line = f"{column.name}: {row.name} {difference:+.2f} against {first.name}"
             before, after = (of.paper(one, column) for one in (first, row))
@@ -345,10 +345,12 @@ def conclusions(of: Table, columns: Sequence[Column], cells: Cells) -> list[str]
                 line += f" (the paper: {after - before:+.1f})"
             if math.isnan(p_value):
                 line += "; of one seed, so nothing is known of chance."
-            elif p_value < 1.0 - LEVEL:
-                line += f": more than seeds explain (p = {p_value:.3f})."
             else:
-                line += f": within what seeds explain (p = {p_value:.2f})."
+                explained = "within what" if p_value >= 1.0 - LEVEL else "more than"
+                line += (
+                    f": {explained} seeds explain (p = {p_value:.3f}, {LEVEL:.0%}"
+                    f" interval {low:+.2f} to {high:+.2f})."
+                )
             lines.append(line)
     return lines
 

@@ -51,7 +51,7 @@ from bert_tf.significance import (
     LEVEL,
     expected_best,
     mean,
-    paired_p_value,
+    paired_test,
     standard_deviation,
 )
 from bert_tf.tasks.finetuning import SELECTION_NAME, FineTuning
@@ -574,7 +574,7 @@ def _what_seeds_explain(selection: Selection) -> str:
     if not groups:
         return lines[0]
     next_best = max(groups.values(), key=lambda of: sign * mean([*of.values()]))
-    p_value = paired_p_value(next_best, best)
+    p_value = paired_test(next_best, best).p_value
     if math.isnan(p_value):
         return lines[0] + (
             " What seeds alone explain is unknown: give --num_restarts=5, and the best"
