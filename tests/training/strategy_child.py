@@ -22,7 +22,6 @@ import tensorflow as tf
 
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.optimization import optimizers
-from bert_tf.tasks import classification
 from bert_tf.tasks.finetuning import training_plan
 from bert_tf.tasks.tables import SINGLE_LABEL, Target
 from bert_tf.training import loop, tensorflow_step
@@ -59,7 +58,7 @@ def classifier():
     config = dataclasses.replace(
         toy.CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
     )
-    return classification.task(config, TARGET, "toy", dropout=0.0)
+    return toy_examples.engine_task(config, TARGET, "toy", dropout=0.0)
 
 
 def fine_tuned(folder, config, strategy):
