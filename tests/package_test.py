@@ -35,11 +35,8 @@ class NotebookTest(tf.test.TestCase):
         model.compile(
             bert_tf.create_optimizer(1e-2, num_train_steps=9, num_warmup_steps=1)
         )
-        records = next(
-            iter(
-                toy.data(path)(0, ALL_ROWS).batch(5)  # an epoch as one batch
-            )
-        )
+        # An epoch as one batch.
+        records = next(iter(toy.data(path)(0, ALL_ROWS).batch(5)))
         arrays = {
             name: value.numpy().reshape(-1, value.shape[-1])
             for name, value in records.items()
@@ -56,30 +53,6 @@ class NotebookTest(tf.test.TestCase):
         expected = model.predict(inputs, verbose=0)
         for name, values in loaded.predict(inputs, verbose=0).items():
             self.assertAllClose(values, expected[name], rtol=1e-6)
-
-        # A checkpoint folder, and what is made from it.
-        folder = os.path.join(self.get_temp_dir(), "pretraining")
-        os.makedirs(folder)
-        toy.write_config(folder)
-        bert_tf.Vocabulary(
-            ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
-        ).save(os.path.join(folder, "vocab.txt"))
-        toy.save_checkpoint(folder, model, 3, 12)
-        encoder = bert_tf.load_encoder(folder, output_hidden_states=True)
-        ids = bert_tf.load_tokenizer(folder).encode("a b")
-        self.assertEqual(ids, [5, 6])
-        outputs = encoder(
-            {
-                "input_ids": np.array([ids]),
-                "input_mask": np.ones((1, 2)),
-                "segment_ids": np.zeros((1, 2)),
-            }
-        )
-        self.assertLen(outputs["hidden_states"], 2)
-        classifier = bert_tf.load_classifier(folder, num_labels=2)
-        theirs = bert_tf.weights_by_name(classifier)
-        for name, weight in bert_tf.weights_by_name(encoder).items():
-            self.assertAllEqual(weight.numpy(), theirs[name].numpy())
 
     @pytest.mark.slow
     def test_a_cell_that_makes_and_fits_a_model_is_run_again(self):

@@ -8,7 +8,6 @@ import tensorflow as tf
 from bert_tf import cli, run_squad
 from bert_tf.errors import InputError
 from bert_tf.tasks.squad import spans
-from bert_tf.training import loop
 from tests.script_case import ScriptCase
 
 # The answer is the words from "from" to "to", where they are there.
@@ -83,9 +82,7 @@ class RunSquadTest(ScriptCase):
             predictions, {name: answers[0]["text"] for name, answers in n_best.items()}
         )
         # The same command again: nothing is trained, the same is written.
-        with mock.patch.object(
-            loop, "training_steps", side_effect=AssertionError("trained")
-        ):
+        with self.training_nothing():
             self.run_script("--do_train", "--do_predict", **options)
         self.assertEqual(self.read_json("run", "nbest_predictions.json"), n_best)
         # A smaller group of windows changes no answer: they come in the same order.
@@ -109,9 +106,7 @@ class RunSquadTest(ScriptCase):
         dev = self.write("dev.json", article(40, 2, negative=3))
         options = {"predict_file": dev, "version_2_with_negative": True}
         self.run_script(
-            "--do_train",
-            "--do_predict",
-            "--find_null_threshold",
+            *("--do_train", "--do_predict", "--find_null_threshold"),
             train_file=self.write("train.json", article(96, 1, negative=3)),
             num_train_epochs=8,
             **options,
@@ -135,24 +130,14 @@ class RunSquadTest(ScriptCase):
         self.assertEqual(self.read_json("run", "predictions.json"), predictions)
         self.run_script("--do_predict", null_score_diff_threshold=1e9, **options)
         self.assertNotIn("", self.read_json("run", "predictions.json").values())
-        # It goes with the model that it was found for, and with no other.
+        # It goes with the model that it was found for.
         steps = tf.train.latest_checkpoint(self.path("run")).split("-")[-1]
         self.assertEqual(found["checkpoint"], f"model.ckpt-{steps}")
         lower = {**found, "null_score_diff_threshold": -1e5}
         super().write("run/null_threshold.json", lower)
-        for arguments, is_answered in (([], False), (["--do_train"], True)):
-            options["output_dir"] = self.path(f"from{len(arguments)}")
-            self.run_script(
-                "--do_predict",
-                *arguments,
-                init_checkpoint=self.path("run"),
-                train_file=self.path("train.json"),
-                num_train_epochs=1,
-                **options,
-            )
-            name = os.path.basename(options["output_dir"])
-            said = self.read_json(name, "predictions.json").values()
-            self.assertEqual(any(said), is_answered)
+        options["output_dir"] = self.path("other")
+        self.run_script("--do_predict", init_checkpoint=self.path("run"), **options)
+        self.assertFalse(any(self.read_json("other", "predictions.json").values()))
 
     def test_two_stages_and_evaluation_on_the_way(self):
         options = {
@@ -196,68 +181,50 @@ class RunSquadTest(ScriptCase):
         for paragraph in unanswered["paragraphs"]:
             del paragraph["qas"][0]["answers"]
         test = self.write("test.json", unanswered)
-        with self.assertRaisesRegex(InputError, "version_2_with_negative"):
-            self.run_script("--do_train", train_file=negative)
-        with self.assertRaisesRegex(InputError, "max_position_embeddings .16."):
-            self.run_script("--do_train", train_file=train, max_seq_length=512)
-        with self.assertRaisesRegex(InputError, "greater than --max_query_length"):
-            self.run_script("--do_train", train_file=train, max_query_length=13)
-        with self.assertRaisesRegex(InputError, "cls_normalization`: .* no pooler"):
-            self.run_script("--do_train", "--cls_normalization", train_file=train)
-        with self.assertRaisesRegex(InputError, "best_metric=best_f1` is none"):
-            self.run_script("--do_train", train_file=train, best_metric="best_f1")
+        empty = article(2, 1, negative=1)
+        for paragraph in empty["paragraphs"]:
+            paragraph["context"] = "\x01"
+        no_token = self.write("empty.json", empty)
+        for options, message in (
+            ({"train_file": negative}, "version_2_with_negative"),
+            ({"max_seq_length": 512}, "max_position_embeddings .16."),
+            ({"max_query_length": 13}, "greater than --max_query_length"),
+            ({"cls_normalization": True}, "cls_normalization`: .* no pooler"),
+            ({"best_metric": "best_f1"}, "best_metric=best_f1` is none"),
+            (
+                {"predict_file": test, "eval_steps": 5},
+                "eval_steps` needs a development",
+            ),
+            (
+                {"first_train_file": train, "num_train_epochs": 0.4, "pad": "max"},
+                "num_train_epochs=0.4: .* one step",
+            ),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.run_script("--do_train", **({"train_file": train} | options))
+            self.assertFalse(os.path.exists(self.path("run")), message)
+        with self.assertRaisesRegex(InputError, "empty.json: no paragraph has a token"):
+            self.run_script(
+                *("--do_train", "--version_2_with_negative"), train_file=no_token
+            )
         with self.assertRaisesRegex(InputError, "questions without an answer"):
             self.run_script(
-                "--do_predict",
-                "--find_null_threshold",
-                "--version_2_with_negative",
+                *("--do_predict", "--find_null_threshold", "--version_2_with_negative"),
                 predict_file=test,
             )
         with self.assertRaisesRegex(InputError, "Nothing to evaluate"):
             # Which --eval_steps, without training, has no part in.
             self.run_script("--do_predict", predict_file=test, eval_steps=5)
-        shutil.rmtree(self.path("run"))
-        with self.assertRaisesRegex(InputError, "eval_steps` needs a development"):
-            self.run_script(
-                "--do_train", train_file=train, predict_file=test, eval_steps=5
-            )
-        self.assertFalse(os.path.exists(self.path("run")))
-
-    def test_no_step_of_the_second_stage(self):
-        with self.assertRaisesRegex(InputError, "num_train_epochs=0.4: .* one step"):
-            self.run_script(
-                "--do_train",
-                train_file=self.write("train.json", article(32, 1)),
-                first_train_file=self.write("first.json", article(32, 2)),
-                num_train_epochs=0.4,
-                pad="max",
-            )
-        self.assertFalse(os.path.exists(self.path("run")))
-
-    def test_a_file_without_a_token(self):
-        empty = article(2, 1, negative=1)
-        for paragraph in empty["paragraphs"]:
-            paragraph["context"] = "\x01"
-        with self.assertRaisesRegex(InputError, "empty.json: no paragraph has a token"):
-            self.run_script(
-                "--do_train",
-                "--version_2_with_negative",
-                train_file=self.write("empty.json", empty),
-            )
 
     def test_usage_errors(self):
+        first = "--train_file=x", "--first_train_file=x"
         for arguments, message in (
             (["--do_train"], "--do_train needs --train_file"),
             (["--do_predict"], "--do_predict needs --predict_file"),
             (["--do_predict", "--predict_file=x", "--find_null_threshold"], "needs"),
             (["--do_predict", "--predict_file=x", "--eval_steps=-1"], "at least 0"),
             (
-                [
-                    "--do_train",
-                    "--train_file=x",
-                    "--first_train_file=x",
-                    "--first_num_train_epochs=0",
-                ],
+                ["--do_train", *first, "--first_num_train_epochs=0"],
                 "--first_num_train_epochs must be above 0",
             ),
             (["--do_predict", "--predict_file=x", "--evidence_dir=x"], "needs --first"),

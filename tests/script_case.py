@@ -6,11 +6,13 @@ import io
 import json
 import os
 import pathlib
+from unittest import mock
 
 import tensorflow as tf
 
 from bert_tf import cli
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import loop
 from tests.training import toy
 
 
@@ -53,12 +55,7 @@ class FolderCase(tf.test.TestCase):
 
 
 class ScriptCase(FolderCase):
-    """Runs a script on a toy BERT, in a folder of the test's own.
-
-    Attributes:
-        script: the module.
-        tokens: the vocabulary.
-    """
+    """Runs `script` on a toy BERT with the vocabulary `tokens`."""
 
     script = None
     tokens = ()
@@ -90,6 +87,11 @@ class ScriptCase(FolderCase):
         }
         given = [f"--{k}={v}" for k, v in options.items() if v is not None]
         return cli.parse(self.script.run, [*arguments, *given])
+
+    def training_nothing(self):
+        """Within it a training step is an error."""
+        error = AssertionError("trained")
+        return mock.patch.object(loop, "training_steps", side_effect=error)
 
     def run_script(self, *arguments, **options):
         self.script.run(self.flags(*arguments, **options))
