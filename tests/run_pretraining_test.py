@@ -102,46 +102,43 @@ class TeacherTest(RunPretrainingTestCase):
 
 
 class RunPretrainingTest(RunPretrainingTestCase):
-    def test_trains_evaluates_and_leaves_everything_behind(self):
-        held_out = self.make_records("held_out", dupe_factor=1)
-        self.run_script(do_train=True, do_eval=True, eval_input_file=held_out)
+    def test_the_documented_command_leaves_everything_behind(self):
+        # README of google-research/bert, with this test's files and lengths.
+        command = f"""--input_file={self.records} --output_dir={self.path("run")}
+          --do_train=True --do_eval=True --bert_config_file={self.config}
+          --train_batch_size=32 --max_seq_length=12 --max_predictions_per_seq=2
+          --num_train_steps=4 --num_warmup_steps=1 --learning_rate=2e-5"""
+        parsed = cli.parse(run_pretraining.run, command.split())
+        run_pretraining.run(parsed)
         lines = self.read("run", "eval_results.txt").splitlines()
         # The original's names, order and form; the majorities are ours.
         self.assertEqual(
             [line.split(" = ")[0] for line in lines],
             [
-                "global_step",
-                "loss",
-                "masked_lm_accuracy",
-                "masked_lm_loss",
-                "masked_lm_majority",
-                "next_sentence_accuracy",
-                "next_sentence_loss",
+                *("global_step", "loss"),
+                *("masked_lm_accuracy", "masked_lm_loss", "masked_lm_majority"),
+                *("next_sentence_accuracy", "next_sentence_loss"),
                 "next_sentence_majority",
             ],
         )
         self.assertEqual(lines[0], "global_step = 4")
         for line in lines[1:]:
             self.assertRegex(line, r"^\w+ = \d+(\.\d+)?(e-?\d+)?$")
-        there = os.listdir(self.path("run"))
-        for name in (
-            "bert_config.json",
-            "vocab.txt",
-            "tokenizer_config.json",
-            "flags.json",
-            "metrics.jsonl",
-            "curves.png",
-            "checkpoint",
-            "model.ckpt-4.index",
-        ):
-            self.assertIn(name, there)
+        self.assertContainsSubset(
+            {
+                *("bert_config.json", "vocab.txt", "tokenizer_config.json"),
+                *("flags.json", "metrics.jsonl", "curves.png"),
+                *("checkpoint", "model.ckpt-4.index"),
+            },
+            {*os.listdir(self.path("run"))},
+        )
         self.assertEqual(
             Vocabulary.from_file(self.path("run", "vocab.txt")).sha256,
             Vocabulary.from_file(self.vocab).sha256,
         )
         self.assertEqual(self.read_json("run", "flags.json")["num_train_steps"], 4)
         # Once more: nothing to train, the same evaluation, no line twice.
-        self.run_script(do_train=True, do_eval=True, eval_input_file=held_out)
+        run_pretraining.run(parsed)
         self.assertEqual(self.read("run", "eval_results.txt").splitlines(), lines)
         metrics = self.read_json_lines("run", "metrics.jsonl")
         self.assertLen(metrics, 2)
@@ -149,6 +146,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
         # A checkpoint that is given is evaluated too.
         self.run_script(
             do_eval=True,
+            eval_input_file=self.make_records("held_out", dupe_factor=1),
             output_dir=self.path("other"),
             init_checkpoint=self.path("run"),
         )
@@ -164,7 +162,6 @@ class RunPretrainingTest(RunPretrainingTestCase):
             self.run_script(
                 f"--phases=8:2:4,{toy.L}:3:2",
                 do_train=True,
-                do_eval=True,
                 input_file=f"{self.path('short')},{self.path('long')}",
                 vocab_file=self.vocab,
                 num_train_steps=None,
@@ -172,46 +169,9 @@ class RunPretrainingTest(RunPretrainingTestCase):
         said = [call.args[0] % call.args[1:] for call in info.call_args_list]
         self.assertIn("  2 steps of 4 sequences of length 8", said)
         self.assertIn(f"  3 steps of 2 sequences of length {toy.L}", said)
-        self.assertEqual(self.results()["global_step"], 5)
-        self.assertTrue(os.path.exists(self.path("run", "vocab.txt")))
-
-    def test_a_phase_whose_batch_cannot_be_dealt_out(self):
-        with self.assertRaisesRegex(InputError, "--phases: BATCH=3 cannot be dealt"):
-            self.run_script(
-                f"--phases={toy.L}:2:3",
-                do_train=True,
-                gradient_accumulation_steps=2,
-                num_train_steps=None,
-            )
-        self.assertFalse(os.path.exists(self.path("run")))
-
-    def test_lengths_must_be_those_of_the_records(self):
-        with self.assertRaisesRegex(
-            InputError, "`max_seq_length=16`, but the records of .* were made with 12"
-        ):
-            self.run_script(do_train=True, max_seq_length=16)
-        with self.assertRaisesRegex(
-            InputError, "`max_predictions_per_seq=20`, but .* with 2"
-        ):
-            self.run_script(do_train=True, max_predictions_per_seq=20)
-
-    def test_records_without_a_manifest_are_checked_by_their_first(self):
-        bare = toy.write_records(self.path("bare.tfrecord"))
-        lengths = {"max_seq_length": 10, "max_predictions_per_seq": toy.P}
-        with self.assertRaisesRegex(
-            InputError, "bare.tfrecord: `input_ids` must have 10 values .* Found: 12"
-        ):
-            self.run_script(do_train=True, input_file=bare, **lengths)
-
-    def test_an_id_outside_the_vocabulary_is_one_line_and_no_nan(self):
-        bare = toy.write_records(self.path("bare.tfrecord"), vocab_size=toy.V + 9)
-        with self.assertRaisesRegex(InputError, "outside the vocabulary of 30 tokens"):
-            self.run_script(
-                do_train=True,
-                input_file=bare,
-                max_seq_length=toy.L,
-                max_predictions_per_seq=toy.P,
-            )
+        self.assertContainsSubset(
+            {"vocab.txt", "model.ckpt-5.index"}, {*os.listdir(self.path("run"))}
+        )
 
 
 class UnmaskedRecordsTest(RunPretrainingTestCase):
@@ -261,18 +221,16 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
     def test_electra(self):
         self.make_model(self.config, embedding_size=4)
         options = {"do_train": True, "electra": True, "generator_size": 0.5}
+        with self.assertRaisesRegex(ValueError, "a hidden size of 0 and 1"):
+            self.run_script(**(options | {"generator_size": 0.01}))
         self.run_script(do_eval=True, **options)
         results = self.results()
         self.assertEqual(
             list(results),
             [
-                "discriminator_accuracy",
-                "discriminator_loss",
-                "global_step",
-                "loss",
-                "masked_lm_accuracy",
-                "masked_lm_loss",
-                "masked_lm_majority",
+                *("discriminator_accuracy", "discriminator_loss"),
+                *("global_step", "loss"),
+                *("masked_lm_accuracy", "masked_lm_loss", "masked_lm_majority"),
                 "replaced_share",
             ],
         )
@@ -288,17 +246,6 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
         )
         with self.assertRaisesRegex(InputError, "holds a run on electra"):
             self.run_script(do_train=True)
-
-    def test_electras_flags(self):
-        for options, message in (
-            ({"generator_size": 0.5}, "--generator_size has no effect without"),
-            ({"electra": True, "left_to_right": True}, "exclude each other"),
-            ({"electra": True, "next_sentence": True}, "exclude each other"),
-            ({"electra": True, "generator_size": 0.01}, "a hidden size of 0 and 1"),
-            ({"electra": True, "teacher_checkpoint": "x"}, "teacher_checkpoint excl"),
-        ):
-            with self.assertRaisesRegex((flags.Error, InputError, ValueError), message):
-                self.run_script(do_train=True, **options)
 
     def test_two_evaluations_have_the_same_masks(self):
         static = self.make_records("static", dupe_factor=2)
@@ -322,34 +269,6 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
         self.run_script(random_seed=2, **options)
         self.assertEqual(self.results(), results)
 
-    def test_flags_that_are_not_shares(self):
-        for name, value in (
-            ("masking_unit", "words"),
-            ("masked_lm_prob", 0),
-            ("masked_lm_prob", 1.1),
-            ("mask_rate", 0.95),
-            ("random_rate", -0.1),
-        ):
-            with self.assertRaisesRegex(flags.Error, name):
-                self.run_script(do_train=True, **{name: value})
-
-    def test_flags_that_the_schedule_has_no_use_for(self):
-        for schedule, name, value in (
-            ("linear", "learning_rate_power", 2.0),
-            ("polynomial", "learning_rate_power", 0.0),
-            ("constant", "end_learning_rate", 1e-5),
-            ("inverse_sqrt", "decay_from", "warmup"),
-        ):
-            with self.assertRaisesRegex(flags.Error, f"--{name}"):
-                self.run_script(
-                    do_train=True, learning_rate_schedule=schedule, **{name: value}
-                )
-
-    def test_a_metric_that_is_not_there_is_refused_before_training(self):
-        with self.assertRaisesRegex(InputError, "--best_metric=f1 .* metrics: loss, "):
-            self.run_script(do_train=True, eval_steps=1000, best_metric="f1")
-        self.assertFalse(os.path.exists(self.path("run")))
-
     def test_without_sentence_pairs_the_masked_lm_is_alone(self):
         records = unmasked.write_set(self.path("none"), pairs="none")
         options = {"input_file": records, "do_train": True, "do_eval": True}
@@ -368,24 +287,87 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
 
 
 class RefusalTest(RunPretrainingTestCase):
-    def test_a_model_that_is_too_small(self):
-        for change, message in (
-            ({"max_position_embeddings": 8}, "must not exceed the model's .* .8."),
-            ({"vocab_size": 20}, "30 tokens, but the model's `vocab_size` is 20"),
-        ):
-            small = self.make_model(self.path("small.json"), **change)
-            with self.assertRaisesRegex(InputError, message):
-                self.run_script(do_train=True, bert_config_file=small)
-            self.assertFalse(os.path.exists(self.path("run")))
+    def assert_refused(self, message, **options):
+        with self.assertRaisesRegex((flags.Error, InputError, ValueError), message):
+            self.run_script(**({"do_train": True} | options))
 
-    def test_input_that_is_missing_or_empty(self):
-        with self.assertRaisesRegex(InputError, "`input_file`: no file matches"):
-            self.run_script(do_train=True, input_file=self.path("nowhere*"))
-        with self.assertRaisesRegex(InputError, "`eval_input_file`: no file matches"):
-            self.run_script(do_eval=True, eval_input_file=self.path("nowhere*"))
-        empty = self.write("empty.tfrecord", "")
-        with self.assertRaisesRegex(InputError, "there is no record in"):
-            self.run_script(do_train=True, input_file=empty)
+    def test_before_anything_is_written(self):
+        short = self.make_model(self.path("short.json"), max_position_embeddings=8)
+        small = self.make_model(self.path("small.json"), vocab_size=20)
+        bare = toy.write_records(self.path("bare.tfrecord"))
+        lengths = {"max_seq_length": 10, "max_predictions_per_seq": toy.P}
+        other = self.path("other.txt")
+        Vocabulary([*self.tokens[:5], *reversed(WORDS)]).save(other)
+        others = self.make_records("others", vocab_file=other, dupe_factor=2)
+        for options, message in (
+            ({"bert_config_file": short}, "must not exceed the model's .* .8."),
+            ({"bert_config_file": small}, "30 tokens, but the .* `vocab_size` is 20"),
+            ({"input_file": "nowhere*"}, "`input_file`: no file matches"),
+            (
+                {"do_eval": True, "eval_input_file": "nowhere*"},
+                "`eval_input_file`: no file matches",
+            ),
+            ({"input_file": self.write("empty", "")}, "there is no record in"),
+            ({"max_seq_length": 16}, "=16`, but the records of .* were made with 12"),
+            ({"max_predictions_per_seq": 20}, "_per_seq=20`, but .* with 2"),
+            (
+                {"input_file": bare, **lengths},
+                "bare.tfrecord: `input_ids` must have 10 values .* Found: 12",
+            ),
+            (
+                {"input_file": f"{self.records},{others}"},
+                "Records of two vocabularies",
+            ),
+            ({"vocab_file": other}, "not the vocabulary of"),
+            ({"do_lower_case": False}, "`do_lower_case=False`, but the records"),
+            (
+                {
+                    "phases": f"{toy.L}:2:3",
+                    "gradient_accumulation_steps": 2,
+                    "num_train_steps": None,
+                },
+                "--phases: BATCH=3 cannot be dealt",
+            ),
+            # Found before training.
+            (
+                {"eval_steps": 1000, "best_metric": "f1"},
+                "--best_metric=f1 .* metrics: loss, ",
+            ),
+        ):
+            self.assert_refused(message, **options)
+            self.assertFalse(os.path.exists(self.path("run")), message)
+
+    def test_flags(self):
+        electra = {"electra": True}
+        for options, message in (
+            ({"generator_size": 0.5}, "--generator_size has no effect without"),
+            (electra | {"left_to_right": True}, "exclude each other"),
+            (electra | {"next_sentence": True}, "exclude each other"),
+            (electra | {"teacher_checkpoint": "x"}, "teacher_checkpoint excl"),
+            ({"masked_lm_prob": 0}, "masked_lm_prob"),
+            ({"stacking": "1:2,x"}, 'must be LAYERS:STEPS.*Found: "x"'),
+            ({"stacking": "3:2"}, "are no multiple of 3"),
+            ({"learning_rate_power": 2.0}, "--learning_rate_power"),
+            (
+                {"learning_rate_schedule": "polynomial", "learning_rate_power": 0.0},
+                "--learning_rate_power",
+            ),
+            (
+                {"learning_rate_schedule": "constant", "end_learning_rate": 1e-5},
+                "--end_learning_rate",
+            ),
+            (
+                {"learning_rate_schedule": "inverse_sqrt", "decay_from": "warmup"},
+                "--decay_from",
+            ),
+        ):
+            self.assert_refused(message, **options)
+
+    def test_an_id_outside_the_vocabulary_is_one_line_and_no_nan(self):
+        bare = toy.write_records(self.path("bare.tfrecord"), vocab_size=toy.V + 9)
+        lengths = {"max_seq_length": toy.L, "max_predictions_per_seq": toy.P}
+        message = "outside the vocabulary of 30 tokens"
+        self.assert_refused(message, input_file=bare, **lengths)
 
 
 class PretrainingDatasetTest(RunPretrainingTestCase):
@@ -398,42 +380,6 @@ class PretrainingDatasetTest(RunPretrainingTestCase):
         )
         batch = next(iter(pretraining_dataset(self.records, batch_size=4)))
         self.assertEqual(batch["masked_lm_positions"].shape, (4, toy.P))
-
-
-class OriginalCommandTest(RunPretrainingTestCase):
-    def test_the_documented_command_line_runs(self):
-        # README of google-research/bert, with this test's files and lengths.
-        command = f"""--input_file={self.records} --output_dir={self.path("out")}
-          --do_train=True --do_eval=True --bert_config_file={self.config}
-          --train_batch_size=32 --max_seq_length=12 --max_predictions_per_seq=2
-          --num_train_steps=20 --num_warmup_steps=10 --learning_rate=2e-5"""
-        run_pretraining.run(cli.parse(run_pretraining.run, command.split()))
-        self.assertEqual(self.results("out")["global_step"], 20)
-
-        # Another model or vocabulary is refused there.
-        there = self.path("out")
-        deeper = self.make_model(self.path("deeper.json"), num_hidden_layers=2)
-        message = "another model: num_hidden_layers is 1 there, 2 here"
-        with self.assertRaisesRegex(InputError, message):
-            self.run_script(do_train=True, output_dir=there, bert_config_file=deeper)
-        other = self.path("other.txt")
-        Vocabulary(
-            ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *reversed(WORDS)]
-        ).save(other)
-        others = self.make_records("others", vocab_file=other, dupe_factor=2)
-        with self.assertRaisesRegex(InputError, "holds a run with another vocabulary"):
-            self.run_script(do_train=True, output_dir=there, input_file=others)
-        with self.assertRaisesRegex(InputError, "not the vocabulary of"):
-            self.run_script(do_train=True, output_dir=there, vocab_file=other)
-        with self.assertRaisesRegex(InputError, "Records of two vocabularies"):
-            self.run_script(
-                do_train=True,
-                input_file=f"{self.records},{others}",
-                output_dir=self.path("mixed"),
-            )
-        message = "`do_lower_case=False`, but the records"
-        with self.assertRaisesRegex(InputError, message):
-            self.run_script(do_train=True, output_dir=there, do_lower_case=False)
 
 
 class PreviousOrNextTest(RunPretrainingTestCase):
@@ -462,6 +408,16 @@ class StackingTest(RunPretrainingTestCase):
             self.run_script(**given, num_train_steps=1)
         self.assertNotIn("Stage of", "".join(logs.output))
         self.assertIn("Training is done", "".join(logs.output))
+        # A checkpoint of fewer layers, by hand.
+        given = {
+            "do_train": True,
+            "init_checkpoint": self.path("run", "stacking_1_layers"),
+            "output_dir": self.path("other"),
+        }
+        with self.assertRaisesRegex(InputError, "lacks"):
+            self.run_script(**given)
+        with self.training_nothing(), self.assertRaisesRegex(AssertionError, "trained"):
+            self.run_script(**given, stack_layers=True)
 
     def test_each_stage_begins_with_the_model_of_the_one_before(self):
         self.make_model(self.config, num_hidden_layers=4)
@@ -489,23 +445,3 @@ class StackingTest(RunPretrainingTestCase):
             [[None, False, 3, 0], [one, True, 20, 1]],
         )
         self.assertLen({stage.random_seed for stage in [options, *stages]}, 3)
-
-    def test_a_checkpoint_of_fewer_layers(self):
-        one = randomize(model := BertPretrainer(toy.CONFIG))
-        init_checkpoint = runs.save(self.path("one"), model, tokens=None)
-        self.make_model(self.config, num_hidden_layers=2)
-        given = {"init_checkpoint": init_checkpoint, "do_train": True}
-        with self.assertRaisesRegex(InputError, "lacks"):
-            self.run_script(**given)
-        # Its only step has rate 0.
-        self.run_script(**given, num_train_steps=1, stack_layers=True)
-        name = "bert/encoder/layer_{}/attention/self/query/kernel"
-        for layer in range(2):
-            found = self.weights("run")[name.format(layer)]
-            self.assertAllEqual(found, one[name.format(0)])
-
-    def test_what_cannot_be_stacked(self):
-        with self.assertRaisesRegex(InputError, 'must be LAYERS:STEPS.*Found: "x"'):
-            self.run_script(do_train=True, stacking="1:2,x")
-        with self.assertRaisesRegex(InputError, "are no multiple of 3"):
-            self.run_script(do_train=True, stacking="3:2")
