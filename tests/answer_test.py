@@ -11,14 +11,11 @@ import tensorflow as tf
 
 from bert_tf import answer, cli
 from bert_tf.errors import InputError
-from bert_tf.modeling.heads import BertSpanPredictor
-from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.tasks.squad.spans import Answerer
 from bert_tf.text.documents import sentence_splitter
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
-from tests.conversion import runs
 from tests.script_case import FolderCase, printed
 from tests.training import toy
 
@@ -81,18 +78,15 @@ class AnswererTest(tf.test.TestCase):
             {"denver": 1.0, "[CLS]": 0.5}, {"broncos": math.log(3), "[CLS]": 0.5}
         )
         # "No answer" scores 1, the answer 1 + log 3: the difference is -1.0986.
-        for threshold, texts, probabilities in (
-            (0.0, [ANSWER, ""], [0.75, 0.25]),
-            (-1.09, [ANSWER, ""], [0.75, 0.25]),
-            (-1.11, ["", ANSWER], [0.25, 0.75]),
+        settings = {"n_best_size": 1, "version_2_with_negative": True}
+        for threshold, expected in (
+            (0.0, [(ANSWER, 0.75), ("", 0.25)]),
+            (-1.09, [(ANSWER, 0.75), ("", 0.25)]),
+            (-1.11, [("", 0.25), (ANSWER, 0.75)]),
         ):
-            found = answers(
-                model,
-                n_best_size=1,
-                version_2_with_negative=True,
-                null_score_diff_threshold=threshold,
-            )
-            self.assertEqual([entry.text for entry in found], texts)
+            found = answers(model, null_score_diff_threshold=threshold, **settings)
+            texts, probabilities = zip(*expected, strict=True)
+            self.assertEqual([entry.text for entry in found], [*texts])
             self.assertAllClose([e.probability for e in found], probabilities)
             self.assertEqual([e.span for e in found if not e.text], [None])
 
@@ -162,20 +156,6 @@ class SentenceTest(tf.test.TestCase):
 
 
 class ShowTest(tf.test.TestCase):
-    def test_answers_stand_in_their_sentence(self):
-        entries = [
-            NBestEntry(ANSWER, 0.75, 1.0, 1.0, SPAN),
-            NBestEntry("", 0.051, 0.0, 0.0, None),
-        ]
-        split = sentence_splitter("en")
-        self.assertEqual(
-            answer.show(QUESTION, entries, CONTEXT, split),
-            "Who won?\n"
-            "   75.00%  Denver Bróncos\n"
-            "           The **Denver Bróncos** beat Carolina.\n"
-            "    5.10%  no answer",
-        )
-
     def test_what_is_broken_over_lines_is_shown_on_one(self):
         context = "The Denver\n  Bróncos\twon."
         entry = NBestEntry(context[4:20], 1.0, 1.0, 1.0, (4, 20))
@@ -203,19 +183,10 @@ class OptionsTest(FolderCase):
             self.write(f"{folder}/null_threshold.json", found)
         return answer.options_of(values.as_flags(), source)
 
-    def test_defaults_are_the_originals_within_the_models_positions(self):
-        self.assertEqual(
-            self.options(),
-            {
-                "doc_stride": 128,
-                "max_query_length": 64,
-                "n_best_size": 20,
-                "max_answer_length": 30,
-                "max_seq_length": 16,
-                "version_2_with_negative": False,
-                "null_score_diff_threshold": 0.0,
-            },
-        )
+    def test_a_length_within_the_models_positions(self):
+        options = self.options()
+        self.assertEqual((options["max_seq_length"], options["doc_stride"]), (16, 128))
+        self.assertEqual(options["null_score_diff_threshold"], 0.0)
 
     def test_the_run_goes_before_defaults_and_the_user_before_the_run(self):
         run = {
@@ -226,16 +197,10 @@ class OptionsTest(FolderCase):
             "null_score_diff_threshold": -1.0,
         }
         options = self.options("--n_best_size=7", run=run)
-        self.assertEqual(options["doc_stride"], 64)
-        self.assertEqual(options["max_seq_length"], 12)
-        self.assertEqual(options["n_best_size"], 7)
-        self.assertTrue(options["version_2_with_negative"])
-        self.assertEqual(options["null_score_diff_threshold"], -1.0)
+        self.assertEqual(options | run | {"n_best_size": 7}, options)
         options = self.options("--noversion_2_with_negative", run=run)
         self.assertFalse(options["version_2_with_negative"])
-
-    def test_thresholds_the_users_then_the_one_found_then_the_runs(self):
-        run = {"version_2_with_negative": True, "null_score_diff_threshold": -1.0}
+        # Thresholds: the user's, then the one that was found, then the run's.
         name = "null_score_diff_threshold"
         self.assertEqual(self.options(run=run, threshold=-3.5)[name], -3.5)
         given = "--null_score_diff_threshold=2"
@@ -248,63 +213,23 @@ class OptionsTest(FolderCase):
             self.options("--null_score_diff_threshold=2")
 
 
-class CommandTest(FolderCase):
-    def checkpoint(self):
-        """A model that answers from "denver" to "broncos", and from nothing else."""
-        model = BertSpanPredictor(toy.CONFIG)
-        weights = weights_by_name(model)
-        for name, weight in weights.items():
-            weight.assign(np.full(weight.shape, float(name.endswith("gamma"))))
-        # Attention and feed-forward add nothing: what reaches the head is the layer
-        # normalization of a token's own unit vector, sqrt(7) there and less elsewhere.
-        vectors = np.zeros([toy.V, 8])
-        vectors[:, 2] = 1.0
-        for number, token in enumerate(("denver", "broncos")):
-            vectors[TOKENS.index(token)] = np.eye(8)[number]
-        weights["bert/embeddings/word_embeddings"].assign(vectors)
-        kernel = weights["cls/squad/output_weights"]
-        kernel.assign(10 * np.eye(2, 8))
-        return runs.save(self.path("run"), model, tokens=TOKENS)
-
+class RefusalTest(FolderCase):
     def printed(self, *arguments, standard_input=b""):
         stdin = io.TextIOWrapper(io.BytesIO(standard_input))
         with mock.patch.object(sys, "stdin", stdin):
             return printed(answer, *arguments)
 
-    def test_command(self):
-        folder = self.checkpoint()
-        path = self.write("context.txt", CONTEXT)
-        lengths = ["--max_query_length=4", "--doc_stride=5"]
-        expected = "The **Denver Bróncos** beat Carolina.\n"
-        for name, standard_input in ((path, b""), ("-", CONTEXT.encode())):
-            contents = self.printed(
-                f"--checkpoint={folder}",
-                f"--context_file={name}",
-                *lengths,
-                QUESTION,
-                "Who won yet?",
-                standard_input=standard_input,
-            )
-            lines = contents.split("\n")
-            self.assertEqual([lines[0], lines[3]], [QUESTION, "Who won yet?"])
-            self.assertRegex(lines[1], r"^  +\d+\.\d\d%  Denver Bróncos$")
-            self.assertEqual(contents.count(expected), 2)
-
     def test_what_is_missing_is_said_before_anything_is_loaded(self):
         empty = self.write("empty.txt", " \n")
-        for arguments, message in (
-            (["--context_file=F"], "Give a question"),
-            (["--context_file=F", " "], "Give a question"),
-            (["--context_file=nowhere", "Who?"], "No such context file: nowhere"),
-            ([f"--context_file={empty}", "Who?"], "no text to find answers in"),
-            (["--context_file=-", "Who?"], "=-: no text to find"),
+        for arguments, message, standard_input in (
+            (["--context_file=F"], "Give a question", b""),
+            (["--context_file=F", " "], "Give a question", b""),
+            (["--context_file=nowhere", "Who?"], "No such context file: nowhere", b""),
+            ([f"--context_file={empty}", "Who?"], "no text to find answers in", b""),
+            (["--context_file=-", "Who?"], "=-: no text to find", b""),
+            (["--context_file=-", "Who?"], "Standard input:1: not UTF-8", b"a\xff"),
         ):
             with self.assertRaisesRegex(InputError, message):
-                self.printed("--checkpoint=nowhere", *arguments)
-        with self.assertRaisesRegex(InputError, "Standard input:1: not UTF-8 .*0xff"):
-            self.printed(
-                "--checkpoint=nowhere",
-                "--context_file=-",
-                "Who?",
-                standard_input=b"a\xff",
-            )
+                self.printed(
+                    "--checkpoint=nowhere", *arguments, standard_input=standard_input
+                )

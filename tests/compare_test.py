@@ -1,43 +1,29 @@
-import contextlib
-import io
 import json
 import os
 
 import numpy as np
-import tensorflow as tf
 
-from bert_tf import cli, compare, metrics
+from bert_tf import compare, metrics
 from bert_tf.config import REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
 from bert_tf.tasks.reports import write_predictions
 from bert_tf.tasks.tables import Example, Target
+from tests.script_case import FolderCase, printed
 
 LABELS = ("no", "yes")
 
 
-class CompareCase(tf.test.TestCase):
-    def path(self, *names):
-        path = os.path.join(self.get_temp_dir(), *names)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        return path
-
-    def write(self, *names, content):
-        with open(self.path(*names), "w") as file:
-            file.write(content)
-
+class CompareCase(FolderCase):
     def compare(self, *arguments):
-        folders = [self.path(run, "")[:-1] for run in "ab"]
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            options = ("--num_samples=200", *arguments)
-            compare.run(cli.parse(compare.run, [*folders, *options]))
-        return printed.getvalue()
+        folders = [self.path(run) for run in "ab"]
+        return printed(compare, *folders, "--num_samples=200", *arguments)
 
     def write_table(self, run, target, logits, labels):
         rows = [
             Example(text_a=f"text {i}", text_b=None, label=label, source=f"x:{i}")
             for i, label in enumerate(labels)
         ]
+        os.makedirs(self.path(run), exist_ok=True)
         path = self.path(run, "dev_predictions.tsv")
         write_predictions(path, rows, target, logits)
 
@@ -76,11 +62,11 @@ class CompareRunsTest(CompareCase):
                 f"{g} {s}".strip() for g, s in zip(gold, said.split(" "), strict=True)
             ]
             content = "\n".join(lines) + "\n"
-            self.write(run, "dev_predictions.txt", content=content)
+            self.write(f"{run}/dev_predictions.txt", content)
         scores = [{"scores": {"1.0": {"f1": score}}} for score in (0.5, 0.7)]
         lines = [{"made_with": {}, "metric": "f1"}, *scores]
         content = "".join(json.dumps(line) + "\n" for line in lines)
-        self.write("b", "selection.jsonl", content=content)
+        self.write("b/selection.jsonl", content)
         found = json.loads(self.compare("--json"))
         (rows,) = found["compared"].values()
         # A finds Rome alone of two entities, and says one more; B finds Jo Li alone.
@@ -92,10 +78,10 @@ class CompareRunsTest(CompareCase):
         answers = [{"text": "the cat", "answer_start": 0}]
         qas = [{"id": str(i), "question": "?", "answers": answers} for i in range(3)]
         data = {"data": [{"paragraphs": [{"context": "the cat", "qas": qas}]}]}
-        self.write("dev.json", content=json.dumps(data))
+        self.write("dev.json", data)
         for run, text in (("a", "a cat"), ("b", "black cat")):
             said = {str(i): text for i in range(3)}
-            self.write(run, "predictions.json", content=json.dumps(said))
+            self.write(f"{run}/predictions.json", said)
         gold = f"--predict_file={self.path('dev.json')}"
         (rows,) = json.loads(self.compare("--json", gold))["compared"].values()
         self.assertAllClose(rows["exact_match"]["scores"], [1.0, 0.0])
@@ -107,18 +93,14 @@ class RefusedTest(CompareCase):
     def test_what_cannot_be_compared(self):
         target = Target(kind=SINGLE_LABEL, labels=LABELS)
         self.write_table("a", target, np.eye(2), ["no", "yes"])
-        self.write("b", "notes.txt", content="")
+        self.write("b/notes.txt", "")
         with self.assertRaisesRegex(InputError, "share no predictions.*none in"):
             self.compare()
         self.write_table("b", target, np.eye(2), ["no", "no"])
         with self.assertRaisesRegex(InputError, "is of other examples"):
             self.compare()
-        self.write("b", "dev_predictions.tsv", content="text\nhello\n")
+        self.write("b/dev_predictions.tsv", "text\nhello\n")
         with self.assertRaisesRegex(InputError, "dev_predictions.tsv: not as a fine-"):
             self.compare()
         with self.assertRaisesRegex(InputError, "two runs: compare RUN RUN"):
-            compare.run(cli.parse(compare.run, ["one"]))
-
-
-if __name__ == "__main__":
-    tf.test.main()
+            printed(compare, "one")

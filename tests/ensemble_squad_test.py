@@ -10,15 +10,13 @@ from tests.evaluate_squad_test import question, squad
 from tests.script_case import FolderCase, printed
 
 
-def entry(text, probability):
-    return {
-        "text": text,
-        "probability": probability,
-        "start_logit": 1.0,
-        "end_logit": 2.0,
-    }
+def entries(*rows):
+    names = ("text", "probability", "start_logit", "end_logit")
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
+EMPTY = entries(("empty", 1.0, 0.0, 0.0))
+NONE = entries(("", 1.0, 0.0, 0.0))
 V1 = squad("1.1", question("a", "dog"), question("b", "cat"))
 V2 = squad("v2.0", question("a", "dog"), question("b"))
 
@@ -29,13 +27,13 @@ class EnsembleSquadTest(FolderCase):
 
     def write_runs(self, *, version_2=False):
         """Two runs: A is surer of "dog" than B of "red dog", of b both say "cow"."""
-        for name, text, odds in (("A", "dog", -3.0), ("B", "red dog", -1.0)):
-            other = "red dog" if text == "dog" else "dog"
-            share = {"A": 0.75, "B": 0.625}[name]
-            n_best = {
-                "a": [entry(text, share), entry(other, 1 - share)],
-                "b": [entry("cow", 0.75), entry("", 0.25)],
-            }
+        cow = entries(("cow", 0.75, 1.0, 2.0), ("", 0.25, 1.0, 2.0))
+        for name, texts, share, odds in (
+            ("A", ("dog", "red dog"), 0.75, -3.0),
+            ("B", ("red dog", "dog"), 0.625, -1.0),
+        ):
+            shares = zip(texts, (share, 1 - share), strict=True)
+            n_best = {"a": entries(*((*each, 1.0, 2.0) for each in shares)), "b": cow}
             self.write(f"{name}/nbest_predictions.json", n_best)
             if version_2:
                 self.write(f"{name}/null_odds.json", {"a": odds, "b": odds + 1.5})
@@ -47,35 +45,31 @@ class EnsembleSquadTest(FolderCase):
 
     def test_version_1(self):
         self.write_runs()
-        data = self.write("dev.json", V1)
-        said = self.run_script(f"--predict_file={data}")
+        said = self.run_script(f"--predict_file={self.write('dev.json', V1)}")
         self.assertEqual(self.written("predictions.json"), {"a": "dog", "b": "cow"})
-        n_best = self.written("nbest_predictions.json")["a"]
         # (0.75 + 0.375) / 2 and (0.25 + 0.625) / 2
-        self.assertEqual(n_best, [entry("dog", 0.5625), entry("red dog", 0.4375)])
+        expected = entries(("dog", 0.5625, 1.0, 2.0), ("red dog", 0.4375, 1.0, 2.0))
+        self.assertEqual(self.written("nbest_predictions.json")["a"], expected)
         self.assertFalse(os.path.exists(self.path("out", "null_odds.json")))
         self.assertEqual(json.loads(said), {"exact_match": 50.0, "f1": 50.0})
         # An ensemble may be part of another one.
         self.run_script("--output_dir=" + self.path("both"), runs="out,A")
-        self.assertEqual(
-            self.written("nbest_predictions.json", "both")["a"][0],
-            entry("dog", 0.65625),
-        )
+        first = self.written("nbest_predictions.json", "both")["a"][0]
+        self.assertEqual(first["probability"], 0.65625)
 
     def test_version_2_and_its_threshold(self):
         self.write_runs(version_2=True)
-        data = self.write("dev.json", V2)
-        version_2 = "--version_2_with_negative"
-        self.run_script(version_2)
+        data = f"--predict_file={self.write('dev.json', V2)}"
+        for threshold, answers, f1 in (
+            (0, {"a": "dog", "b": "cow"}, 50.0),
+            (-1, {"a": "dog", "b": ""}, 100.0),
+            (-2.5, {"a": "", "b": ""}, 50.0),
+        ):
+            given = f"--null_score_diff_threshold={threshold}" if threshold else ""
+            said = self.run_script("--version_2_with_negative", data, *given.split())
+            self.assertEqual(self.written("predictions.json"), answers)
+            self.assertEqual(json.loads(said)["f1"], f1)
         self.assertEqual(self.written("null_odds.json"), {"a": -2.0, "b": -0.5})
-        self.assertEqual(self.written("predictions.json"), {"a": "dog", "b": "cow"})
-        said = self.run_script(
-            *(version_2, "--null_score_diff_threshold=-1", f"--predict_file={data}")
-        )
-        self.assertEqual(self.written("predictions.json"), {"a": "dog", "b": ""})
-        self.assertEqual(json.loads(said)["f1"], 100.0)
-        self.run_script(version_2, "--null_score_diff_threshold=-2.5")
-        self.assertEqual(self.written("predictions.json"), {"a": "", "b": ""})
 
     def test_what_does_not_fit(self):
         self.write_runs(version_2=True)
@@ -86,29 +80,16 @@ class EnsembleSquadTest(FolderCase):
             (["--output_dir=" + self.path("B")], "A,B", "one of the runs' folders"),
             (["--null_score_diff_threshold=1"], "A,B", "version_2_with_negative"),
             ([f"--predict_file={data}"], "A,B", "is SQuAD 2.0's: add --version_2"),
-            ([], "A,B", "add --version_2_with_negative"),
             (["--version_2_with_negative"], "A,C", "C"),
         ):
             with self.assertRaisesRegex((InputError, flags.Error), message):
                 self.run_script(*arguments, runs=runs)
         self.assertFalse(os.path.exists(self.path("out")))
-
-    def test_an_incomplete_prediction_leaves_nothing(self):
-        self.write_runs(version_2=True)
         other = squad("v2.0", question("a", "dog"), question("x"))
         data = self.write("dev.json", other)
         with self.assertRaisesRegex(InputError, "no prediction.* x;"):
             self.run_script("--version_2_with_negative", f"--predict_file={data}")
         self.assertEqual(os.listdir(self.path("out")), [])
-
-
-def entries(*rows):
-    names = ("text", "probability", "start_logit", "end_logit")
-    return [dict(zip(names, row, strict=True)) for row in rows]
-
-
-EMPTY = entries(("empty", 1.0, 0.0, 0.0))
-NONE = entries(("", 1.0, 0.0, 0.0))
 
 
 class EnsembleTest(FolderCase):
@@ -143,30 +124,18 @@ class EnsembleTest(FolderCase):
         self.assertLen(self.decoded(*runs, n_best_size=2)["q"].n_best, 2)
 
     def test_equal_probabilities_and_the_order_of_questions_are_the_first_runs(self):
-        first = {
-            "z": entries(("b", 0.5, 1.0, 1.0), ("a", 0.5, 1.0, 1.0)),
-            "c": entries(("x", 1.0, 1.0, 1.0)),
-        }
-        second = {
-            "c": entries(("x", 1.0, 1.0, 1.0)),
-            "z": entries(("a", 0.5, 1.0, 1.0), ("b", 0.5, 1.0, 1.0)),
-        }
-        found = self.decoded((first,), (second,))
+        one, other = ("b", 0.5, 1.0, 1.0), ("a", 0.5, 1.0, 1.0)
+        first = {"z": entries(one, other), "c": EMPTY}
+        found = self.decoded((first,), ({"c": EMPTY, "z": entries(other, one)},))
         self.assertEqual([*found], ["z", "c"])
         self.assertEqual(found["z"].best_text, "b")
 
     def test_no_answer_is_voted_for_and_its_score_differences_averaged(self):
-        first = {
-            "q": entries(
-                ("", 0.5, 2.0, 2.0), ("dog", 0.3, 1.0, 1.0), ("cat", 0.2, 1, 1)
-            )
-        }
-        second = {
-            "q": entries(
-                ("cat", 0.7, 3.0, 3.0), ("", 0.2, 1.0, 1.0), ("dog", 0.1, 1, 1)
-            )
-        }
-        runs = (first, {"q": 1.0}), (second, {"q": -2.0})
+        first = entries(("", 0.5, 2.0, 2.0), ("dog", 0.3, 1.0, 1.0), ("cat", 0.2, 1, 1))
+        second = entries(
+            ("cat", 0.7, 3.0, 3.0), ("", 0.2, 1.0, 1.0), ("dog", 0.1, 1, 1)
+        )
+        runs = ({"q": first}, {"q": 1.0}), ({"q": second}, {"q": -2.0})
         found = self.decoded(*runs, version_2_with_negative=True)["q"]
         self.assertEqual([entry.text for entry in found.n_best], ["cat", "", "dog"])
         self.assertAllClose(

@@ -36,11 +36,6 @@ class EvaluateSquadTest(FolderCase):
         paths = [self.write(name, content) for name, content in files.items()]
         return printed(evaluate_squad, *paths, *arguments)
 
-    def test_version_1(self):
-        printed = self.run_on(V1, {"a": "The dog.", "b": "big cat"})
-        # 1 and 0; 1 and 2/3.
-        self.assertEqual(printed, '{"exact_match": 50.0, "f1": 83.33333333333333}\n')
-
     def test_packed_data_and_ids_that_are_numbers(self):
         data = squad("1.1", question(7, "red dog"), question("b", "cat"))
         packed = gzip.compress(codecs.BOM_UTF8 + json.dumps(data).encode())
@@ -76,13 +71,6 @@ class EvaluateSquadTest(FolderCase):
         )
         self.assertAllClose(report["exact"], 200 / 3)
 
-    def test_scores_do_not_replace_what_is_scored(self):
-        paths = self.path("data.json"), self.path("predictions.json")
-        for name in ("data.json", "predictions.json"):
-            out_file = f"--out_file={self.path('.', name)}"
-            with self.assertRaisesRegex(InputError, f"{name} is also an input file"):
-                printed(evaluate_squad, *paths, out_file)
-
     def test_pictures_and_a_file_of_scores(self):
         odds = self.write("null_odds.json", {"a": -3.25, "b": 2, "c": 1.5, "x": 0})
         folder = self.path("images")
@@ -104,11 +92,8 @@ class EvaluateSquadTest(FolderCase):
         self.assertCountEqual(
             os.listdir(folder),
             [
-                "pr_exact.png",
-                "pr_f1.png",
-                "pr_oracle.png",
-                "na_prob_hist_hasAns.png",
-                "na_prob_hist_noAns.png",
+                *("pr_exact.png", "pr_f1.png", "pr_oracle.png"),
+                *("na_prob_hist_hasAns.png", "na_prob_hist_noAns.png"),
             ],
         )
 
@@ -153,9 +138,6 @@ class EvaluateSquadTest(FolderCase):
                 self.run_on(data, {})
         with self.assertRaisesRegex(InputError, "no questions in it"):
             self.run_on({"data": []}, {})
-        message = "dev.json:2: not valid JSON"
-        with self.assertRaisesRegex(InputError, message):
-            self.run_on('{"data":\n[}', {})
 
     def test_predictions_of_another_form(self):
         for predictions in (["dog"], {"a": [{"text": "dog"}]}, {"a": None}):
@@ -166,11 +148,14 @@ class EvaluateSquadTest(FolderCase):
             self.run_on(V2, {}, f"--na_prob_file={odds}")
 
     def test_what_the_command_line_lacks(self):
+        paths = self.path("data.json"), self.path("predictions.json")
+        over_one = f"--out_file={self.path('.', 'predictions.json')}"
         for arguments, message in (
             (["dev.json"], "Give the data and the predictions"),
             (["dev.json", "p.json", "--out_image_dir=d"], "needs --na_prob_file"),
             (["d", "p", "--version=1.1", "--na_prob_file=n"], "leave --version=1.1"),
             (["nowhere.json", "p.json"], "No such SQuAD file: nowhere.json"),
+            ([*paths, over_one], "predictions.json is also an input file"),
         ):
             with self.assertRaisesRegex((InputError, flags.Error), message):
                 printed(evaluate_squad, *arguments)

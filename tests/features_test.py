@@ -7,7 +7,6 @@ import json
 import math
 import os
 import tempfile
-from collections import OrderedDict
 from unittest import mock
 
 import numpy as np
@@ -36,6 +35,7 @@ from bert_tf.features import (
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
+from tests.conversion import runs
 from tests.modeling import numpy_bert
 from tests.modeling.examples import (
     one_of,
@@ -45,6 +45,7 @@ from tests.modeling.examples import (
     relative_error,
     small_config,
 )
+from tests.script_case import FolderCase
 from tests.training import toy
 
 
@@ -118,26 +119,22 @@ class FeatureModelTest(tf.test.TestCase):
                 relative_error(outputs["vectors"][row], expected(states)), 1e-5
             )
 
-    def test_layers(self):
-        self.check(
-            lambda h: np.stack([h[3], h[2], h[1], h[0]], axis=1), "-1,-2,0,embeddings"
-        )
-        self.check(lambda h: np.stack([h[1], h[2], h[3]], axis=1), "all")
-
-    def test_combinations(self):
-        self.check(lambda h: (h[3] + h[0])[:, None], "-1,embeddings", combine="sum")
-        self.check(lambda h: (h[3] + h[2])[:, None] / 2, "-1,-2", combine="mean")
-        self.check(
-            lambda h: np.concatenate([h[3], h[1]], axis=1)[:, None],
-            "-1,0",
-            combine="concat",
-        )
-        self.check(
-            lambda h: (0.5 * h[3] - 2 * h[1])[:, None],
-            "-1,0",
-            combine="weighted",
-            weights=[0.5, -2],
-        )
+    def test_layers_and_combinations(self):
+        for layers, options, expected in (
+            ("-1,-2,0,embeddings", {}, lambda h: np.stack(h[::-1], axis=1)),
+            ("all", {}, lambda h: np.stack(h[1:], axis=1)),
+            ("-1,embeddings", {"combine": "sum"}, lambda h: (h[3] + h[0])[:, None]),
+            ("-1,-2", {"combine": "mean"}, lambda h: (h[3] + h[2])[:, None] / 2),
+            (
+                *("-1,0", {"combine": "concat"}),
+                lambda h: np.concatenate([h[3], h[1]], axis=1)[:, None],
+            ),
+            (
+                *("-1,0", {"combine": "weighted", "weights": [0.5, -2]}),
+                lambda h: (0.5 * h[3] - 2 * h[1])[:, None],
+            ),
+        ):
+            self.check(expected, layers, **options)
 
     def test_sentence_vectors(self):
         model = self.model("-1,-2", ["mean", "cls", "pooled"], token_vectors=False)
@@ -193,13 +190,10 @@ def read(text, max_seq_length=16, by_word=False):
     return found
 
 
-class LinesTest(tf.test.TestCase):
+class LinesTest(FolderCase):
     def write(self, content, name="in.txt"):
-        path = os.path.join(self.get_temp_dir(), name)
         packed = gzip.compress(content) if name.endswith(".gz") else content
-        with open(path, "wb") as file:
-            file.write(packed)
-        return path
+        return super().write(name, packed)
 
     def test_one_text_or_two(self):
         for text, line in (
@@ -229,7 +223,7 @@ class LinesTest(tf.test.TestCase):
         # A mark at the beginning is of no word.
         path = self.write(b"\xef\xbb\xbfa b\n")
         self.assertEqual(list(read_lines(path)), [Line("a b")])
-        pipe = os.path.join(self.get_temp_dir(), "pipe")
+        pipe = self.path("pipe")
         os.mkfifo(pipe)
         for path in (pipe, "nowhere", self.get_temp_dir()):
             with self.assertRaisesRegex(InputError, f"an existing file.*: {path}"):
@@ -423,11 +417,9 @@ class FeatureExtractorTest(tf.test.TestCase):
 
     def checkpoint(self, **options):
         folder = tempfile.mkdtemp(dir=self.get_temp_dir())
-        toy.write_config(folder)
         model = BertEncoder(toy.CONFIG, **options)
         self.weights = randomize(model)
-        toy.save_checkpoint(folder, model, 1, 1)
-        return open_source(folder)
+        return open_source(runs.save(folder, model, tokens=None))
 
     def extractor(self, source, **options):
         return FeatureExtractor(
@@ -582,20 +574,13 @@ class JsonLineTest(tf.test.TestCase):
             [-1, -2],
         )
         # As extract_features.py of google-research/bert builds it.
-        output = OrderedDict()
-        output["linex_index"] = 7
-        output["features"] = []
-        for i, token in enumerate(names):
-            layers = []
-            for j, index in enumerate([-1, -2]):
-                layer = OrderedDict()
-                layer["index"] = index
-                layer["values"] = [round(float(x), 6) for x in vectors[i, j]]
-                layers.append(layer)
-            feature = OrderedDict()
-            feature["token"] = token
-            feature["layers"] = layers
-            output["features"].append(feature)
+        output = {"linex_index": 7, "features": []}
+        for token, layers in zip(names, vectors, strict=True):
+            listed = [
+                {"index": index, "values": [round(float(x), 6) for x in values]}
+                for index, values in zip([-1, -2], layers, strict=True)
+            ]
+            output["features"].append({"token": token, "layers": listed})
         self.assertEqual(line, (json.dumps(output) + "\n").encode())
 
     def test_words_and_sentence_vectors(self):

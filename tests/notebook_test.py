@@ -21,10 +21,9 @@ class RunTest(tf.test.TestCase):
         self.assertEqual(printed, "wörld True\n")
 
     def test_a_failed_command_raises(self):
-        with self.assertRaisesRegex(notebook.CommandFailedError, "exit code 3"):
-            notebook.run("python -c 'import sys; sys.exit(3)'")
-        with self.assertRaisesRegex(notebook.CommandFailedError, "exit code -9"):
-            notebook.run("python -c 'import os; os.kill(os.getpid(), 9)'")
+        for command, code in (("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", -9)):
+            with self.assertRaisesRegex(notebook.CommandFailedError, f"code {code}"):
+                notebook.run(f"python -c 'import os, sys; {command}'")
 
     def test_a_command_is_killed_when_a_file_is_there(self):
         path = os.path.join(tempfile.mkdtemp(dir=self.get_temp_dir()), "there")

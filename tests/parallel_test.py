@@ -8,7 +8,7 @@ import time
 
 import tensorflow as tf
 
-from bert_tf.parallel import Workers, available_cores, ordered_map
+from bert_tf.parallel import Workers, ordered_map
 from tests.parallel_work import (
     end_this_process,
     fail_at_three,
@@ -93,6 +93,3 @@ class OrderedMapTest(tf.test.TestCase):
             second = set(workers.map(slow_process_id, range(8)))
             self.assertEqual(list(workers.map(slow_square, range(4))), [0, 1, 4, 9])
         self.assertLen(first | second, 2)
-
-    def test_cores(self):
-        self.assertGreaterEqual(available_cores(), 1)

@@ -1,7 +1,4 @@
-"""What the workers of parallel_test.py do.
-
-A worker imports the module of its work, so this one imports no TensorFlow.
-"""
+"""What the workers of parallel_test.py do; they import no TensorFlow."""
 
 import os
 import signal

@@ -5,29 +5,19 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from bert_tf import cli, plot_attention
+from bert_tf import plot_attention
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.plot_attention import attention_maps, attention_picture, chosen
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
+from tests.conversion import runs
 from tests.drawn import drawn
+from tests.script_case import FolderCase, printed
 from tests.training import toy
 
-TOKENS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "a",
-    "b",
-    "##c",
-    "$",
-    "<",
-    "/",
-]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##c", *"$</"]
 
 
 class AttentionMapsTest(tf.test.TestCase):
@@ -42,26 +32,12 @@ class AttentionMapsTest(tf.test.TestCase):
         self.assertEqual(tokens, ["[CLS]", "a", "b", "##c", "[SEP]", "b", "[SEP]"])
         self.assertEqual(maps.shape, (1, 2, 7, 7))
         self.assertAllClose(maps.sum(axis=-1), np.ones([1, 2, 7]))
-        # The first layer by hand, from its weights: scores are scaled products.
-        names = {weight.path.split("bert/")[-1]: weight for weight in encoder.weights}
-        table = {name: np.float64(weight.numpy()) for name, weight in names.items()}
-        x = (
-            table["embeddings/word_embeddings"][[2, 5, 6, 7, 3, 6, 3]]
-            + table["embeddings/token_type_embeddings"][[0] * 5 + [1] * 2]
-            + table["embeddings/position_embeddings"][:7]
-        )
-        x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
-        norm = "embeddings/LayerNorm/"
-        x = x * table[norm + "gamma"] + table[norm + "beta"]
-        prefix = "encoder/layer_0/attention/self/"
-        query, key = (
-            x @ table[f"{prefix}{name}/kernel"].reshape(8, 8)
-            + table[f"{prefix}{name}/bias"].reshape(8)
-            for name in ("query", "key")
-        )
-        scores = query[:, :4] @ key[:, :4].T / 2.0  # the first head's 4 of 8
-        expected = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
-        self.assertAllClose(maps[0, 0], expected, 1e-4, 1e-4)
+        # Held to numpy's in tests/modeling/encoder_test.py.
+        ids = np.array([[2, 5, 6, 7, 3, 6, 3]])
+        inputs = {"input_ids": ids, "input_mask": ids * 0 + 1}
+        inputs["segment_ids"] = np.array([[0] * 5 + [1] * 2])
+        expected = encoder(inputs)["attention_probs"][0][0]
+        self.assertAllClose(maps[0], expected, 1e-5, 1e-5)
         tokens, _ = attention_maps(encoder, tokenizer, "a bc b")
         self.assertLen(tokens, 6)
         with self.assertRaisesRegex(InputError, "19 tokens.* 16"):
@@ -84,37 +60,24 @@ class AttentionMapsTest(tf.test.TestCase):
         texts, content = drawn(
             lambda: attention_picture(tokens, maps, [1], [0, 2], "a $1$ <")
         )
-        self.assertContainsSubset({"a $1$ <", "share of the row's attention"}, texts)
-        self.assertContainsSubset(
-            {"layer 1, head 0", "layer 1, head 2", "[CLS]"}, texts
-        )
+        layers = {"layer 1, head 0", "layer 1, head 2", "[CLS]", "a $1$ <"}
+        self.assertContainsSubset(layers | {"share of the row's attention"}, texts)
         self.assertGreater(len(content), 5000)
 
 
-class PlotAttentionTest(tf.test.TestCase):
+class PlotAttentionTest(FolderCase):
     def setUp(self):
         super().setUp()
-        self.folder = os.path.join(self.get_temp_dir(), "run")
-        toy.save_checkpoint(self.folder, BertPretrainer(toy.CONFIG), 1, 1)
-        toy.write_config(self.folder)
-        Vocabulary(TOKENS).save(os.path.join(self.folder, "vocab.txt"))
+        model = BertPretrainer(toy.CONFIG)
+        self.folder = runs.save(self.path("run"), model, tokens=TOKENS)
 
     def plot(self, *arguments):
-        plot_attention.run(
-            cli.parse(
-                plot_attention.run,
-                [
-                    f"--checkpoint={self.folder}",
-                    f"--output_dir={self.get_temp_dir()}/out",
-                    *arguments,
-                ],
-            )
-        )
+        folders = f"--checkpoint={self.folder}", f"--output_dir={self.path('out')}"
+        printed(plot_attention, *folders, *arguments)
 
     def test_writes_a_picture(self):
         self.plot("--heads=1", "a ||| bc")
-        picture = os.path.join(self.get_temp_dir(), "out", "attention.png")
-        self.assertGreater(os.path.getsize(picture), 5000)
+        self.assertGreater(os.path.getsize(self.path("out", "attention.png")), 5000)
 
     def test_bad_input(self):
         for arguments, message in (

@@ -1,5 +1,5 @@
 import glob
-import os
+import pathlib
 from unittest import mock
 
 import numpy as np
@@ -111,26 +111,11 @@ class BaselineTest(tf.test.TestCase):
         self.assertEqual(probe.baseline(train, known).control_accuracy, 1.0)
 
 
-class PictureTest(tf.test.TestCase):
-    def test_names_layers_and_lines(self):
-        scores = [
-            probe.ProbeScore(accuracy=0.9, control_accuracy=0.7),
-            probe.ProbeScore(accuracy=0.95, control_accuracy=0.6),
-        ]
-        texts, _ = drawn(
-            lambda: probe.probing_picture(
-                ["embeddings", "0"], scores, scores[0], "5 $labels$"
-            )
-        )
-        expected = {"embeddings", "0", "accuracy", "control task", "selectivity"}
-        self.assertContainsSubset(expected | {"5 $labels$"}, texts)
-
-
 class ProbeTest(FolderCase):
     def setUp(self):
         super().setUp()
         encoder = BertEncoder(toy.CONFIG)
-        self.weights = randomize(encoder)
+        randomize(encoder)
         self.folder = runs.save(self.path("run"), encoder, tokens=TOKENS)
         self.tagged = self.write("tagged.txt", TAGGED * 5)
 
@@ -145,7 +130,17 @@ class ProbeTest(FolderCase):
         )
 
     def test_a_table_of_layers(self):
-        table = self.probe()
+        pictures = []
+
+        def draw():
+            pictures.append(self.probe())
+            return pathlib.Path(self.path("out", "probing.png")).read_bytes()
+
+        texts, picture = drawn(draw)
+        expected = {"embeddings", "0", "accuracy", "control task", "selectivity"}
+        self.assertContainsSubset(expected, texts)
+        self.assertGreater(len(picture), 5000)
+        (table,) = pictures
         self.assertEqual(table, self.read("out", "probing.md"))
         first_cells = [line.split(" | ")[0] for line in table.splitlines()[2:]]
         expected = ["| layer     ", "| ----------", "| word types", "| embeddings"]
@@ -157,7 +152,6 @@ class ProbeTest(FolderCase):
         self.assertEqual(list(layers), ["embeddings", "0"])
         # What the position adds does not hide which of five words it is.
         self.assertEqual(layers["embeddings"]["accuracy"], 1.0)
-        self.assertGreater(os.path.getsize(self.path("out", "probing.png")), 5000)
 
     def test_a_word_has_its_first_pieces_vector(self):
         seen = []
@@ -178,25 +172,11 @@ class ProbeTest(FolderCase):
         self.assertEqual((by_word["a"], by_word["."]), ("DT", "."))
         (path,) = glob.glob(self.path("out", "train_vectors-*.npy"))
         self.assertAllEqual(train.vectors, np.load(path))
-        # The embeddings of `a`, which is always at position 1, by hand.
-        x = (
-            self.weights["bert/embeddings/word_embeddings"][5]
-            + self.weights["bert/embeddings/token_type_embeddings"][0]
-            + self.weights["bert/embeddings/position_embeddings"][1]
-        )
-        x = (x - x.mean()) / x.std()
-        x = x * self.weights["bert/embeddings/LayerNorm/gamma"]
-        x = x + self.weights["bert/embeddings/LayerNorm/beta"]
-        place = train.words.index("a")
-        self.assertAllClose(train.vectors[place, 0], x, atol=1e-4)
 
     def test_bad_input(self):
-        for content, message in (
-            ("a X\ndog X\n\na X\n", "two labels at least. Found: X"),
-            ("a X\ndog Y\n", "two labels at least. Found: none"),
-        ):
+        for content, found in (("a X\ndog X\n\na X\n", "X"), ("a X\ndog Y\n", "none")):
             path = self.write("bad.txt", content)
-            with self.assertRaisesRegex(InputError, message):
+            with self.assertRaisesRegex(InputError, f"labels at least. Found: {found}"):
                 self.probe(f"--train_file={path}")
 
     def test_first_words(self):

@@ -11,39 +11,33 @@ from bert_tf.errors import InputError
 
 
 class SentencesTest(tf.test.TestCase):
-    def test_prose_is_cut_at_sentence_ends(self):
-        self.assertEqual(
-            quickstart.sentences_of(
+    def test_prose_is_kept_and_cut_at_sentence_ends(self):
+        for text, sentences in (
+            (
                 "This is the first of them.  And (here) comes the\n"
-                "second one! Is this a third?\n\nA new paragraph starts here: it ends."
+                "second one! Is this a third?\n\nA new paragraph starts here: it ends.",
+                [
+                    "This is the first of them.",
+                    "And (here) comes the second one!",
+                    "Is this a third?",
+                    "A new paragraph starts here: it ends.",
+                ],
             ),
-            [
-                "This is the first of them.",
-                "And (here) comes the second one!",
-                "Is this a third?",
-                "A new paragraph starts here: it ends.",
-            ],
-        )
-
-    def test_code_grammar_tables_and_fragments_are_left_out(self):
-        for text in (
-            ">>> print('this is no prose at all')",
-            "assignment_stmt ::= this is a grammar rule of some words.",
-            "| this | is | a | table of words.",
-            "Too short this.",
-            "no capital letter begins this sentence here.",
-            "It has no end and so it is a heading",
-            "See x = y[0] + f(z) ** 2 or a.b.c, d_e_f, g(h).",
+            # Markup is taken away.
+            (
+                "The *first* argument is ``a`` :class:`name` here.",
+                ["The first argument is a name here."],
+            ),
+            # Code, grammars, tables and fragments are left out.
+            (">>> print('this is no prose at all')", []),
+            ("assignment_stmt ::= this is a grammar rule of some words.", []),
+            ("| this | is | a | table of words.", []),
+            ("Too short this.", []),
+            ("no capital letter begins this sentence here.", []),
+            ("It has no end and so it is a heading", []),
+            ("See x = y[0] + f(z) ** 2 or a.b.c, d_e_f, g(h).", []),
         ):
-            self.assertEqual(quickstart.sentences_of(text), [], text)
-
-    def test_markup_is_taken_away(self):
-        self.assertEqual(
-            quickstart.sentences_of(
-                "The *first* argument is ``a`` :class:`name` here."
-            ),
-            ["The first argument is a name here."],
-        )
+            self.assertEqual(quickstart.sentences_of(text), sentences)
 
 
 class DocumentsTest(tf.test.TestCase):

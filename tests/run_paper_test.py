@@ -3,13 +3,13 @@ import os
 from unittest import mock
 
 import numpy as np
-import tensorflow as tf
 from absl import flags
 
 from bert_tf import cli, run_paper, run_squad
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
+from tests.script_case import FolderCase
 
 _OF_SQUAD = (
     *("train_file", "predict_file", "output_dir", "init_checkpoint", "do_train"),
@@ -55,24 +55,15 @@ class Commands:
         return [values for script, values in self.ran if script == name]
 
 
-class RunPaperTest(tf.test.TestCase):
+class RunPaperTest(FolderCase):
     def setUp(self):
         super().setUp()
         self.commands = Commands()
         self.enter_context(mock.patch.object(cli, "run_script", self.commands))
-        for name in (
-            "text.txt",
-            "held_out.txt",
-            "glue/MRPC/train.tsv",
-            "ner/train.txt",
-            "ner/test.txt",
-        ):
-            os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-            open(self.path(name), "w").close()
+        names = "text.txt", "held_out.txt", "glue/MRPC/train.tsv"
+        for name in (*names, "ner/train.txt", "ner/test.txt"):
+            self.write(name, "")
         Vocabulary(TOKENS).save(self.path("vocab.txt"))
-
-    def path(self, name):
-        return os.path.join(self.get_temp_dir(), name)
 
     def make(self, *arguments):
         given = {
@@ -89,8 +80,7 @@ class RunPaperTest(tf.test.TestCase):
         run_paper.run(cli.parse(run_paper.run, arguments))
 
     def table(self, name):
-        with open(self.path(f"out/{name}.json")) as file:
-            return json.load(file)
+        return self.read_json("out", f"{name}.json")
 
     def test_table_5(self):
         self.make("--table=5", "--budget=2m")
@@ -117,8 +107,7 @@ class RunPaperTest(tf.test.TestCase):
             tuned[4]["second_checkpoint"], self.path("out/pretraining/rtl")
         )
         self.assertEqual(tuned[4]["init_checkpoint"], self.path("out/pretraining/ltr"))
-        with open(self.path("out/table_5.md")) as file:
-            self.assertIn("## Table 5", file.read())
+        self.assertIn("## Table 5", self.read("out", "table_5.md"))
         # The same again makes nothing.
         self.commands.ran = []
         self.make("--table=5", "--budget=2m")
@@ -149,9 +138,8 @@ class RunPaperTest(tf.test.TestCase):
         rows = self.table("table_6")
         perplexity = rows["3/768/12"]["LM perplexity"]["by_seed"]["12345"]
         self.assertAlmostEqual(perplexity, np.exp(2.0))
-        config = BertConfig.from_json_file(
-            self.path("out/pretraining/size_12_1024_16.json")
-        )
+        path = self.path("out/pretraining/size_12_1024_16.json")
+        config = BertConfig.from_json_file(path)
         self.assertEqual((config.num_hidden_layers, config.hidden_size), (2, 192))
         starts = [
             one["init_checkpoint"]
@@ -200,43 +188,35 @@ class RunPaperTest(tf.test.TestCase):
         self.assertEqual({one["learning_rates"] for one in features}, {(1e-3,)})
         self.assertEqual({one["num_train_epochs"] for one in features}, {(10.0,)})
 
-    def test_trivia_qa_first(self):
-        for name in ("train-v1.1.json", "train-v2.0.json", "trivia.json"):
-            open(self.path(name), "w").close()
+    def test_squad(self):
+        for name in ("train-v1.1.json", "dev-v1.1.json", "train-v2.0.json"):
+            self.write(name, "")
         folder = self.get_temp_dir()
         given = f"--squad_dir={folder}", f"--init_checkpoint={folder}"
-        self.make("--table=2,3", *given, f"--triviaqa_file={self.path('trivia.json')}")
+        trivia_qa = self.write("trivia.json", "")
+        self.make("--table=2,3", *given, f"--triviaqa_file={trivia_qa}")
         one, other = self.commands.values_of("run_squad")
-        self.assertEqual(one["first_train_file"], self.path("trivia.json"))
+        self.assertEqual(one["first_train_file"], trivia_qa)
         self.assertNotIn("first_train_file", other)
         self.assertNotIn("doc_stride", other)
-
-    def test_windows_of_short_sequences(self):
-        for name in ("train-v1.1.json", "dev-v1.1.json"):
-            open(self.path(name), "w").close()
-        folder = self.get_temp_dir()
-        given = f"--squad_dir={folder}", f"--init_checkpoint={folder}"
-        self.make("--table=2", *given, "--max_seq_length=64")
-        (one,) = self.commands.values_of("run_squad")
+        # Windows of short sequences.
+        short = "--max_seq_length=64", f"--output_dir={self.path('short')}"
+        self.make("--table=2", *given, *short)
+        *_, one = self.commands.values_of("run_squad")
         self.assertEqual((one["doc_stride"], one["max_query_length"]), (32, 32))
         cli.parse(run_squad.run, [f"--{name}={one[name]}" for name in _OF_SQUAD])
 
     def test_what_is_refused(self):
-        for arguments, message in (
-            (["--budget=fast"], "must be steps, or minutes"),
-            (["--table=5", "--bert_size="], "`bert_size`"),
+        for argument, message in (
+            ("--budget=fast", "must be steps, or minutes"),
+            ("--bert_size=", "bert_size"),
+            ("--tasks=MRCP", "MRCP.* must be one of .*MRPC"),
         ):
-            with self.assertRaisesRegex(flags.Error, message.replace("`", "")):
-                self.make(*arguments)
-        with self.assertRaisesRegex(flags.Error, "MRCP.* must be one of .*MRPC"):
-            self.make("--tasks=MRCP")
+            with self.assertRaisesRegex(flags.Error, message):
+                self.make("--table=5", argument)
         self.make("--budget=10")
         with self.assertRaisesRegex(InputError, '"budget": "10".* Give another folder'):
             self.make("--budget=20")
         with self.assertRaisesRegex(InputError, "no files of its tasks"):
             checkpoint = f"--init_checkpoint={self.get_temp_dir()}"
             self.make("--table=2", checkpoint, f"--output_dir={self.path('two')}")
-
-
-if __name__ == "__main__":
-    tf.test.main()

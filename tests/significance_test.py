@@ -119,7 +119,3 @@ class TrialsTest(tf.test.TestCase):
             (0.0, 0.5, 0.5),
         )
         self.assertTrue(np.isnan(significance.paired_test(one, {1: 0.6})).all())
-
-
-if __name__ == "__main__":
-    tf.test.main()

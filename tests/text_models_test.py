@@ -1,6 +1,10 @@
 """`bert_tf.load` against the commands' own predictions of the same folder."""
 
+import io
 import json
+import shutil
+import sys
+from unittest import mock
 
 import numpy as np
 
@@ -16,7 +20,7 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
-from tests import answer_test, fill_mask_test
+from tests import answer_test
 from tests.conversion import runs
 from tests.modeling.examples import randomize
 from tests.script_case import FolderCase, printed, read_tsv
@@ -40,7 +44,7 @@ class TextModelsTest(FolderCase):
         folder = runs.save(self.path("run"), model, tokens=tokens)
         write_labels(folder, labels, kind)
         if flags:
-            self.write("run/flags.json", flags)
+            self.write(f"{folder}/flags.json", flags)
         return folder
 
     def random_checkpoint(self, model, seed=7, **options):
@@ -62,10 +66,10 @@ class TextModelsTest(FolderCase):
             text_a_column="a",
             text_b_column="b",
             init_checkpoint=folder,
-            output_dir=self.path("predicted"),
+            output_dir=f"{folder}_predicted",
             **{"max_seq_length": 12, **options},
         )
-        return read_tsv(self.path("predicted", "test_predictions.tsv"))
+        return read_tsv(f"{folder}_predicted/test_predictions.tsv")
 
     def test_predict_is_run_classifiers(self):
         labels = ("neg", "other", "pos")
@@ -109,25 +113,25 @@ class TextModelsTest(FolderCase):
             self.assertEqual(one.label, row["prediction"])
             self.assertNear(one.probabilities["b"], float(row["p_b"]), 2e-6)
 
-    def test_several_labels_and_numbers(self):
+    def test_several_labels_and_a_number(self):
         firsts = texts(6, 1, most=5)
         folder = self.random_checkpoint(
             BertClassifier(toy.CONFIG, 3, problem_type=MULTI_LABEL),
             labels=("a", "b", "c"),
             kind=MULTI_LABEL,
         )
-        rows = self.run_classifier(
-            folder, firsts, [""] * 6, several_labels=True, labels="a,b,c"
-        )
+        given = {"several_labels": True, "labels": "a,b,c"}
+        rows = self.run_classifier(folder, firsts, [""] * 6, **given)
         found = bert_tf.load(folder).predict(firsts)
         self.assertEqual(
             [",".join(one.label) for one in found], [row["prediction"] for row in rows]
         )
         self.assertNear(found[2].probabilities["c"], float(rows[2]["p_c"]), 2e-6)
 
-    def test_a_number(self):
-        firsts = texts(6, 1, most=5)
-        folder = self.random_checkpoint(BertClassifier(toy.CONFIG, 1), labels=())
+        shutil.rmtree(folder)
+        shutil.rmtree(f"{folder}_predicted")
+        number = BertClassifier(toy.CONFIG, 1)
+        folder = self.random_checkpoint(number, labels=())
         rows = self.run_classifier(folder, firsts, [""] * 6, regression=True)
         found = bert_tf.load(folder).predict(firsts)
         for one, row in zip(found, rows, strict=True):
@@ -138,17 +142,6 @@ class TextModelsTest(FolderCase):
         folder = self.random_checkpoint(BertClassifier(toy.CONFIG, 2))
         (found,) = bert_tf.load(folder).predict("w1")
         self.assertEqual(list(found.probabilities), ["0", "1"])
-
-    def test_fill_is_fill_masks(self):
-        folder = self.checkpoint(fill_mask_test.biased_model(), fill_mask_test.TOKENS)
-        given = ["The [MASK] sat.", "[MASK] [MASK] the cat", "the cat [MASK]"]
-        found = bert_tf.load(folder, batch_size=2).fill(given, top_k=2)
-        self.assertEqual([len(of_text) for of_text in found], [1, 2, 1])
-        for of_text in found:
-            for blank in of_text:
-                # As tests/fill_mask_test.py has it: exp(log 3) to exp(0).
-                self.assertEqual([guess.token for guess in blank], ["cat", "sat"])
-                self.assertAllClose([g.probability for g in blank], [0.75, 0.25])
 
     def test_fill_of_texts_of_other_lengths_alone_and_together(self):
         model = BertPretrainer(toy.CONFIG)
@@ -177,18 +170,25 @@ class TextModelsTest(FolderCase):
             version_2_with_negative=True,
         )
         question, context = answer_test.QUESTION, answer_test.CONTEXT
+        given = f"--checkpoint={folder}", "--top_k=3", question
         file = f"--context_file={self.write('c.txt', context)}"
-        given = f"--checkpoint={folder}", file, "--top_k=3", question
-        lines = printed(answer_test.answer, *given).splitlines()
+        lines = printed(answer_test.answer, file, *given).splitlines()
+        stdin = io.TextIOWrapper(io.BytesIO(context.encode()))
+        with mock.patch.object(sys, "stdin", stdin):
+            again = printed(answer_test.answer, "--context_file=-", *given)
+        self.assertEqual(again.splitlines(), lines)
         ((*found,),) = bert_tf.load(folder).answer(question, context, top_k=3)
         shown = [line for line in lines[1:] if "%" in line]
         self.assertEqual(
             [f"  {one.probability:7.2%}  {one.text or 'no answer'}" for one in found],
             shown,
         )
+        sentences = 0
         for one in found:
             if one.span:
                 self.assertEqual(context[slice(*one.span)], one.text)
+                sentences += any(f"**{one.text}**" in line for line in lines)
+        self.assertGreater(sentences, 0)
         twice = bert_tf.load(folder).answer([question] * 2, [context, "Denver beat."])
         self.assertEqual(twice[0][0], found[0])
         self.assertLen(twice, 2)
@@ -239,34 +239,27 @@ class TextModelsTest(FolderCase):
             format="npz",
             sentence_vectors="pooled,cls,mean",
         )
+        # A run of pre-training has a flag whose default is not its records' length.
+        self.write(f"{folder}/flags.json", {"max_seq_length": 128})
         model = bert_tf.load(folder, batch_size=4)
+        self.assertEqual(model.max_length, 16)
         self.assertEqual(type(model).__name__, "TextModel")
         with np.load(self.path("out.npz")) as expected:
             for pooling in ("pooled", "cls", "mean"):
                 found = model.embed(firsts, seconds, pooling=pooling)
                 self.assertEqual(found.dtype, np.float32)
                 self.assertAllClose(found, expected[pooling].reshape(9, -1), atol=1e-5)
-        self.assertEqual(model.embed("w1").shape, (1, toy.CONFIG.hidden_size))
-
-    def test_a_runs_length_beyond_the_models_positions(self):
-        """Of pre-training, whose flag's default is not its records' length."""
-        folder = self.random_checkpoint(BertEncoder(toy.CONFIG), max_seq_length=128)
-        model = bert_tf.load(folder)
-        self.assertEqual(model.max_length, 16)
-        self.assertEqual(model.embed("w1 " * 50).shape, (1, toy.CONFIG.hidden_size))
+        for text in ("w1", "w1 " * 50):
+            self.assertEqual(model.embed(text).shape, (1, toy.CONFIG.hidden_size))
 
     def test_a_method_that_the_head_cannot_serve(self):
         folder = self.random_checkpoint(BertTagger(toy.CONFIG, 2), labels=("O", "N"))
         model = bert_tf.load(folder)
-        for call in (
-            lambda: model.predict("w1"),
-            lambda: model.fill("[MASK]"),
-            lambda: model.answer("w1", "w2"),
-        ):
+        for name in ("predict", "fill", "answer"):
             with self.assertRaisesRegex(
-                InputError, "run is a tagger: it has `tag` and `embed`, not `"
+                InputError, f"run is a tagger: it has `tag` and `embed`, not `{name}"
             ):
-                call()
+                getattr(model, name)("w1", *["w2"] * (name == "answer"))
         # Its labels spell no entities, and it has no pooler.
         with self.assertRaisesRegex(InputError, "`texts` must hold a text"):
             model.tag([])
