@@ -1,9 +1,7 @@
 """The script: what it prints of records that are sound, foreign or broken."""
 
 import contextlib
-import json
 import os
-import pathlib
 
 import tensorflow as tf
 from absl import logging
@@ -175,8 +173,7 @@ class BrokenRecordsTest(ScriptCase):
     def test_a_file_that_breaks_off(self):
         self.write_set()
         path = self.path("out-00000-of-00002")
-        content = pathlib.Path(path).read_bytes()
-        pathlib.Path(path).write_bytes(content[:-1])
+        os.truncate(path, os.path.getsize(path) - 1)
         output, warning = self.show_and_warn(self.path("out*"))
         self.assertIn("records            4\n", output)
         self.assertIn("[MASK→sat]", output)
@@ -185,10 +182,9 @@ class BrokenRecordsTest(ScriptCase):
 
     def test_counts_that_the_manifest_does_not_know(self):
         self.write_set(max_seq_length=16)
-        values = json.loads(pathlib.Path(self.path("out.manifest.json")).read_text())
+        values = self.read_json("out.manifest.json")
         values["shards"][1]["num_records"] = 7
-        with open(self.path("out.manifest.json"), "w") as file:
-            json.dump(values, file)
+        FolderCase.write(self, "out.manifest.json", values)
         _, warning = self.show_and_warn(self.path("out*"))
         self.assertIn("00001-of-00002 has 2 records; its manifest says 7", warning)
         self.assertIn("max_seq_length is 16; records have 8", warning)
@@ -252,16 +248,13 @@ class WrongInputTest(ScriptCase):
 
 
 class OutputTest(ScriptCase):
-    def show_on(self, output, *arguments):
-        with contextlib.redirect_stdout(output):
-            inspect_records.run(cli.parse(inspect_records.run, arguments))
-
     def test_a_reader_that_has_seen_enough(self):
         path = self.write("many", [RECORD] * 2000)
         reading, writing = os.pipe()
         os.close(reading)
-        with open(writing, "w") as closed:
-            self.show_on(closed, path, "--num_examples=2000")
+        arguments = cli.parse(inspect_records.run, [path, "--num_examples=2000"])
+        with open(writing, "w") as closed, contextlib.redirect_stdout(closed):
+            inspect_records.run(arguments)
 
 
 def setUpModule():

@@ -1,7 +1,4 @@
-"""A command, killed just before the n-th file or folder gets its name.
-
-python -m tests.tfrecords.killed_command SCRIPT N CHUNK_BYTES FLAGS
-"""
+"""SCRIPT N CHUNK_BYTES FLAGS: a command, killed before the n-th file gets its name."""
 
 import importlib
 import os
