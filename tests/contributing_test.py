@@ -50,6 +50,19 @@ class ContributingTest(unittest.TestCase):
             self.assertTrue(any(there), name)
 
 
+class TpuRequirementsTest(unittest.TestCase):
+    # These ask for the ordinary tensorflow package, or are it.
+    APART = ("tensorflow", "tensorflow-text", "keras-nlp")
+
+    def test_all_but_what_asks_for_the_ordinary_tensorflow(self):
+        text = (ROOT / "requirements-tpu.txt").read_text("utf-8")
+        for line in setup_cfg()["options"]["install_requires"].split():
+            if re.match("[a-zA-Z_-]+", line)[0] not in self.APART:
+                self.assertIn(line, text.split("\n"))
+        for name in self.APART:
+            self.assertNotRegex(text, rf"(?m)^{name}\b(?!-)")
+
+
 class PackagesTest(unittest.TestCase):
     def test_setup_cfg_has_every_package(self):
         there = {
@@ -66,7 +79,3 @@ class PackagesTest(unittest.TestCase):
         self.assertEqual(bert_tf.__version__, version)
         changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
         self.assertIn(f"## {version}", changelog)
-
-
-if __name__ == "__main__":
-    unittest.main()

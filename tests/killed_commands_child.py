@@ -1,12 +1,8 @@
-"""Commands, each killed at its file operations, then given again.
+"""Commands, each killed at its file operations, then given again: FOLDER [NAME...].
 
-    python -m tests.killed_commands_child FOLDER
-
-An operation is one that Python's audit hooks tell of: a file that is opened to be
-written, a folder that is made, a name that is given, changed or removed; below the
-output's folder. Each run is a fork of a process that has imported everything and has
-used nothing of TensorFlow. Prints a line of JSON for each command: its name, how many
-operations it has, at how many it was killed, and what differed.
+Operations are those that Python's audit hooks report, below the output's folder. Each
+run is a fork of a process that has imported everything and used nothing of TensorFlow.
+Prints for each command: [name, operations, kills, seconds, what differed].
 """
 
 import json

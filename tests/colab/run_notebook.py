@@ -1,12 +1,6 @@
-"""Runs a notebook in this process, cell by cell, in the working directory.
+"""Runs a notebook's cells by IPython in this process: NOTEBOOK.ipynb REPORT.json.
 
-    python -m tests.colab.run_notebook NOTEBOOK.ipynb REPORT.json
-
-IPython itself runs the cells, as in Colab: `%` lines, what is displayed. A kernel, its
-sockets and a client would add nothing but their installation. REPORT.json has, for each
-cell that was run, its `source`, its `output`, the `commands` that it gave to
-`bert_tf.notebook.run`, what it displayed by MIME type, and the PNGs among that, as files
-beside the report. The first cell that fails is the last one; the exit code is 1 then.
+The report has what each cell showed, up to the first one that fails: exit code 1.
 """
 
 import pathlib

@@ -1,10 +1,6 @@
-"""Stores the address of setup.cfg and the outputs of one small run in the notebooks.
+"""Stores setup.cfg's address and, with --run, the outputs of a small run in colab/.
 
-    python -m tests.colab.store_notebooks          # the address alone
-    python -m tests.colab.store_notebooks --run    # runs all of them with SMALL, too
-
-`make notebooks` does both. The address is what SOURCE begins with, and what the links
-"Open in Colab" open; without one they have the placeholder OWNER/NAME.
+`make notebooks` does both. Without an address the links have OWNER/NAME.
 """
 
 import configparser

@@ -1,7 +1,4 @@
-"""What a Markdown file says of this project, held against the project: no run needed.
-
-Each check gives a line for each thing that is not so: where, what, and what to do.
-"""
+"""Checks of a Markdown file against the project: where, what is wrong, what to do."""
 
 import importlib
 import pathlib

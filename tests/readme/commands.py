@@ -1,8 +1,6 @@
-"""The command lines of a Markdown file, and what each one starts.
+"""The command lines of a Markdown file's blocks "sh", and what each one starts.
 
-A block of commands is a fenced block "sh": a command a line, or several with "\\" at
-their ends or a quote that is open; "#" begins a comment. Nothing else of the shell's
-language is known, but variables before a command, pipes and "&&".
+Of the shell's language, variables before a command, pipes and "&&" are known.
 """
 
 import contextlib

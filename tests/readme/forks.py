@@ -1,11 +1,6 @@
-"""`python` of the guide's commands, with TensorFlow imported: forks of one process.
+"""`python forks.py SOCKET -m MODULE ...`: that command in a fork of `Server`'s process.
 
-    python forks.py SOCKET -m bert_tf.run_classifier --do_train ...
-
-is that command in a fork of the process that `Server` holds, which has imported
-what takes seconds and has used nothing of it. The fork has the caller's folder,
-environment, input and outputs, and ends as an interpreter does; its exit code is the
-caller's. This file imports nothing slow by itself: it is run for each command.
+That one has imported what takes seconds. This file imports nothing slow itself.
 """
 
 import importlib

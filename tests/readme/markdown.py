@@ -1,8 +1,4 @@
-"""What stands in a Markdown file, with its lines: fenced blocks, spans, tables, links.
-
-As GitHub reads it, and as simply as our own files need it: fences are of three
-backticks, a table's rows begin with "|".
-"""
+"""What is in a Markdown file, with its lines: fenced blocks, spans, tables, links."""
 
 import re
 from collections.abc import Iterator

@@ -1,8 +1,4 @@
-"""The guide's commands and Python blocks, run one after the other on small files.
-
-A command runs as it stands, in a shell, but for what the tables here say;
-paths under /tmp/ and the variables (GLUE_DIR, ...) are folders of the test.
-"""
+"""Runs the guide's commands and Python blocks in order, on small files."""
 
 import os
 import pathlib

@@ -1,8 +1,4 @@
-"""What README.md takes for granted, small: text, a released model, the tasks' files.
-
-The files are in the formats of their sources, with a few rows each of made-up content;
-the text is the prose that Python ships.
-"""
+"""What README.md takes for granted, small: text, a released model, the tasks' files."""
 
 import itertools
 import json
