@@ -46,15 +46,6 @@ class EvaluateSquadTest(FolderCase):
             '{"exact_match": 50.0, "f1": 50.0}\n',
         )
 
-    def test_version_2(self):
-        predictions = {"a": "dog", "b": "", "c": "dog"}
-        printed = self.run_on(V2, predictions)
-        self.assertStartsWith(
-            printed, '{\n  "exact": 66.66666666666667,\n  "f1": 66.66666666666667,\n'
-        )
-        self.assertEqual(json.loads(printed)["NoAns_exact"], 50.0)
-        self.assertNotIn("best_f1", printed)
-
     def test_null_odds(self):
         predictions = {"a": "dog", "b": "cat", "c": "dog"}
         odds = self.write("null_odds.json", {"a": -3.25, "b": 2, "c": 1.5})

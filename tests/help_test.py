@@ -96,8 +96,3 @@ class ListTest(tf.test.TestCase):
             lines["bert-tf-run-pretraining"],
             "Pre-trains BERT on TFRecords of masked next-sentence pairs.",
         )
-
-    def test_errors_name_the_command(self):
-        code, _, stderr, _ = outcome("quickstart", f"--output_dir={__file__}")
-        self.assertStartsWith(stderr, "quickstart: ")
-        self.assertEqual(code, 2)

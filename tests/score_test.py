@@ -1,7 +1,6 @@
 import contextlib
 import functools
 import io
-import json
 import math
 
 import keras
@@ -128,15 +127,9 @@ class ScoreTest(FolderCase):
             ],
         )
 
-    def test_file_and_json(self):
-        path = self.write("lines", "sat\n\ncat ||| sat\n")
-        sentence, pair = map(json.loads, self.printed("--json", f"--input_file={path}"))
-        self.assertEqual(sentence["text"], "sat")
-        self.assertAllClose(sentence["pseudo_perplexity"], 4.0)
-        self.assertEqual(sentence["num_tokens"], 1)
-        self.assertBetween(pair["next_sentence_probability"], 0.0, 1.0)
-
     def test_what_cannot_be_scored_is_said_before_anything_else(self):
+        with self.assertRaisesRegex(InputError, "Give a sentence"):
+            self.printed()
         path = self.write("lines", "sat\n\n" + "cat " * 40 + "\n")
         parse = functools.partial(cli.parse, score.run)
         checkpoint = f"--checkpoint={self.folder}"
@@ -146,7 +139,3 @@ class ScoreTest(FolderCase):
             with self.assertRaisesRegex(InputError, "^There is no token"):
                 score.run(parse([checkpoint, "sat", "cat |||  "]))
         self.assertEqual(out.getvalue(), "")
-
-    def test_nothing_to_score(self):
-        with self.assertRaisesRegex(InputError, "Give a sentence"):
-            self.printed()

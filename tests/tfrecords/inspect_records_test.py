@@ -61,6 +61,10 @@ class ScriptCase(FolderCase):
     def show(self, *arguments):
         return printed(inspect_records, *arguments)
 
+    def vocabulary(self):
+        VOCABULARY.save(self.path("vocab.txt"))
+        return f"--vocab_file={self.path('vocab.txt')}"
+
     def show_and_warn(self, *arguments):
         with self.assertLogs("absl", "WARNING") as logs:
             output = self.show(*arguments)
@@ -110,10 +114,8 @@ class SoundRecordsTest(ScriptCase):
         names = ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")
         record = {name: RECORD[name] for name in names}
         record["input_ids"] = [2, 5, 6, 7, 3, 8, 3, 0]
-        vocabulary = self.path("vocab.txt")
-        VOCABULARY.save(vocabulary)
         unmasked = self.write("unmasked", [record], RecordSpec.pretraining(8))
-        output = self.show(unmasked, f"--vocab_file={vocabulary}")
+        output = self.show(unmasked, self.vocabulary())
         self.assertIn("  B sat [SEP]\n", output)
         self.assertIn("all 1 records keep the rules", output)
         del record["next_sentence_labels"]
@@ -125,7 +127,7 @@ class SoundRecordsTest(ScriptCase):
             {**padding, "label_ids": [0], "is_real_example": [0]},
         ]
         classifier = self.write("classifier", records, RecordSpec.classification(8))
-        output = self.show(classifier, f"--vocab_file={vocabulary}")
+        output = self.show(classifier, self.vocabulary())
         for expected in (
             "(A 5, B 2); label 3\n",
             "records            3\n",
@@ -152,9 +154,7 @@ class SoundRecordsTest(ScriptCase):
         }
         broken = {**row, "cls_positions": [0, 8, 0]}
         path = self.write("packed", [row, broken], RecordSpec.pretraining(16, 4, 3))
-        VOCABULARY.save(self.path("vocab.txt"))
-        vocabulary = f"--vocab_file={self.path('vocab.txt')}"
-        output = self.show(path, vocabulary, "--num_examples=1")
+        output = self.show(path, self.vocabulary(), "--num_examples=1")
         for expected in (
             f"record 0, sequence 1 (record 0 of {path}): 7 of 16 tokens (A 5, B 2);"
             " 1 predictions; B is random\n",
@@ -192,9 +192,7 @@ class BrokenRecordsTest(ScriptCase):
     def test_violations_are_counted_and_shown_with_the_example(self):
         bad = {**RECORD, "input_ids": [5, 5, 6, 7, 3, 4, 99, 0]}
         path = self.write("bad", [RECORD, bad, b"\xff", bad])
-        vocabulary = self.path("vocab.txt")
-        VOCABULARY.save(vocabulary)
-        output = self.show(path, f"--vocab_file={vocabulary}")
+        output = self.show(path, self.vocabulary())
         self.assertIn("<id 99?>\n  ! an id is outside the vocabulary\n", output)
         self.assertEqual(output.count("  ! the first token is not [CLS]\n"), 1)
         self.assertIn("2 records: the first token is not [CLS]; the first is", output)

@@ -188,20 +188,6 @@ class ShardsTest(ScriptCase):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script(overwrite=True, **changes)
 
-    def test_the_work_folder_elsewhere(self):
-        work_dir = self.path("work")
-        os.mkdir(work_dir)
-        with (
-            mock.patch.object(record_sets, "write_shard", side_effect=OSError("full")),
-            self.assertRaisesRegex(OSError, "full"),
-        ):
-            self.run_script(num_shards=2, work_dir=work_dir)
-        self.assertRegex(
-            "".join(os.listdir(work_dir)), r"^\.out\.[0-9a-f]{8}\.work-[0-9a-f]{16}$"
-        )
-        self.run_script(num_shards=2, work_dir=work_dir)
-        self.assertEqual(os.listdir(work_dir), [])
-
 
 class PackedTest(ScriptCase, parameterized.TestCase):
     def sequences(self, prefix):
