@@ -158,13 +158,17 @@ class SentenceTest(tf.test.TestCase):
 class ShowTest(tf.test.TestCase):
     def test_what_is_broken_over_lines_is_shown_on_one(self):
         context = "The Denver\n  Bróncos\twon."
-        entry = NBestEntry(context[4:20], 1.0, 1.0, 1.0, (4, 20))
+        entries = [
+            NBestEntry(context[4:20], 0.75, 1.0, 1.0, (4, 20)),
+            NBestEntry("", 0.051, 0.0, 0.0, None),
+        ]
         self.assertEqual(
-            answer.show(QUESTION, [entry], context, lambda line: (line,)).split("\n"),
+            answer.show(QUESTION, entries, context, lambda line: (line,)).split("\n"),
             [
                 QUESTION,
-                "  100.00%  Denver Bróncos",
+                "   75.00%  Denver Bróncos",
                 "           The **Denver Bróncos** won.",
+                "    5.10%  no answer",
             ],
         )
 

@@ -410,13 +410,17 @@ class OriginalTasksTest(RunClassifierTestCase):
         with tfds.testing.mock_data(
             num_examples=9, policy=tfds.testing.MockPolicy.USE_CODE
         ):
-            self.run_script(
-                *("--do_eval", "--do_predict"),
-                task_name=None,
-                data_dir=None,
-                tfds_name="glue/rte",
-                init_checkpoint=self.trained("entailment", "not_entailment"),
-            )
+            options = {
+                "task_name": None,
+                "data_dir": None,
+                "tfds_name": "glue/rte",
+                "init_checkpoint": self.trained("entailment", "not_entailment"),
+            }
+            self.run_script("--do_eval", "--do_predict", **options)
+            options["output_dir"] = self.path("other")
+            trained = self.assertRaisesRegex(AssertionError, "trained")
+            with self.training_nothing(), trained:
+                self.run_script("--do_train", **options)
         self.assertIn("eval_accuracy", self.results())
         self.assertEqual(self.table("run", "test_results.tsv").shape, (9, 2))
         lines = self.read("run", "submission", "RTE.tsv").splitlines()
