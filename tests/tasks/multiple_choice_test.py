@@ -12,11 +12,7 @@ from bert_tf.errors import InputError
 from bert_tf.records.batching import ExampleTable
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import multiple_choice
-from bert_tf.tasks.multiple_choice import (
-    ChoiceExample,
-    read_choices,
-    write_choices,
-)
+from bert_tf.tasks.multiple_choice import ChoiceExample, read_choices, write_choices
 from bert_tf.tasks.run_options import ChoiceColumns
 from bert_tf.tasks.tables import Target
 from bert_tf.text.tfds import TfdsRows

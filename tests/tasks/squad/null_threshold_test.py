@@ -12,13 +12,7 @@ from bert_tf.tasks.squad.scoring import Curve
 from tests.drawn import drawn
 
 # By score difference: right, an invention, half right (F1 2/3), right, an invention.
-GOLDS = {
-    "a": ("cat",),
-    "b": (),
-    "c": ("dog",),
-    "d": ("cow", "pig"),
-    "e": (),
-}
+GOLDS = {"a": ("cat",), "b": (), "c": ("dog",), "d": ("cow", "pig"), "e": ()}
 TEXTS = {"a": "cat", "b": "x", "c": "big dog", "d": "pig", "e": "y"}
 NULL_ODDS = {"a": -3.0, "b": -2.0, "c": -1.0, "d": 0.5, "e": 2.0}
 

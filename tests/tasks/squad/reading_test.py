@@ -155,8 +155,7 @@ class ReaderTest(tf.test.TestCase):
                 [q.text for q in questions], [f"What of {i}?" for i in IDS]
             )
             self.assertEqual(
-                [q.context for q in questions],
-                [TOWER, TOWER, TOWER[:24], RIVER],
+                [q.context for q in questions], [TOWER, TOWER, TOWER[:24], RIVER]
             )
             self.assertIs(questions[0].context, questions[1].context)
             answers = [("300 m", 13)], [("leans.", 28)], [("The tower", 0)]

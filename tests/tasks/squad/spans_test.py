@@ -90,9 +90,7 @@ def features(sizes):
     )
     return featurizer(
         Question(
-            question_id=str(number),
-            text="who",
-            context=" ".join("abcdefghij"[:size]),
+            question_id=str(number), text="who", context=" ".join("abcdefghij"[:size])
         )
         for number, size in enumerate(sizes)
     )

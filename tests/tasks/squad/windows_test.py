@@ -93,10 +93,7 @@ def answer_of(context, answer, start=None):
     """The answer's tokens in a paragraph."""
     start = context.index(answer) if start is None else start
     one = Question(
-        question_id="q",
-        text="",
-        context=context,
-        answers=(GoldAnswer(answer, start),),
+        question_id="q", text="", context=context, answers=(GoldAnswer(answer, start),)
     )
     return featurize(one).answer
 

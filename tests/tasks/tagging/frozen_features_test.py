@@ -65,8 +65,7 @@ class OfTokens:
 class WordVectorsTest(tf.test.TestCase):
     def records(self):
         return ExampleTable(
-            words.blocks(WordFeaturizer(OfTokens(), {})([]), LABELS, 8),
-            words.schema(8),
+            words.blocks(WordFeaturizer(OfTokens(), {})([]), LABELS, 8), words.schema(8)
         )
 
     def check(self, batch):
