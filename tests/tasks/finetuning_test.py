@@ -1,4 +1,5 @@
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -14,7 +15,9 @@ from bert_tf import cli, run_classifier
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.conversion.adapter_files import write_adapter
 from bert_tf.errors import InputError
+from bert_tf.modeling.encoder import RecordModel
 from bert_tf.modeling.heads import BertClassifier
+from bert_tf.modeling.layers import HeadDropout
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks.finetuning import Settings, model_options, training_plan
 from bert_tf.tasks.tables import Target
@@ -42,7 +45,8 @@ def options_of(*arguments, config=CONFIG):
 
 class ModelOptionsTest(tf.test.TestCase):
     def test_of_flags_and_of_an_adapter(self):
-        self.assertEqual(options_of("--train_pooler"), NONE | {"train_pooler": True})
+        options = options_of("--lora_rank=8", "--train_pooler")
+        self.assertEqual(options, NONE | {"lora_rank": 8, "train_pooler": True})
         folder = os.path.join(self.get_temp_dir(), "run")
         model = BertClassifier(CONFIG, 2, adapter_size=3, layer_mixture=True)
         write_adapter(folder, model, labels=("a", "b"), problem_type=SINGLE_LABEL)
@@ -67,8 +71,6 @@ class NameTest(tf.test.TestCase):
             Settings(0.00012345678, 8, 2.5, 0).name, "lr0.00012345678_bs8_ep2.5_seed0"
         )
 
-
-TASK = toy_examples.engine_task(toy.CONFIG, TARGET, "toy")
 
 
 class PaddingRowsTest(tf.test.TestCase, parameterized.TestCase):
@@ -107,6 +109,22 @@ class PaddingRowsTest(tf.test.TestCase, parameterized.TestCase):
 def without_dropout(call):
     """A model's call that is one of evaluation."""
     return lambda *args, **options: call(*args, **{**options, "training": False})
+
+
+def model_without_layers():
+    """A number by the embeddings of tokens: its steps are traced in no time."""
+    ids = keras.Input((None,), dtype="int32", name="input_ids")
+    with keras.name_scope("cls"):
+        x = keras.layers.Embedding(toy.V, 8, name="tokens")(ids)
+        x = HeadDropout(0.1)(keras.ops.mean(x, axis=1))
+        logits = keras.layers.Dense(1, name="number")(x)
+    return RecordModel({"input_ids": ids}, {"logits": logits})
+
+
+TASK = dataclasses.replace(
+    toy_examples.engine_task(toy.CONFIG, TARGET, "toy"),
+    build_model=model_without_layers,
+)
 
 
 class FinetuneTest(tf.test.TestCase):
