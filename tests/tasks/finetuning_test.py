@@ -72,7 +72,6 @@ class NameTest(tf.test.TestCase):
         )
 
 
-
 class PaddingRowsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
         Target(kind=SINGLE_LABEL, labels=("a", "b", "c")),
