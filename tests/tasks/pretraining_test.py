@@ -25,24 +25,6 @@ UNUSED = (
 
 
 class PretrainingTaskTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.records = toy.write_records(
-            os.path.join(self.get_temp_dir(), "r.tfrecord")
-        )
-
-    def train(self, task, steps, name="run"):
-        config = TrainingConfig(
-            num_train_steps=steps,
-            num_warmup_steps=0,
-            learning_rate=0.01,
-            train_batch_size=4,
-        )
-        folder = os.path.join(self.get_temp_dir(), name)
-        phases = [toy.phase(self.records, steps)]
-        model, _ = train(task, config, folder=folder, phases=phases)
-        return {name: w.numpy() for name, w in weights_by_name(model).items()}
-
     def test_majorities_by_hand(self):
         majority = Majority(pretraining_task(toy.CONFIG))
         self.assertEqual(set(majority.scores().values()), {0.0})
@@ -72,17 +54,29 @@ class PretrainingTaskTest(tf.test.TestCase):
         task = pretraining_task(toy.CONFIG, next_sentence=False)
         self.assertEqual(list(task.objective.losses), ["masked_lm_loss"])
         self.assertEqual(list(task.objective.metrics), ["masked_lm_accuracy"])
-        folder = os.path.join(self.get_temp_dir(), "run")
-        before = self.train(task, 1)
-        # On from the checkpoint, which holds what is not trained too.
-        after = self.train(task, 5)
+        names = ("r.tfrecord", "base", "run")
+        records, base, folder = (os.path.join(self.get_temp_dir(), x) for x in names)
+        model = task.build_model()
+        before = randomize(model)
+        toy.save_checkpoint(base, model)
+        config = TrainingConfig(
+            num_train_steps=2,
+            num_warmup_steps=0,
+            learning_rate=0.01,
+            train_batch_size=4,
+        )
+        phases = [toy.phase(toy.write_records(records), 2)]
+        start = {"folder": folder, "init_checkpoint": base}
+        model, _ = train(task, config, phases=phases, **start)
+        after = {name: w.numpy() for name, w in weights_by_name(model).items()}
         for name in before:
             if name in UNUSED:
                 self.assertAllEqual(after[name], before[name])
             else:
                 self.assertNotAllEqual(after[name], before[name], name)
+        # The checkpoint holds what is not trained too.
         model, step = restore_or_initialize(task, folder, None)
-        self.assertEqual(step, 5)
+        self.assertEqual(step, 2)
         for name, weight in weights_by_name(model).items():
             self.assertAllEqual(weight.numpy(), after[name])
         # And on from it with next sentences.
