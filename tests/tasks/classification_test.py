@@ -57,16 +57,14 @@ def records(make, examples):
 class FeaturizerTest(tf.test.TestCase):
     def test_records_by_hand(self):
         found = records(featurizer(), examples("a b"))
-        self.assertEqual(
-            found,
-            {
-                "input_ids": [[CLS, A, B, SEP, 0, 0, 0, 0]],
-                "input_mask": [[1, 1, 1, 1, 0, 0, 0, 0]],
-                "segment_ids": [[0] * 8],
-                "label_ids": [[1]],
-                "is_real_example": [[1]],
-            },
-        )
+        expected = {
+            "input_ids": [[CLS, A, B, SEP, 0, 0, 0, 0]],
+            "input_mask": [[1, 1, 1, 1, 0, 0, 0, 0]],
+            "segment_ids": [[0] * 8],
+            "label_ids": [[1]],
+            "is_real_example": [[1]],
+        }
+        self.assertEqual(found, expected)
         for text, ids, segment_ids in (
             (("a b", "c"), [CLS, A, B, SEP, C, SEP, 0, 0], [0, 0, 0, 0, 1, 1, 0, 0]),
             # Cut to the length.
@@ -93,17 +91,15 @@ class FeaturizerTest(tf.test.TestCase):
     def test_windows(self):
         make = featurizer(windows=True)
         found = records(make, examples("a b c d e a b c", "d", ("a b c d e", "d e")))
-        self.assertEqual(
-            found["input_ids"],
-            [
-                [CLS, A, B, C, D, E, A, SEP],
-                [CLS, D, E, A, B, C, SEP, 0],
-                [CLS, D, SEP, 0, 0, 0, 0, 0],
-                [CLS, A, B, C, SEP, D, E, SEP],
-                [CLS, B, C, D, SEP, D, E, SEP],
-                [CLS, C, D, E, SEP, D, E, SEP],
-            ],
-        )
+        expected = [
+            [CLS, A, B, C, D, E, A, SEP],
+            [CLS, D, E, A, B, C, SEP, 0],
+            [CLS, D, SEP, 0, 0, 0, 0, 0],
+            [CLS, A, B, C, SEP, D, E, SEP],
+            [CLS, B, C, D, SEP, D, E, SEP],
+            [CLS, C, D, E, SEP, D, E, SEP],
+        ]
+        self.assertEqual(found["input_ids"], expected)
         self.assertEqual(found["label_ids"], [[1]] * 6)
         self.assertEqual(make.window_counts, [2, 1, 3])
         self.assertEqual(make.num_truncated, 0)
@@ -322,9 +318,8 @@ class SessionTest(tf.test.TestCase):
             folder = self.path(f"other{place}")
             toy.save_checkpoint(folder, model)
             write_labels(folder, labels, kind)
-            with self.assertRaisesRegex(
-                InputError, f"that predicts {described}; this task's predicts one of no"
-            ):
+            message = f"that predicts {described}; this task's predicts one of no"
+            with self.assertRaisesRegex(InputError, message):
                 self.session(init_checkpoint=folder)
             self.session("--init_head=false", init_checkpoint=folder)
 

@@ -54,9 +54,8 @@ class ModelOptionsTest(tf.test.TestCase):
         expected = NONE | {"adapter_size": 3, "layer_mixture": True}
         self.assertEqual(options_of(*given), expected)
         self.assertEqual(options_of(*given, "--adapter_size=3"), expected)
-        with self.assertRaisesRegex(
-            InputError, "adapter_size=4`, but .* was trained with 3. Leave"
-        ):
+        message = "adapter_size=4`, but .* was trained with 3. Leave"
+        with self.assertRaisesRegex(InputError, message):
             options_of(*given, "--adapter_size=4")
         with self.assertRaisesRegex(InputError, "num_hidden_layers=1; this one has 2"):
             options_of(*given, config=small_config())

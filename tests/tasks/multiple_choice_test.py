@@ -279,14 +279,12 @@ class ChoicePredictionsTest(tf.test.TestCase):
         write_choices(path, EXAMPLES, TARGET_CHOICE_PREDICTIONS, LOGITS)
         with open(path, newline="", encoding="utf-8") as file:
             rows = list(csv.reader(file))
-        self.assertEqual(
-            ["|".join(row) for row in rows],
-            [
-                "index|label|prediction|correct|p_A|p_B|premise|start|ending_A|ending_B",
-                '0|A|B|0|0.250000|0.750000|It, "so".|He|runs\naway.|sings.',
-                "1||A||0.800000|0.200000|p||x|y",
-            ],
-        )
+        expected = [
+            "index|label|prediction|correct|p_A|p_B|premise|start|ending_A|ending_B",
+            '0|A|B|0|0.250000|0.750000|It, "so".|He|runs\naway.|sings.',
+            "1||A||0.800000|0.200000|p||x|y",
+        ]
+        self.assertEqual(["|".join(row) for row in rows], expected)
 
 
 TFDS_ROWS = (("A dog sits. It", ["barks.", "flies.", "sings.", "reads."], 0),) * 2 + (
@@ -318,7 +316,6 @@ class ReadTfdsChoicesTest(tf.test.TestCase):
             split = (TfdsRows("hellaswag", "test", None), ChoiceColumns())
             examples, _ = read_choices(*split, has_labels=False)
             self.assertIsNone(examples[0].label)
-            with self.assertRaisesRegex(
-                InputError, ":test:0: the label must be one of"
-            ):
+            message = ":test:0: the label must be one of"
+            with self.assertRaisesRegex(InputError, message):
                 read_choices(*split, has_labels=True)

@@ -43,10 +43,8 @@ class PretrainingTaskTest(tf.test.TestCase):
             }
         )
         # 7 is masked twice, 5 and 9 once.
-        self.assertEqual(
-            majority.scores(),
-            {"masked_lm_majority": 2 / 4, "next_sentence_majority": 2 / 3},
-        )
+        expected = {"masked_lm_majority": 2 / 4, "next_sentence_majority": 2 / 3}
+        self.assertEqual(majority.scores(), expected)
         alone = Majority(pretraining_task(toy.CONFIG, next_sentence=False))
         self.assertEqual(list(alone.scores()), ["masked_lm_majority"])
 

@@ -157,10 +157,8 @@ class ConfusionTest(tf.test.TestCase):
         # A class that nobody has or predicts has a row and a column too.
         target = Target(kind=SINGLE_LABEL, labels=("x", "y", "z"))
         predictions, labels = np.array([0, 1, 1, 0, 1]), np.array([0, 0, 0, 1, 1])
-        self.assertAllEqual(
-            confusion_matrix(target, predictions, labels),
-            [[1, 2, 0], [1, 1, 0], [0, 0, 0]],
-        )
+        expected = [[1, 2, 0], [1, 1, 0], [0, 0, 0]]
+        self.assertAllEqual(confusion_matrix(target, predictions, labels), expected)
         # x: found, false alarm, rightly not, missed. y: not, found twice, missed.
         target = Target(kind=MULTI_LABEL, labels=("x", "y"))
         predictions = np.array([[1, 0], [1, 1], [0, 1], [0, 0]])

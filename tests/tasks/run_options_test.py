@@ -195,7 +195,5 @@ class ChangedTest(tf.test.TestCase):
     def test_what_is_changed(self):
         self.assertEqual(LossOptions.of(parse()).changed, {})
         given = parse("--mixout=0.5", "--class_weights=balanced")
-        self.assertEqual(
-            LossOptions.of(given).changed,
-            {"mixout": 0.5, "class_weights": ["balanced"]},
-        )
+        expected = {"mixout": 0.5, "class_weights": ["balanced"]}
+        self.assertEqual(LossOptions.of(given).changed, expected)

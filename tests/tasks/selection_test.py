@@ -191,10 +191,8 @@ class SelectTest(SelectionTestCase):
         self.assertEqual(selection.best.score("accuracy"), 0.95)
         self.assertEqual(selection.best.step, 100)
         self.assertEqual(self.keeper.kept, "lr2e-05_bs32_ep3_seed1")
-        self.assertEqual(
-            self.keeper.discarded,
-            {f"lr{rate}_bs32_ep3_seed1" for rate in ("5e-05", "4e-05", "3e-05")},
-        )
+        expected = {f"lr{rate}_bs32_ep3_seed1" for rate in ("5e-05", "4e-05", "3e-05")}
+        self.assertEqual(self.keeper.discarded, expected)
         header, *records = self.lines()
         made_with = {"init_checkpoint": "/a", "lengths": [1, 2]}
         self.assertEqual(header, {"made_with": made_with, "metric": "accuracy"})

@@ -67,13 +67,11 @@ class TableSplitTest(FolderCase):
     def test_csv(self):
         text = "word " * 40_000
         path = self.write(f't,l\n"one, ""two""\nthree",x\n"{text}",y\n', "data.csv")
-        self.assertEqual(
-            TableSplit(text_a="t", label="l").read(path),
-            [
-                Example('one, "two"\nthree', None, "x", f"{path}:3"),
-                Example(text, None, "y", f"{path}:4"),
-            ],
-        )
+        expected = [
+            Example('one, "two"\nthree', None, "x", f"{path}:3"),
+            Example(text, None, "y", f"{path}:4"),
+        ]
+        self.assertEqual(TableSplit(text_a="t", label="l").read(path), expected)
 
     def test_files_that_cannot_be_used(self):
         rows = "".join(f"{i}\tA\n" for i in range(500))

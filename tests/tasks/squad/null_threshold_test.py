@@ -50,10 +50,8 @@ class NullThresholdTest(FolderCase):
         chosen = self.find({"b": ()}, {"b": "x"}, {"b": -2.0})
         found = chosen.best_f1, chosen.null_score_diff_threshold, chosen.f1_at_threshold
         self.assertEqual(found, (100.0, 0.0, 0.0))
-        self.assertCountEqual(
-            os.listdir(self.get_temp_dir()),
-            ["null_threshold.json", "null_score_diff_histogram.png"],
-        )
+        expected = ["null_threshold.json", "null_score_diff_histogram.png"]
+        self.assertCountEqual(os.listdir(self.get_temp_dir()), expected)
 
     def test_a_file_without_a_threshold(self):
         folder = self.get_temp_dir()

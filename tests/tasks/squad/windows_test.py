@@ -281,18 +281,16 @@ class RecordsTest(tf.test.TestCase):
         found = records_of(question("b (1895-1943)", text="a", answer="1895"))
         first = ids("[CLS] a [SEP] b ( 1895 - 1943 [SEP]")
         second = ids("[CLS] a [SEP] 1895 - 1943 ) [SEP] [PAD]")
-        self.assertEqual(
-            found,
-            {
-                "unique_ids": [[1000000000], [1000000001]],
-                "input_ids": [first, second],
-                "input_mask": [[1] * 9, [1] * 8 + [0]],
-                "segment_ids": [[0] * 3 + [1] * 6, [0] * 3 + [1] * 5 + [0]],
-                "start_positions": [[5], [3]],
-                "end_positions": [[5], [3]],
-                "is_impossible": [[0], [0]],
-            },
-        )
+        expected = {
+            "unique_ids": [[1000000000], [1000000001]],
+            "input_ids": [first, second],
+            "input_mask": [[1] * 9, [1] * 8 + [0]],
+            "segment_ids": [[0] * 3 + [1] * 6, [0] * 3 + [1] * 5 + [0]],
+            "start_positions": [[5], [3]],
+            "end_positions": [[5], [3]],
+            "is_impossible": [[0], [0]],
+        }
+        self.assertEqual(found, expected)
 
     def test_where_a_window_shows_the_answer(self):
         # Windows of 3 tokens: a b c, c d e. One that does not show it whole has none.

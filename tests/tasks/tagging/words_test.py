@@ -49,14 +49,12 @@ class FeaturesTest(tf.test.TestCase):
         found = features([sentence("add Ád 東京 \xad b"), sentence("c")])
         # The first sentence has 9 tokens, of which 6 fit: the second window ends with
         # it, and has more context of its last three words.
-        self.assertEqual(
-            found,
-            [
-                ([CLS, A, D, D, A, D, TO, SEP], [1, 4], [0, 1]),
-                ([CLS, A, D, TO, KYO, UNK, B, SEP], [3, 5, 6], [2, 3, 4]),
-                ([CLS, C, SEP], [1], [5]),
-            ],
-        )
+        expected = [
+            ([CLS, A, D, D, A, D, TO, SEP], [1, 4], [0, 1]),
+            ([CLS, A, D, TO, KYO, UNK, B, SEP], [3, 5, 6], [2, 3, 4]),
+            ([CLS, C, SEP], [1], [5]),
+        ]
+        self.assertEqual(found, expected)
 
     def test_a_document_is_one_text(self):
         sentences = [sentence("a b"), sentence("c"), sentence("b", document=1)]
@@ -370,8 +368,6 @@ class WordsTest(ScriptCase):
         self.assertNotIn("f1_macro", results)
         asked = "--do_eval", "--labels=O,B-PER,I-PER", "--best_metric=f1_macro"
         self.assertEqual(self.words(*asked).scores("dev", predictions)["f1_macro"], 1.0)
-        self.assertEqual(
-            found.predicted_labels("dev", predictions),
-            [["I-PER", "I-PER", "B-PER"], ["O", "I-PER"]],
-        )
+        expected = [["I-PER", "I-PER", "B-PER"], ["O", "I-PER"]]
+        self.assertEqual(found.predicted_labels("dev", predictions), expected)
         self.assertIn("accuracy: 100.00%", found.report("dev", predictions))
