@@ -3,8 +3,6 @@ import json
 import os
 import pathlib
 
-import tensorflow as tf
-
 from bert_tf.config import SINGLE_LABEL
 from bert_tf.conversion import export
 from bert_tf.conversion.adapter_files import (
@@ -47,12 +45,7 @@ def trained(**options):
     return model
 
 
-class AdapterFilesTestCase(tf.test.TestCase):
-    def folder(self, name):
-        path = os.path.join(self.get_temp_dir(), name)
-        os.makedirs(path, exist_ok=True)
-        return path
-
+class AdapterFilesTestCase(runs.NewFoldersCase):
     def run_of(self, model, name="run"):
         """The folder of a run of a model with its weights as they are."""
         folder = os.path.join(self.get_temp_dir(), name)

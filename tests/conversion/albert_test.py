@@ -23,7 +23,7 @@ from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
 from tests.conversion import albert_weights, one_layer
 from tests.conversion.albert_weights import CONFIG, RECORD, THEIR_CONFIG
-from tests.conversion.runs import TOKENS, ModelFlags, write_json
+from tests.conversion.runs import TOKENS, ModelFlags, NewFoldersCase, write_json
 from tests.modeling.examples import relative_error
 
 RELEASED_CONFIG = """
@@ -36,12 +36,7 @@ RELEASED_CONFIG = """
 """
 
 
-class AlbertTestCase(tf.test.TestCase):
-    def folder(self, name):
-        path = os.path.join(self.get_temp_dir(), name)
-        os.makedirs(path)
-        return path
-
+class AlbertTestCase(NewFoldersCase):
     def hugging_face(self, name="theirs", **fields):
         """A folder as transformers writes it."""
         folder = self.folder(name)

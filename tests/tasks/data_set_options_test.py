@@ -101,7 +101,7 @@ class OwnTableTest(FolderCase):
 
     def test_labels_that_cannot_be(self):
         for labels, reason, *arguments in (
-            ("xx", "train.tsv: all rows have .* 'x'"),
+            (["x", "x"], "train.tsv: all rows have .* 'x'"),
             (["x", ""], "train.tsv:3: the label is empty"),
             (["", ""], "all rows have the label ''", "--several_labels"),
         ):

@@ -343,30 +343,7 @@ class TargetTest(tf.test.TestCase):
                 with self.assertRaisesRegex(InputError, f"f:7: .* {message}"):
                     target.encode(label, "f:7")
 
-    def test_outputs(self):
-        one = np.log([[1.0, 3.0, 4.0], [5.0, 2.0, 1.0]])
-        several = np.log([[1 / 3, 1.0, 4.0], [3.0, 1.5, 1 / 4]])
-        for target, logits, probabilities, predictions, words in (
-            (ONE, one, np.exp(one) / 8, [2, 0], ["maybe", "no"]),
-            (
-                *(SEVERAL, several, [[0.25, 0.5, 0.8], [0.75, 0.6, 0.2]]),
-                *([[0, 0, 1], [1, 1, 0]], ["c", "a,b"]),
-            ),
-            (SEVERAL, [[-9.0] * 3], [[0.0] * 3], [[0] * 3], [""]),
-            (
-                NUMBER,
-                [[3.21449], [-1]],
-                [[3.21449], [-1]],
-                [3.21449, -1],
-                ["3.214", "-1.000"],
-            ),
-            (NUMBERS, [[1.0, 2.5]], [[1.0, 2.5]], [[1.0, 2.5]], ["1.000,2.500"]),
-        ):
-            logits = np.array(logits)
-            found = target.probabilities(logits)
-            self.assertAllClose(found, probabilities, atol=1e-3)
-            self.assertAllClose(target.predictions(logits), predictions)
-            self.assertEqual(target.words(logits), words)
+    def test_probabilities_of_extreme_outputs(self):
         logits = np.array([[1000.0, 0.0, -1000.0]])
         with np.errstate(all="raise", under="ignore"):
             self.assertAllClose(ONE.probabilities(logits), [[1.0, 0.0, 0.0]])

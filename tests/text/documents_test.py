@@ -85,10 +85,6 @@ class SentencesTest(tf.test.TestCase):
 class ReaderTestCase(FolderCase):
     name = "text.txt"
 
-    @property
-    def folder(self):
-        return self.get_temp_dir()
-
     def write(self, name, content=b"a\n"):
         return super().write(name, content)
 
@@ -368,8 +364,8 @@ WIKI = '<doc id="1" url="u" title="T">\nT\n</doc>\n'
 
 class FindSourcesTest(ReaderTestCase):
     def find(self, *patterns):
-        joined = ",".join(os.path.join(self.folder, pattern) for pattern in patterns)
-        return [os.path.relpath(p, self.folder) for p in find_sources(joined, "input")]
+        joined = ",".join(self.path(pattern) for pattern in patterns)
+        return [os.path.relpath(p, self.path()) for p in find_sources(joined, "input")]
 
     def test_files_globs_and_folders_in_the_order_given(self):
         for name in ("b.txt", "a.txt", "w/AB/wiki_00", "w/AA/wiki_01", "w/AA/wiki_00"):
@@ -385,10 +381,10 @@ class FindSourcesTest(ReaderTestCase):
 
     def test_links_to_folders_are_followed_but_not_in_circles(self):
         self.write("real/a")
-        os.makedirs(os.path.join(self.folder, "top"))
+        os.makedirs(self.path("top"))
         for name, target in (("top/x", "real"), ("top/y", "top"), ("real/z", "top")):
-            link = os.path.join(self.folder, name)
-            os.symlink(os.path.join(self.folder, target), link)
+            link = self.path(name)
+            os.symlink(self.path(target), link)
             self.addCleanup(os.remove, link)
         self.assertEqual(self.find("top"), ["top/x/a"])
         refused = mock.patch("os.scandir", side_effect=PermissionError("closed"))
@@ -398,16 +394,16 @@ class FindSourcesTest(ReaderTestCase):
     def test_remote_folders(self):
         for name in ("B/b", "A/a", "A/_b", ".c/c"):
             self.write(name)
-        remote = "file://" + self.folder
+        remote = "file://" + self.path()
         found = find_sources(remote, "input")
         self.assertEqual(found, [remote + "/A/a", remote + "/B/b"])
         self.assertEqual(find_sources(remote + "/A/*", "input")[-1], remote + "/A/a")
 
     def test_nothing_there(self):
-        os.makedirs(os.path.join(self.folder, "empty"))
+        os.makedirs(self.path("empty"))
         for pattern, message in (
             ("nowhere", "`input`: no file matches .*nowhere"),
-            (f"{self.folder}/empty", "--input: there is no file in .*empty"),
+            (self.path("empty"), "--input: there is no file in .*empty"),
             ("", "`input`: no file matches ''"),
         ):
             with self.assertRaisesRegex(InputError, message):
@@ -450,10 +446,8 @@ class MakeChunksTest(ReaderTestCase):
         self.assertEqual(languages(split_sentences=True), ["en"] * 3)
         self.assertEqual(languages(split_sentences=False), [""] * 3)
 
-    def test_errors(self):
-        pipe = os.path.join(self.folder, "pipe")
+    def test_a_pipe(self):
+        pipe = self.path("pipe")
         os.mkfifo(pipe)
         with self.assertRaisesRegex(InputError, "is a pipe or a device.*/pipe"):
             make_chunks([pipe])
-        with self.assertRaisesRegex(InputError, "a.gz: damaged, or not a .gz file"):
-            make_chunks([self.write("a.gz", b"plain")])

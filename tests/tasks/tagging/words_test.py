@@ -217,18 +217,14 @@ class PredictionFilesTest(FolderCase):
         return self.read("predictions.txt")
 
     def test_the_files_lines_with_a_column_more_or_two(self):
-        for layout, labels, *more in (
-            ({}, [["I-ORG", "O"], ["B-X"], ["O"]], "O", "I-ORG", "O", "B-X", "O"),
-            # The scorer compares the last two columns.
-            (
-                *({"label_column": "1"}, [["NNP", "VB"], ["NN"], ["NN"]]),
-                *("O O", "NNP NNP", "VBZ VB", "NN NN", "NNP NN"),
-            ),
+        # Labels that are not the last column stand before the predicted ones.
+        others = [["NNP", "VB"], ["NN"], ["NN"]]
+        for layout, labels, ends in (
+            ({}, [["I-ORG", "O"], ["B-X"], ["O"]], "O||I-ORG|O||B-X||O||O"),
+            ({"label_column": "1"}, others, "O O||NNP NNP|VBZ VB||NN NN||O O||NNP NN"),
         ):
-            start, first, second, third, fourth = more
-            ends = [start, "", first, second, "", third, "", start, "", fourth]
-            lines = zip(CONLL.splitlines(), ends, strict=True)
-            expected = "".join(" ".join(filter(None, pair)) + "\n" for pair in lines)
+            rows = zip(CONLL.splitlines(), ends.split("|"), strict=True)
+            expected = "".join(f"{line} {end}".strip() + "\n" for line, end in rows)
             sentences = self.read_sentences(CONLL, **layout)
             self.assertEqual(self.written(sentences, labels), expected + "\n")
 
