@@ -198,7 +198,7 @@ class TrainingDatasetTest(PipelineTestCase):
         # Six files are two units; the positions fall on seams and between them.
         total = self.write(3, 5, 1, 2, 4, 2)
         whole = self.stream(3 * total)
-        for start in range(0, 2 * total + 1, 3):
+        for start in (0, 1, 3, 8, 12, 16, total, total + 1, 2 * total):
             self.assertEqual(
                 self.stream(total, start=start), whole[start : start + total], start
             )
