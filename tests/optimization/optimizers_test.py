@@ -192,9 +192,10 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class WeightDecayTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.model = BertPretrainer(small_config())
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.model = BertPretrainer(small_config())
 
     def decayed(self, **options):
         optimizer = AdamWeightDecay(0.1, **options)
