@@ -81,6 +81,9 @@ def training_steps(
     )
     names = names_of_sums(objective, loss_scale)
 
+    # AutoGraph is for the loop over steps alone: to convert the model, Keras and the
+    # optimizer too takes as long as to trace them.
+    @tf.autograph.experimental.do_not_convert
     def replica_step(batch: Records, *there: tf.Tensor) -> Sums:
         replica = tf.distribute.get_replica_context()
         # A thread must read the clock before it computes on the batch.
@@ -176,7 +179,7 @@ def evaluation_step(
             )
         return forward(batch, weights)
 
-    @tf.function(reduce_retracing=not is_tpu(strategy))
+    @tf.function(reduce_retracing=not is_tpu(strategy), autograph=False)
     def step(batch: Records) -> Sums:
         per_replica = strategy.run(replica_step, args=(batch,))
         return {
@@ -205,7 +208,7 @@ def prediction_step(
     if as_a_whole:
         forward = tf.function(forward, jit_compile=True, autograph=False)
 
-    @tf.function(reduce_retracing=not is_tpu(strategy))
+    @tf.function(reduce_retracing=not is_tpu(strategy), autograph=False)
     def step(batch: Records) -> Mapping[str, Any]:
         outputs = strategy.run(forward, args=(batch,))
         if num_workers(strategy) > 1:
