@@ -462,13 +462,6 @@ class KeepBestTest(CheckpointsTestCase):
             ],
         )
 
-    def test_it_goes_on_over_starts(self):
-        self.evaluate({1: 3.0, 2: 1.5})
-        self.evaluate({3: 2.0})
-        self.assertEqual(self.best()["step"], 2)
-        self.evaluate({4: 0.1 + 0.2})
-        self.assertEqual(self.best(), {"metric": "loss", "step": 4, "value": 0.1 + 0.2})
-
     def test_an_evaluation_made_again_ends_what_was_begun(self):
         self.evaluate({1: 3.0, 2: 1.5}, max_to_keep=5)
         listing = sorted(os.listdir(self.path("best")))
