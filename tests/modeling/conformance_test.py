@@ -149,6 +149,7 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
         model = MODELS[name](CONFIG, dtype="mixed_bfloat16")
         model.set_weights(exact.get_weights())
         self.assertAllEqual({w.dtype for w in model.weights}, {"float32"})
+        # Compiling the pieces takes longer than all else.
         alone = contextlib.nullcontext() if name == "electra" else pieces_left_alone()
         with alone, tf.GradientTape() as tape:
             outputs = model(tensors, training=True)
@@ -256,15 +257,12 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
         records, _ = records_of(name, CONFIG)
         model = MODELS[name](CONFIG)
         # As Keras decides on its own, where the tests do not hold it back.
-        as_a_whole = name == "classifier" and xla_compiles_for_the_cpu()
-        # Compiling the pieces takes longer than all else.
-        is_alone = name != "pretrainer"
-        alone = pieces_left_alone() if is_alone else contextlib.nullcontext()
+        as_a_whole = name == "pretrainer" and xla_compiles_for_the_cpu()
         model.compile(
             optimizer=create_optimizer(5e-3, 1000, 0),
             jit_compile=as_a_whole or "auto",
         )
-        with alone, warnings.catch_warnings():
+        with warnings.catch_warnings():
             # Keras warns of dicts that do not match a model's inputs.
             warnings.simplefilter("error", UserWarning)
             dataset = tf.data.Dataset.from_tensors(records).repeat(25)
