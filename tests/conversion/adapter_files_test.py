@@ -1,8 +1,7 @@
+import functools
 import json
 import os
 import pathlib
-
-import tensorflow as tf
 
 from bert_tf.config import SINGLE_LABEL
 from bert_tf.conversion import export
@@ -27,12 +26,26 @@ LABELS = ("yes", "no", "maybe")
 RECORDS = random_records(CONFIG)
 
 
-class AdapterFilesTestCase(tf.test.TestCase):
-    def folder(self, name):
-        path = os.path.join(self.get_temp_dir(), name)
-        os.makedirs(path, exist_ok=True)
-        return path
+@functools.cache
+def base_model():
+    model = BertClassifier(CONFIG, 3)
+    randomize(model, seed=1)
+    return model
 
+
+@functools.cache
+def trained(**options):
+    """A model as if trained: on the weights of the base, all that is new random."""
+    model = BertClassifier(CONFIG, 3, **options)
+    randomize(model)
+    values = weights_by_name(base_model())
+    for name, variable in weights_by_name(model).items():
+        if name in values and not variable.trainable:
+            variable.assign(values[name])
+    return model
+
+
+class AdapterFilesTestCase(runs.NewFoldersCase):
     def run_of(self, model, name="run"):
         """The folder of a run of a model with its weights as they are."""
         folder = os.path.join(self.get_temp_dir(), name)
@@ -42,60 +55,36 @@ class AdapterFilesTestCase(tf.test.TestCase):
         actual, expected = (outputs_of(x, RECORDS)["logits"] for x in (model, other))
         self.assertAllClose(actual, expected, **({"rtol": 0, "atol": 0} | tolerance))
 
-    def trained(self, seed=7, config=CONFIG, **options):
-        """A model as if trained: on the weights of a base, all that is new random."""
-        model = BertClassifier(config, 3, **options)
-        randomize(model, seed=seed)
-        base = BertClassifier(config, 3)
-        values = randomize(base, seed=1)
-        for name, variable in weights_by_name(model).items():
-            if name in values and not variable.trainable:
-                variable.assign(values[name])
-        return model, base
-
     def written(self, name="run", **options):
-        model, base = self.trained(**options)
-        path = write_adapter(
-            self.folder(name), model, labels=LABELS, problem_type=SINGLE_LABEL
-        )
-        return model, base, path
-
-    def fresh(self, base, **options):
-        model = BertClassifier(base.bert_config, 3, **options)
-        load_weights(model, self.run_of(base, "base"), init_head=False)
-        return model
+        kept = {"labels": LABELS, "problem_type": SINGLE_LABEL}
+        return write_adapter(self.folder(name), trained(**options), **kept)
 
 
 class LoadTest(AdapterFilesTestCase):
     def test_on_its_base_it_is_the_trained_model(self):
-        for number, options in enumerate(
-            (
-                {"lora_rank": 2},
-                {"adapter_size": 3},
-                {"lora_rank": 2, "layer_mixture": True, "train_pooler": True},
-            )
-        ):
-            model, base, path = self.written(f"run{number}", **options)
-            again = self.fresh(base, **options)
+        several = {"lora_rank": 2, "layer_mixture": True, "train_pooler": True}
+        for number, options in enumerate(({"adapter_size": 3}, several)):
+            path = self.written(f"run{number}", **options)
+            model, again = trained(**options), BertClassifier(CONFIG, 3, **options)
+            base = self.run_of(base_model(), "base")
+            load_weights(again, base, init_head=False)
             with self.assertNoLogs(level="WARNING"):
                 names = load_adapter(again, path)
-            self.assertEqual(
-                set(names),
-                {k for k, v in weights_by_name(model).items() if v.trainable},
-            )
+            expected = {k for k, v in weights_by_name(model).items() if v.trainable}
+            self.assertEqual(set(names), expected)
             self.assert_same_logits(again, model)
 
     def test_the_classifier_of_both(self):
-        model, base, path = self.written(lora_rank=2)
-        again = load_adapted_classifier(self.run_of(base, "base"), path)
-        self.assert_same_logits(again, model)
+        path = self.written(lora_rank=2)
+        again = load_adapted_classifier(self.run_of(base_model(), "base"), path)
+        self.assert_same_logits(again, trained(lora_rank=2))
         self.assertEqual(again.problem_type, SINGLE_LABEL)
         other = BertClassifier(small_config(num_hidden_layers=2), 3)
         with self.assertRaisesRegex(InputError, "num_hidden_layers=1; this one has 2"):
             load_adapted_classifier(self.run_of(other, "other"), path)
 
     def test_what_is_in_the_files(self):
-        _, _, path = self.written(lora_rank=2)
+        path = self.written(lora_rank=2)
         stored = read_tensors(os.path.join(path, "adapter.safetensors"))
         shapes = {name: tensor.shape for name, tensor in stored.items()}
         expected = {"output_weights": (3, 24), "output_bias": (3,)}
@@ -112,18 +101,10 @@ class LoadTest(AdapterFilesTestCase):
         self.assertEqual(adapter.model, {"lora_rank": 2, **others})
 
     def test_what_does_not_fit_assigns_nothing(self):
-        _, _, path = self.written(lora_rank=2)
+        path = self.written(lora_rank=2)
+        narrow = small_config(num_hidden_layers=1, hidden_size=12)
         for config, options, message in (
-            (
-                small_config(num_hidden_layers=2),
-                {"lora_rank": 2},
-                "trained on a model with num_hidden_layers=1; this one has 2",
-            ),
-            (
-                small_config(num_hidden_layers=1, hidden_size=12),
-                {"lora_rank": 2},
-                "trained on a model with hidden_size=24; this one has 12",
-            ),
+            (narrow, {"lora_rank": 2}, "with hidden_size=24; this one has 12"),
             (CONFIG, {"lora_rank": 3}, r"query/lora_kernel_a is \[24, 2\] there, \["),
             (CONFIG, {}, "lora_kernel_a is .* there, nothing here"),
             (CONFIG, {"adapter_size": 4}, "adapter/.* is not there"),
@@ -137,7 +118,7 @@ class LoadTest(AdapterFilesTestCase):
                 self.assertAllEqual(variable, before[name], name)
 
     def test_a_damaged_or_missing_one_is_one_line(self):
-        _, _, path = self.written(lora_rank=2)
+        path = self.written(lora_rank=2)
         description = os.path.join(path, "adapter.json")
         values = json.loads(pathlib.Path(description).read_text())
         for change, message in (
@@ -155,7 +136,7 @@ class RunTest(AdapterFilesTestCase):
     """A run's own checkpoints, read by all that reads checkpoints."""
 
     def test_lora_is_merged(self):
-        model, _ = self.trained(lora_rank=2)
+        model = trained(lora_rank=2)
         folder = self.run_of(model)
         self.assertFalse([k for k in open_source(folder).weights if is_added(k)])
         plain = load_classifier(folder)
@@ -172,7 +153,7 @@ class RunTest(AdapterFilesTestCase):
         )
 
     def test_adapters_and_mixtures_stay_ours(self):
-        model, _ = self.trained(adapter_size=3, layer_mixture=True)
+        model = trained(adapter_size=3, layer_mixture=True)
         folder = self.run_of(model)
         again = load_classifier(folder)
         self.assert_same_logits(again, model)
@@ -181,16 +162,14 @@ class RunTest(AdapterFilesTestCase):
             encoded, outputs_of(model.encoder, RECORDS)["pooled_output"]
         )
         source = export.completed(open_source(folder))
+        reason = "trained with adapter_size and layer_mixture, which no"
         for write in (
             export.write_tf1,
             export.write_huggingface,
             export.write_kerashub,
         ):
-            with self.assertRaisesRegex(
-                InputError, "trained with adapter_size and layer_mixture, which no"
-            ):
+            with self.assertRaisesRegex(InputError, reason):
                 write(self.folder("written"), source)
-        with self.assertRaisesRegex(
-            InputError, "trained with `adapter_size=3` `layer_mixture=True`; this model"
-        ):
+        message = "trained with `adapter_size=3` `layer_mixture=True`; this model"
+        with self.assertRaisesRegex(InputError, message):
             load_weights(BertClassifier(CONFIG, 3), folder)

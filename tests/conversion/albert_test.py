@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 
 import numpy as np
 import safetensors.numpy
@@ -22,16 +23,20 @@ from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
 from tests.conversion import albert_weights, one_layer
 from tests.conversion.albert_weights import CONFIG, RECORD, THEIR_CONFIG
-from tests.conversion.runs import TOKENS, ModelFlags, write_json
+from tests.conversion.runs import TOKENS, ModelFlags, NewFoldersCase, write_json
 from tests.modeling.examples import relative_error
 
+RELEASED_CONFIG = """
+{"attention_probs_dropout_prob": 0, "hidden_act": "gelu", "hidden_dropout_prob": 0,
+"embedding_size": 4, "hidden_size": 8, "initializer_range": 0.02, "gap_size": 0,
+"intermediate_size": 12, "max_position_embeddings": 6, "num_attention_heads": 2,
+"num_hidden_layers": 3, "num_hidden_groups": 1, "net_structure_type": 0,
+"num_memory_blocks": 0, "inner_group_num": 1, "down_scale_factor": 1,
+"type_vocab_size": 2, "vocab_size": 11}
+"""
 
-class AlbertTestCase(tf.test.TestCase):
-    def folder(self, name):
-        path = os.path.join(self.get_temp_dir(), name)
-        os.makedirs(path)
-        return path
 
+class AlbertTestCase(NewFoldersCase):
     def hugging_face(self, name="theirs", **fields):
         """A folder as transformers writes it."""
         folder = self.folder(name)
@@ -52,32 +57,8 @@ class AlbertTestCase(tf.test.TestCase):
             shape_and_slices=[""] * len(arrays),
             tensors=list(arrays.values()),
         )
-        write_json(
-            {
-                "attention_probs_dropout_prob": 0,
-                "hidden_act": "gelu",
-                "hidden_dropout_prob": 0,
-                "embedding_size": 4,
-                "hidden_size": 8,
-                "initializer_range": 0.02,
-                "intermediate_size": 12,
-                "max_position_embeddings": 6,
-                "num_attention_heads": 2,
-                "num_hidden_layers": 3,
-                "num_hidden_groups": 1,
-                "net_structure_type": 0,
-                "gap_size": 0,
-                "num_memory_blocks": 0,
-                "inner_group_num": 1,
-                "down_scale_factor": 1,
-                "type_vocab_size": 2,
-                "vocab_size": 11,
-            },
-            folder,
-            "albert_config.json",
-        )
-        with open(os.path.join(folder, "30k-clean.model"), "wb") as file:
-            file.write(b"pieces")
+        pathlib.Path(folder, "albert_config.json").write_text(RELEASED_CONFIG)
+        pathlib.Path(folder, "30k-clean.model").write_bytes(b"pieces")
         return folder
 
     def check_logits(self, model):
@@ -110,7 +91,6 @@ class HuggingFaceTest(AlbertTestCase):
             self.assertEqual(value, THEIR_CONFIG[name], name)
 
     def test_every_head(self):
-        shapes = {"classifier": 3, "span": 2, "multiple choice": 1, "tagging": 3}
         for head, name in (
             ("classifier", "AlbertForSequenceClassification"),
             ("span", "AlbertForQuestionAnswering"),
@@ -126,7 +106,6 @@ class HuggingFaceTest(AlbertTestCase):
                 arrays = {k: x for k, x in arrays.items() if "/pooler/" not in k}
             for line in one_layer.lines(one_layer.HEADS[head]):
                 arrays[line.original] = np.full(line.shape, 0.5, np.float32)
-                self.assertEqual(line.shape[0], shapes[head])
             weights = Weights("somewhere", one_layer.tensors_of(arrays))
             self.assertEqual(huggingface.architecture_of(weights, CONFIG), name)
             folder = self.folder(name)
@@ -134,38 +113,29 @@ class HuggingFaceTest(AlbertTestCase):
             huggingface.write(folder, weights, CONFIG, values)
             config, values = huggingface.read_config(folder)
             self.assertEqual(config, CONFIG)
-            self.assertEqual(
-                values["classifier_dropout_prob"] if head != "span" else 0.1, 0.1
-            )
+            if head != "span":
+                self.assertEqual(values["classifier_dropout_prob"], 0.1)
             read = huggingface.read_weights(folder, config, values)
             self.assertEqual(set(read), set(arrays))
 
     def test_tied_weights_and_what_cannot_be_read(self):
         weights = albert_weights.random_weights()
         tensors = albert_weights.their_tensors(weights)
-        copy = {
-            "predictions.decoder.weight": tensors[
-                "albert.embeddings.word_embeddings.weight"
-            ]
-        }
+        words = tensors["albert.embeddings.word_embeddings.weight"]
+        copy = {"predictions.decoder.weight": words}
         folder = self.hugging_face()
         path = os.path.join(folder, "model.safetensors")
         safetensors.numpy.save_file(tensors | copy, path)
         self.assertEqual(set(open_source(folder).weights), set(weights))
-        safetensors.numpy.save_file(
-            tensors | {name: x + 1 for name, x in copy.items()}, path
-        )
-        with self.assertRaisesRegex(
-            InputError, "decoder.weight is not embeddings.word"
-        ):
+        untied = {"predictions.decoder.weight": words + 1}
+        safetensors.numpy.save_file(tensors | untied, path)
+        reason = "decoder.weight is not embeddings.word"
+        with self.assertRaisesRegex(InputError, reason):
             open_source(folder)
         for fields, message in (
             ({"num_hidden_groups": 3}, "`num_hidden_groups` must be 1.* Received: 3"),
             ({"embedding_size": 8}, "embedding_hidden_mapping_in"),
-            (
-                {"model_type": "roberta"},
-                "must be 'bert' or 'albert' or 'electra'. Found",
-            ),
+            ({"model_type": "roberta"}, "must be 'bert' or 'albert' or 'electra'."),
         ):
             write_json(THEIR_CONFIG | fields, folder, "config.json")
             safetensors.numpy.save_file(tensors, path)
@@ -193,18 +163,16 @@ class HuggingFaceTest(AlbertTestCase):
 
     def test_other_programs_compute_other_models(self):
         arrays = one_layer.random_weights("BertModel")
-        source = dataclasses.replace(
-            open_source(self.hugging_face()),
-            weights=Weights("somewhere", one_layer.tensors_of(arrays)),
-        )
+        weights = Weights("somewhere", one_layer.tensors_of(arrays))
+        source = open_source(self.hugging_face())
+        source = dataclasses.replace(source, weights=weights)
         for config, message in (
             (CONFIG, "computes embedding_size=None alone"),
             (dataclasses.replace(CONFIG, left_to_right=True), "left_to_right"),
         ):
+            other = dataclasses.replace(source, config=config)
             with self.assertRaisesRegex(InputError, message):
-                export.write_kerashub(
-                    "nowhere", dataclasses.replace(source, config=config)
-                )
+                export.write_kerashub("nowhere", other)
         with self.assertRaisesRegex(InputError, "is never left-to-right"):
             huggingface.to_config(config, "AlbertModel")
 

@@ -5,6 +5,7 @@ ALBERT's original checkpoints, then Hugging Face's (AlbertForPreTraining).
 """
 
 import dataclasses
+import json
 
 import numpy as np
 
@@ -57,32 +58,17 @@ cls/seq_relationship/output_bias 2 sop_classifier.classifier.bias 2
 LINES = [one_layer.Line(f"{line} -") for line in TABLE.splitlines() if line]
 
 # What `save_pretrained` of transformers 5.23 writes, the numbers of `CONFIG` in it.
-THEIR_CONFIG = {
-    "architectures": ["AlbertForPreTraining"],
-    "attention_probs_dropout_prob": 0.0,
-    "bos_token_id": 2,
-    "classifier_dropout_prob": 0.1,
-    "dtype": "float32",
-    "embedding_size": 4,
-    "eos_token_id": 3,
-    "hidden_act": "gelu_new",
-    "hidden_dropout_prob": 0.0,
-    "hidden_size": 8,
-    "initializer_range": 0.02,
-    "inner_group_num": 1,
-    "intermediate_size": 12,
-    "layer_norm_eps": 1e-12,
-    "max_position_embeddings": 6,
-    "model_type": "albert",
-    "num_attention_heads": 2,
-    "num_hidden_groups": 1,
-    "num_hidden_layers": 3,
-    "pad_token_id": 0,
-    "tie_word_embeddings": True,
-    "transformers_version": "5.23.0",
-    "type_vocab_size": 2,
-    "vocab_size": 11,
-}
+THEIR_CONFIG = json.loads("""
+{"architectures": ["AlbertForPreTraining"], "attention_probs_dropout_prob": 0.0,
+"bos_token_id": 2, "classifier_dropout_prob": 0.1, "dtype": "float32",
+"embedding_size": 4, "eos_token_id": 3, "hidden_act": "gelu_new",
+"hidden_dropout_prob": 0.0, "hidden_size": 8, "initializer_range": 0.02,
+"inner_group_num": 1, "intermediate_size": 12, "layer_norm_eps": 1e-12,
+"max_position_embeddings": 6, "model_type": "albert", "num_attention_heads": 2,
+"num_hidden_groups": 1, "num_hidden_layers": 3, "pad_token_id": 0,
+"tie_word_embeddings": true, "transformers_version": "5.23.0", "type_vocab_size": 2,
+"vocab_size": 11}
+""")
 
 RECORD = {
     "input_ids": np.array([[2, 7, 10, 4, 3]]),

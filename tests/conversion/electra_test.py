@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import json
 import os
 
@@ -14,18 +15,18 @@ from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import albert_weights, electra_weights
 from tests.conversion.electra_weights import CONFIG, GENERATOR, LINES, THEIRS
-from tests.conversion.runs import TOKENS, randomize, save, write_json
+from tests.conversion.runs import TOKENS, NewFoldersCase, randomize, save, write_json
 from tests.modeling.examples import relative_error
 
 ARRAYS = albert_weights.random_weights(LINES)
 
 
-class ElectraTestCase(tf.test.TestCase):
-    def folder(self, name):
-        path = os.path.join(self.get_temp_dir(), name)
-        os.makedirs(path)
-        return path
+@functools.cache
+def half_generator():
+    return ElectraPretrainer(CONFIG, generator_size=0.5)
 
+
+class ElectraTestCase(NewFoldersCase):
     def hugging_face(self, **fields):
         """A folder as transformers writes it."""
         folder = self.folder("theirs")
@@ -48,7 +49,7 @@ class ElectraTestCase(tf.test.TestCase):
         return folder
 
     def check_logits(self, source):
-        model = ElectraPretrainer(CONFIG, generator_size=0.5)
+        model = half_generator()
         missing = load_weights(model, source)
         self.assertTrue(all(map(names.is_of_a_generator, missing)))
         logits = model(electra_weights.RECORD)["discriminator_logits"][0]
@@ -141,9 +142,8 @@ class ReleaseTest(ElectraTestCase):
     def test_its_gelu_is_exact(self):
         config = dataclasses.replace(CONFIG, hidden_act="gelu")
         source = dataclasses.replace(open_source(self.hugging_face()), config=config)
-        with self.assertRaisesRegex(
-            InputError, r"cannot compute .*\(hidden_act=gelu\)"
-        ):
+        message = r"cannot compute .*\(hidden_act=gelu\)"
+        with self.assertRaisesRegex(InputError, message):
             export.write_tf1(self.get_temp_dir(), source)
 
 
@@ -168,7 +168,7 @@ class RunTest(ElectraTestCase):
         again = ElectraPretrainer(CONFIG)
         self.assertEmpty(load_weights(again, source))
         with self.assertRaisesRegex(InputError, "does not fit the model.*generator"):
-            load_weights(ElectraPretrainer(CONFIG, generator_size=0.5), source)
+            load_weights(half_generator(), source)
         # Twice as many layers, of both.
         deeper = weights_by_name(
             ElectraPretrainer(dataclasses.replace(CONFIG, num_hidden_layers=2))
@@ -177,5 +177,5 @@ class RunTest(ElectraTestCase):
         self.assertEqual(set(stacked), set(deeper))
         scope = "cls/generator/encoder/layer_{}/output/dense/kernel"
         self.assertAllEqual(stacked[scope.format(1)], source.weights[scope.format(0)])
-        new = load_weights(ElectraPretrainer(CONFIG), source, init_head=False)
+        new = load_weights(again, source, init_head=False)
         self.assertIn("cls/generator_predictions/output_bias", new)

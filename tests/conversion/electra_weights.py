@@ -6,6 +6,7 @@ checkpoints.
 """
 
 import dataclasses
+import json
 
 import numpy as np
 
@@ -21,28 +22,25 @@ bert/embeddings/LayerNorm/gamma 4 electra.embeddings.LayerNorm.weight 4 electra/
 bert/embeddings/LayerNorm/beta 4 electra.embeddings.LayerNorm.bias 4 electra/embeddings/LayerNorm/beta
 bert/encoder/embedding_hidden_mapping_in/kernel 4,8 electra.embeddings_project.weight 8,4 electra/embeddings_project/kernel
 bert/encoder/embedding_hidden_mapping_in/bias 8 electra.embeddings_project.bias 8 electra/embeddings_project/bias
-bert/encoder/layer_0/attention/self/query/kernel 8,8 electra.encoder.layer.0.attention.self.query.weight 8,8 electra/encoder/layer_0/attention/self/query/kernel
-bert/encoder/layer_0/attention/self/query/bias 8 electra.encoder.layer.0.attention.self.query.bias 8 electra/encoder/layer_0/attention/self/query/bias
-bert/encoder/layer_0/attention/self/key/kernel 8,8 electra.encoder.layer.0.attention.self.key.weight 8,8 electra/encoder/layer_0/attention/self/key/kernel
-bert/encoder/layer_0/attention/self/key/bias 8 electra.encoder.layer.0.attention.self.key.bias 8 electra/encoder/layer_0/attention/self/key/bias
-bert/encoder/layer_0/attention/self/value/kernel 8,8 electra.encoder.layer.0.attention.self.value.weight 8,8 electra/encoder/layer_0/attention/self/value/kernel
-bert/encoder/layer_0/attention/self/value/bias 8 electra.encoder.layer.0.attention.self.value.bias 8 electra/encoder/layer_0/attention/self/value/bias
-bert/encoder/layer_0/attention/output/dense/kernel 8,8 electra.encoder.layer.0.attention.output.dense.weight 8,8 electra/encoder/layer_0/attention/output/dense/kernel
-bert/encoder/layer_0/attention/output/dense/bias 8 electra.encoder.layer.0.attention.output.dense.bias 8 electra/encoder/layer_0/attention/output/dense/bias
-bert/encoder/layer_0/attention/output/LayerNorm/gamma 8 electra.encoder.layer.0.attention.output.LayerNorm.weight 8 electra/encoder/layer_0/attention/output/LayerNorm/gamma
-bert/encoder/layer_0/attention/output/LayerNorm/beta 8 electra.encoder.layer.0.attention.output.LayerNorm.bias 8 electra/encoder/layer_0/attention/output/LayerNorm/beta
-bert/encoder/layer_0/intermediate/dense/kernel 8,12 electra.encoder.layer.0.intermediate.dense.weight 12,8 electra/encoder/layer_0/intermediate/dense/kernel
-bert/encoder/layer_0/intermediate/dense/bias 12 electra.encoder.layer.0.intermediate.dense.bias 12 electra/encoder/layer_0/intermediate/dense/bias
-bert/encoder/layer_0/output/dense/kernel 12,8 electra.encoder.layer.0.output.dense.weight 8,12 electra/encoder/layer_0/output/dense/kernel
-bert/encoder/layer_0/output/dense/bias 8 electra.encoder.layer.0.output.dense.bias 8 electra/encoder/layer_0/output/dense/bias
-bert/encoder/layer_0/output/LayerNorm/gamma 8 electra.encoder.layer.0.output.LayerNorm.weight 8 electra/encoder/layer_0/output/LayerNorm/gamma
-bert/encoder/layer_0/output/LayerNorm/beta 8 electra.encoder.layer.0.output.LayerNorm.bias 8 electra/encoder/layer_0/output/LayerNorm/beta
 cls/discriminator_predictions/dense/kernel 8,8 discriminator_predictions.dense.weight 8,8 discriminator_predictions/dense/kernel
 cls/discriminator_predictions/dense/bias 8 discriminator_predictions.dense.bias 8 discriminator_predictions/dense/bias
 cls/discriminator_predictions/dense_1/kernel 8,1 discriminator_predictions.dense_prediction.weight 1,8 discriminator_predictions/dense_1/kernel
 cls/discriminator_predictions/dense_1/bias 1 discriminator_predictions.dense_prediction.bias 1 discriminator_predictions/dense_1/bias
 """  # noqa: E501
-LINES = [one_layer.Line(line) for line in TABLE.splitlines() if line]
+
+
+def _layers():
+    """The rows of the Transformer's layer, which are BERT's by other names."""
+    for row in one_layer.ENCODER.splitlines():
+        if row.startswith("bert/encoder/"):
+            ours, shape, theirs, their_shape, _ = row.split()
+            theirs = theirs.replace("bert.", "electra.")
+            last = ours.replace("bert/", "electra/")
+            yield " ".join((ours, shape, theirs, their_shape, last))
+
+
+ROWS = TABLE.splitlines()
+LINES = [one_layer.Line(row) for row in (*ROWS[1:8], *_layers(), *ROWS[8:])]
 THEIRS = {line.original: line.keras_hub for line in LINES}  # the last column
 
 # A generator's names: ours, and in ELECTRA's own checkpoints.
@@ -63,35 +61,17 @@ GENERATOR = {
 }
 
 # What `save_pretrained` of transformers 5.23 writes, the numbers of `CONFIG` in it.
-THEIR_CONFIG = {
-    "add_cross_attention": False,
-    "architectures": ["ElectraForPreTraining"],
-    "attention_probs_dropout_prob": 0.1,
-    "classifier_dropout": None,
-    "dtype": "float32",
-    "embedding_size": 4,
-    "hidden_act": "gelu",
-    "hidden_dropout_prob": 0.1,
-    "hidden_size": 8,
-    "initializer_range": 0.02,
-    "intermediate_size": 12,
-    "is_decoder": False,
-    "layer_norm_eps": 1e-12,
-    "max_position_embeddings": 6,
-    "model_type": "electra",
-    "num_attention_heads": 2,
-    "num_hidden_layers": 1,
-    "pad_token_id": 0,
-    "summary_activation": "gelu",
-    "summary_last_dropout": 0.1,
-    "summary_type": "first",
-    "summary_use_proj": True,
-    "tie_word_embeddings": True,
-    "transformers_version": "5.23.0",
-    "type_vocab_size": 2,
-    "use_cache": True,
-    "vocab_size": 11,
-}
+THEIR_CONFIG = json.loads("""
+{"add_cross_attention": false, "architectures": ["ElectraForPreTraining"],
+"attention_probs_dropout_prob": 0.1, "classifier_dropout": null, "dtype": "float32",
+"embedding_size": 4, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "hidden_size":
+8, "initializer_range": 0.02, "intermediate_size": 12, "is_decoder": false,
+"layer_norm_eps": 1e-12, "max_position_embeddings": 6, "model_type": "electra",
+"num_attention_heads": 2, "num_hidden_layers": 1, "pad_token_id": 0,
+"summary_activation": "gelu", "summary_last_dropout": 0.1, "summary_type": "first",
+"summary_use_proj": true, "tie_word_embeddings": true, "transformers_version":
+"5.23.0", "type_vocab_size": 2, "use_cache": true, "vocab_size": 11}
+""")
 
 # Without masks: the discriminator gets the text itself.
 RECORD = {

@@ -15,7 +15,7 @@ from bert_tf.conversion.source import open_source
 from bert_tf.conversion.weights import Tensor, Weights
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.heads import BertClassifier, BertPretrainer, BertTagger
+from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import runs
 from tests.conversion.runs import TOKENS, randomize
@@ -49,13 +49,11 @@ class RoundTripTest(ExportTestCase):
     def test_in_out_in_is_the_same_to_the_bit(self):
         models = (
             BertEncoder(toy.CONFIG),
-            BertPretrainer(toy.CONFIG),
             BertPretrainer(toy.CONFIG, next_sentence=False),
             BertClassifier(toy.CONFIG, 3),
-            BertTagger(toy.CONFIG, 3),
         )
         for number, model in enumerate(models):
-            labels = ["a", "b", "c"] if number > 2 else None
+            labels = ["a", "b", "c"] if number == 2 else None
             source = self.source(model, f"run{number}", labels)
             for write in (export.write_tf1, export.write_huggingface):
                 name = f"{write.__name__}{number}"
@@ -93,27 +91,23 @@ class RoundTripTest(ExportTestCase):
                 found = (opened.labels, opened.classifier_problem_type())
                 wanted = None if labels is None else tuple(labels)
                 self.assertEqual(found, (wanted, problem_type))
-                loaded = load_classifier(folder)
-                self.assertEqual(loaded.problem_type, problem_type)
-                self.assertEqual(loaded.num_labels, num_labels)
                 if write == export.write_huggingface:
-                    with open(os.path.join(folder, "config.json")) as file:
-                        values = json.load(file)
+                    loaded = load_classifier(opened)
+                    self.assertEqual(loaded.problem_type, problem_type)
+                    self.assertEqual(loaded.num_labels, num_labels)
+                    text = pathlib.Path(folder, "config.json").read_text()
+                    values = json.loads(text)
                     self.assertEqual(values["problem_type"], problem_type)
                     self.assertEqual(values["id2label"], config)
                 else:
-                    self.assertEqual(
-                        os.path.exists(os.path.join(folder, "problem_type.txt")),
-                        not is_told,
-                    )
+                    path = os.path.join(folder, "problem_type.txt")
+                    self.assertEqual(os.path.exists(path), not is_told)
 
     def test_the_original_reads_tf1(self):
         model = BertPretrainer(toy.CONFIG)
         folder = self.written(export.write_tf1, self.source(model))
         prefix = os.path.join(folder, "bert_model.ckpt")
-        weights = {
-            name: weight.numpy() for name, weight in weights_by_name(model).items()
-        }
+        weights = {k: weight.numpy() for k, weight in weights_by_name(model).items()}
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             # As its `init_from_checkpoint` does: variables of these names.
             variables = {
@@ -124,17 +118,9 @@ class RoundTripTest(ExportTestCase):
             saver.restore(session, prefix)
             for name, variable in variables.items():
                 self.assertAllEqual(session.run(variable), weights[name])
-        self.assertCountEqual(
-            os.listdir(folder),
-            [
-                "bert_config.json",
-                "bert_model.ckpt.data-00000-of-00001",
-                "bert_model.ckpt.index",
-                "export.json",
-                "tokenizer_config.json",
-                "vocab.txt",
-            ],
-        )
+        names = ["bert_model.ckpt.data-00000-of-00001", "bert_model.ckpt.index"]
+        names += ["bert_config.json", "export.json", "tokenizer_config.json"]
+        self.assertCountEqual(os.listdir(folder), [*names, "vocab.txt"])
 
 
 class ChecksTest(ExportTestCase):
@@ -229,12 +215,8 @@ class NewFolderTest(ExportTestCase):
         with self.assertRaises(KeyboardInterrupt):
             self.fill(folder, {"a": 1}, KeyboardInterrupt())
         remove = mock.Mock(side_effect=[None, KeyboardInterrupt])
-        with (
-            mock.patch.object(
-                files, "remove", lambda path: remove() or os.remove(path)
-            ),
-            self.assertRaises(KeyboardInterrupt),
-        ):
+        removed = mock.patch.object(files, "remove", lambda x: remove() or os.remove(x))
+        with removed, self.assertRaises(KeyboardInterrupt):
             self.fill(folder, {"a": 1})
         self.assertTrue(self.fill(folder, {"a": 1}))
 

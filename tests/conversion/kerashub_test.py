@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import tempfile
 from unittest import mock
 
 import h5py
@@ -37,17 +38,9 @@ CONFIG = small_config(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
 
 
 def their_backbone(dtype="float32"):
-    return keras_hub.models.BertBackbone(
-        vocabulary_size=53,
-        num_layers=2,
-        num_heads=3,
-        hidden_dim=24,
-        intermediate_dim=40,
-        dropout=0.2,
-        max_sequence_length=20,
-        num_segments=3,
-        dtype=dtype,
-    )
+    sizes = {"num_layers": 2, "num_heads": 3, "hidden_dim": 24, "intermediate_dim": 40}
+    sizes |= {"vocabulary_size": 53, "max_sequence_length": 20, "num_segments": 3}
+    return keras_hub.models.BertBackbone(dropout=0.2, dtype=dtype, **sizes)
 
 
 def tokenizer(lowercase=True):
@@ -102,13 +95,6 @@ class KerasHubTestCase(tf.test.TestCase):
         model.save_to_preset(path)
         return path
 
-    def edit(self, folder, name, change):
-        path = os.path.join(folder, name)
-        values = json.loads(pathlib.Path(path).read_text())
-        change(values)
-        with open(path, "w") as file:
-            json.dump(values, file)
-
     def assert_same_weights(self, folder, expected):
         weights = read(folder)[1]
         self.assertSameElements(weights, expected)
@@ -135,10 +121,8 @@ class InTest(KerasHubTestCase):
             self.assertLess(relative_error(values, expected[name]), 1e-5, name)
 
     def test_a_masked_lm_whose_head_has_another_gelu_and_epsilon(self):
-        theirs = keras_hub.models.BertMaskedLM(
-            their_backbone(),
-            preprocessor=keras_hub.models.BertMaskedLMPreprocessor(tokenizer()),
-        )
+        maker = keras_hub.models.BertMaskedLMPreprocessor(tokenizer())
+        theirs = keras_hub.models.BertMaskedLM(their_backbone(), preprocessor=maker)
         randomize_theirs(theirs)
         # Little variance before the head's normalization, for its epsilon to count.
         for weight in theirs.weights:
@@ -161,12 +145,11 @@ class InTest(KerasHubTestCase):
             self.assertEqual(is_same, not changed, changed)
 
     def test_a_classifier_that_was_trained(self):
+        maker = keras_hub.models.BertTextClassifierPreprocessor(
+            tokenizer(lowercase=False), sequence_length=8
+        )
         theirs = keras_hub.models.BertTextClassifier(
-            their_backbone(),
-            num_classes=4,
-            preprocessor=keras_hub.models.BertTextClassifierPreprocessor(
-                tokenizer(lowercase=False), sequence_length=8
-            ),
+            their_backbone(), num_classes=4, preprocessor=maker
         )
         randomize_theirs(theirs)
         # The head's file holds the optimizer's moments too.
@@ -197,11 +180,12 @@ class InTest(KerasHubTestCase):
 
 
 class OutTest(KerasHubTestCase):
-    def setUp(self):
-        super().setUp()
-        self.model = BertPretrainer(CONFIG)
-        self.values = randomize(self.model)
-        self.weights = Weights("somewhere", tensors_of(self.values))
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.model = BertPretrainer(CONFIG)
+        cls.values = randomize(cls.model)
+        cls.weights = Weights("somewhere", tensors_of(cls.values))
 
     def test_keras_hub_computes_the_same(self):
         folder = self.folder()
@@ -243,21 +227,19 @@ class OutTest(KerasHubTestCase):
             ("has a pooler", {}, less),
             (r"needs \[PAD\]\.", {}, None, tokens, True),
         ):
-            self.assert_one_line(
-                pattern,
-                kerashub.write,
-                folder,
-                Weights("somewhere", tensors_of(values or self.values)),
-                dataclasses.replace(CONFIG, **fields),
-                *tokenizer,
-            )
+            weights = Weights("somewhere", tensors_of(values or self.values))
+            config = dataclasses.replace(CONFIG, **fields)
+            arguments = folder, weights, config, *tokenizer
+            self.assert_one_line(pattern, kerashub.write, *arguments)
         self.assertEmpty(os.listdir(folder))
 
 
 class DamagedTest(KerasHubTestCase):
-    def setUp(self):
-        super().setUp()
-        self.preset = self.saved(keras_hub.models.BertMaskedLM(their_backbone()))
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.preset = cls.enterClassContext(tempfile.TemporaryDirectory())
+        keras_hub.models.BertMaskedLM(their_backbone()).save_to_preset(cls.preset)
 
     def copy(self):
         return shutil.copytree(self.preset, self.folder("copy"), dirs_exist_ok=True)
@@ -282,11 +264,10 @@ class DamagedTest(KerasHubTestCase):
             ({"dropout": "0.1"}, "config.json.*hidden_dropout_prob"),
         ):
             folder = self.copy()
-            self.edit(
-                folder,
-                "config.json",
-                lambda values, change=change: values["config"].update(change),
-            )
+            path = pathlib.Path(folder, "config.json")
+            values = json.loads(path.read_text())
+            values["config"].update(change)
+            path.write_text(json.dumps(values))
             self.assert_one_line(message, read, folder)
 
     def test_something_else(self):
@@ -305,7 +286,8 @@ class DamagedTest(KerasHubTestCase):
 
     def test_quantized_weights_and_those_of_other_files(self):
         place = "layers/dense/vars/1"
-        outside = [(os.path.join(self.preset, "task.json"), 0, 96)]
+        folder = self.copy()
+        outside = [(os.path.join(folder, "task.json"), 0, 96)]
 
         def quantized(file):
             file[place] = np.ones(24, np.int8)
@@ -321,42 +303,34 @@ class DamagedTest(KerasHubTestCase):
             (external, "is outside the file"),
             (linked, "no tensor: bert/pooler/dense/bias"),
         ):
-            with h5py.File(os.path.join(self.preset, "model.weights.h5"), "r+") as file:
+            with h5py.File(os.path.join(folder, "model.weights.h5"), "r+") as file:
                 del file[place]
                 write(file)
-            self.assert_one_line(message, read, self.preset)
+            self.assert_one_line(message, read, folder)
 
 
 class HandleTest(KerasHubTestCase):
     def test_it_is_downloaded_whole(self):
         folder = self.saved(their_backbone())
-        with mock.patch.object(
-            kagglehub, "model_download", return_value=folder
-        ) as download:
+        fake = mock.Mock(return_value=folder)
+        with mock.patch.object(kagglehub, "model_download", fake):
             self.assertEqual(read("kaggle://a/b/keras/c")[0], CONFIG)
-            download.assert_called_once_with("a/b/keras/c")
+            fake.assert_called_once_with("a/b/keras/c")
             read("bert_tiny_en_uncased")
-            self.assertRegex(
-                download.call_args.args[0], "^keras/bert/keras/bert_tiny_en_uncased/"
-            )
-        with mock.patch.object(
-            huggingface_hub, "snapshot_download", return_value=folder
-        ) as download:
+        handle = "^keras/bert/keras/bert_tiny_en_uncased/"
+        self.assertRegex(fake.call_args.args[0], handle)
+        with mock.patch.object(huggingface_hub, "snapshot_download", fake):
             self.assertEqual(read("hf://someone/bert")[0], CONFIG)
-            self.assertEqual(download.call_args.args, ("someone/bert",))
-            # Neither pickles nor safetensors.
-            self.assertEqual(
-                download.call_args.kwargs["allow_patterns"],
-                ["*.json", "*.weights.h5", "assets/tokenizer/*"],
-            )
+        self.assertEqual(fake.call_args.args, ("someone/bert",))
+        # Neither pickles nor safetensors.
+        patterns = ["*.json", "*.weights.h5", "assets/tokenizer/*"]
+        self.assertEqual(fake.call_args.kwargs["allow_patterns"], patterns)
 
     def test_what_a_download_says_is_one_line(self):
-        for error in (
-            OSError("no network\nat all"),
-            kagglehub.exceptions.CredentialError("log in"),
-        ):
+        message = "kaggle://a cannot be downloaded: (no network|log in)"
+        login = kagglehub.exceptions.CredentialError("log in")
+        for error in (OSError("no network\nat all"), login):
             with mock.patch.object(kagglehub, "model_download", side_effect=error):
-                message = "kaggle://a cannot be downloaded: (no network|log in)"
                 self.assert_one_line(message, read, "kaggle://a")
         with mock.patch.dict("sys.modules", {"modelscope": None}):
             self.assert_one_line("pip install modelscope", read, "modelscope://a/b")

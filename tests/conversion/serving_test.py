@@ -44,13 +44,8 @@ class ServingTestCase(export_test.ExportTestCase):
         self.folder = os.path.join(self.get_temp_dir(), "saved_model")
         save = tf.saved_model.save if is_saved else lambda *_, **__: None
         with mock.patch.object(tf.saved_model, "save", save):
-            signatures = write_saved_model(
-                self.folder,
-                source,
-                head_to_serve(source),
-                max_seq_length=LENGTH,
-                **options,
-            )
+            arguments = self.folder, source, head_to_serve(source)
+            signatures = write_saved_model(*arguments, max_seq_length=LENGTH, **options)
         if is_saved:
             # Signatures hang on the object.
             self.loaded = tf.saved_model.load(self.folder)
@@ -66,17 +61,12 @@ class ServingTestCase(export_test.ExportTestCase):
 
     def batch(self, pairs):
         """The model's inputs, made record by record as for training."""
-        examples = [
-            Example(source="test", text_a=a, text_b=b, label=None) for a, b in pairs
-        ]
-        make = TextFeaturizer(
-            TOKENIZER, max_seq_length=LENGTH, target=Target(kind=REGRESSION)
-        )
+        examples = [Example(a, b, None, "test") for a, b in pairs]
+        target = Target(kind=REGRESSION)
+        make = TextFeaturizer(TOKENIZER, max_seq_length=LENGTH, target=target)
         (block,) = make.blocks(examples)
-        return {
-            name: block[name].astype(np.int32)
-            for name in ("input_ids", "input_mask", "segment_ids")
-        }
+        names = ("input_ids", "input_mask", "segment_ids")
+        return {name: block[name].astype(np.int32) for name in names}
 
 
 PAIRS = (
@@ -101,9 +91,8 @@ class ClassifierTest(ServingTestCase):
         alone = signatures["one_text"](text_a=text_a[:2])["logits"]
         expected = model(self.batch([(a, "") for a, _ in PAIRS[:2]]), training=False)
         self.assert_close(alone, expected["logits"])
-        by_ids = signatures["tensors"](
-            **{name: tf.constant(x) for name, x in self.batch(PAIRS[:1]).items()}
-        )
+        ids = {name: tf.constant(x) for name, x in self.batch(PAIRS[:1]).items()}
+        by_ids = signatures["tensors"](**ids)
         self.assert_close(by_ids["logits"], outputs["logits"][:1])
         # Nothing calls back to Python: what loads here does without this package.
         graph = saved_model_pb2.SavedModel()
@@ -148,15 +137,10 @@ class ClassifierTest(ServingTestCase):
         self.assertAllClose(outputs["logits"], logits, rtol=1e-3, atol=1e-3)
         logits = outputs["logits"].numpy()
         self.assertAllClose(outputs["probabilities"], 1 / (1 + np.exp(-logits)))
-        expected = [
-            [name for name, logit in zip(names, row, strict=True) if logit > 0]
-            for row in logits
-        ]
+        expected = [[*np.array(names)[row > 0]] for row in logits]
         self.assertGreater(len({len(row) for row in expected}), 1)
-        found = [
-            [name.decode() for name in row if name]
-            for row in outputs["labels"].numpy().tolist()
-        ]
+        labels = outputs["labels"].numpy().tolist()
+        found = [[name.decode() for name in row if name] for row in labels]
         self.assertEqual(found, expected)
 
 
@@ -209,11 +193,8 @@ class MultipleChoiceTest(ServingTestCase):
         outputs = signatures["serving_default"](
             text_a=tf.constant(contexts), text_b=tf.constant(endings)
         )
-        pairs = [
-            (context, ending)
-            for context, row in zip(contexts, endings, strict=True)
-            for ending in row
-        ]
+        rows = zip(contexts, endings, strict=True)
+        pairs = [(context, ending) for context, row in rows for ending in row]
         batch = {name: x.reshape(2, 3, LENGTH) for name, x in self.batch(pairs).items()}
         expected = model(batch, training=False)["logits"]
         self.assert_close(outputs["logits"], expected)
@@ -227,15 +208,10 @@ class TaggerTest(ServingTestCase):
         # The last three words stand beyond the ten tokens that there is room for.
         text = "cats  running on the mat . the dog ran far away"
         outputs = signatures["serving_default"](text_a=tf.constant([text, "dog"]))
-        ids = [
-            *TOKENIZER.convert_tokens_to_ids(["[CLS]"]),
-            *TOKENIZER.encode(text)[: LENGTH - 2],
-            *TOKENIZER.convert_tokens_to_ids(["[SEP]"]),
-        ]
-        self.assertEqual(
-            TOKENIZER.tokenize("cats running on the mat"),
-            ["cat", "##s", "[UNK]", "on", "the", "mat"],
-        )
+        cls_id, sep_id = TOKENIZER.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+        ids = [cls_id, *TOKENIZER.encode(text)[: LENGTH - 2], sep_id]
+        expected = ["cat", "##s", "[UNK]", "on", "the", "mat"]
+        self.assertEqual(TOKENIZER.tokenize("cats running on the mat"), expected)
         batch = {
             "input_ids": np.array([ids]),
             "input_mask": np.ones((1, LENGTH), np.int32),
@@ -314,14 +290,9 @@ class SpanTest(ServingTestCase):
         outputs = signatures["serving_default"](
             question=tf.constant(questions), context=tf.constant(contexts)
         )
-        for row, (question, context) in enumerate(
-            zip(questions, contexts, strict=True)
-        ):
-            if row == 3:
-                question = "the cat sat on"
-            (score, answer, begin, end), null = self.best_span(
-                model, question, context, 3, 3
-            )
+        questions[3] = "the cat sat on"
+        for row, pair in enumerate(zip(questions, contexts, strict=True)):
+            (score, answer, begin, end), null = self.best_span(model, *pair, 3, 3)
             self.assertAllClose(outputs["score"][row], score, rtol=1e-4, atol=1e-4)
             self.assertAllClose(outputs["null_score"][row], null, rtol=1e-4, atol=1e-4)
             self.assertEqual(outputs["answer"].numpy()[row].decode(), answer)

@@ -1,5 +1,4 @@
 import os
-import pathlib
 
 import numpy as np
 import tensorflow as tf
@@ -12,10 +11,11 @@ from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import runs
 from tests.conversion.runs import TOKENS, randomize
+from tests.script_case import FolderCase
 from tests.training import toy
 
 
-class SourceTest(tf.test.TestCase):
+class SourceTest(FolderCase):
     def run_folder(self, model=None):
         model = model or BertEncoder(toy.CONFIG)
         randomize(model)
@@ -31,6 +31,8 @@ class SourceTest(tf.test.TestCase):
         run = self.run_folder()
         source = open_source(run)
         hugging_face = self.written("hugging_face", write_huggingface, source)
+        # A pickle next to it is not read.
+        self.write("hugging_face/pytorch_model.bin", b"\x80\x04.")
         keras_hub = self.written("keras_hub", write_kerashub, source)
         prefix = os.path.join(run, "model.ckpt-3")
         for path, wanted, folder in (
@@ -38,13 +40,9 @@ class SourceTest(tf.test.TestCase):
             (prefix, Format.RUN, run),
             (prefix + ".index", Format.RUN, run),
             (hugging_face, Format.HUGGING_FACE, hugging_face),
-            (
-                os.path.join(hugging_face, "model.safetensors"),
-                Format.HUGGING_FACE,
-                hugging_face,
-            ),
+            (f"{hugging_face}/model.safetensors", Format.HUGGING_FACE, hugging_face),
             (keras_hub, Format.KERAS_HUB, keras_hub),
-            (os.path.join(keras_hub, "model.weights.h5"), Format.KERAS_HUB, keras_hub),
+            (f"{keras_hub}/model.weights.h5", Format.KERAS_HUB, keras_hub),
         ):
             self.assertEqual(find_format(path), wanted, path)
             self.assertEqual(folder_of(path), folder)
@@ -55,37 +53,23 @@ class SourceTest(tf.test.TestCase):
             for name, values in source.weights.items():
                 self.assertAllEqual(opened.weights[name], values)
 
-    def test_a_file_stands_for_its_folder_by_its_own_name(self):
-        folder = self.run_folder()
-        for name in ("other.safetensors", "other.h5"):
-            path = os.path.join(folder, name)
-            with self.assertRaisesRegex(InputError, "give the folder of a checkpoint"):
+    def test_what_is_no_checkpoint(self):
+        folder = self.get_temp_dir()
+        pickle = self.write("pickled/pytorch_model.bin", b"\x80\x04.")
+        self.write("pickled/config.json", {"model_type": "bert"})
+        self.write("empty_state/checkpoint", "")
+        os.makedirs(self.path("empty"))
+        for path, message in (
+            (self.path("empty"), "empty: no checkpoint in this folder"),
+            ("nowhere", "no nowhere.index"),
+            (self.path("empty_state"), "checkpoint is damaged"),
+            (os.path.dirname(pickle), "model.bin is a pickle.*`save_pretrained` write"),
+            (pickle, "is a pickle"),
+            (os.path.join(folder, "other.safetensors"), "give the folder of a checkpo"),
+            (os.path.join(folder, "other.h5"), "give the folder of a checkpoint"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
                 open_source(path)
-
-    def test_nothing_there(self):
-        empty = os.path.join(self.get_temp_dir(), "empty")
-        os.makedirs(empty)
-        with self.assertRaisesRegex(InputError, "empty: no checkpoint in this folder"):
-            open_source(empty)
-        with self.assertRaisesRegex(InputError, "no nowhere.index"):
-            open_source("nowhere")
-
-    def test_an_empty_state_file_is_one_line(self):
-        with open(os.path.join(self.get_temp_dir(), "checkpoint"), "w"):
-            pass
-        with self.assertRaisesRegex(InputError, "checkpoint is damaged"):
-            open_source(self.get_temp_dir())
-
-    def test_pickles_are_not_opened(self):
-        folder = os.path.join(self.get_temp_dir(), "pickled")
-        os.makedirs(folder)
-        path = os.path.join(folder, "pytorch_model.bin")
-        pathlib.Path(path).write_bytes(b"\x80\x04.")
-        with open(os.path.join(folder, "config.json"), "w") as file:
-            file.write('{"model_type": "bert"}')
-        for given in (folder, path):
-            with self.assertRaisesRegex(InputError, "is a pickle"):
-                open_source(given)
 
     def test_a_damaged_tensor_is_named(self):
         model = BertPretrainer(toy.CONFIG)

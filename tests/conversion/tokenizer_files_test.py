@@ -22,25 +22,21 @@ class LabelFilesTest(tf.test.TestCase):
         write_labels(folder, labels, problem_type)
         return read_labels(folder), sorted(os.listdir(folder))
 
-    def test_labels_alone_where_they_tell_all(self):
-        for labels, problem_type in (
-            (("a", "b c"), SINGLE_LABEL),
-            (("a", "b c"), None),
-            ((), REGRESSION),
+    def test_which_files_there_are(self):
+        labels, kind = "labels.txt", "problem_type.txt"
+        for given, problem_type, found_type, files in (
+            # Labels alone, where they tell all.
+            (("a", "b c"), SINGLE_LABEL, None, [labels]),
+            (("a", "b c"), None, None, [labels]),
+            ((), REGRESSION, None, [labels]),
+            (("a", "b"), MULTI_LABEL, MULTI_LABEL, [labels, kind]),
+            (("a",), MULTI_LABEL, MULTI_LABEL, [labels, kind]),
+            (("x", "y"), REGRESSION, REGRESSION, [labels, kind]),
+            (None, MULTI_LABEL, MULTI_LABEL, [kind]),
+            (None, None, None, []),
         ):
-            found, files = self.there_and_back(labels, problem_type)
-            self.assertEqual(found, (labels, None))
-            self.assertEqual(files, ["labels.txt"])
-
-    def test_several_labels_or_numbers(self):
-        for labels, problem_type in (
-            (("a", "b"), MULTI_LABEL),
-            (("a",), MULTI_LABEL),
-            (("x", "y"), REGRESSION),
-        ):
-            found, files = self.there_and_back(labels, problem_type)
-            self.assertEqual(found, (labels, problem_type))
-            self.assertEqual(files, ["labels.txt", "problem_type.txt"])
+            found = self.there_and_back(given, problem_type)
+            self.assertEqual(found, ((given, found_type), files))
 
     def test_any_string_is_a_label(self):
         for labels in (
@@ -54,13 +50,6 @@ class LabelFilesTest(tf.test.TestCase):
         ):
             found, _ = self.there_and_back(labels, SINGLE_LABEL)
             self.assertEqual(found, (labels, None))
-
-    def test_labels_without_names(self):
-        found, files = self.there_and_back(None, MULTI_LABEL)
-        self.assertEqual(found, (None, MULTI_LABEL))
-        self.assertEqual(files, ["problem_type.txt"])
-        found, files = self.there_and_back(None, None)
-        self.assertEqual((found, files), ((None, None), []))
 
     def test_no_such_problem_type(self):
         folder = tempfile.mkdtemp(dir=self.get_temp_dir())
@@ -101,10 +90,7 @@ def tokenizer_json(**changes):
 class TokenizerFilesTest(tf.test.TestCase):
     def folder(self, **contents):
         """A new folder; vocab=TOKENS, config={...}, tokenizer={...}."""
-        folder = os.path.join(
-            self.get_temp_dir(), str(len(os.listdir(self.get_temp_dir())))
-        )
-        os.mkdir(folder)
+        folder = tempfile.mkdtemp(dir=self.get_temp_dir())
         if "vocab" in contents:
             Vocabulary(contents.pop("vocab")).save(os.path.join(folder, "vocab.txt"))
         for name, values in contents.items():
@@ -124,17 +110,11 @@ class TokenizerFilesTest(tf.test.TestCase):
         for do_lower_case in (True, False):
             folder = self.folder()
             write_tokenizer(folder, Vocabulary(TOKENS), do_lower_case)
-            self.assertEqual(
-                read_tokenizer(folder),
-                (
-                    Vocabulary(TOKENS),
-                    os.path.join(folder, "vocab.txt"),
-                    do_lower_case,
-                    None,
-                ),
-            )
-            with open(os.path.join(folder, "tokenizer_config.json")) as file:
-                settings = json.load(file)
+            path = os.path.join(folder, "vocab.txt")
+            expected = (Vocabulary(TOKENS), path, do_lower_case, None)
+            self.assertEqual(read_tokenizer(folder), expected)
+            text = pathlib.Path(folder, "tokenizer_config.json").read_text()
+            settings = json.loads(text)
             self.assertEqual(settings["tokenizer_class"], "BertTokenizer")
             self.assertEqual(settings["do_lower_case"], do_lower_case)
 

@@ -35,8 +35,7 @@ class WeightsTest(tf.test.TestCase):
         there = {name: float(found[name][0]) for name in found}
         layer = "bert/encoder/layer_{}/output/dense/kernel".format
         self.assertEqual(
-            there,
-            {layer(0): 2, layer(1): 0, layer(2): 2, others[0]: 3, others[1]: 4},
+            there, {layer(0): 2, layer(1): 0, layer(2): 2, others[0]: 3, others[1]: 4}
         )
 
     def test_layers_on_top_of_each_other(self):

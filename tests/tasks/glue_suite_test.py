@@ -21,9 +21,7 @@ from bert_tf.tasks.glue_suite import (
 from bert_tf.tasks.selection import Record, Selection
 from tests.drawn import drawn
 
-# The two that are small enough to write by hand.
 WNLI = ["0", "1"] * 73
-SCORES = ["2.5"] * 1379
 
 
 class SubmissionTest(tf.test.TestCase):
@@ -31,9 +29,6 @@ class SubmissionTest(tf.test.TestCase):
         super().setUp()
         self.folder = os.path.join(self.get_temp_dir(), "submission")
         self.zip = os.path.join(self.get_temp_dir(), "glue.zip")
-
-    def content(self, name):
-        return pathlib.Path(self.folder, name).read_bytes().decode()
 
     def test_the_files_of_a_whole_submission(self):
         # `wc -l` of a submission that the server took, less the headers.
@@ -51,46 +46,43 @@ class SubmissionTest(tf.test.TestCase):
                 name: archive.read(name).decode().splitlines()
                 for name in archive.namelist()
             }
-        self.assertEqual(
-            {name: len(rows) - 1 for name, rows in tables.items()}, expected
-        )
+        lengths = {name: len(rows) - 1 for name, rows in tables.items()}
+        self.assertEqual(lengths, expected)
         self.assertEqual({rows[0] for rows in tables.values()}, {"index\tprediction"})
-        words = {
-            name: {row.split("\t")[1] for row in rows[1:]}
-            for name, rows in tables.items()
-        }
-        self.assertEqual(words["WNLI.tsv"], {"0", "1"})
-        self.assertEqual(words["CoLA.tsv"], {"0"})
-        self.assertEqual(words["RTE.tsv"], {"entailment"})
-        self.assertEqual(words["AX.tsv"], {"contradiction"})
-        # A constant would have no correlation.
-        self.assertEqual(words["STS-B.tsv"], {"0.000", "5.000"})
+        for name, words in (
+            ("WNLI", {"0", "1"}),
+            ("CoLA", {"0"}),
+            ("RTE", {"entailment"}),
+            ("AX", {"contradiction"}),
+            # A constant would have no correlation.
+            ("STS-B", {"0.000", "5.000"}),
+        ):
+            rows = tables[f"{name}.tsv"][1:]
+            self.assertEqual({row.split("\t")[1] for row in rows}, words)
 
     def test_which_split_is_which_file(self):
-        def name(task_name, split):
+        for task_name, split, expected in (
+            ("mnli", "test", "MNLI-m.tsv"),
+            ("MNLI", "test_mismatched", "MNLI-mm.tsv"),
+            ("sst-2", "test", "SST-2.tsv"),
+            ("RTE", "dev", None),
+            ("XNLI", "test", None),
+        ):
             file = glue.task_file(task_name, split)
-            return file and file.file_name
-
-        self.assertEqual(name("mnli", "test"), "MNLI-m.tsv")
-        self.assertEqual(name("MNLI", "test_mismatched"), "MNLI-mm.tsv")
-        self.assertEqual(name("sst-2", "test"), "SST-2.tsv")
-        self.assertIsNone(name("RTE", "dev"))
-        self.assertIsNone(name("XNLI", "test"))
+            self.assertEqual(file and file.file_name, expected)
         glue.write_task_file(self.folder, "tsv", "test", ["0"])
         self.assertFalse(os.path.exists(self.folder))
 
     def test_scores_are_within_0_and_5(self):
-        glue.write_task_file(
-            self.folder, "STS-B", "test", ["5.204", "-0.113", "3.14159", "-0.0"]
-        )
-        self.assertEqual(
-            self.content("STS-B.tsv"),
-            "index\tprediction\n0\t5.000\n1\t0.000\n2\t3.142\n3\t0.000\n",
-        )
+        scores = ["5.204", "-0.113", "3.14159", "-0.0"]
+        glue.write_task_file(self.folder, "STS-B", "test", scores)
+        content = pathlib.Path(self.folder, "STS-B.tsv").read_bytes().decode()
+        expected = "index\tprediction\n0\t5.000\n1\t0.000\n2\t3.142\n3\t0.000\n"
+        self.assertEqual(content, expected)
 
-    def test_missing_tasks_are_said_and_not_filled(self):
+    def test_missing_tasks_are_said_and_not_filled_and_bytes_are_the_same(self):
         glue.write_task_file(self.folder, "WNLI", "test", WNLI)
-        glue.write_task_file(self.folder, "STS-B", "test", SCORES)
+        glue.write_task_file(self.folder, "STS-B", "test", ["2.5"] * 1379)
         with self.assertLogs(level="WARNING") as log:
             missing = glue.write_submission(self.folder, self.zip)
         self.assertLen(log.output, 9)
@@ -98,19 +90,12 @@ class SubmissionTest(tf.test.TestCase):
         self.assertIn("CoLA.tsv is missing", log.output[0])
         with zipfile.ZipFile(self.zip) as archive:
             self.assertEqual(archive.namelist(), ["STS-B.tsv", "WNLI.tsv"])
-            self.assertEqual(
-                archive.read("WNLI.tsv").decode(), self.content("WNLI.tsv")
-            )
-
-    def test_the_same_predictions_give_the_same_bytes(self):
-        glue.write_task_file(self.folder, "WNLI", "test", WNLI)
-        glue.write_submission(self.folder, self.zip)
-        with open(self.zip, "rb") as file:
-            first = file.read()
+            written = pathlib.Path(self.folder, "WNLI.tsv").read_bytes()
+            self.assertEqual(archive.read("WNLI.tsv"), written)
+        first = pathlib.Path(self.zip).read_bytes()
         with unittest.mock.patch("time.time", return_value=2e9):
             glue.write_submission(self.folder, self.zip)
-        with open(self.zip, "rb") as file:
-            self.assertEqual(file.read(), first)
+        self.assertEqual(pathlib.Path(self.zip).read_bytes(), first)
 
     def test_part_of_a_test_set_is_said_and_not_packed(self):
         with self.assertLogs(level="WARNING") as log:
@@ -161,24 +146,14 @@ class ReportTest(tf.test.TestCase):
         self.assertIn("Ours: the development sets", lines[2])
         self.assertIn("Devlin et al. 2018 (Base): the test sets", lines[2])
         rows = [cells(line) for line in lines if line.startswith("|")]
-        self.assertEqual(
-            rows[0],
-            [
-                *("task", "metric", "best, dev", "mean ± sd of restarts", "runs"),
-                *("failed", "best settings", "duration", "Base, test"),
-            ],
-        )
-        settings = "rate 5e-05, batch 32, epochs 3"
-        self.assertEqual(
-            rows[2],
-            [
-                *("MRPC", "F1 / accuracy", "90.0 / 85.0", "85.0 ± 7.1 (2)", "4", "1"),
-                *(settings, "01:01:01", "88.9 / –"),
-            ],
-        )
-        self.assertEqual(
-            rows[3][:4], ["MNLI", "accuracy / accuracy (mm)", "80.0 / 81.0", "50.0 (1)"]
-        )
+        expected = "task | metric | best, dev | mean ± sd of restarts | runs"
+        expected += " | failed | best settings | duration | Base, test"
+        self.assertEqual(rows[0], cells(expected))
+        expected = "MRPC | F1 / accuracy | 90.0 / 85.0 | 85.0 ± 7.1 (2) | 4 | 1"
+        expected += " | rate 5e-05, batch 32, epochs 3 | 01:01:01 | 88.9 / –"
+        self.assertEqual(rows[2], cells(expected))
+        expected = "MNLI | accuracy / accuracy (mm) | 80.0 / 81.0 | 50.0 (1)"
+        self.assertEqual(rows[3][:4], cells(expected))
         self.assertEqual(rows[4][-1], "–")
         # (0.875 + 0.805) / 2, WNLI left out.
         self.assertEqual(rows[5], ["GLUE's average of 2 tasks", "", "84.0", *[""] * 6])
@@ -187,26 +162,23 @@ class ReportTest(tf.test.TestCase):
         self.assertEqual((rows[6][2], rows[6][-1]), ("83.7", "85.6"))
         self.assertIn("missing: CoLA, SST-2, STS-B, QQP, QNLI, RTE.", lines[-1])
 
-    def test_without_a_task_that_counts(self):
-        text = report(RESULTS[2:])
-        self.assertNotIn("average", text)
+        # Without a task that counts.
+        self.assertNotIn("average", report(RESULTS[2:]))
 
     def test_written_and_read(self):
         folder = self.get_temp_dir()
         self.assertEqual(read_results(folder), {})
         # In GLUE's order, whatever the order of the runs.
         write_report({one.task: one for one in reversed(RESULTS)}, folder)
-        with open(os.path.join(folder, "glue.json")) as file:
-            whole = file.read()
+        table = pathlib.Path(folder, "glue.json")
+        whole = table.read_text()
         values = json.loads(whole)
         self.assertAllClose(values["average"], 0.84)
         self.assertEqual(values["average_over"], ["MRPC", "MNLI"])
-        self.assertEqual(values["tasks"]["MRPC"]["scores"], RESULTS[0].scores)
-        with open(os.path.join(folder, "glue.md")) as file:
-            text = file.read()
+        text = pathlib.Path(folder, "glue.md").read_text("utf-8")
         self.assertEqual(text, report(RESULTS))
-        with open(os.path.join(folder, "glue.png"), "rb") as file:
-            self.assertEqual(file.read(4), b"\x89PNG")
+        image = pathlib.Path(folder, "glue.png").read_bytes()
+        self.assertStartsWith(image, b"\x89PNG")
         self.assertEqual(read_results(folder), {one.task: one for one in RESULTS})
         for damaged in (
             '{"tasks": {"MRPC": {"task": "MRPC"}}}',
@@ -217,8 +189,7 @@ class ReportTest(tf.test.TestCase):
             "[" * 100_000,
         ):
             self.assertNotEqual(damaged, whole)
-            with open(os.path.join(folder, "glue.json"), "w") as file:
-                file.write(damaged)
+            table.write_text(damaged)
             with self.assertLogs(level="WARNING"):
                 self.assertEqual(read_results(folder), {})
 
@@ -264,18 +235,8 @@ class ResultTest(tf.test.TestCase):
         selection = Selection(
             metric="f1", best=records[0], records=records, baseline=0.6
         )
-        found = result_of("MRPC", selection, {"f1": 0.9, "accuracy": 0.8}, ("test",))
-        self.assertEqual(
-            found,
-            TaskResult(
-                task="MRPC",
-                scores={"f1": 0.9, "accuracy": 0.8},
-                metric="f1",
-                run="lr5e-05_bs32_ep3_seed1",
-                restarts=(0.9, 0.8),
-                num_runs=4,
-                num_failed=1,
-                seconds=40.0,
-                predicted=("test",),
-            ),
-        )
+        scores = {"f1": 0.9, "accuracy": 0.8}
+        found = result_of("MRPC", selection, scores, ("test",))
+        expected = result("MRPC", scores, "f1", (0.9, 0.8))
+        expected = dataclasses.replace(expected, seconds=40.0, predicted=("test",))
+        self.assertEqual(found, expected)

@@ -1,19 +1,9 @@
-import os
 from unittest import mock
 
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.metrics import METRICS_OF
-from bert_tf.tasks.glue import (
-    COLUMNS,
-    GLUE_TASKS,
-    PAPER,
-    TASKS,
-    add_task,
-    find,
-    xnli,
-)
+from bert_tf.tasks.glue import COLUMNS, GLUE_TASKS, PAPER, TASKS, add_task, find, xnli
 from bert_tf.tasks.tables import DataSet, TableSplit
 from tests.script_case import FolderCase
 
@@ -31,15 +21,8 @@ HEADERS = {
     "RTE": ("index sentence1 sentence2 label", "index sentence1 sentence2"),
     "WNLI": ("index sentence1 sentence2 label", "index sentence1 sentence2"),
 }
-LABEL = {
-    "SST-2": "1",
-    "STS-B": "3.800",
-    "QQP": "0",
-    "MNLI": "neutral",
-    "QNLI": "not_entailment",
-    "RTE": "entailment",
-    "WNLI": "0",
-}
+LABEL = {"SST-2": "1", "STS-B": "3.800", "QQP": "0", "MNLI": "neutral"}
+LABEL |= {"QNLI": "not_entailment", "RTE": "entailment", "WNLI": "0"}
 FIRST = ("sentence1", "question1", "question")
 SECOND = ("sentence2", "question2")
 
@@ -55,25 +38,18 @@ class ReleasedTasksTest(FolderCase):
     def test_cola(self):
         row = ["gj04", "0", "*", "The sailors rode."]
         for split in ("train", "dev"):
-            self.assertEqual(
-                self.read("cola", split, f"{split}.tsv", row),
-                [("The sailors rode.", None, "0")],
-            )
-        self.assertEqual(
-            self.read(
-                "cola", "test", "test.tsv", ["index", "sentence"], ["0", "Bill."]
-            ),
-            [("Bill.", None, None)],
-        )
+            found = self.read("cola", split, f"{split}.tsv", row)
+            self.assertEqual(found, [("The sailors rode.", None, "0")])
+        rows = ["index", "sentence"], ["0", "Bill."]
+        found = self.read("cola", "test", "test.tsv", *rows)
+        self.assertEqual(found, [("Bill.", None, None)])
 
     def test_mrpc(self):
         header = ["\ufeffQuality", "#1 ID", "#2 ID", "#1 String", "#2 String"]
         row = ["1", "702876", "702977", 'He said " .', '" She said .']
         for split, label in (("train", "1"), ("dev", "1"), ("test", None)):
-            self.assertEqual(
-                self.read("mrpc", split, f"{split}.tsv", header, row),
-                [('He said " .', '" She said .', label)],
-            )
+            found = self.read("mrpc", split, f"{split}.tsv", header, row)
+            self.assertEqual(found, [('He said " .', '" She said .', label)])
 
     def test_named_columns(self):
         for task, (labelled, unlabelled) in HEADERS.items():
@@ -118,45 +94,27 @@ class ReleasedTasksTest(FolderCase):
         self.assertIn("left out 1 unlabelled rows of 2; the first", logs.output[0])
 
     def test_the_diagnostics(self):
-        self.assertEqual(
-            self.read(
-                "AX",
-                "test",
-                "diagnostic.tsv",
-                ["index", "sentence1", "sentence2"],
-                ["0", "The cat sat.", "The cat did not sit."],
-            ),
-            [("The cat sat.", "The cat did not sit.", None)],
-        )
+        rows = ["index", "sentence1", "sentence2"], ["0", "A cat.", "No cat."]
+        found = self.read("AX", "test", "diagnostic.tsv", *rows)
+        self.assertEqual(found, [("A cat.", "No cat.", None)])
         header = ["Lexical Semantics", "Predicate-Argument Structure", "Logic",
                   "Knowledge", "Domain", "Premise", "Hypothesis", "Label"]  # fmt: skip
         row = ["", "", "Negation", "", "Artificial", "A", "B", "contradiction"]
-        self.assertEqual(
-            self.read("AX", "dev", "diagnostic-full.tsv", header, row),
-            [("A", "B", "contradiction")],
-        )
+        found = self.read("AX", "dev", "diagnostic-full.tsv", header, row)
+        self.assertEqual(found, [("A", "B", "contradiction")])
 
     def test_xnli(self):
-        self.assertEqual(
-            self.read(
-                "xnli",
-                "train",
-                os.path.join("multinli", "multinli.train.zh.tsv"),
-                ["premise", "hypo", "label"],
-                ["前提", "假设", "contradictory"],
-            ),
-            [("前提", "假设", "contradiction")],
-        )
+        rows = ["premise", "hypo", "label"], ["前提", "假设", "contradictory"]
+        found = self.read("xnli", "train", "multinli/multinli.train.zh.tsv", *rows)
+        self.assertEqual(found, [("前提", "假设", "contradiction")])
         header = [str(i) for i in range(9)]
         rows = [
             ["de", "neutral", "", "", "", "", "P", "H", ""],
             ["zh", "entailment", "", "", "", "", "前提", "假设", ""],
         ]
         for split in ("dev", "test"):
-            self.assertEqual(
-                self.read("xnli", split, f"xnli.{split}.tsv", header, *rows),
-                [("前提", "假设", "entailment")],
-            )
+            found = self.read("xnli", split, f"xnli.{split}.tsv", header, *rows)
+            self.assertEqual(found, [("前提", "假设", "entailment")])
         german = xnli("de")
         self.assertLen(german.read(self.get_temp_dir(), "dev"), 1)
         self.assertEndsWith(german.files["train"], "multinli.train.de.tsv")
@@ -164,18 +122,12 @@ class ReleasedTasksTest(FolderCase):
             xnli("tlh").read(self.get_temp_dir(), "dev")
 
     def test_a_label_that_is_none_of_the_tasks(self):
-        with self.assertRaisesRegex(
-            InputError, "train.tsv:2: the label must be one of 0, 1. Found: '2'"
-        ):
+        message = "train.tsv:2: the label must be one of 0, 1. Found: '2'"
+        with self.assertRaisesRegex(InputError, message):
             self.read("sst2", "train", "train.tsv", ["sentence", "label"], ["A", "2"])
 
 
 class PaperTest(tf.test.TestCase):
-    def test_the_papers_averages_come_out(self):
-        for scores, average in zip(PAPER.values(), (79.6, 82.1), strict=True):
-            columns = [scores[task][metric] for task, metric in COLUMNS]
-            self.assertNear(sum(columns) / 9, average, 0.05)
-
     def test_a_selection_goes_by_the_papers_metric(self):
         self.assertLen(COLUMNS, 9)
         for task, metric in COLUMNS:
@@ -186,37 +138,22 @@ class PaperTest(tf.test.TestCase):
 
 
 class TableOfTasksTest(tf.test.TestCase):
-    def test_every_task_is_whole(self):
-        self.assertEqual(
-            ",".join(GLUE_TASKS), "CoLA,SST-2,MRPC,STS-B,QQP,MNLI,QNLI,RTE,WNLI,AX"
-        )
-        for name, task in TASKS.items():
-            self.assertEqual(task.name, name)
-            self.assertContainsSubset(task.metrics, METRICS_OF[task.kind])
-            self.assertEqual({*task.files}, {*task.splits})
-            for split in (*task.dev_splits, *task.test_splits):
-                self.assertIn(split, task.splits)
-            if task.tfds:
-                self.assertContainsSubset(task.tfds.splits, task.splits)
-
     def test_names_in_any_case_and_near_misses(self):
         for name in ("SST-2", "sst-2", "sst2", "Sst_2"):
             self.assertIs(find(name), GLUE_TASKS["SST-2"])
         self.assertIs(find("MrPC"), TASKS["MRPC"])
-        with self.assertRaisesRegex(InputError, "Did you mean MNLI"):
-            find("mnlli")
-        with self.assertRaisesRegex(InputError, "Did you mean STS-B"):
-            find("sts")
+        for name, found in (("mnlli", "MNLI"), ("sts", "STS-B")):
+            with self.assertRaisesRegex(InputError, f"Did you mean {found}"):
+                find(name)
 
     def test_a_missing_folder_or_split(self):
-        with self.assertRaisesRegex(InputError, "`data_dir`: no such folder: nowhere"):
-            TASKS["CoLA"].read("nowhere", "train")
-        with self.assertRaisesRegex(
-            InputError, "CoLA is read from files: give `data_dir`"
+        for task, folder, message in (
+            ("CoLA", "nowhere", "`data_dir`: no such folder: nowhere"),
+            ("CoLA", None, "CoLA is read from files: give `data_dir`"),
+            ("AX", self.get_temp_dir(), "AX has no train set. It has: dev, te"),
         ):
-            TASKS["CoLA"].read(None, "train")
-        with self.assertRaisesRegex(InputError, "AX has no train set. It has: dev, te"):
-            TASKS["AX"].read(self.get_temp_dir(), "train")
+            with self.assertRaisesRegex(InputError, message):
+                TASKS[task].read(folder, "train")
 
 
 class AddTaskTest(tf.test.TestCase):

@@ -12,11 +12,7 @@ from bert_tf.errors import InputError
 from bert_tf.records.batching import ExampleTable
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import multiple_choice
-from bert_tf.tasks.multiple_choice import (
-    ChoiceExample,
-    read_choices,
-    write_choices,
-)
+from bert_tf.tasks.multiple_choice import ChoiceExample, read_choices, write_choices
 from bert_tf.tasks.run_options import ChoiceColumns
 from bert_tf.tasks.tables import Target
 from bert_tf.text.tfds import TfdsRows
@@ -53,26 +49,12 @@ class ReadChoicesTest(tf.test.TestCase):
     def test_swags_own_columns(self):
         self.write("val.csv", HEADER, *ROWS)
         examples, target = self.read()
-        self.assertEqual(
-            examples,
-            [
-                ChoiceExample(
-                    premise="A dog sits.",
-                    start="It",
-                    endings=("barks, loudly.", "sings.", "flies.", "reads."),
-                    label="0",
-                    source=f"{self.path}:2",
-                ),
-                ChoiceExample(
-                    premise='He said "go".',
-                    start="They",
-                    endings=("run\naway.", "b.", "c.", "d."),
-                    label="3",
-                    # The row ends in the line after the one that it begins in.
-                    source=f"{self.path}:4",
-                ),
-            ],
-        )
+        endings = ("barks, loudly.", "sings.", "flies.", "reads.")
+        first = ChoiceExample("A dog sits.", "It", endings, "0", f"{self.path}:2")
+        endings = ("run\naway.", "b.", "c.", "d.")
+        # The row ends in the line after the one that it begins in.
+        second = ChoiceExample('He said "go".', "They", endings, "3", f"{self.path}:4")
+        self.assertEqual(examples, [first, second])
         self.assertEqual(target.labels, ("0", "1", "2", "3"))
         self.assertEqual(examples[0].choices[2], "It flies.")
         # As a test set: with the same columns, or without the label's.
@@ -88,13 +70,8 @@ class ReadChoicesTest(tf.test.TestCase):
     def test_json_lines_of_hugging_face_and_of_hellaswag(self):
         swag = {"sent1": "P.", "sent2": "He", "label": 1}
         swag |= {f"ending{number}": f"e{number}" for number in range(4)}
-        hellaswag = {
-            "ctx_a": "P.",
-            "ctx_b": "He",
-            "ctx": "P. He",
-            "endings": ["e0", "e1", "e2", "e3"],
-            "label": "1",
-        }
+        hellaswag = {"ctx_a": "P.", "ctx_b": "He", "ctx": "P. He", "label": "1"}
+        hellaswag["endings"] = ["e0", "e1", "e2", "e3"]
         for values, name in ((swag, "a.jsonl"), (hellaswag, "b.json"), (swag, "c")):
             self.write(name, json.dumps(values), "", json.dumps(values))
             (first, second), target = self.read()
@@ -116,13 +93,9 @@ class ReadChoicesTest(tf.test.TestCase):
 
     def test_any_columns_and_any_number_of_choices(self):
         self.write("q.tsv", "key\tquestion\tsent2\tx\ty\tz", 'B\tWhy "so?\ts\t1\t2\t3')
-        ((example,), target) = self.read(
-            premise_column="question",
-            start_column="",
-            ending_columns=("x", "y", "z"),
-            label_column="key",
-            labels=("A", "B", "C"),
-        )
+        names = {"premise_column": "question", "start_column": ""}
+        names |= {"label_column": "key", "labels": ("A", "B", "C")}
+        ((example,), target) = self.read(ending_columns=("x", "y", "z"), **names)
         self.assertEqual(example[:4], ('Why "so?', "", ("1", "2", "3"), "B"))
         self.assertEqual(target.encode(example.label, ""), [1])
         ((example,), target) = self.read(
@@ -133,21 +106,20 @@ class ReadChoicesTest(tf.test.TestCase):
 
     def test_missing_columns_are_named(self):
         self.write("q.csv", "question,sent2,ending0,ending1,answer", "q,s,a,b,0")
-        self.assert_refused("no column 'sent1'; --premise_column .*: 'question', ")
-        self.assert_refused(
-            "no column 'label'; --label_column", premise_column="question"
-        )
-        self.assert_refused(
-            "'nowhere'; --ending_columns",
-            premise_column="question",
-            ending_columns=("nowhere",),
-        )
-        self.write("q.csv", "sent1,label", "q,0")
-        self.assert_refused("no column 'ending0'; --ending_columns")
-        self.write("v.csv", "sent1,ending0,ending1,ending3,label", "p,a,b,c,0")
-        self.assert_refused("no column 'ending2'; --ending_columns")
-        self.write("q.csv", "sent1,ending0,label", "q,a,0")
-        self.assert_refused("column 'ending0' must be a list")
+        question = {"premise_column": "question"}
+        for names, message in (
+            ({}, "no column 'sent1'; --premise_column .*: 'question', "),
+            (question, "no column 'label'; --label_column"),
+            (question | {"ending_columns": ("n",)}, "'n'; --ending_columns"),
+        ):
+            self.assert_refused(message, **names)
+        for lines, message in (
+            (("sent1,label", "q,0"), "no column 'ending0'; --ending_columns"),
+            (("sent1,ending0,ending1,ending3,label", "p,a,b,c,0"), "'ending2'; --end"),
+            (("sent1,ending0,label", "q,a,0"), "column 'ending0' must be a list"),
+        ):
+            self.write("q.csv", *lines)
+            self.assert_refused(message)
         self.write("q.jsonl", '{"sent1": "q", "endings": ["a"], "label": 0}')
         self.assert_refused("two endings or more")
 
@@ -238,72 +210,43 @@ def featurizer():
 class FeaturizerTest(tf.test.TestCase):
     def test_a_sequence_for_each_choice(self):
         make = featurizer()
-        (block,) = make.blocks(
-            [
-                example("a b", "c", "d", "e e", "", label="z"),
-                example("", "", "a", "b", "c"),
-            ]
-        )
-        ids, mask, segments = (
-            block[name].tolist() for name in ("input_ids", "input_mask", "segment_ids")
-        )
-        self.assertEqual(
-            ids[0],
-            [
-                [CLS, A, B, SEP, C, D, SEP, 0],
-                [CLS, A, B, SEP, C, E, E, SEP],
-                [CLS, A, B, SEP, C, SEP, 0, 0],
-            ],
-        )
-        self.assertEqual(mask[0], [[1] * 7 + [0], [1] * 8, [1] * 6 + [0] * 2])
-        self.assertEqual(
-            segments[0],
-            [[0] * 4 + [1] * 3 + [0], [0] * 4 + [1] * 4, [0] * 4 + [1, 1, 0, 0]],
-        )
-        self.assertEqual(ids[1][0], [CLS, SEP, A, SEP, 0, 0, 0, 0])
-        self.assertEqual(block["label_ids"].tolist(), [[2], [0]])
-        self.assertEqual(block["is_real_example"].tolist(), [[1], [1]])
+        whole = example("a b", "c", "d", "e e", "", label="z")
+        (block,) = make.blocks([whole, example("", "", "a", "b", "c")])
+        ids = [
+            [CLS, A, B, SEP, C, D, SEP, 0],
+            [CLS, A, B, SEP, C, E, E, SEP],
+            [CLS, A, B, SEP, C, SEP, 0, 0],
+        ]
+        segments = [[0] * 4 + [1] * 3 + [0], [0] * 4 + [1] * 4, [0] * 4 + [1, 1, 0, 0]]
+        self.assertAllEqual(block["input_ids"][0], ids)
+        self.assertAllEqual(block["input_mask"][0], np.sign(ids))
+        self.assertAllEqual(block["segment_ids"][0], segments)
+        self.assertAllEqual(block["input_ids"][1][0], [CLS, SEP, A, SEP, 0, 0, 0, 0])
+        self.assertAllEqual(block["label_ids"], [[2], [0]])
+        self.assertAllEqual(block["is_real_example"], [[1], [1]])
         self.assertEqual(make.num_truncated, 0)
-        self.assertEqual(
-            {value.dtype for value in block.values()}, {np.dtype(np.int64)}
-        )
+        self.assertEqual({value.dtype.name for value in block.values()}, {"int64"})
 
     def test_the_longer_one_is_cut_by_its_end(self):
         make = featurizer()
-        (block,) = make.blocks(
-            [
-                example("a a a a", "", "b b", "b b b b", "b"),
-                example("a", "b", "b", "c", "d"),
-            ]
-        )
-        self.assertEqual(
-            block["input_ids"][0].tolist(),
-            [
-                [CLS, A, A, A, SEP, B, B, SEP],
-                [CLS, A, A, A, SEP, B, B, SEP],
-                [CLS, A, A, A, A, SEP, B, SEP],
-            ],
-        )
+        long = example("a a a a", "", "b b", "b b b b", "b")
+        (block,) = make.blocks([long, example("a", "b", "b", "c", "d")])
+        both, short = [CLS, A, A, A, SEP, B, B, SEP], [CLS, A, A, A, A, SEP, B, SEP]
+        self.assertAllEqual(block["input_ids"][0], [both, both, short])
         # Once an example, however many of its choices are cut.
         self.assertEqual(make.num_truncated, 1)
 
 
 class RecordsTest(tf.test.TestCase):
-    def records(self):
-        """Examples whose longest choice has 6, 8 and 5 tokens."""
-        return ExampleTable(
-            featurizer().blocks(
-                [
-                    example("a", "", "b b", "c", "c", label="x"),
-                    example("a a", "b", "b b", "b", "c", label="z"),
-                    example("", "", "b", "b b", "", label="y"),
-                ]
-            ),
-            RecordSpec.choices(L, TARGET.num_outputs),
-        )
-
     def test_batches_are_of_like_length(self):
-        records = self.records()
+        # The longest choices have 6, 8 and 5 tokens.
+        examples = [
+            example("a", "", "b b", "c", "c", label="x"),
+            example("a a", "b", "b b", "b", "c", label="z"),
+            example("", "", "b", "b b", "", label="y"),
+        ]
+        spec = RecordSpec.choices(L, TARGET.num_outputs)
+        records = ExampleTable(featurizer().blocks(examples), spec)
         self.assertEqual((len(records), records.schema.max_seq_length), (3, L))
         self.assertAllEqual(records.lengths, [6, 8, 5])
         # Of the nine choices.
@@ -311,13 +254,9 @@ class RecordsTest(tf.test.TestCase):
             records.mean_length, (6 + 5 + 5 + 8 + 7 + 7 + 4 + 5 + 2) / 9
         )
         (batch,) = records.dataset(np.array([[2, -1]]), 5)
-        self.assertEqual(batch["input_ids"].shape, (2, 3, 5))
-        self.assertAllEqual(
-            batch["input_ids"][0],
-            [[CLS, SEP, B, SEP, 0], [CLS, SEP, B, B, SEP], [CLS, SEP, 0, 0, 0]],
-        )
-        self.assertAllEqual(batch["input_mask"][0].numpy().sum(axis=1), [4, 5, 2])
-        self.assertAllEqual(batch["input_ids"][1], np.zeros([3, 5]))
+        ids = [[CLS, SEP, B, SEP, 0], [CLS, SEP, B, B, SEP], [CLS, SEP, 0, 0, 0]]
+        self.assertAllEqual(batch["input_ids"], [ids, np.zeros([3, 5])])
+        self.assertAllEqual(batch["input_mask"][0], np.sign(ids))
         self.assertAllEqual(batch["label_ids"], [[1], [0]])
         self.assertAllEqual(batch["is_real_example"], [[1], [0]])
         for batch in records.batches(2):
@@ -340,15 +279,12 @@ class ChoicePredictionsTest(tf.test.TestCase):
         write_choices(path, EXAMPLES, TARGET_CHOICE_PREDICTIONS, LOGITS)
         with open(path, newline="", encoding="utf-8") as file:
             rows = list(csv.reader(file))
-        self.assertEqual(
-            [",".join(row) for row in rows],
-            [
-                "index,label,prediction,correct,p_A,p_B,premise,start,ending_A,ending_B",
-                '0,A,B,0,0.250000,0.750000,It, "so".,He,runs\naway.,sings.',
-                "1,,A,,0.800000,0.200000,p,,x,y",
-            ],
-        )
-        self.assertEqual({len(row) for row in rows}, {10})
+        expected = [
+            "index|label|prediction|correct|p_A|p_B|premise|start|ending_A|ending_B",
+            '0|A|B|0|0.250000|0.750000|It, "so".|He|runs\naway.|sings.',
+            "1||A||0.800000|0.200000|p||x|y",
+        ]
+        self.assertEqual(["|".join(row) for row in rows], expected)
 
 
 TFDS_ROWS = (("A dog sits. It", ["barks.", "flies.", "sings.", "reads."], 0),) * 2 + (
@@ -358,15 +294,9 @@ TFDS_ROWS = (("A dog sits. It", ["barks.", "flies.", "sings.", "reads."], 0),) *
 
 def hellaswag(*rows):
     """Rows, TFDS_ROWS if none are given, with the set's features."""
+    others = {"activity_label": "x", "source_id": "s", "split_type": "t"}
     return [
-        {
-            "activity_label": "x",
-            "context": context,
-            "endings": endings,
-            "label": label,
-            "source_id": "s",
-            "split_type": "t",
-        }
+        {"context": context, "endings": endings, "label": label, **others}
         for context, endings, label in rows or TFDS_ROWS
     ]
 
@@ -374,11 +304,8 @@ def hellaswag(*rows):
 class ReadTfdsChoicesTest(tf.test.TestCase):
     def test_hellaswag(self):
         with mocked(hellaswag()):
-            examples, target = read_choices(
-                TfdsRows("hellaswag", "validation", None),
-                ChoiceColumns(),
-                has_labels=True,
-            )
+            rows = TfdsRows("hellaswag", "validation", None)
+            examples, target = read_choices(rows, ChoiceColumns(), has_labels=True)
         self.assertLen(examples, 3)
         self.assertEqual(examples[2][:4], ("Él", "", ("é", "b", "c", "d"), "3"))
         self.assertRegex(examples[2].source, r"^tfds:hellaswag/[\d.]+:validation:2$")
@@ -389,7 +316,6 @@ class ReadTfdsChoicesTest(tf.test.TestCase):
             split = (TfdsRows("hellaswag", "test", None), ChoiceColumns())
             examples, _ = read_choices(*split, has_labels=False)
             self.assertIsNone(examples[0].label)
-            with self.assertRaisesRegex(
-                InputError, ":test:0: the label must be one of"
-            ):
+            message = ":test:0: the label must be one of"
+            with self.assertRaisesRegex(InputError, message):
                 read_choices(*split, has_labels=True)

@@ -1,3 +1,4 @@
+import functools
 import os
 import pathlib
 import tempfile
@@ -36,43 +37,38 @@ class TableTest(FolderCase):
     def test_each_kind_of_prediction(self):
         several = [[LOG_3, -LOG_3, LOG_9], [LOG_3, LOG_3, -LOG_3]]
         several += [[-LOG_9, -LOG_9, -LOG_9], [-LOG_9, -LOG_9, LOG_9]]
-        for examples, target, logits, expected in (
+        for examples, target, logits, columns, *expected in (
             (
                 examples_of("yes", "yes", None),
                 NLI,
                 [[0, LOG_3], [LOG_9, 0], [0, LOG_9]],
-                "index\tlabel\tprediction\tcorrect\tp_no\tp_yes\ttext_a\ttext_b\n"
-                "0\tyes\tyes\t1\t0.250000\t0.750000\tA.\tB.\n"
-                "1\tyes\tno\t0\t0.900000\t0.100000\tA.\tB.\n"
-                "2\t\tyes\t\t0.100000\t0.900000\tA.\tB.\n",
+                "correct\tp_no\tp_yes",
+                "0\tyes\tyes\t1\t0.250000\t0.750000\tA.\tB.",
+                "1\tyes\tno\t0\t0.900000\t0.100000\tA.\tB.",
+                "2\t\tyes\t\t0.100000\t0.900000\tA.\tB.",
             ),
             (
                 examples_of("a,c", "a", "", None),
                 TOPICS,
                 several,
-                "index\tlabel\tprediction\tcorrect\tp_a\tp_b\tp_c\ttext_a\ttext_b\n"
-                "0\ta,c\ta,c\t1\t0.750000\t0.250000\t0.900000\tA.\tB.\n"
-                "1\ta\ta,b\t0\t0.750000\t0.750000\t0.250000\tA.\tB.\n"
-                "2\t\t\t1\t0.100000\t0.100000\t0.100000\tA.\tB.\n"
-                "3\t\tc\t\t0.100000\t0.100000\t0.900000\tA.\tB.\n",
+                "correct\tp_a\tp_b\tp_c",
+                "0\ta,c\ta,c\t1\t0.750000\t0.250000\t0.900000\tA.\tB.",
+                "1\ta\ta,b\t0\t0.750000\t0.750000\t0.250000\tA.\tB.",
+                "2\t\t\t1\t0.100000\t0.100000\t0.100000\tA.\tB.",
+                "3\t\tc\t\t0.100000\t0.100000\t0.900000\tA.\tB.",
             ),
             (
-                examples_of("4.5", None, texts=("A.", None)),
-                SCORE,
-                [[4.25], [1]],
-                "index\tlabel\tprediction\terror\ttext_a\ttext_b\n"
-                "0\t4.5\t4.250\t-0.250\tA.\t\n"
-                "1\t\t1.000\t\tA.\t\n",
+                *(examples_of("4.5", None, texts=("A.", None)), SCORE, [[4.25], [1]]),
+                *("error", "0\t4.5\t4.250\t-0.250\tA.\t", "1\t\t1.000\t\tA.\t"),
             ),
             (
-                examples_of("1,2"),
-                SCORES,
-                [[1.5, 0]],
-                "index\tlabel\tprediction\terror\ttext_a\ttext_b\n"
-                "0\t1,2\t1.500,0.000\t0.500,-2.000\tA.\tB.\n",
+                *(examples_of("1,2"), SCORES, [[1.5, 0]], "error"),
+                "0\t1,2\t1.500,0.000\t0.500,-2.000\tA.\tB.",
             ),
         ):
-            self.assertEqual(self.written(examples, target, logits), expected)
+            header = f"index\tlabel\tprediction\t{columns}\ttext_a\ttext_b"
+            text = "\n".join([header, *expected, ""])
+            self.assertEqual(self.written(examples, target, logits), text)
 
     def test_any_text_is_a_line(self):
         texts = ('a "quoted\ttab', "back\\slash, \\t\nline\r\n\u2028end\x0b\x85\\")
@@ -131,29 +127,21 @@ class ReportsTest(tf.test.TestCase):
             ((NLI, ["no"] * 2, wrong), {"plots": False, "num_mistakes": 0}, tables[:1]),
         ):
             self.assertEqual(self.written(*arguments, **options)[1], expected)
-
-    def test_the_worst_mistakes(self):
-        folder, _ = self.written(
-            NLI, ["no", "no", "no"], [[0, 1], [1, 0], [0, 2]], num_mistakes=1
-        )
+        wrong = [[0, 1], [1, 0], [0, 2]]
+        folder, _ = self.written(NLI, ["no"] * 3, wrong, num_mistakes=1, plots=False)
         (worst,) = read_tsv(os.path.join(folder, "dev_mistakes.tsv"))
         self.assertEqual((worst["index"], worst["text_a"]), ("2", "Text 2."))
 
     def test_pictures_name_the_task_and_its_classes(self):
         target = Target(kind=SINGLE_LABEL, labels=("0", "1"))
         folders = []
+        options = {"task_name": "CoLA"}
+        options["class_names"] = {"0": "unacceptable", "1": "acceptable"}
 
         def draw():
-            folder, _ = self.written(
-                target,
-                ["0", "1"],
-                [[0, 1], [1, 0]],
-                task_name="CoLA",
-                class_names={"0": "unacceptable", "1": "acceptable"},
-            )
-            folders.append(folder)
-            with open(os.path.join(folder, "dev_confusion.png"), "rb") as file:
-                return file.read()
+            logits = [[0, 1], [1, 0]]
+            folders.append(self.written(target, ["0", "1"], logits, **options)[0])
+            return pathlib.Path(folders[0], "dev_confusion.png").read_bytes()
 
         texts, _ = drawn(draw)
         self.assertContainsSubset(
@@ -169,10 +157,8 @@ class ConfusionTest(tf.test.TestCase):
         # A class that nobody has or predicts has a row and a column too.
         target = Target(kind=SINGLE_LABEL, labels=("x", "y", "z"))
         predictions, labels = np.array([0, 1, 1, 0, 1]), np.array([0, 0, 0, 1, 1])
-        self.assertAllEqual(
-            confusion_matrix(target, predictions, labels),
-            [[1, 2, 0], [1, 1, 0], [0, 0, 0]],
-        )
+        expected = [[1, 2, 0], [1, 1, 0], [0, 0, 0]]
+        self.assertAllEqual(confusion_matrix(target, predictions, labels), expected)
         # x: found, false alarm, rightly not, missed. y: not, found twice, missed.
         target = Target(kind=MULTI_LABEL, labels=("x", "y"))
         predictions = np.array([[1, 0], [1, 1], [0, 1], [0, 0]])
@@ -199,9 +185,8 @@ class ConfusionTest(tf.test.TestCase):
         labels = tuple(f"c{i}" for i in range(41))
         target = Target(kind=SINGLE_LABEL, labels=labels)
         ids = np.arange(41)
-        texts, content = drawn(
-            lambda: reports.confusion_picture(target, ids, ids, "dev")
-        )
+        draw = functools.partial(reports.confusion_picture, target, ids, ids, "dev")
+        texts, content = drawn(draw)
         self.assertNotIn("c0", texts)
         # A PNG's width and height are in its first chunk.
         self.assertAllLess(np.frombuffer(content[16:24], ">u4"), 5000)
@@ -235,14 +220,11 @@ class CalibrationTest(tf.test.TestCase):
 
     def test_the_picture_of_labels(self):
         def draw(num_labels):
-            target = Target(
-                kind=MULTI_LABEL, labels=tuple(f"c$${i}" for i in range(num_labels))
-            )
-            shape = [3, num_labels]
-            labels = np.eye(*shape, dtype=np.int64)
-            return reports.calibration_picture(
-                target, np.full(shape, 0.25), labels, "dev"
-            )
+            names = tuple(f"c$${i}" for i in range(num_labels))
+            target = Target(kind=MULTI_LABEL, labels=names)
+            labels = np.eye(3, num_labels, dtype=np.int64)
+            quarters = np.full(labels.shape, 0.25)
+            return reports.calibration_picture(target, quarters, labels, "dev")
 
         texts, _ = drawn(lambda: draw(3))
         # A third came true of what was said to be a quarter. Each row's squares are

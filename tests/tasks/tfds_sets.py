@@ -1,5 +1,7 @@
 """Sets of TensorFlow Datasets: the library's with rows of our own; one to prepare."""
 
+from typing import ClassVar
+
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
@@ -23,40 +25,48 @@ def mocked(rows):
     )
 
 
-class TinyRows(tfds.core.GeneratorBasedBuilder):
+class MadeHere(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     """A set to prepare: a row's values are made of its number."""
 
     VERSION = tfds.core.Version("1.0.0")
     code_path = None  # nothing is downloaded, so no checksums are next to the code
-    NUM = 300  # more than a batch
 
     def _info(self):
-        text = tfds.features.Text()
-        features = {
-            "id": text,
-            "context": text,
-            "question": text,
-            "answers": tfds.features.Sequence({"text": text, "answer_start": tf.int32}),
-            "words": tfds.features.Sequence(text),
-            "tags": tfds.features.Sequence(text),
-            "numbers": tfds.features.Sequence(tf.int64),
-            "kinds": tfds.features.Sequence(
-                tfds.features.ClassLabel(names=["even", "odd"])
-            ),
-            "score": tf.float32,
-            "is_odd": tf.bool,
-            "picture": tfds.features.Tensor(shape=(4,), dtype=tf.int64),
-        }
-        return tfds.core.DatasetInfo(
-            builder=self, features=tfds.features.FeaturesDict(features)
-        )
+        features = tfds.features.FeaturesDict(self.FEATURES)
+        return tfds.core.DatasetInfo(builder=self, features=features)
 
     def _split_generators(self, dl_manager):
-        return {"train": self._generate_examples()}
+        return {
+            split: self._generate_examples(size) for split, size in self.SIZES.items()
+        }
 
-    def _generate_examples(self):
-        for number in range(self.NUM):
+    def _generate_examples(self, size):
+        for number in range(size):
             yield number, self.row(number)
+
+
+_TEXT = tfds.features.Text()
+
+
+class TinyRows(MadeHere):
+    """Rows of features of all kinds."""
+
+    SIZES: ClassVar = {"train": 300}  # more than a batch
+    FEATURES: ClassVar = {
+        "id": _TEXT,
+        "context": _TEXT,
+        "question": _TEXT,
+        "answers": tfds.features.Sequence({"text": _TEXT, "answer_start": tf.int32}),
+        "words": tfds.features.Sequence(_TEXT),
+        "tags": tfds.features.Sequence(_TEXT),
+        "numbers": tfds.features.Sequence(tf.int64),
+        "kinds": tfds.features.Sequence(
+            tfds.features.ClassLabel(names=["even", "odd"])
+        ),
+        "score": tf.float32,
+        "is_odd": tf.bool,
+        "picture": tfds.features.Tensor(shape=(4,), dtype=tf.int64),
+    }
 
     @staticmethod
     def row(number):

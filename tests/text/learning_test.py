@@ -25,9 +25,8 @@ class WordCountsTest(tf.test.TestCase):
     def test_words_are_the_tokenizers(self):
         counts = WordCounts()
         counts.add_lines(["Né né,\tne\x0bx", "n\u2028中e\u0301"], do_lower_case=True)
-        self.assertEqual(
-            counts.words, {"ne": 2, ",": 1, "nex": 1, "n": 1, "中": 1, "e": 1}
-        )
+        words = {"ne": 2, ",": 1, "nex": 1, "n": 1, "中": 1, "e": 1}
+        self.assertEqual(counts.words, words)
         self.assertEqual(counts.num_occurrences, 7)
         self.assertEqual(counts.characters(), {"n": 4, "e": 4, ",": 1, "x": 1, "中": 1})
 
@@ -58,10 +57,8 @@ class WordCountsTest(tf.test.TestCase):
         self.assertEqual((counts.num_forgotten, counts.max_error), (14, 4))
         # What was counted is still the text.
         self.assertEqual(counts.num_occurrences, 28)
-        self.assertEqual(
-            counts.characters(),
-            Counter("aaaabbbccdef" + "g" + "cgghhii" + "jaaxy" + "bck"),
-        )
+        characters = Counter("aaaabbbccdef" + "g" + "cgghhii" + "jaaxy" + "bck")
+        self.assertEqual(counts.characters(), characters)
 
 
 class CountWordsTest(FolderCase):
@@ -79,9 +76,8 @@ class CountWordsTest(FolderCase):
         wanted |= {"and": 402, "then": 1, ".": 400, ",": 1}
         for chunk_bytes, num_workers in ((1 << 20, 1), (700, 1), (700, 2)):
             chunks = make_chunks(paths, split_sentences=False, chunk_bytes=chunk_bytes)
-            counts, dropped = count_words(
-                chunks, do_lower_case=True, num_workers=num_workers
-            )
+            options = {"do_lower_case": True, "num_workers": num_workers}
+            counts, dropped = count_words(chunks, **options)
             self.assertEqual(counts.words, wanted)
             self.assertEqual(dropped, {})
 
@@ -89,11 +85,9 @@ class CountWordsTest(FolderCase):
         lines = [f"common word{n} word{n // 2}\n\n" for n in range(3000)]
         path = self.write("many.txt", "".join(lines).encode())
         chunks = make_chunks([path], split_sentences=False, chunk_bytes=5000)
+        options = {"do_lower_case": True, "max_words": 500}
         one, two = (
-            count_words(
-                chunks, do_lower_case=True, max_words=500, num_workers=num_workers
-            )[0]
-            for num_workers in (1, 2)
+            count_words(chunks, num_workers=number, **options)[0] for number in (1, 2)
         )
         self.assertEqual(one.words, two.words)
         self.assertEqual(one.words["common"], 3000)
@@ -157,11 +151,9 @@ class MergePiecesTest(tf.test.TestCase):
                 alphabet.remove(rng.choice(alphabet))
             limit, min_frequency = rng.choice((1, 7, 200)), rng.choice((1, 2, 4))
             wanted = plain_merges(words, alphabet, limit, min_frequency)
-            self.assertEqual(
-                merge_pieces(words, alphabet, limit, min_frequency=min_frequency),
-                wanted,
-                msg=f"{words} {alphabet} {limit} {min_frequency}",
-            )
+            found = merge_pieces(words, alphabet, limit, min_frequency=min_frequency)
+            message = f"{words} {alphabet} {limit} {min_frequency}"
+            self.assertEqual(found, wanted, message)
             num_pieces += len(wanted)
         self.assertGreater(num_pieces, 1000)
 
@@ -196,43 +188,33 @@ class LearnVocabularyTest(tf.test.TestCase):
         with self.assertRaisesRegex(InputError, "at most 26, .* Received: 27"):
             learn_vocabulary(lines, vocab_size=27)
         # Where not all characters fit, the most frequent ones do.
-        self.assertEqual(
-            list(learn_vocabulary(lines, vocab_size=10)),
-            [*SPECIAL, "g", "p", "u", "##g", "##u"],
-        )
+        fitting = list(learn_vocabulary(lines, vocab_size=10))
+        self.assertEqual(fitting, [*SPECIAL, "g", "p", "u", "##g", "##u"])
         # A pair that stands there less often than wanted is none.
         with self.assertRaisesRegex(InputError, "at most 25,"):
             learn_vocabulary(lines, vocab_size=26, min_frequency=5)
 
     def test_order_and_unused_places(self):
         learned = learn_vocabulary(["Ab, ab 中"], vocab_size=14, num_unused=2)
-        self.assertEqual(
-            list(learned),
-            [
-                *(
-                    "[PAD]",
-                    "[unused0]",
-                    "[unused1]",
-                    "[UNK]",
-                    "[CLS]",
-                    "[SEP]",
-                    "[MASK]",
-                ),
-                # Punctuation and ideographs do not go on with a word.
-                *(",", "a", "b", "中", "##a", "##b", "ab"),
-            ],
-        )
+        expected = [
+            "[PAD]",
+            "[unused0]",
+            "[unused1]",
+            "[UNK]",
+            "[CLS]",
+            "[SEP]",
+            "[MASK]",
+        ]
+        # Punctuation and ideographs do not go on with a word.
+        expected += [",", "a", "b", "中", "##a", "##b", "ab"]
+        self.assertEqual(list(learned), expected)
         cased = learn_vocabulary(["Ab ab"], vocab_size=11, do_lower_case=False)
         self.assertEqual(cased.tokens[5:], ("A", "a", "b", "##A", "##a", "##b"))
 
     def test_exact_size_and_no_unknown_words(self):
         for do_lower_case in (True, False):
-            learned = learn_vocabulary(
-                PROSE,
-                vocab_size=900,
-                do_lower_case=do_lower_case,
-                character_coverage=1.0,
-            )
+            options = {"do_lower_case": do_lower_case, "character_coverage": 1.0}
+            learned = learn_vocabulary(PROSE, vocab_size=900, **options)
             self.assertLen(learned, 900)
             self.assertLen(set(learned), 900)
             learned.require_special_tokens("learned")

@@ -16,16 +16,6 @@ class VocabularyTest(tf.test.TestCase):
         pathlib.Path(path).write_bytes(content)
         return path
 
-    def test_ids_are_line_numbers(self):
-        vocabulary = Vocabulary([*SPECIAL, "the", "##s"])
-        self.assertLen(vocabulary, 7)
-        self.assertEqual(vocabulary.ids["the"], 5)
-        self.assertEqual(vocabulary.tokens[6], "##s")
-        self.assertEqual((vocabulary.unk_id, vocabulary.cls_id), (1, 2))
-        self.assertEqual((vocabulary.sep_id, vocabulary.mask_id), (3, 4))
-        self.assertIn("the", vocabulary)
-        self.assertNotIn("a", vocabulary)
-
     def test_a_duplicate_keeps_its_last_id_and_its_first_place(self):
         vocabulary = Vocabulary(["[PAD]", "a", "b", "a"])
         self.assertLen(vocabulary, 4)

@@ -11,16 +11,7 @@ from bert_tf.tasks.squad.decoding import (
 from bert_tf.tasks.squad.reading import Question
 from bert_tf.tasks.squad.windows import QuestionFeaturizer
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.text.wordpiece import WordPieceTokenizer, joined
-
-
-class JoinedTest(tf.test.TestCase):
-    def test_pieces_of_a_word_are_joined(self):
-        self.assertEqual(
-            joined(["the", "un", "##aff", "##able", "."]), "the unaffable ."
-        )
-        self.assertEqual(joined(["##able", "man"]), "able man")
-        self.assertEqual(joined([]), "")
+from bert_tf.text.wordpiece import WordPieceTokenizer
 
 
 class AlignTest(tf.test.TestCase):
@@ -33,30 +24,27 @@ class AlignTest(tf.test.TestCase):
         self.assertEqual(alignment[:2], (0, len(words)))
         self.assertRegex(alignment.failure, failure)
 
-    def test_what_hangs_on_the_words_falls_away(self):
-        self.assert_found("steve smith", "Steve Smith's", "Steve Smith")
-        self.assert_found("1895", "(1895-1943).", "1895")
-        self.assert_found("1943", "(1895-1943).", "1943")
-        self.assert_found("1895 - 1943", "(1895-1943).", "1895-1943")
-        self.assert_found("$ 1 . 5", "of $1.5 .", "$1.5")
-        self.assert_found("a b c", "a b c", "a b c")
-
-    def test_pieces_of_words(self):
-        self.assert_found("japan", "Japanese", "Japan")
-        self.assert_found("ese", "Japanese", "ese")
+    def test_found(self):
+        for token_text, words, text in (
+            ("steve smith", "Steve Smith's", "Steve Smith"),
+            ("1895", "(1895-1943).", "1895"),
+            ("1943", "(1895-1943).", "1943"),
+            ("1895 - 1943", "(1895-1943).", "1895-1943"),
+            ("$ 1 . 5", "of $1.5 .", "$1.5"),
+            ("a b c", "a b c", "a b c"),
+            ("japan", "Japanese", "Japan"),
+            ("ese", "Japanese", "ese"),
+            ("cafe beyonce", "«Café Beyoncé»", "Café Beyoncé"),
+            ("istanbul", "İstanbul's", "İstanbul"),
+            ("οδος", "(ΟΔΟΣ)", "ΟΔΟΣ"),
+            ("ﬁrst", "“ﬁrst”", "ﬁrst"),
+            ("北 京", "在北京的", "北京"),
+            ("京 2008", "(北京2008年)", "京2008"),
+        ):
+            self.assert_found(token_text, words, text)
+        self.assert_found("Café", "(Café)", "Café", do_lower_case=False)
         # The original takes the first of two: these could be the tokens of the last.
         self.assertEqual(align("an", "Banana", True), (1, 3, ""))
-
-    def test_case_and_accents(self):
-        self.assert_found("cafe beyonce", "«Café Beyoncé»", "Café Beyoncé")
-        self.assert_found("Café", "(Café)", "Café", do_lower_case=False)
-        self.assert_found("istanbul", "İstanbul's", "İstanbul")
-        self.assert_found("οδος", "(ΟΔΟΣ)", "ΟΔΟΣ")
-        self.assert_found("ﬁrst", "“ﬁrst”", "ﬁrst")
-
-    def test_ideographs(self):
-        self.assert_found("北 京", "在北京的", "北京")
-        self.assert_found("京 2008", "(北京2008年)", "京2008")
 
     def test_where_characters_are_not_one_to_one_it_is_all_words(self):
         others = "other characters"
@@ -85,18 +73,12 @@ TOKENIZER = WordPieceTokenizer(Vocabulary(TOKENS.split(" ")))
 LOG_2, LOG_3 = np.log(2.0), np.log(3.0)
 
 
-def features_of(
-    context, question="Who?", max_seq_length=32, doc_stride=128, tokenizer=TOKENIZER
-):
+def features_of(context, max_seq_length=32, doc_stride=128):
     """[CLS] who ? [SEP] context [SEP]: the paragraph's tokens begin at 4."""
-    featurizer = QuestionFeaturizer(
-        tokenizer,
-        max_seq_length=max_seq_length,
-        doc_stride=doc_stride,
-        max_query_length=4,
-        for_training=False,
-    )
-    question = Question(question_id="q1", text=question, context=context)
+    sizes = {"max_seq_length": max_seq_length, "doc_stride": doc_stride}
+    sizes["max_query_length"] = 4
+    featurizer = QuestionFeaturizer(TOKENIZER, for_training=False, **sizes)
+    question = Question(question_id="q1", text="Who?", context=context)
     (features,) = featurizer([question])
     return features
 
@@ -124,12 +106,8 @@ class NBestTest(tf.test.TestCase):
     context = "Anna met\nBobby in Paris."
 
     def test_spans_by_the_sum_of_their_scores(self):
-        decoded = decode(
-            features_of(self.context),
-            scores(p4=LOG_3, p6=0),
-            scores(p7=LOG_2, p9=0),
-            n_best_size=2,
-        )
+        starts, ends = scores(p4=LOG_3, p6=0), scores(p7=LOG_2, p9=0)
+        decoded = decode(features_of(self.context), starts, ends, n_best_size=2)
         # 6 : 3 : 2 : 1, of which two are kept; and Anna ... Bobby has a line end in it.
         self.assertEqual(texts(decoded), ["Anna met Bobby", "Anna met Bobby in Paris"])
         first, second = decoded.n_best
@@ -143,21 +121,15 @@ class NBestTest(tf.test.TestCase):
         # Of the seven highest, two starts are the paragraph's, and three ends.
         starts = scores(p0=9, p1=8, p3=7, p11=6, p30=5, p5=4, p6=3)
         ends = scores(p0=9, p2=8, p4=7, p11=6, p31=5, p9=4, p7=3)
-        decoded = decode(
-            features_of(self.context), starts, ends, n_best_size=7, max_answer_length=4
-        )
+        settings = {"n_best_size": 7, "max_answer_length": 4}
+        decoded = decode(features_of(self.context), starts, ends, **settings)
         self.assertEqual(texts(decoded), ["met Bobby", "Bobby in Paris", "Bobby"])
 
     def test_the_longest_answer(self):
         starts, ends = scores(p4=1), scores(p9=9, p8=8)
         for length, text in ((6, "Anna met Bobby in Paris"), (5, "Anna met Bobby in")):
-            decoded = decode(
-                features_of(self.context),
-                starts,
-                ends,
-                n_best_size=2,
-                max_answer_length=length,
-            )
+            settings = {"n_best_size": 2, "max_answer_length": length}
+            decoded = decode(features_of(self.context), starts, ends, **settings)
             self.assertEqual(texts(decoded)[0], text)
 
     def test_what_takes_part_in_the_highest_falls_out_after(self):
@@ -174,17 +146,13 @@ class NBestTest(tf.test.TestCase):
         # Starts 4 and 6, of the same score, then 5; ends 9, then 7 and 8, of the same.
         starts, ends = scores(p4=1, p6=1, p5=0), scores(p9=1, p7=0, p8=0)
         decoded = decode(features_of(self.context), starts, ends, n_best_size=3)
-        self.assertEqual(
-            texts(decoded),
-            ["Anna met Bobby in Paris", "Bobby in Paris", "Anna met Bobby"],
-        )
+        expected = ["Anna met Bobby in Paris", "Bobby in Paris", "Anna met Bobby"]
+        self.assertEqual(texts(decoded), expected)
         # All equal: the first n_best_size places are taken, [CLS] and the question too.
         flat = np.zeros(32, np.float32)
         decoded = decode(features_of(self.context), flat, flat, n_best_size=6)
         self.assertEqual(texts(decoded), ["Anna", "Anna met", "met"])
-        self.assertAllClose(
-            [entry.probability for entry in decoded.n_best], [1 / 3] * 3
-        )
+        self.assertAllClose([one.probability for one in decoded.n_best], [1 / 3] * 3)
 
     def test_equal_texts_count_once_with_the_higher_score(self):
         # a 4, b 5, a 6
@@ -192,9 +160,8 @@ class NBestTest(tf.test.TestCase):
         decoded = decode(features_of("a b a"), starts, ends, n_best_size=2)
         self.assertEqual(texts(decoded), ["a", "a b a"])
         self.assertEqual(decoded.n_best[0].span, (4, 5))
-        self.assertAllClose(
-            [entry.probability for entry in decoded.n_best], [2 / 3, 1 / 3]
-        )
+        probabilities = [entry.probability for entry in decoded.n_best]
+        self.assertAllClose(probabilities, [2 / 3, 1 / 3])
 
     def test_a_start_counts_where_it_has_most_context(self):
         # Windows of 4 tokens, 2 apart: a b c d, c d e f, e f g h. Of c the first one
@@ -237,17 +204,15 @@ class NullAnswerTest(tf.test.TestCase):
         self.assertEqual(decoded.score_diff, -19)
 
     def test_at_the_same_score_no_answer_comes_last(self):
-        decoded = decode(
-            features_of("a"), scores(p0=1, p4=1), scores(p0=1, p4=1), **SQUAD_2
-        )
+        logits = scores(p0=1, p4=1)
+        decoded = decode(features_of("a"), logits, logits, **SQUAD_2)
         self.assertEqual(texts(decoded), ["a", ""])
         self.assertEqual(decoded.score_diff, 0)
 
     def test_one_n_best(self):
         settings = SQUAD_2 | {"n_best_size": 1}
-        decoded = decode(
-            features_of("a b"), scores(p0=1, p4=2), scores(p4=2), **settings
-        )
+        starts, ends = scores(p0=1, p4=2), scores(p4=2)
+        decoded = decode(features_of("a b"), starts, ends, **settings)
         self.assertEqual(texts(decoded), ["a", ""])
         self.assertEqual(decoded.score_diff, 1 - 50 - 4)
         # The original fails here.
@@ -280,12 +245,8 @@ class AnswerTextTest(tf.test.TestCase):
         features = features_of(context)
         answers = []
         for answer_text in ("alignment", "offsets"):
-            decoded = decode(
-                features,
-                scores(**{f"p{4 + first}": 9}),
-                scores(**{f"p{4 + last}": 9}),
-                answer_text=answer_text,
-            )
+            starts, ends = (scores(**{f"p{4 + x}": 9}) for x in (first, last))
+            decoded = decode(features, starts, ends, answer_text=answer_text)
             text, (start, end) = decoded.best_text, decoded.n_best[0].span
             if answer_text == "offsets":
                 self.assertEqual(text, context[start:end])

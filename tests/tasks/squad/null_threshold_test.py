@@ -1,4 +1,3 @@
-import json
 import math
 import os
 import tempfile
@@ -10,20 +9,15 @@ from bert_tf.errors import InputError
 from bert_tf.tasks.squad import null_threshold
 from bert_tf.tasks.squad.scoring import Curve
 from tests.drawn import drawn
+from tests.script_case import FolderCase
 
 # By score difference: right, an invention, half right (F1 2/3), right, an invention.
-GOLDS = {
-    "a": ("cat",),
-    "b": (),
-    "c": ("dog",),
-    "d": ("cow", "pig"),
-    "e": (),
-}
+GOLDS = {"a": ("cat",), "b": (), "c": ("dog",), "d": ("cow", "pig"), "e": ()}
 TEXTS = {"a": "cat", "b": "x", "c": "big dog", "d": "pig", "e": "y"}
 NULL_ODDS = {"a": -3.0, "b": -2.0, "c": -1.0, "d": 0.5, "e": 2.0}
 
 
-class NullThresholdTest(tf.test.TestCase):
+class NullThresholdTest(FolderCase):
     def find(self, *arguments, **options):
         return null_threshold.find(self.get_temp_dir(), *arguments, **options)
 
@@ -40,16 +34,10 @@ class NullThresholdTest(tf.test.TestCase):
         self.assertEqual(chosen.exact_at_threshold, 60.0)
         self.assertEqual((chosen.num_questions, chosen.predict_file), (5, "dev.json"))
         self.assertEqual(null_threshold.read(folder), 0.5)
-        self.assertCountEqual(
-            os.listdir(folder),
-            [
-                "null_threshold.json",
-                "null_threshold_precision_recall.png",
-                "null_score_diff_histogram.png",
-            ],
-        )
-        with open(null_threshold.path_in(folder), encoding="utf-8") as file:
-            content = json.load(file)
+        histogram = "null_score_diff_histogram.png"
+        names = ["null_threshold.json", "null_threshold_precision_recall.png"]
+        self.assertCountEqual(os.listdir(folder), [*names, histogram])
+        content = self.read_json("null_threshold.json")
         self.assertEqual(null_threshold.NullThreshold(**content), chosen)
 
     def test_where_the_official_search_misleads(self):
@@ -62,21 +50,17 @@ class NullThresholdTest(tf.test.TestCase):
         chosen = self.find({"b": ()}, {"b": "x"}, {"b": -2.0})
         found = chosen.best_f1, chosen.null_score_diff_threshold, chosen.f1_at_threshold
         self.assertEqual(found, (100.0, 0.0, 0.0))
-        self.assertCountEqual(
-            os.listdir(self.get_temp_dir()),
-            ["null_threshold.json", "null_score_diff_histogram.png"],
-        )
+        expected = ["null_threshold.json", "null_score_diff_histogram.png"]
+        self.assertCountEqual(os.listdir(self.get_temp_dir()), expected)
 
     def test_a_file_without_a_threshold(self):
         folder = self.get_temp_dir()
         for content in ("[]", "{}", '{"null_score_diff_threshold": "1"}', "{"):
-            with open(null_threshold.path_in(folder), "w", encoding="utf-8") as file:
-                file.write(content)
+            self.write("null_threshold.json", content)
             with self.assertRaisesRegex(InputError, "null_threshold.json"):
                 null_threshold.read(folder)
         # By hand no more is needed.
-        with open(null_threshold.path_in(folder), "w", encoding="utf-8") as file:
-            file.write('{"null_score_diff_threshold": -1}')
+        self.write("null_threshold.json", '{"null_score_diff_threshold": -1}')
         self.assertEqual(null_threshold.read(folder), -1.0)
 
     def test_a_threshold_is_of_one_checkpoint(self):
@@ -128,19 +112,10 @@ class PicturesTest(tf.test.TestCase):
             return null_threshold.threshold_picture(self.CURVE, 0.5, "5 $questions")
 
         texts, content = drawn(draw)
-        self.assertContainsSubset(
-            {
-                "5 $questions",
-                "precision of what is answered",
-                "recall of the answerable",
-                "score of all questions",
-                "threshold 0.500",
-            },
-            texts,
-        )
+        expected = {"5 $questions", "precision of what is answered", "threshold 0.500"}
+        expected |= {"recall of the answerable", "score of all questions"}
+        self.assertContainsSubset(expected, texts)
         self.assertEqual(draw(), content)
-
-    def test_precision_over_recall(self):
         texts, _ = drawn(
             lambda: null_threshold.precision_recall_picture(self.CURVE, "F1")
         )

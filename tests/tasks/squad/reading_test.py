@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_tf.errors import InputError
 from bert_tf.tasks.squad.reading import EntryError, read_answer, read_file, read_tfds
 from bert_tf.text.tfds import TfdsRows
+from tests.script_case import FolderCase
 from tests.tasks.tfds_sets import mocked
 
 CAFE = "The cafe closed."
@@ -96,20 +97,13 @@ def article(title, *paragraphs):
     }
 
 
-def plain():
-    """Two articles, three paragraphs, four questions."""
-    return {
-        "version": "1.1",
-        "data": [
-            article(
-                "Tower",
-                (TOWER, [qa("t1", entry("300 m", 13)), qa("t2", entry("leans.", 28))]),
-                ("", []),
-                (TOWER[:24], [qa("t3", entry("The tower", 0))]),
-            ),
-            article("River", (RIVER, [qa("r1", entry("Ohre", 10))])),
-        ],
-    }
+def plain(*of_river):
+    """Two articles, three paragraphs, four questions, and others of the last one."""
+    first = [qa("t1", entry("300 m", 13)), qa("t2", entry("leans.", 28))]
+    second = [qa("t3", entry("The tower", 0))]
+    tower = article("Tower", (TOWER, first), ("", []), (TOWER[:24], second))
+    river = article("River", (RIVER, [qa("r1", entry("Ohre", 10)), *of_river]))
+    return {"version": "1.1", "data": [tower, river]}
 
 
 class ReaderTest(tf.test.TestCase):
@@ -135,11 +129,8 @@ class ReaderTest(tf.test.TestCase):
 
     def of_river(self, *qas, for_training=True, **flags):
         """The questions read from those of one paragraph, and what was said."""
-        content = plain()
-        content["data"][1]["paragraphs"][0]["qas"] += qas
-        questions, messages, found = self.read(
-            content, for_training=for_training, **flags
-        )
+        flags["for_training"] = for_training
+        questions, messages, found = self.read(plain(*qas), **flags)
         total = found.num_questions + found.num_skipped
         self.assertEqual(total, 4 + len(qas))
         self.assertEqual(
@@ -150,21 +141,23 @@ class ReaderTest(tf.test.TestCase):
     def test_questions_in_the_files_order(self):
         for for_training in (False, True):
             questions, messages, found = self.read(plain(), for_training=for_training)
-            self.assertEqual([q.question_id for q in questions], IDS)
-            self.assertEqual(
-                [q.text for q in questions], [f"What of {i}?" for i in IDS]
-            )
-            self.assertEqual(
-                [q.context for q in questions],
-                [TOWER, TOWER, TOWER[:24], RIVER],
-            )
+            contexts = (TOWER, TOWER, TOWER[:24], RIVER)
+            answers = ("300 m", 13), ("leans.", 28), ("The tower", 0), ("Ohre", 10)
+            for q, *expected in zip(questions, IDS, contexts, answers, strict=True):
+                self.assertEqual([q.question_id, q.context, *q.answers], expected)
+                self.assertEqual(q.text, f"What of {q.question_id}?")
             self.assertIs(questions[0].context, questions[1].context)
-            answers = [("300 m", 13)], [("leans.", 28)], [("The tower", 0)]
-            self.assertEqual(
-                [[*q.answers] for q in questions], [*answers, [("Ohre", 10)]]
-            )
             self.assertEqual(messages, ["skipped 0 of 4 questions."])
             self.assertEqual(found.num_questions, 4)
+
+    def test_whether_all_have_answers(self):
+        for added, flags, expected in (
+            ((), {}, True),
+            ((qa("r2"),), {}, False),
+            ((qa("r2"),), {"version_2_with_negative": True}, True),
+        ):
+            questions = read_file(self.path(plain(*added)), **flags)
+            self.assertEqual(questions.have_answers, expected)
 
     def test_packed_and_in_other_orders(self):
         content = json.dumps(plain(), indent=2).encode()
@@ -177,17 +170,6 @@ class ReaderTest(tf.test.TestCase):
             questions = read_file(self.path(packed, name))
             for _ in range(2):
                 self.assertEqual([one.question_id for one in questions], IDS)
-
-    def test_whether_all_have_answers(self):
-        for added, flags, expected in (
-            ((), {}, True),
-            ((qa("r2"),), {}, False),
-            ((qa("r2"),), {"version_2_with_negative": True}, True),
-        ):
-            content = plain()
-            content["data"][1]["paragraphs"][0]["qas"] += added
-            questions = read_file(self.path(content), **flags)
-            self.assertEqual(questions.have_answers, expected)
 
     def test_questions_without_an_answer(self):
         impossible = qa("r2", is_impossible=True, plausible_answers=[entry("", -9)])
@@ -224,10 +206,6 @@ class ReaderTest(tf.test.TestCase):
                 impossible, for_training=for_training, version_2_with_negative=True
             )
             self.assertEqual(question.answers, answers)
-
-    def test_numbers_as_ids(self):
-        (question,), _ = self.of_river(qa(262133, entry("Elbe", 28)))
-        self.assertEqual(question.question_id, "262133")
 
     def test_what_costs_a_question(self):
         good = qa("r2", entry("Ohre", 10))
@@ -280,8 +258,9 @@ class ReaderTest(tf.test.TestCase):
         )
         self.assertEqual(question.answers, (("Ohre", 10),))
         # It may be part of a word.
-        (question,), _ = self.of_river(qa("r2", entry("hre", 10)))
+        (question,), _ = self.of_river(qa(262133, entry("hre", 10)))
         self.assertEqual(question.answers, (("hre", 10),))
+        self.assertEqual(question.question_id, "262133")
 
     def test_malformed_articles_and_paragraphs(self):
         tower = r"squad.json: article 1 \('Tower'\), paragraph 4: it must be an object"
@@ -317,12 +296,9 @@ class ReaderTest(tf.test.TestCase):
             with self.assertRaisesRegex(InputError, reason) as raised:
                 read_file(self.path(content))
             self.assertNotIn("\n", str(raised.exception))
-
-    def test_no_such_file(self):
-        with self.assertRaisesRegex(InputError, "No such SQuAD file: nowhere.json"):
-            read_file("nowhere.json")
-        with self.assertRaisesRegex(InputError, "No such SQuAD file"):
-            read_file(self.get_temp_dir())
+        for path in ("nowhere.json", self.get_temp_dir()):
+            with self.assertRaisesRegex(InputError, f"No such SQuAD file: {path}"):
+                read_file(path)
 
 
 # As the library shuffles them: id, title, context, answers.
@@ -332,23 +308,22 @@ ROWS = (
     ("t1", "Tower", TOWER, [("300 m", 13)]),
     ("r2", "River", RIVER, []),
 )
-BY_PARAGRAPH = ["t2", "t1", "r1", "r2"]
 
 
-def squad_rows(*, ids_of_two=(), question=b"What of it?"):
-    """ROWS with the features of all sets; those of two are impossible."""
+def squad_rows():
+    """ROWS with the features of all sets."""
     return [
         {
             "id": question_id,
             "title": title,
             "context": context,
-            "question": question,
+            "question": "What of it?",
             "answers": {
                 "text": [text for text, _ in answers],
                 "answer_start": [start for _, start in answers],
             },
             "plausible_answers": {"text": ["no"], "answer_start": [0]},
-            "is_impossible": question_id in ids_of_two,
+            "is_impossible": False,
         }
         for question_id, title, context, answers in ROWS
     ]
@@ -359,24 +334,20 @@ class LibrarysSetsTest(tf.test.TestCase):
         with mocked(squad_rows()):
             squad = read_tfds(TfdsRows("squad/v1.1", "validation", None), "validation")
             questions = list(squad)
-        self.assertEqual([q.question_id for q in questions], BY_PARAGRAPH)
         self.assertEqual(questions[0].text, "What of it?")
         self.assertIs(questions[0].context, questions[1].context)
-        self.assertEqual(questions[1].context, TOWER)
-        self.assertEqual(questions[2].context, RIVER)
         self.assertEqual(
-            [q.answers for q in questions],
-            [(("leans.", 28),), (("300 m", 13),), (("Ohre", 10), ("Ohre ", 10)), ()],
+            [(q.question_id, q.context, q.answers) for q in questions],
+            [
+                ("t2", TOWER, (("leans.", 28),)),
+                ("t1", TOWER, (("300 m", 13),)),
+                ("r1", RIVER, (("Ohre", 10), ("Ohre ", 10))),
+                ("r2", RIVER, ()),
+            ],
         )
-        self.assertEqual(
-            squad.identity,
-            {
-                "tfds": "squad/v1.1/3.0.0",
-                "split": "validation",
-                "version_2_with_negative": False,
-                "for_training": False,
-            },
-        )
+        expected = {"tfds": "squad/v1.1/3.0.0", "split": "validation"}
+        expected |= {"version_2_with_negative": False, "for_training": False}
+        self.assertEqual(squad.identity, expected)
         self.assertEqual(squad.num_questions, 4)
 
     def test_sets_without_these_features(self):
@@ -413,38 +384,29 @@ def trivia_entry(number, answer, pages=(), results=()):
     }
 
 
-class TriviaQaTest(tf.test.TestCase):
+class TriviaQaTest(FolderCase):
     def setUp(self):
         super().setUp()
-        self.folder = self.get_temp_dir()
+        web = "In sunset\u00e9, 1Sunset, not far from Sunset\nBlvd.\n"
         for name, text in (
             ("wikipedia/Webber.txt", WEBBER),
             ("wikipedia/Long.txt", LONG + " the Sunset BLVD. end"),
             ("wikipedia/Edge.txt", LONG + " SUNSET Blvd. end"),
             ("wikipedia/Empty.txt", ""),
-            (
-                "web/35/35_995.txt",
-                "In sunset\u00e9, 1Sunset, not far from Sunset\nBlvd.\n",
-            ),
+            ("web/35/35_995.txt", web),
         ):
-            path = os.path.join(self.folder, "evidence", name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
+            self.write(f"evidence/{name}", text)
 
-    def read(self, *entries, folder="qa", **options):
-        path = os.path.join(self.folder, folder, "wikipedia-train.json")
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+    def questions(self, *entries, folder="qa", **options):
         content = {"Data": entries, "Domain": "Wikipedia", "Version": 1.0}
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(content, file)
+        path = self.write(f"{folder}/wikipedia-train.json", content)
         return read_file(path, for_training=True, **options)
 
     def test_the_first_answer_in_each_document(self):
         sunset = trivia_answer("Sunset", "Sunset Blvd.", "Sunset Blvd")
         there = ["Webber.txt", "Long.txt", "Empty.txt", "Missing.txt"]
         with self.assertLogs(level="INFO") as logs:
-            questions = self.read(
+            questions = self.questions(
                 trivia_entry(1, sunset, there, ["35/35_995.txt"]),
                 trivia_entry(2, trivia_answer("Rodgers", "Hart"), there),
                 trivia_entry(3, trivia_answer("lloyd webber", "W"), ["Webber.txt"]),
@@ -453,7 +415,7 @@ class TriviaQaTest(tf.test.TestCase):
             )
         self.assertIn(
             "5 questions with 12 documents; left out: 2 whose file is not in"
-            f" {self.folder}/evidence, 6 without an answer in their first 400 words.",
+            f" {self.path('evidence')}, 6 without an answer in their first 400 words.",
             "\n".join(logs.output),
         )
         first, web, last, edge = questions
@@ -470,28 +432,22 @@ class TriviaQaTest(tf.test.TestCase):
 
     def test_what_it_depends_on(self):
         sunset = trivia_answer("Sunset", "Sunset Blvd")
-        one, other = (
-            self.read(trivia_entry(1, sunset, [name])).identity["sha256"]
-            for name in ("Webber.txt", "Webber.txt")
-        )
+        given = trivia_entry(1, sunset, ["Webber.txt"])
+        one, other = (self.questions(given).identity["sha256"] for _ in range(2))
         self.assertEqual(one, other)
-        with open(os.path.join(self.folder, "evidence/wikipedia/Webber.txt"), "a") as f:
-            f.write(" More.")
-        changed = self.read(trivia_entry(1, sunset, ["Webber.txt"])).identity["sha256"]
-        self.assertNotEqual(one, changed)
+        self.write("evidence/wikipedia/Webber.txt", WEBBER + " More.")
+        self.assertNotEqual(one, self.questions(given).identity["sha256"])
 
     def test_what_a_user_got_wrong(self):
         good = trivia_entry(1, trivia_answer("Sunset"), ["Webber.txt"])
         with self.assertRaisesRegex(InputError, "no folder of .*: give `evidence_dir`"):
-            self.read(good, folder="elsewhere/qa")
-        evidence = os.path.join(self.folder, "evidence")
-        found = self.read(good, folder="elsewhere/qa", evidence_dir=evidence)
-        self.assertEqual(found.num_questions, 1)
+            self.questions(good, folder="elsewhere/qa")
+        elsewhere = {"folder": "elsewhere/qa", "evidence_dir": self.path("evidence")}
+        self.assertEqual(self.questions(good, **elsewhere).num_questions, 1)
         without = {key: value for key, value in good.items() if key != "Answer"}
         with self.assertRaisesRegex(InputError, "entry 2 of Data must .*'Answer'"):
-            self.read(good, without)
+            self.questions(good, without)
         with self.assertRaisesRegex(InputError, "There is none that can be used"):
-            self.read(trivia_entry(1, trivia_answer("Rodgers"), ["Webber.txt"]))
-        path = os.path.join(self.folder, "qa", "wikipedia-train.json")
+            self.questions(trivia_entry(1, trivia_answer("Rodgers"), ["Webber.txt"]))
         with self.assertRaisesRegex(InputError, 'whose key "data"'):
-            read_file(path)
+            read_file(self.path("qa", "wikipedia-train.json"))

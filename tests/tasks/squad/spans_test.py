@@ -4,8 +4,6 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.features import FeatureOptions
-from bert_tf.modeling.heads import BertSpanPredictor
-from bert_tf.modeling.objectives import SPAN
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.squad import spans
 from bert_tf.tasks.squad.reading import Question
@@ -13,49 +11,23 @@ from bert_tf.tasks.squad.windows import QuestionFeaturizer
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.tasks.squad.toy_tokens import question, tokenizer
-from tests.training import toy
-
-
-def blocks(*, for_training):
-    make = QuestionFeaturizer(
-        tokenizer(),
-        max_seq_length=12,
-        doc_stride=4,
-        max_query_length=3,
-        for_training=for_training,
-    )
-    questions = [
-        question("a b c d e a b c d e", text="a c", answer="c d"),
-        question("a b", text="", is_impossible=True),
-    ]
-    return list(spans.parallel_blocks(questions, make, num_workers=1))
-
-
-class TaskTest(tf.test.TestCase):
-    def test_the_model_takes_the_records(self):
-        (block,) = blocks(for_training=True)
-        outputs = BertSpanPredictor(toy.CONFIG)(block)
-        self.assertEqual(outputs["start_logits"].shape, block["input_ids"].shape)
-        (loss,) = SPAN.losses.values()
-        # Hardly trained: near the logarithm of the 12 places.
-        self.assertAllClose(loss(block, outputs).value(), np.log(12.0), atol=0.3)
 
 
 class SchemaTest(tf.test.TestCase):
     def test_what_the_originals_reader_expects(self):
-        # The names and lengths of its name_to_features, as scalars.
-        (block,) = blocks(for_training=True)
+        sizes = {"max_seq_length": 12, "doc_stride": 4, "max_query_length": 3}
+        make = QuestionFeaturizer(tokenizer(), for_training=True, **sizes)
+        questions = [
+            question("a b c d e a b c d e", text="a c", answer="c d"),
+            question("a b", text="", is_impossible=True),
+        ]
+        (block,) = spans.parallel_blocks(questions, make, num_workers=1)
         serialized = RecordSpec.spans(12, for_training=True).serialize_block(block)
-        spec = {
-            **{
-                name: tf.io.FixedLenFeature([], tf.int64)
-                for name in ("unique_ids", "start_positions", "end_positions")
-            },
-            **{
-                name: tf.io.FixedLenFeature([12], tf.int64)
-                for name in ("input_ids", "input_mask", "segment_ids")
-            },
-        }
+        # The names and lengths of its name_to_features, as scalars.
+        names = ["unique_ids", "start_positions", "end_positions"]
+        spec = dict.fromkeys(names, tf.io.FixedLenFeature([], tf.int64))
+        names = ["input_ids", "input_mask", "segment_ids"]
+        spec |= dict.fromkeys(names, tf.io.FixedLenFeature([12], tf.int64))
         parsed = tf.io.parse_example(serialized, spec)
         # [CLS] a c [SEP], and a window of 7 tokens: c and d are its third and fourth.
         self.assertAllEqual(parsed["unique_ids"], 1000000000 + np.arange(3))
@@ -81,21 +53,13 @@ WINDOWS = {
 
 
 def features(sizes):
-    featurizer = QuestionFeaturizer(
-        WordPieceTokenizer(Vocabulary(TOKENS)),
-        max_seq_length=LENGTH,
-        doc_stride=2,
-        max_query_length=4,
-        for_training=False,
-    )
-    return featurizer(
-        Question(
-            question_id=str(number),
-            text="who",
-            context=" ".join("abcdefghij"[:size]),
-        )
-        for number, size in enumerate(sizes)
-    )
+    tokenizer = WordPieceTokenizer(Vocabulary(TOKENS))
+    lengths = {"max_seq_length": LENGTH, "doc_stride": 2, "max_query_length": 4}
+    featurizer = QuestionFeaturizer(tokenizer, for_training=False, **lengths)
+    for number, size in enumerate(sizes):
+        context = " ".join("abcdefghij"[:size])
+        one = Question(question_id=str(number), text="who", context=context)
+        yield from featurizer([one])
 
 
 def echo(batches, total):
@@ -111,23 +75,15 @@ def echo(batches, total):
 
 class QuestionLogitsTest(tf.test.TestCase):
     def check(self, sizes, max_lengths, at_once=4096, batch_size=3, predict=echo):
-        with mock.patch.object(spans, "WINDOWS_AT_ONCE", at_once):
-            results = list(
-                spans.question_logits(
-                    features(sizes),
-                    predict,
-                    FeatureOptions(
-                        batch_size=batch_size,
-                        max_seq_length=LENGTH,
-                        max_lengths=max_lengths,
-                    ),
-                    num_questions=len(sizes),
-                )
-            )
-        self.assertEqual(
-            [question.question.question_id for question, _, _ in results],
-            [str(number) for number in range(len(sizes))],
+        options = FeatureOptions(
+            batch_size=batch_size, max_seq_length=LENGTH, max_lengths=max_lengths
         )
+        arguments = features(sizes), predict, options
+        count = len(sizes)
+        with mock.patch.object(spans, "WINDOWS_AT_ONCE", at_once):
+            results = [*spans.question_logits(*arguments, num_questions=count)]
+        names = [question.question.question_id for question, _, _ in results]
+        self.assertEqual(names, [str(number) for number in range(count)])
         for (_, start, end), size in zip(results, sizes, strict=True):
             # [CLS] who [SEP] window [SEP], by their numbers in TOKENS.
             expected = [

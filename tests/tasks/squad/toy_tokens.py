@@ -24,9 +24,5 @@ def question(context, text="e", answer=None, number=0, **fields):
     """A question, with an answer that begins where the text first stands."""
     answers = () if answer is None else (GoldAnswer(answer, context.index(answer)),)
     return Question(
-        question_id=f"q{number}",
-        text=text,
-        context=context,
-        answers=answers,
-        **fields,
+        question_id=f"q{number}", text=text, context=context, answers=answers, **fields
     )

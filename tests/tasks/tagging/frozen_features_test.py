@@ -1,6 +1,6 @@
 import dataclasses
-import json
 import os
+import tempfile
 from unittest import mock
 
 import numpy as np
@@ -21,36 +21,31 @@ from bert_tf.tasks.tagging.frozen_features import (
     inputs_of_windows,
 )
 from bert_tf.tasks.tagging.words import SentenceFeatures
-from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
+from tests.conversion import runs
 from tests.modeling.examples import randomize
 from tests.run_ner_test import TOKENS, columns, sentences
 from tests.script_case import ScriptCase
 from tests.training import toy
 
+# Two windows of 2 and 1 words; the words' labels, and their vectors [T, 1, 2].
+WINDOWS = [
+    SentenceFeatures([2, 7, 8, 9, 3], np.array([1, 3]), np.array([0, 1])),
+    # Word 2 is predicted from here, word 1 from the window before.
+    SentenceFeatures([2, 9, 11, 3], np.array([2]), np.array([2])),
+]
+LABELS = np.array([4, 0, 5])
+VECTORS = np.array([[[1, 2]], [[3, 4]], [[5, 6]]], np.float16)
+
 
 class TaggedWordsTest(tf.test.TestCase):
     def test_each_word_has_the_vector_of_its_first_piece(self):
-        windows = [
-            SentenceFeatures([2, 7, 8, 9, 3], np.array([1, 3]), np.array([0, 1])),
-            # Word 2 is predicted from here, word 1 from the window before.
-            SentenceFeatures([2, 9, 11, 3], np.array([2]), np.array([2])),
-        ]
-        first, second = inputs_of_windows(windows)
+        first, second = inputs_of_windows(WINDOWS)
         self.assertEqual(first.ids, [2, 7, 8, 9, 3])
         self.assertEqual(first.segment_ids, [0] * 5)
         self.assertEqual([start for start, _ in first.spans], [1, 3])
         self.assertEqual(first.num_vectors, 2)
         self.assertEqual([start for start, _ in second.spans], [2])
-
-
-# Two windows of 2 and 1 words; the words' labels, and their vectors [T, 1, 2].
-WINDOWS = [
-    SentenceFeatures([2, 7, 8, 9, 3], np.array([1, 3]), np.array([0, 1])),
-    SentenceFeatures([2, 9, 11, 3], np.array([2]), np.array([2])),
-]
-LABELS = np.array([4, 0, 5])
-VECTORS = np.array([[[1, 2]], [[3, 4]], [[5, 6]]], np.float16)
 
 
 class OfTokens:
@@ -65,8 +60,7 @@ class OfTokens:
 class WordVectorsTest(tf.test.TestCase):
     def records(self):
         return ExampleTable(
-            words.blocks(WordFeaturizer(OfTokens(), {})([]), LABELS, 8),
-            words.schema(8),
+            words.blocks(WordFeaturizer(OfTokens(), {})([]), LABELS, 8), words.schema(8)
         )
 
     def check(self, batch):
@@ -113,27 +107,27 @@ class FeatureTaggingTest(ScriptCase):
     script = run_ner
     tokens = TOKENS
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        root = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.models = []
+        for config in (CONFIG, toy.CONFIG):
+            encoder = BertEncoder(config)
+            randomize(encoder)
+            folder = os.path.join(root, f"layers{config.num_hidden_layers}")
+            cls.models.append(runs.save(folder, encoder, config=config, tokens=TOKENS))
+
     def setUp(self):
         super().setUp()
-        self.model = self.path("bert")
-        encoder = BertEncoder(CONFIG)
-        randomize(encoder)
-        toy.save_checkpoint(self.model, encoder, 1, 1)
-        self.write("bert/bert_config.json", CONFIG.to_json_string())
-        Vocabulary(TOKENS).save(self.path("bert", "vocab.txt"))
         self.train = self.write("train.txt", columns(sentences(160, 1)))
         self.dev = self.write("dev.txt", columns(sentences(20, 2)))
-
-    def write(self, name, text):
-        with open(self.path(name), "w") as file:
-            file.write(text)
-        return self.path(name)
 
     def defaults(self):
         return {
             "vocab_file": None,
             "bert_config_file": None,
-            "init_checkpoint": self.model,
+            "init_checkpoint": self.models[0],
             "features": "last",
             "train_file": self.train,
             "dev_file": self.dev,
@@ -173,9 +167,10 @@ class FeatureTaggingTest(ScriptCase):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script("--do_train", **(options | change))
 
-    def test_the_best_of_several_runs_is_evaluated(self):
-        several = {"num_restarts": 2, "output_dir": self.path("several")}
-        several |= {"features": "embeddings", "num_train_epochs": 1}
+    def test_the_best_run_is_evaluated(self):
+        several = {"learning_rates": 1e-2, "output_dir": self.path("several")}
+        several |= {"learning_rate": None, "num_train_epochs": 1}
+        several |= {"features": "embeddings"}
         results = self.run_script("--do_train", "--do_eval", **several)
         self.assertIn("features.json", os.listdir(self.path("several", "best")))
         self.assertEqual(self.run_script("--do_eval", **several), results)
@@ -213,12 +208,10 @@ class FeatureTaggingTest(ScriptCase):
         self.assertEqual(own["config"].learning_rate, 1e-3)
         self.assertEqual(own["start"].settings["num_train_epochs"], 10.0)
         self.assertIsNone(own["init_checkpoint"])
-        with open(self.path("run", "flags.json")) as file:
-            written = json.load(file)
-        self.assertEqual(
-            (written["learning_rate"], written["num_train_epochs"]), (1e-3, [10.0])
-        )
-        self.assertEqual(written["init_checkpoint"], self.model)
+        written = self.read_json("run", "flags.json")
+        found = written["learning_rate"], written["num_train_epochs"]
+        self.assertEqual(found, (1e-3, [10.0]))
+        self.assertEqual(written["init_checkpoint"], self.models[0])
         # It has no checkpoint, so BERT itself may be fine-tuned there.
         with (
             mock.patch.object(finetuning, "train", side_effect=SystemExit),
@@ -230,13 +223,8 @@ class FeatureTaggingTest(ScriptCase):
     def test_what_a_user_got_wrong(self):
         with self.assertRaisesRegex(InputError, "has no checkpoint and there is no"):
             self.run_script("--do_eval", labels="O,B-PER,I-PER,B-LOC,I-LOC")
-        small = self.path("small")
-        toy.save_checkpoint(small, BertEncoder(toy.CONFIG), 1, 1)
-        toy.write_config(small)
-        Vocabulary(TOKENS).save(os.path.join(small, "vocab.txt"))
+        small = {"features": "concat_last_four", "init_checkpoint": self.models[1]}
         with self.assertRaisesRegex(InputError, "of 4 layers; this one has 1"):
-            self.run_script(
-                "--do_train", features="concat_last_four", init_checkpoint=small
-            )
+            self.run_script("--do_train", **small)
         with self.assertRaisesRegex(Exception, "must be even"):
             cli.parse(run_ner.run, ["--output_dir=o", "--bilstm_size=5"])

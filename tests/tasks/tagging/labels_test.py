@@ -129,18 +129,12 @@ class EntitiesTest(tf.test.TestCase):
     def test_the_report_is_the_official_scripts(self):
         gold = ["B-PER I-PER O B-LOC O", "B-ORG I-ORG I-ORG", "O O", "I-LOC B-LOC"]
         said = ["B-PER I-PER O B-ORG O", "B-ORG I-ORG O", "O I-LOC", "I-LOC B-LOC"]
-        golds, predictions = (
-            [labels.split() for labels in rows] for rows in (gold, said)
-        )
-        self.assertEqual(
-            labels_module.report(
-                labels_module.count_entities(golds, predictions), 12, 9
-            ),
-            # What conlleval.pl prints of these sentences.
-            REPORT,
-        )
+        split = ([labels.split() for labels in rows] for rows in (gold, said))
+        counts = labels_module.count_entities(*split)
+        self.assertEqual(labels_module.report(counts, 12, 9), REPORT)
 
 
+# What conlleval.pl prints of these sentences.
 REPORT = """\
 processed 12 tokens with 5 phrases; found: 6 phrases; correct: 3.
 accuracy:  75.00%; precision:  50.00%; recall:  60.00%; FB1:  54.55

@@ -23,6 +23,7 @@ from bert_tf.tasks.tagging.words import (
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.script_case import FolderCase, ScriptCase
+from tests.tasks.tagging.sentences_test import CONLL
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENS = [*SPECIAL, "a", "b", "c", "##d", "東", "京"]
@@ -48,14 +49,12 @@ class FeaturesTest(tf.test.TestCase):
         found = features([sentence("add Ád 東京 \xad b"), sentence("c")])
         # The first sentence has 9 tokens, of which 6 fit: the second window ends with
         # it, and has more context of its last three words.
-        self.assertEqual(
-            found,
-            [
-                ([CLS, A, D, D, A, D, TO, SEP], [1, 4], [0, 1]),
-                ([CLS, A, D, TO, KYO, UNK, B, SEP], [3, 5, 6], [2, 3, 4]),
-                ([CLS, C, SEP], [1], [5]),
-            ],
-        )
+        expected = [
+            ([CLS, A, D, D, A, D, TO, SEP], [1, 4], [0, 1]),
+            ([CLS, A, D, TO, KYO, UNK, B, SEP], [3, 5, 6], [2, 3, 4]),
+            ([CLS, C, SEP], [1], [5]),
+        ]
+        self.assertEqual(found, expected)
 
     def test_a_document_is_one_text(self):
         sentences = [sentence("a b"), sentence("c"), sentence("b", document=1)]
@@ -142,7 +141,8 @@ def find(train, file_scheme="iob2", *, recorded=None, source=None, **options):
 class LabelsTest(tf.test.TestCase):
     def test_labels_to_train_on(self):
         given = ["B-A", "I-A", "O", "B-B"]
-        trained = source("B-A O I-A I-C B-C")
+        there = {"source": source("B-A O I-A I-C B-C")}
+        other = source("yes no", head="classifier")
         for arguments, options, expected in (
             # Those of the sentences.
             (("O I-A",), {}, ("O B-A I-A", "iob2")),
@@ -156,27 +156,15 @@ class LabelsTest(tf.test.TestCase):
             (("O I-A", "iob1"), {"labels": ["O", "I-A"]}, ("O B-A I-A", "iob2")),
             (("O B-C", "iob1"), {"labels": given}, (" ".join(given), "iob2")),
             # A trained head's; a classifier's are something else.
-            (("O B-A",), {"source": trained}, ("B-A O I-A I-C B-C", "iob2")),
-            (
-                ("O B-X",),
-                {"source": trained, "init_head": False},
-                ("O B-X I-X", "iob2"),
-            ),
-            (
-                ("O B-A",),
-                {"source": source("yes no", head="classifier")},
-                ("O B-A I-A", "iob2"),
-            ),
+            (("O B-A",), there, ("B-A O I-A I-C B-C", "iob2")),
+            (("O B-X",), there | {"init_head": False}, ("O B-X I-X", "iob2")),
+            (("O B-A",), {"source": other}, ("O B-A I-A", "iob2")),
         ):
             self.assertEqual(find(*arguments, **options), expected)
         for labels, options, message in (
             ("O B-A", {"labels": ["O", "B-A", "O"]}, "each label must be there once"),
-            ("O B-X", {"source": trained}, "ckpt has a head.*--init_head=false"),
-            (
-                "O B-A",
-                {"source": trained, "labels": ["O", "B-A"]},
-                "the labels here are O, B-A",
-            ),
+            ("O B-X", there, "ckpt has a head.*--init_head=false"),
+            ("O B-A", there | {"labels": ["O", "B-A"]}, "the labels here are O, B-A"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 find(labels, **options)
@@ -193,21 +181,14 @@ class LabelsTest(tf.test.TestCase):
 
     def test_the_schemes_of_the_files(self):
         unlabelled = Sentence.of_words(["w"], None, document=0, source="")
-        splits = {
-            "train": [labelled("O I-A I-B")],
-            "dev": [labelled("O U-A")],
-            "test": [unlabelled],
-        }
-        self.assertEqual(
-            find_file_schemes(splits, "auto"),
-            {"train": "iob1", "dev": "bilou", "test": "iob1"},
-        )
-        self.assertEqual(
-            find_file_schemes(splits, "iob2"), dict.fromkeys(splits, "iob2")
-        )
-        self.assertEqual(
-            find_file_schemes({"test": [unlabelled]}, "auto"), {"test": "none"}
-        )
+        splits = {"train": [labelled("O I-A I-B")], "dev": [labelled("O U-A")]}
+        splits["test"] = test = [unlabelled]
+        for given, scheme, expected in (
+            (splits, "auto", {"train": "iob1", "dev": "bilou", "test": "iob1"}),
+            (splits, "iob2", dict.fromkeys(splits, "iob2")),
+            ({"test": test}, "auto", {"test": "none"}),
+        ):
+            self.assertEqual(find_file_schemes(given, scheme), expected)
 
     def test_the_numbers_of_labels(self):
         sentences = [labelled("O I-A"), labelled("B-X")]
@@ -226,20 +207,6 @@ class LabelsTest(tf.test.TestCase):
             ids(golds, must_be_known=True)
 
 
-CONLL = """\
--DOCSTART- -X- O O
-
-EU NNP I-NP I-ORG
-rejects VBZ I-VP O
-
-# NN I-NP O
-
--DOCSTART- -X- O O
-
-東\xa0京 NNP I-NP I-LOC
-"""
-
-
 class PredictionFilesTest(FolderCase):
     def read_sentences(self, text, **layout):
         path = self.write("file.txt", text)
@@ -249,24 +216,17 @@ class PredictionFilesTest(FolderCase):
         write_predictions(self.path("predictions.txt"), sentences, labels)
         return self.read("predictions.txt")
 
-    def test_the_files_lines_with_a_column_more(self):
-        labels = [["I-ORG", "O"], ["B-X"], ["O"]]
-        self.assertEqual(
-            self.written(self.read_sentences(CONLL), labels),
-            """\
--DOCSTART- -X- O O O
-
-EU NNP I-NP I-ORG I-ORG
-rejects VBZ I-VP O O
-
-# NN I-NP O B-X
-
--DOCSTART- -X- O O O
-
-東\xa0京 NNP I-NP I-LOC O
-
-""",
-        )
+    def test_the_files_lines_with_a_column_more_or_two(self):
+        # Labels that are not the last column stand before the predicted ones.
+        others = [["NNP", "VB"], ["NN"], ["NN"]]
+        for layout, labels, ends in (
+            ({}, [["I-ORG", "O"], ["B-X"], ["O"]], "O||I-ORG|O||B-X||O||O"),
+            ({"label_column": "1"}, others, "O O||NNP NNP|VBZ VB||NN NN||O O||NNP NN"),
+        ):
+            rows = zip(CONLL.splitlines(), ends.split("|"), strict=True)
+            expected = "".join(f"{line} {end}".strip() + "\n" for line, end in rows)
+            sentences = self.read_sentences(CONLL, **layout)
+            self.assertEqual(self.written(sentences, labels), expected + "\n")
 
     def test_all_lines_have_the_same_columns(self):
         for text, labels, expected in (
@@ -276,35 +236,13 @@ rejects VBZ I-VP O O
             self.assertEqual(self.written(self.read_sentences(text), labels), expected)
 
     def test_lines_at_the_end_of_files(self):
-        paths = []
-        for number, text in enumerate(("a O\n\n", "b O\n")):
-            paths.append(self.path(f"{number}.txt"))
-            with open(paths[-1], "w", encoding="utf-8") as file:
-                file.write(f"-DOCSTART- O\n\n{text}")
+        texts = {"1.txt": "a O\n\n", "2.txt": "b O\n"}
+        paths = [self.write(n, f"-DOCSTART- O\n\n{text}") for n, text in texts.items()]
         sentences = read_sentences(paths, Layout())
         first = "-DOCSTART- O O\n\na O X\n\n"
         both = f"{first}-DOCSTART- O O\n\nb O Y\n\n"
         self.assertEqual(self.written(sentences, [["X"], ["Y"]]), both)
         self.assertEqual(self.written(sentences[:1], [["X"]]), first)
-
-    def test_labels_that_are_not_the_last_column_stand_before_the_predicted_ones(self):
-        sentences = self.read_sentences(CONLL, label_column="1")
-        self.assertEqual(
-            self.written(sentences, [["NNP", "VB"], ["NN"], ["NN"]]),
-            """\
--DOCSTART- -X- O O O O
-
-EU NNP I-NP I-ORG NNP NNP
-rejects VBZ I-VP O VBZ VB
-
-# NN I-NP O NN NN
-
--DOCSTART- -X- O O O O
-
-東\xa0京 NNP I-NP I-LOC NNP NN
-
-""",
-        )
 
 
 NUM_LABELS = 5
@@ -341,14 +279,8 @@ class PredictWordsTest(tf.test.TestCase):
         losses = np.zeros(len(tokens))
         losses[0::3], losses[1::3] = -np.log(0.6), -np.log(0.1)
         for batch_size, max_lengths in ((4, 3), (4, None), (64, 12), (1, 1)):
-            found = predict_words(
-                features,
-                labels,
-                echo,
-                batch_size=batch_size,
-                max_seq_length=12,
-                max_lengths=max_lengths,
-            )
+            sizes = {"batch_size": batch_size, "max_lengths": max_lengths}
+            found = predict_words(features, labels, echo, max_seq_length=12, **sizes)
             self.assertAllEqual(found.label_ids, tokens % NUM_LABELS)
             self.assertAllClose(found.losses, losses)
 
@@ -358,15 +290,9 @@ class PredictWordsTest(tf.test.TestCase):
                 yield batch, {"logits": outputs["logits"] * np.nan}
 
         features, tokens = windowed_words(3)
+        sizes = {"batch_size": 4, "max_seq_length": 12, "max_lengths": None}
         with self.assertRaisesRegex(DivergedError, "lower --learning_rate"):
-            predict_words(
-                features,
-                tokens % NUM_LABELS,
-                diverged,
-                batch_size=4,
-                max_seq_length=12,
-                max_lengths=None,
-            )
+            predict_words(features, tokens % NUM_LABELS, diverged, **sizes)
 
 
 GOLD = [["B-A", "I-A", "O"], ["O", "B-B"]]
@@ -408,14 +334,9 @@ class WordsTest(ScriptCase):
     tokens = (*SPECIAL, "ann", "lee", "and")
 
     def words(self, *arguments):
-        with open(self.path("train.txt"), "w") as file:
-            file.write(TRAIN)
-        options = self.flags(
-            *arguments,
-            train_file=self.path("train.txt"),
-            dev_file=self.path("train.txt"),
-            max_seq_length=6,
-        )
+        path = self.write("train.txt", TRAIN)
+        files = {"train_file": path, "dev_file": path}
+        options = self.flags(*arguments, max_seq_length=6, **files)
         found = finetuning.files_of(options, options.output_dir)
         return words.Words(options, found, words.read_splits(options))
 
@@ -424,7 +345,6 @@ class WordsTest(ScriptCase):
         for arguments, expected in (
             ([], [[1, 2, 1], [0, 1, 0]]),
             (["--tag_scheme=iob2"], [[2, 2, 1], [0, 2, 0]]),
-            (["--tag_scheme=iob1"], [[1, 2, 1], [0, 1, 0]]),
         ):
             (batch,) = self.words("--do_train", *arguments).records.batches(2)
             self.assertAllEqual(batch["label_ids"][:, 1:4], expected)
@@ -444,8 +364,6 @@ class WordsTest(ScriptCase):
         self.assertNotIn("f1_macro", results)
         asked = "--do_eval", "--labels=O,B-PER,I-PER", "--best_metric=f1_macro"
         self.assertEqual(self.words(*asked).scores("dev", predictions)["f1_macro"], 1.0)
-        self.assertEqual(
-            found.predicted_labels("dev", predictions),
-            [["I-PER", "I-PER", "B-PER"], ["O", "I-PER"]],
-        )
+        expected = [["I-PER", "I-PER", "B-PER"], ["O", "I-PER"]]
+        self.assertEqual(found.predicted_labels("dev", predictions), expected)
         self.assertIn("accuracy: 100.00%", found.report("dev", predictions))
