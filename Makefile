@@ -57,7 +57,7 @@ $(BEAM_VENV)/.installed: setup.cfg pyproject.toml constraints.txt constraints-be
 
 # Keras' other back end has an environment of its own: `make test` needs no JAX.
 test-jax: $(JAX_VENV)/.installed
-	KERAS_BACKEND=jax $(JAX_VENV)/bin/python -m pytest -n auto \
+	KERAS_BACKEND=jax $(JAX_VENV)/bin/python -m pytest -n auto --dist worksteal \
 	  -m 'jax and not slow' $(PYTEST_ARGS)
 
 $(JAX_VENV)/.installed: setup.cfg pyproject.toml constraints.txt

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
+from bert_tf.modeling.fused import pieces_left_alone
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATH = ROOT / "docs" / "one_file_bert.py"
@@ -164,25 +165,25 @@ class OneFileBertTest(tf.test.TestCase):
     def test_computes_as_the_package(self):
         settings = one_file.Settings(dropout=0.0, batch_size=16)
         examples, _, vocabulary = some_examples(settings)
-        first, *_ = all_batches = [*batches(examples, 16)][:5]
-        self.assertLen(all_batches, 5)
+        first, *_ = all_batches = [*batches(examples, 16)][:3]
+        self.assertLen(all_batches, 3)
         self.assertTrue((first["input_mask"] == 0).any())
         model, reference = same_models(settings, len(vocabulary), first)
         optimizer = one_file.AdamWeightDecay(one_file.WarmupThenDecay(1e-3, 12, 3))
-        # Tracing takes longer than five steps.
+        # Tracing takes longer than all steps.
         model.compile(optimizer, run_eagerly=True)
         reference.compile(bert_tf.create_optimizer(1e-3, 12, 3), run_eagerly=True)
         for step, batch in enumerate(all_batches):
             outputs, logits = reference(batch), model(batch)
             names = "masked_lm_logits", "next_sentence_logits"
-            if step < 5:
-                for name, own in zip(names, logits, strict=True):
-                    self.assert_close(own, outputs[name], f"{name} {step}", 2e-6)
+            for name, own in zip(names, logits, strict=True):
+                self.assert_close(own, outputs[name], f"{name} {step}", 2e-6)
             expected = reference.compute_loss(batch, None, outputs)
             loss = model.compute_loss(batch, None, logits)
             self.assertAllClose(loss, expected, rtol=1e-6, atol=0.0)
             model.train_on_batch(batch)
-            reference.train_on_batch(batch)
+            with pieces_left_alone():
+                reference.train_on_batch(batch)
         own = {weight.path: weight for weight in model.weights}
         for name, weight in bert_tf.weights_by_name(reference).items():
             values = own[path_in_file(name)].numpy()
@@ -210,7 +211,7 @@ class OneFileBertTest(tf.test.TestCase):
 
     def test_it_trains_and_fills_in_a_blank(self):
         folder, num_tokens = self.files()
-        small = one_file.Settings(hidden_size=32, intermediate_size=64, epochs=2)
+        small = one_file.Settings(hidden_size=32, num_layers=1, epochs=2)
         with contextlib.redirect_stdout(io.StringIO()) as out:
             one_file.main(folder / "text.txt", folder / "vocab.txt", small)
         self.check_printed(out.getvalue(), num_tokens, 2)

@@ -163,15 +163,14 @@ class FullSentencesTest(tf.test.TestCase):
     def test_by_hand(self):
         # [CLS] is 3, [SEP] is 4. Two documents of two sentences, 8 places: the first
         # sentence of the second document does not fit with its [SEP].
-        for documents in ([[[10, 11], [12]], [[20], [21]]],):
-            self.assertIn(
-                self.packed(documents, max_seq_length=8),
-                # By the order of the two documents in the pool.
-                (
-                    [[3, 10, 11, 12, 4, 20, 21, 4]],
-                    [[3, 12, 4], [3, 20, 21, 4, 10, 11, 4]],
-                ),
-            )
+        self.assertIn(
+            self.packed([[[10, 11], [12]], [[20], [21]]], max_seq_length=8),
+            # By the order of the two documents in the pool.
+            (
+                [[3, 10, 11, 12, 4, 20, 21, 4]],
+                [[3, 12, 4], [3, 20, 21, 4, 10, 11, 4]],
+            ),
+        )
 
     def test_a_sentence_longer_than_a_sequence_is_cut(self):
         self.assertEqual(

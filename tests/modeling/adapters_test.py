@@ -132,13 +132,14 @@ class AgainstNumpyTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class StartTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.config = small_config()
-        self.records = random_records(self.config)
-        self.base = BertClassifier(self.config, 3)
-        self.weights = randomize(self.base)
-        self.logits = outputs_of(self.base, self.records)["logits"]
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.config = small_config()
+        cls.records = random_records(cls.config)
+        base = BertClassifier(cls.config, 3)
+        cls.weights = randomize(base)
+        cls.logits = outputs_of(base, cls.records)["logits"]
 
     def begun(self, **options):
         model = BertClassifier(self.config, 3, **options)
@@ -187,7 +188,7 @@ class StartTest(tf.test.TestCase):
             ({"adapter_size": 3}, "adapter"),
             ({"layer_mixture": True}, "layer_mixture"),
         ):
-            model = BertTagger(self.config, 3, **options)
+            model = BertTagger(small_config(num_hidden_layers=1), 3, **options)
             names = [weight.path for weight in model.trainable_weights]
             self.assertTrue(any(added in name for name in names), names)
             again = BertTagger.from_config(model.get_config())

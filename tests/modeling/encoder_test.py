@@ -82,27 +82,6 @@ class AgainstNumpyTest(tf.test.TestCase, parameterized.TestCase):
             )
 
 
-class AttentionTest(tf.test.TestCase):
-    def test_a_token_does_not_depend_on_padding_nor_on_what_comes_later(self):
-        config = small_config()
-        model = BertEncoder(config, use_attention_mask=True)
-        randomize(model)
-        records = random_records(config, batch=1, length=10)
-        records["input_mask"] = np.array([[1] * 8 + [0] * 2])
-        records["attention_mask"] = np.tril(np.ones((1, 10, 10), np.int32))
-        before = outputs_of(model, records)["sequence_output"]
-        records["input_ids"][0, 5:] = 1
-        after = outputs_of(model, records)["sequence_output"]
-        self.assertAllClose(before[0, :5], after[0, :5], atol=1e-5)
-        self.assertNotAllClose(before[0, 5:], after[0, 5:], atol=1e-3)
-
-
-class DirectionTest(tf.test.TestCase):
-    def test_directions_exclude_each_other(self):
-        with self.assertRaisesRegex(ValueError, "exclude each other"):
-            small_config(left_to_right=True, right_to_left=True)
-
-
 class SecondEncoderTest(tf.test.TestCase):
     def test_outputs_are_those_of_both(self):
         first = small_config(left_to_right=True)
@@ -146,29 +125,13 @@ class BiLstmTest(tf.test.TestCase):
         for row in range(4):
             length = int(records["input_mask"][row].sum())
             x = states[row, :length]
-            ahead = _lstm(x, weights, "forward")
-            back = _lstm(x[::-1], weights, "backward")[::-1]
+            scope = "bert/bilstm/"
+            ahead = numpy_bert.lstm(weights, f"{scope}forward_lstm", x)
+            back = numpy_bert.lstm(weights, f"{scope}backward_lstm", x[::-1])[::-1]
             expected = np.concatenate([ahead, back], axis=-1)
             self.assertAllClose(found["sequence_output"][row, :length], expected)
             ends = np.concatenate([ahead[-1], back[0]])
             self.assertAllClose(found["pooled_output"][row], ends)
-
-
-def _lstm(x, weights, direction):
-    """Hochreiter and Schmidhuber 1997, with Keras' order of the gates."""
-    kernel, recurrent, bias = (
-        weights[f"bert/bilstm/{direction}_lstm/lstm_cell/{name}"]
-        for name in ("kernel", "recurrent_kernel", "bias")
-    )
-    h = c = np.zeros(len(recurrent), np.float32)
-    states = []
-    for vector in x:
-        i, f, g, o = np.split(vector @ kernel + h @ recurrent + bias, 4)
-        i, f, o = (1.0 / (1.0 + np.exp(-gate)) for gate in (i, f, o))
-        c = f * c + i * np.tanh(g)
-        h = o * np.tanh(c)
-        states.append(h)
-    return np.array(states)
 
 
 class DropoutTest(tf.test.TestCase, parameterized.TestCase):
@@ -218,13 +181,6 @@ class ConstructionTest(tf.test.TestCase):
         self.assertEqual(model.bert_config, BertConfig.from_size("tiny"))
         # Turc et al. 2019, table 1: BERT-Tiny has 4.4 million parameters.
         self.assertEqual(round(model.count_params() / 1e5), 44)
-
-    def test_the_number_of_weights_of_albert_base(self):
-        config = BertConfig.from_size(
-            "base", vocab_size=30000, embedding_size=128, num_hidden_groups=1
-        )
-        # Lan et al. 2019, table 1: 12 million; so many in transformers' AlbertModel.
-        self.assertEqual(BertEncoder(config).count_params(), 11_683_584)
 
     def test_longer_than_the_positions(self):
         config = small_config()

@@ -166,6 +166,23 @@ def dense(weights, scope, x):
     return y
 
 
+def lstm(weights, scope, x):
+    """Hochreiter and Schmidhuber 1997 with forget gates; gates i, f, candidate, o."""
+    kernel, recurrent, bias = (
+        weights[f"{scope}/lstm_cell/{name}"]
+        for name in ("kernel", "recurrent_kernel", "bias")
+    )
+    hidden = cell = np.zeros(len(recurrent))
+    outputs = []
+    for step in x:
+        i, f, g, o = np.split(step @ kernel + hidden @ recurrent + bias, 4)
+        i, f, o = (1.0 / (1.0 + np.exp(-gate)) for gate in (i, f, o))
+        cell = f * cell + i * np.tanh(g)
+        hidden = o * np.tanh(cell)
+        outputs.append(hidden)
+    return np.stack(outputs)
+
+
 def layer_norm(weights, scope, x, epsilon):
     rows = []
     for row in x:

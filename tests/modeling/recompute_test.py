@@ -14,7 +14,7 @@ def seeds(model):
 def loss_and_gradients(model, records, jit_compile=False):
     variables = [variable.value for variable in model.trainable_variables]
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def function():
         with tf.GradientTape() as tape:
             outputs = model(records, training=True)

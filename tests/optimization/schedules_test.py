@@ -89,6 +89,10 @@ class WarmupScheduleTest(tf.test.TestCase):
         ):
             with self.assertRaisesRegex(ValueError, "must .*Received"):
                 WarmupSchedule(1e-4, 10, **options)
+        with self.assertRaisesRegex(ValueError, "`num_train_steps`.*0"):
+            WarmupSchedule(1e-4, 0)
+        with self.assertRaisesRegex(ValueError, "`num_warmup_steps`.*-1"):
+            WarmupSchedule(1e-4, 10, -1)
 
     def test_serialised_and_back(self):
         schedule = WarmupSchedule(1e-4, 100, 10)
@@ -107,9 +111,3 @@ class WarmupScheduleTest(tf.test.TestCase):
                 "decay_from": "start",
             },
         )
-
-    def test_numbers_of_steps(self):
-        with self.assertRaisesRegex(ValueError, "`num_train_steps`.*0"):
-            WarmupSchedule(1e-4, 0)
-        with self.assertRaisesRegex(ValueError, "`num_warmup_steps`.*-1"):
-            WarmupSchedule(1e-4, 10, -1)

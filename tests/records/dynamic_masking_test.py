@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.instances import masking as static_masking
 from bert_tf.instances.creation import TokenIds
@@ -24,7 +23,6 @@ from bert_tf.records.dynamic_masking import (
 )
 from bert_tf.records.pipeline import RecordKeys
 from bert_tf.records.pretraining_input import as_packed
-from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.text.vocabulary import Vocabulary
 from tests.instances import plain_pretraining
 
@@ -208,38 +206,6 @@ class NextTokensTest(tf.test.TestCase):
         self.assertAllEqual(batch["masked_lm_ids"], [[2, 7, 8, 3, 9], [2, 9, 7, 0, 0]])
         batch = neighbour_targets(BATCH | PACKED, of_left_to_right=False)
         self.assertAllEqual(batch["masked_lm_ids"], [[2, 7, 8, 0, 9], [2, 0, 7, 0, 0]])
-
-    def test_the_loss_of_the_model(self):
-        config = BertConfig(
-            vocab_size=11,
-            hidden_size=8,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=16,
-            max_position_embeddings=8,
-            left_to_right=True,
-            initializer_range=0.5,
-        )
-        task = pretraining_task(config, next_sentence=False)
-        model = task.build_model()
-        batch = neighbour_targets(BATCH, of_left_to_right=True)
-        means = task.objective.means(batch, model(batch, training=False))
-        # Each token from the tokens before it alone, in a sequence cut off there.
-        likelihoods = []
-        for row, length in enumerate((6, 4)):
-            for end in range(1, length):
-                known = {
-                    name: BATCH[name][row : row + 1, :end]
-                    for name in ("input_ids", "input_mask", "segment_ids")
-                }
-                known["masked_lm_positions"] = tf.constant([[end - 1]])
-                logits = model(known)["masked_lm_logits"].numpy()[0, 0]
-                logits = logits.astype(np.float64)
-                likelihoods.append(logits[IDS[row][end]] - np.log(np.exp(logits).sum()))
-        self.assertAllClose(
-            means["masked_lm_loss"].total, -np.sum(likelihoods), rtol=1e-5
-        )
-        self.assertEqual(float(means["masked_lm_loss"].weight), 8.0)
 
 
 CLS, SEP, MASK = 2, 3, 4

@@ -168,16 +168,6 @@ def lines_of(values, vocabulary=VOCABULARY, pairs="nsp", width=80):
 
 
 class RenderTest(tf.test.TestCase):
-    def test_words_marks_segments_and_label(self):
-        self.assertEqual(
-            lines_of(columns(**RECORD)),
-            [
-                "record 3: 12 of 14 tokens (A 7, B 5); 3 predictions; B is random",
-                "  A [CLS] the cats [MASK→sat] [on=] [SEP]",
-                "  B unhappiness [cat→river] [SEP]",
-            ],
-        )
-
     def test_pieces_round_a_prediction_stay_pieces(self):
         for predictions, expected in (
             ({7: "un"}, "  B [un=] ##happi ##ness cat [SEP]"),

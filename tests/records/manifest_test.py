@@ -163,15 +163,6 @@ class FindFinishedTest(ManifestCase):
         self.write("y", "1234")
         self.write_manifest("x.manifest.json", **changes)
 
-    def test_the_finished_set(self):
-        self.write_set()
-        self.assertEqual(find_finished(self.wanted, self.outputs), MANIFEST)
-
-    def test_other_settings_are_named_with_both_values(self):
-        self.write_set(max_seq_length=64)
-        with self.assertRaisesRegex(InputError, "--max_seq_length=64, not 128"):
-            find_finished(self.wanted, self.outputs)
-
     def test_files_that_no_manifest_knows_are_refused(self):
         for name in ("y", "x.vocab.txt"):
             path = self.write(name, "precious")

@@ -43,8 +43,6 @@ class PackedInputTest(FolderCase):
     def setUp(self):
         super().setUp()
         self.write("text", as_text(corpus(num_documents=8)))
-        self.static = self.write_set("static")
-        self.dynamic = self.write_set("dynamic", masking="dynamic")
 
     def write_set(self, name, **settings):
         settings = {
@@ -96,16 +94,16 @@ class PackedInputTest(FolderCase):
 
     def test_the_totals_are_those_of_the_records(self):
         rows = PretrainingRecords(self.rows())
-        apart = PretrainingRecords(self.static)
+        apart = PretrainingRecords(self.write_set("static"))
         task, packed_task = (
             pretraining_task(CONFIG, packed=is_packed) for is_packed in (False, True)
         )
         model, packed_model = task.build_model(), packed_task.build_model()
         packed_model.set_weights(model.get_weights())
-        expected = totals(task, model, apart.evaluation_dataset(5, repeat=False))
+        expected = totals(task, model, apart.evaluation_dataset(32, repeat=False))
         for dataset in (
-            rows.evaluation_dataset(3, repeat=False),
-            apart.evaluation_dataset(5, repeat=False, packed=True),
+            rows.evaluation_dataset(9, repeat=False),
+            apart.evaluation_dataset(32, repeat=False, packed=True),
         ):
             actual = totals(packed_task, packed_model, dataset)
             self.assertEqual(actual.keys(), expected.keys())
@@ -146,7 +144,10 @@ class PackedInputTest(FolderCase):
             PretrainingRecords(f"{rows},{other}", max_predictions_per_seq=10)
 
     def test_the_next_token_at_every_position(self):
-        for path, length in ((self.dynamic, 12), (self.rows(masking="dynamic"), L)):
+        for path, length in (
+            (self.write_set("dynamic", masking="dynamic"), 12),
+            (self.rows(masking="dynamic"), L),
+        ):
             records = PretrainingRecords(path, left_to_right=True)
             self.assertEqual(records.max_predictions_per_seq, length - 1)
             batch = next(iter(records.training_dataset(2, seed=1)))
@@ -163,7 +164,8 @@ class PackedInputTest(FolderCase):
 
     def test_what_a_left_to_right_model_has_no_use_for(self):
         with self.assertRaisesRegex(InputError, "static: the records are masked, but"):
-            PretrainingRecords(self.static, left_to_right=True)
+            PretrainingRecords(self.write_set("static"), left_to_right=True)
+        dynamic = self.write_set("dynamic", masking="dynamic")
         for options, message in (
             ({"max_predictions_per_seq": 3}, "`max_predictions_per_seq=3` is for mask"),
             (
@@ -172,4 +174,4 @@ class PackedInputTest(FolderCase):
             ),
         ):
             with self.assertRaisesRegex(InputError, message):
-                PretrainingRecords(self.dynamic, left_to_right=True, **options)
+                PretrainingRecords(dynamic, left_to_right=True, **options)

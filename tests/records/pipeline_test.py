@@ -65,13 +65,6 @@ class FirstRecordTest(RecordCountsTestCase):
                 with self.assertRaisesRegex(InputError, "r: .*breaks off in record 1"):
                     first_record([path])
 
-    def test_something_else(self):
-        path = os.path.join(self.folder, "text.txt")
-        pathlib.Path(path).write_text("not a record file at all\n" * 9)
-        for wrong in (path, self.folder):
-            with self.assertRaisesRegex(InputError, "not a (whole )?TFRecord file"):
-                first_record([wrong])
-
 
 class CountRecordsTest(RecordCountsTestCase):
     def test_counts(self):
@@ -198,7 +191,7 @@ class TrainingDatasetTest(PipelineTestCase):
         # Six files are two units; the positions fall on seams and between them.
         total = self.write(3, 5, 1, 2, 4, 2)
         whole = self.stream(3 * total)
-        for start in range(0, 2 * total + 1, 3):
+        for start in (0, 1, 3, 8, 12, 16, total, total + 1, 2 * total):
             self.assertEqual(
                 self.stream(total, start=start), whole[start : start + total], start
             )

@@ -178,10 +178,6 @@ class CorpusCase(tf.test.TestCase):
 
 
 class PoolTest(CorpusCase):
-    def test_one_file(self):
-        corpus = self.tokenize("12\n3\n\n\n4\n\n")
-        self.assertEqual(self.pool(corpus), [[[1, 2], [3]], [[4]]])
-
     def test_the_end_of_a_file_ends_no_document(self):
         for texts, expected in (
             (("1\n", "2\n"), [[[1], [2]]]),

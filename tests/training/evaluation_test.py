@@ -1,10 +1,6 @@
-import contextlib
 import dataclasses
 import json
 import os
-import socket
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -17,7 +13,7 @@ from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records import pipeline
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training.evaluation import Evaluator, Predictor
-from tests.training import toy
+from tests.training import strategies_test, toy
 
 TASK = pretraining_task(toy.CONFIG)
 
@@ -94,19 +90,11 @@ class EvaluationTest(tf.test.TestCase):
             list(Predictor(TASK.name, self.model).run(broken, total_batches=1))
 
 
-class SeveralDevicesTest(tf.test.TestCase):
-    def start(self, target, **environment):
-        path = toy.write_records(os.path.join(self.get_temp_dir(), "r"), count=9)
+class SeveralDevicesTest(strategies_test.StrategiesTestCase):
+    def begin(self, target, **environment):
+        path = toy.write_records(self.path("nine"), count=9)
         child = "tests.training.evaluation_child"
-        process = subprocess.Popen(
-            [sys.executable, "-m", child, path, self.path(target)],
-            env={**os.environ, **environment},
-        )
-        self.addCleanup(process.kill)
-        return process
-
-    def path(self, name):
-        return os.path.join(self.get_temp_dir(), name)
+        return self.start_module(child, path, self.path(target), **environment)
 
     def results(self, name):
         with open(self.path(name), encoding="utf-8") as file:
@@ -123,28 +111,18 @@ class SeveralDevicesTest(tf.test.TestCase):
         )
 
     @pytest.mark.slow
-    def test_two_devices_give_the_results_of_one(self):
-        self.assertEqual(self.start("both").wait(120), 0)
-        results = self.results("both")
-        one = results["one"]
+    def test_two_devices_and_two_workers_have_the_results_of_one(self):
+        self.finish(self.begin("both"))
+        both = self.results("both")
+        one = both["one"]
         self.assertEqual(one["refusal"], "")
         self.assertAllClose(one["compiled"], one["whole"], rtol=1e-5)
-        self.compare(results["two"], one)
-
-    @pytest.mark.slow
-    def test_each_of_two_workers_has_the_results_of_one_device(self):
-        self.assertEqual(self.start("both").wait(120), 0)
-        with contextlib.ExitStack() as stack:
-            ports = []
-            for _ in range(2):
-                free = stack.enter_context(socket.socket())
-                free.bind(("localhost", 0))
-                ports.append(free.getsockname()[1])
-        cluster = {"worker": [f"localhost:{port}" for port in ports]}
-        workers = []
-        for index in range(2):
-            config = {"cluster": cluster, "task": {"type": "worker", "index": index}}
-            workers.append(self.start(str(index), TF_CONFIG=json.dumps(config)))
-        for index, worker in enumerate(workers):
-            self.assertEqual(worker.wait(120), 0)
-            self.compare(self.results(str(index)), self.results("both")["one"])
+        self.compare(both["two"], one)
+        names = ("first", "second")
+        workers = [
+            self.begin(name, TF_CONFIG=text)
+            for name, text in zip(names, self.clusters(), strict=True)
+        ]
+        self.finish(*workers)
+        for name in names:
+            self.compare(self.results(name), one)

@@ -478,10 +478,14 @@ class InitializationTest(LoopTestCase):
         first = task.build_model()
         toy.save_checkpoint(self.folder("first"), first)
         with self.assertLogs("absl", "WARNING") as logs:
-            fresh, _ = self.train("fresh", task=task, num_train_steps=1,
-                                  num_warmup_steps=2000,
-                                  init_checkpoint=self.folder("first"))  # fmt: skip
-        # The first step of a warmup has rate 0.
+            fresh, _ = self.train(
+                "fresh",
+                task=task,
+                num_train_steps=1,
+                num_warmup_steps=2000,
+                phases=[toy.phase(self.records, 0)],
+                init_checkpoint=self.folder("first"),
+            )
         self.assert_same_weights(fresh, first)
         self.assertIn(
             "The warmup of 2,000 steps is longer than the run of 1", logs.output[0]

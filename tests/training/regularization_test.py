@@ -2,7 +2,9 @@
 
 import dataclasses
 import functools
+import glob
 import os
+import shutil
 
 import keras
 import numpy as np
@@ -16,6 +18,7 @@ from bert_tf.config import MULTI_LABEL, SINGLE_LABEL
 from bert_tf.config import REGRESSION as NUMBERS
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.fused import pieces_left_alone
 from bert_tf.modeling.heads import (
     BertClassifier,
     BertMultipleChoice,
@@ -46,6 +49,7 @@ SMALL = dataclasses.replace(
     toy.CONFIG, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
 )
 LARGE = dataclasses.replace(SMALL, num_hidden_layers=2, hidden_size=12)
+WIDE = dataclasses.replace(SMALL, hidden_size=12)
 
 
 class Line(keras.layers.Layer):
@@ -182,6 +186,10 @@ class ProximalTest(tf.test.TestCase):
 
 
 class EveryHeadTest(tf.test.TestCase, parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.enterContext(pieces_left_alone())
+
     @parameterized.parameters(
         (BertSpanPredictor, {}, random_records),
         (BertTagger, {"num_labels": 3}, random_tags),
@@ -321,16 +329,19 @@ class ClassWeightsTest(tf.test.TestCase):
                 class_weights([wrong], labels, np.ones(3))
 
 
-def large_teacher():
+def wide_teacher():
     keras.utils.set_random_seed(77)
-    return BertClassifier(LARGE, 3)
+    return BertClassifier(WIDE, 3)
 
 
 @pytest.mark.jax
 class RunTest(tf.test.TestCase):
     """Runs with everything at once, on both back ends."""
 
-    def run_of(self, name, until=1.0, micro_batches=1, **losses):
+    def folder(self, name):
+        return os.path.join(self.get_temp_dir(), name)
+
+    def run_of(self, name, micro_batches=1, **losses):
         losses = {
             "smart_weight": 3.0,
             "smart_proximal_weight": 1.0,
@@ -346,7 +357,7 @@ class RunTest(tf.test.TestCase):
             Regularized,
             objective=task.objective,
             options=LossOptions(**losses),
-            make_teacher=large_teacher,
+            make_teacher=wide_teacher,
         )
         plan = training_plan(
             dataclasses.replace(task, in_training=in_training),
@@ -355,18 +366,21 @@ class RunTest(tf.test.TestCase):
                 learning_rate=0.01,
                 train_batch_size=4,
                 gradient_accumulation_steps=micro_batches,
+                save_checkpoints_steps=3,
             ),
             data=RunData("eleven examples", "0"),
             num_train_epochs=2.0,
             max_lengths=1,
-            until=until,
         )
-        model, _ = loop.train(**plan, folder=os.path.join(self.get_temp_dir(), name))
+        model, _ = loop.train(**plan, folder=self.folder(name))
         return {name: np.array(x) for name, x in weights_by_name(model).items()}
 
     def test_in_parts_and_in_micro_batches(self):
         whole = self.run_of("whole")
-        self.run_of("parts", until=0.4)
+        # As it was after half of its steps.
+        os.makedirs(self.folder("parts"))
+        for path in glob.glob(self.folder("whole/model.ckpt-3.*")):
+            shutil.copy(path, self.folder("parts"))
         with self.assertRaisesRegex(InputError, "early.* is not in it"):
             self.run_of("parts", smart_final_momentum=0.5)
         parts = self.run_of("parts")

@@ -1,7 +1,9 @@
+import contextlib
 import io
 import json
 import math
 import os
+import pathlib
 import tempfile
 
 import tensorflow as tf
@@ -15,6 +17,7 @@ from bert_tf.training.reporting import (
     write_curves,
 )
 from tests.drawn import drawn
+from tests.script_case import FolderCase
 
 
 class CurvesTest(tf.test.TestCase):
@@ -63,7 +66,12 @@ class CurvesTest(tf.test.TestCase):
             {"step": 10, "eval/total": 300, "eval/best_f1_thresh": -15.7},
             ending='{"step": 20, "lo',
         )
-        texts, _ = drawn(lambda: self.written(folder))
+
+        def written():
+            write_curves(folder, "MRPC")
+            return pathlib.Path(folder, "curves.png").read_bytes()
+
+        texts, _ = drawn(written)
         self.assertContainsSubset(
             ["MRPC", "learning rate", "learning_rate", "evaluation", "eval/f1"], texts
         )
@@ -75,11 +83,6 @@ class CurvesTest(tf.test.TestCase):
             write_curves(folder, "MRPC")
             self.assertEqual(os.listdir(folder), ["metrics.jsonl"])
 
-    def written(self, folder):
-        write_curves(folder, "MRPC")
-        with open(os.path.join(folder, "curves.png"), "rb") as file:
-            return file.read()
-
     def test_what_has_nothing_to_draw_is_said(self):
         folder = self.folder()
         with self.assertRaisesRegex(InputError, "has no loss yet"):
@@ -88,80 +91,58 @@ class CurvesTest(tf.test.TestCase):
             curves_picture(os.path.join(folder, "nowhere"))
 
 
-class ReporterTest(tf.test.TestCase):
+class ReporterTest(FolderCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = self.path()
+
     def lines(self):
-        with open(os.path.join(self.get_temp_dir(), "metrics.jsonl")) as file:
-            return [json.loads(line) for line in file]
+        return self.read_json_lines("metrics.jsonl")
+
+    def shown(self):
+        """The lines, but for the seconds."""
+        return [
+            (line["step"], line.get("loss"), line.get("eval/loss"))
+            for line in self.lines()
+        ]
 
     def report(self, step, *steps):
-        reporter = Reporter(self.get_temp_dir(), step)
-        for number in steps:
-            reporter.report(number, {"loss": float(number)})
-        reporter.close()
-
-    def report_after_training(self, step, loss=1.0):
-        reporter = Reporter(self.get_temp_dir(), step, after_training=True)
-        reporter.report_evaluation(step, {"loss": loss})
-        reporter.close()
+        with contextlib.closing(Reporter(self.folder, step)) as reporter:
+            for number in steps:
+                reporter.report(number, {"loss": float(number)})
 
     def tags(self):
-        """What TensorBoard shows of all files: (step, tag) of each point."""
-        folder = self.get_temp_dir()
+        """What TensorBoard shows of all files: (step, tag, value) of each point."""
         return [
-            (event.step, value.tag)
-            for name in sorted(os.listdir(folder))
+            (event.step, value.tag, float(tf.make_ndarray(value.tensor)))
+            for name in sorted(os.listdir(self.folder))
             if "tfevents" in name
-            for event in tf.compat.v1.train.summary_iterator(os.path.join(folder, name))
+            for event in tf.compat.v1.train.summary_iterator(self.path(name))
             for value in event.summary.value
         ]
 
     def test_a_line_a_step_and_a_tensorboard_file(self):
         self.report(0, 10, 20)
+        self.assertEqual(self.shown(), [(10, 10.0, None), (20, 20.0, None)])
         self.assertEqual(
-            [(line["step"], line["loss"]) for line in self.lines()],
-            [(10, 10.0), (20, 20.0)],
-        )
-        (name,) = [n for n in os.listdir(self.get_temp_dir()) if "tfevents" in n]
-        path = os.path.join(self.get_temp_dir(), name)
-        values = {
-            (event.step, value.tag): float(tf.make_ndarray(value.tensor))
-            for event in tf.compat.v1.train.summary_iterator(path)
-            for value in event.summary.value
-        }
-        self.assertEqual(values, {(10, "train/loss"): 10.0, (20, "train/loss"): 20.0})
-
-    def test_an_evaluation_replaces_that_of_the_same_step_alone(self):
-        self.report(0, 10, 20)
-        self.report_after_training(20)
-        self.report_after_training(20)
-        names = [sorted(line) for line in self.lines()]
-        self.assertEqual(
-            names,
-            [
-                *[["loss", "seconds", "step"]] * 2,
-                ["after_training", "eval/loss", "seconds", "step"],
-            ],
+            self.tags(), [(10, "train/loss", 10.0), (20, "train/loss", 20.0)]
         )
 
     def test_an_evaluation_after_training_leaves_that_within_the_run(self):
         """It may be of other data: a run that goes on must not choose by it."""
-        folder = self.get_temp_dir()
-        reporter = Reporter(folder)
-        reporter.report_evaluation(10, {"loss": 2.0})
-        reporter.close()
-        self.report_after_training(10, loss=3.0)
-        self.report_after_training(10, loss=4.0)
-        self.assertEqual([line["eval/loss"] for line in self.lines()], [2.0, 4.0])
-        self.assertEqual(Reporter(folder, 10).evaluation(10), {"loss": 2.0})
-        other = Reporter(folder, 10, after_training=True)
+        for loss, after_training in ((2.0, False), (3.0, True), (4.0, True)):
+            reporter = Reporter(self.folder, 10, after_training=after_training)
+            reporter.report_evaluation(10, {"loss": loss})
+            reporter.close()
+        self.assertEqual(self.shown(), [(10, None, 2.0), (10, None, 4.0)])
+        self.assertEqual(Reporter(self.folder, 10).evaluation(10), {"loss": 2.0})
+        other = Reporter(self.folder, 10, after_training=True)
         self.assertEqual(other.evaluation(10), {"loss": 4.0})
         self.assertIsNone(other.evaluation(20))
 
     def test_a_damaged_line_is_dropped_and_told_and_the_others_stay(self):
         self.report(0, 10, 20)
-        path = os.path.join(self.get_temp_dir(), "metrics.jsonl")
-        with open(path, "rb") as file:
-            first, second = file.read().splitlines(keepends=True)
+        first, second = self.read("metrics.jsonl").encode().splitlines(keepends=True)
         for damaged in (
             b"{}",
             b'{"step": 1.5}',
@@ -171,28 +152,27 @@ class ReporterTest(tf.test.TestCase):
             b"[" * 100_000,
             b'{"step": 10, "\xff": 1}',
         ):
-            with open(path, "wb") as file:
-                file.write(first + damaged + b"\n\n" + second)
+            self.write("metrics.jsonl", first + damaged + b"\n\n" + second)
             with self.assertLogs(level="WARNING") as logs:
                 self.report(20)
-            with open(path, "rb") as file:
-                self.assertEqual(file.read(), first + second)
+            self.assertEqual(
+                self.read("metrics.jsonl").encode().splitlines(keepends=True),
+                [first, second],
+            )
             self.assertLen(logs.output, 1)
             self.assertIn("metrics.jsonl:2: not a line of metrics; 2 ", logs.output[0])
 
     def test_numbers_that_are_not_finite_are_metrics(self):
-        folder = self.get_temp_dir()
-        reporter = Reporter(folder)
+        reporter = Reporter(self.folder)
         reporter.report_evaluation(10, {"loss": math.inf, "rate": math.nan})
         reporter.close()
         with self.assertNoLogs(level="WARNING"):
-            found = Reporter(folder, 10).evaluation(10)
+            found = Reporter(self.folder, 10).evaluation(10)
         self.assertEqual(found["loss"], math.inf)
         self.assertTrue(math.isnan(found["rate"]))
 
     def test_evaluations_in_between_are_there_once(self):
-        folder = self.get_temp_dir()
-        reporter = Reporter(folder)
+        reporter = Reporter(self.folder)
         reporter.report(10, {"loss": 1.0})
         self.assertIsNone(reporter.evaluation(10))
         reporter.report_evaluation(10, {"loss": 2.0})
@@ -200,12 +180,12 @@ class ReporterTest(tf.test.TestCase):
         reporter.report(20, {"loss": 1.5})
         reporter.report_evaluation(20, {"loss": 2.5})
         reporter.close()
-        self.assertLen([n for n in os.listdir(folder) if "tfevents" in n], 1)
-        points = [(10, "train/loss"), (10, "eval/loss")]
-        points += [(20, "train/loss"), (20, "eval/loss")]
+        self.assertLen([n for n in os.listdir(self.folder) if "tfevents" in n], 1)
+        points = [(10, "train/loss", 1.0), (10, "eval/loss", 2.0)]
+        points += [(20, "train/loss", 1.5), (20, "eval/loss", 2.5)]
         self.assertEqual(self.tags(), points)
         # Killed; it goes on from 10, whose evaluation is there, and reaches 20 again.
-        reporter = Reporter(folder, 10)
+        reporter = Reporter(self.folder, 10)
         self.assertIsNotNone(reporter.evaluation(10))
         self.assertIsNone(reporter.evaluation(20))
         reporter.report(20, {"loss": 1.5})
@@ -213,40 +193,32 @@ class ReporterTest(tf.test.TestCase):
         # And once more at the end of all.
         reporter.report_evaluation(20, {"loss": 3.5})
         reporter.close()
-        shown = [
-            (line["step"], line.get("loss"), line.get("eval/loss"))
-            for line in self.lines()
-        ]
         self.assertEqual(
-            shown, [(10, 1, None), (10, None, 2), (20, 1.5, None), (20, None, 3.5)]
+            self.shown(),
+            [(10, 1, None), (10, None, 2), (20, 1.5, None), (20, None, 3.5)],
         )
 
     def test_seconds_go_on(self):
-        path = os.path.join(self.get_temp_dir(), "metrics.jsonl")
-        with open(path, "w") as file:
-            file.write('{"step": 10, "seconds": 100.0, "loss": 1.0}\n')
-            file.write('{"step": 20, "seconds": 200.0, "loss": 1.0}\n')
+        lines = [{"step": n, "seconds": 10.0 * n, "loss": 1.0} for n in (10, 20)]
+        self.write("metrics.jsonl", "".join(json.dumps(x) + "\n" for x in lines))
         self.report(10, 20)
         self.assertBetween(self.lines()[-1]["seconds"], 100, 160)
 
     def test_only_the_chief_writes(self):
         self.report(0, 10)
-        with open(os.path.join(self.get_temp_dir(), "metrics.jsonl"), "a") as file:
-            file.write('{"step": 10, "seconds": 1, "eval/loss": 2.0}\n')
-        before = {
-            name: os.stat(os.path.join(self.get_temp_dir(), name)).st_mtime_ns
-            for name in os.listdir(self.get_temp_dir())
-        }
-        worker = Reporter(self.get_temp_dir(), 10, is_chief=False)
+        line = '{"step": 10, "seconds": 1, "eval/loss": 2.0}\n'
+        self.write("metrics.jsonl", self.read("metrics.jsonl") + line)
+
+        def moments():
+            return {f.name: f.stat().st_mtime_ns for f in os.scandir(self.folder)}
+
+        before = moments()
+        worker = Reporter(self.folder, 10, is_chief=False)
         self.assertIsNotNone(worker.evaluation(10))
         worker.report(20, {"loss": 1.0})
         worker.report_evaluation(20, {"loss": 1.0})
         worker.close()
-        after = {
-            name: os.stat(os.path.join(self.get_temp_dir(), name)).st_mtime_ns
-            for name in os.listdir(self.get_temp_dir())
-        }
-        self.assertEqual(before, after)
+        self.assertEqual(before, moments())
         # It knows what the chief has written.
         self.assertIsNotNone(worker.evaluation(20))
 

@@ -194,7 +194,7 @@ class RepeatableTest(tf.test.TestCase):
                 "masked_lm_weights": np.ones((32, 10), "float32"),
                 "next_sentence_labels": np.ones((32, 1), "int32"),
             }
-            for _ in range(8)
+            for _ in range(4)
         ]
         task = pretraining_task(config)
         model = task.build_model()

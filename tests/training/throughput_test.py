@@ -122,16 +122,6 @@ class StepProfilerTest(tf.test.TestCase):
         profiler.close()
         self.assertEmpty(self.traces())
 
-    def test_no_profile(self):
-        profiler = throughput.StepProfiler(self.get_temp_dir(), None)
-        for step in range(3):
-            self.assertIsNone(profiler.next_boundary(step))
-            profiler.at(step)
-            with profiler.call(step):
-                pass
-        profiler.close()
-        self.assertEmpty(self.traces())
-
     def test_no_steps(self):
         for spec in ("100", "5,5", "7,3", "a,b", "1,2,3", "-1,4", "1.5,3"):
             with self.assertRaisesRegex(InputError, f"--profile_steps={spec}: "):

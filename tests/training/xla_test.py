@@ -100,44 +100,19 @@ def packed_records(folder):
     )
 
 
-def labelled_records(folder, target):
-    rng = np.random.default_rng(0)
-    schema = RecordSpec.classification(toy.L, target.label_dtype, target.label_length)
-    path = os.path.join(folder, "labelled")
-    with tf.io.TFRecordWriter(path) as writer:
-        for number in range(12):
-            label = target.labels[number % 3] if target.labels else str(number / 4)
-            writer.write(
-                schema.serialize(
-                    {
-                        "input_ids": [*rng.integers(5, toy.V, 8), 0, 0, 0, 0],
-                        "input_mask": [1] * 8 + [0] * 4,
-                        "segment_ids": [0] * 5 + [1] * 3 + [0] * 4,
-                        "label_ids": target.encode(label, "toy"),
-                        "is_real_example": [1],
-                    }
-                )
-            )
-    return (
-        pipeline.training_dataset([path], [12], schema, batch_size=BATCH, seed=3),
-        pipeline.evaluation_dataset([path], schema, batch_size=BATCH),
-    )
-
-
 def first_batches(batches, count):
     """The first ones; of fine-tuning's few batches all."""
     is_few = isinstance(batches, EvaluationBatches)
     return batches if is_few else batches.take(count)
 
 
-def examples_by_length(folder):
+def examples(target):
     """As fine-tuning reads, with its last batch filled up."""
-    records = toy_examples.prepare()
-    options = toy_examples.options(train_batch_size=BATCH)
+    records = toy_examples.prepare(target)
     plan = finetuning.training_plan(
         toy.task(),
         records,
-        options,
+        toy_examples.options(train_batch_size=BATCH),
         data=run_folder.RunData("examples", "0"),
         num_train_epochs=2.0,
         max_lengths=1,
@@ -150,23 +125,24 @@ def classification_case(target, **options):
     """A target's task and batches."""
     return (
         lambda config: toy_examples.engine_task(config, target, "toy", **options),
-        lambda folder: labelled_records(folder, target),
+        lambda _: examples(target),
     )
 
 
-def task_of(build_model, objective):
-    """A task of a head that no script trains."""
-    return lambda config: Task(
-        name="toy", build_model=lambda: build_model(config), objective=objective
+def head_case(build_model, objective, random):
+    """A head that no script trains, and batches of `tests.modeling.examples`."""
+
+    def batches(_):
+        records = random(toy.CONFIG, batch=10, length=toy.L)
+        dataset = tf.data.Dataset.from_tensor_slices(records).repeat()
+        return [dataset.batch(BATCH, drop_remainder=True)] * 2
+
+    return (
+        lambda config: Task(
+            name="toy", build_model=lambda: build_model(config), objective=objective
+        ),
+        batches,
     )
-
-
-def random_batches(random):
-    """Batches that `tests.modeling.examples` makes up, of records of the toy's size."""
-    records = random(toy.CONFIG, batch=10, length=toy.L)
-    batches = tf.data.Dataset.from_tensor_slices(records).repeat()
-    batches = batches.batch(BATCH, drop_remainder=True)
-    return batches, batches
 
 
 # Name -> (config -> task, folder -> its batches). A new task is one line.
@@ -178,40 +154,18 @@ CASES = {
     ),
     "packed": (lambda config: pretraining_task(config, packed=True), packed_records),
     "classification": classification_case(Target(kind=SINGLE_LABEL, labels=LABELS)),
-    "regression": (
-        lambda config: toy_examples.engine_task(config, toy_examples.TARGET, "toy"),
-        examples_by_length,
-    ),
+    "regression": classification_case(Target(kind=REGRESSION)),
     "multi_label": classification_case(Target(kind=MULTI_LABEL, labels=LABELS)),
     "lora": classification_case(Target(kind=REGRESSION), lora_rank=2),
     "adapters": classification_case(
         Target(kind=REGRESSION), adapter_size=3, layer_mixture=True
     ),
-    "span": (
-        task_of(BertSpanPredictor, SPAN),
-        lambda _: random_batches(random_records),
-    ),
-    "multiple_choice": (
-        task_of(BertMultipleChoice, CLASSIFICATION),
-        lambda _: random_batches(random_choices),
-    ),
-    "tagging": (
-        task_of(lambda config: BertTagger(config, 3), TAGGING),
-        lambda _: random_batches(random_tags),
-    ),
+    "span": head_case(BertSpanPredictor, SPAN, random_records),
+    "multiple_choice": head_case(BertMultipleChoice, CLASSIFICATION, random_choices),
+    "tagging": head_case(lambda config: BertTagger(config, 3), TAGGING, random_tags),
 }
-# Heads and records so like another case's that the slow tests are early enough.
-VARIANTS = (
-    "masked_lm",
-    "packed",
-    "regression",
-    "multi_label",
-    "lora",
-    "adapters",
-    "span",
-    "multiple_choice",
-    "tagging",
-)
+# The slow tests compile the others, whose heads and records are like one of these.
+FAST = ("pretraining", "classification")
 # How the steps of pre-training may be made on a TPU.
 OPTIONS = {
     "dropout": {"dropout": 0.1},
@@ -312,12 +266,12 @@ class CompiledTest(StepsTestCase):
         if not xla_compiles_for_the_cpu():
             raise unittest.SkipTest("this TensorFlow has no XLA compiler for CPUs")
 
-    @parameterized.parameters(*(name for name in CASES if name not in VARIANTS))
+    @parameterized.parameters(*FAST)
     def test_steps_equal_those_that_are_not_compiled(self, name):
         self.check_steps(name)
 
     # The mark below: what makes tests of one would lose it.
-    @parameterized.parameters(*VARIANTS)
+    @parameterized.parameters(name for name in CASES if name not in FAST)
     @pytest.mark.slow
     def test_steps_of_variants_equal_those_that_are_not_compiled(self, name):
         self.check_steps(name)
