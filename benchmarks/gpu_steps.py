@@ -10,7 +10,8 @@ arithmetic: its step is what all else costs, and so the most that several steps 
 call (jax.lax.scan) could save. The peer is transformers' BertForPreTraining with
 torch.compile and scaled_dot_product_attention, in a process of its own, in the same
 run. Two runs of five steps are compared bit by bit, and with
---xla_gpu_deterministic_ops timed again.
+--xla_gpu_deterministic_ops timed again. Last, the attention of one layer, forward and
+backward: the model's, with dropout and without, and JAX's fused kernel, which has none.
 
 It needs jax, keras and keras-hub, and for the peer torch and transformers; no
 TensorFlow. Without a GPU it says so, and measures a tiny model on the CPU.
@@ -160,6 +161,74 @@ def ours(case: dict) -> dict:
     }
 
 
+def attention(case: dict) -> dict:
+    """The attention of one layer: milliseconds of each way, and how they differ."""
+    os.environ["KERAS_BACKEND"] = "jax"
+    sys.path.insert(0, str(REPOSITORY))
+    import jax
+    import numpy as np
+    from jax import numpy as jnp
+
+    from bert_tf.config import ATTENTION_MASK_PENALTY
+    from bert_tf.modeling import fused
+
+    rows, length, heads = case["batch"], case["length"], case["hidden"] // 64
+    rng, seed = np.random.default_rng(0), jnp.array([1, 2], "uint32")
+    shape = (rows, length, heads, 64)
+    query, key, value, upstream = (
+        jnp.asarray(rng.normal(size=shape), "bfloat16") for _ in range(4)
+    )
+    lengths = rng.integers(length // 2, length + 1, rows)
+    mask = jnp.arange(length) < lengths[:, None, None, None]
+    bias = jnp.where(mask, 0.0, ATTENTION_MASK_PENALTY)
+    every = jnp.broadcast_to(mask, (rows, 1, length, length))
+    kernel = "cudnn" if jax.devices()[0].platform == "gpu" else "xla"
+
+    def ours(rate: float):
+        def attend(query, key, value):
+            by_head = [x.transpose(0, 2, 1, 3) for x in (query * 64**-0.5, key, value)]
+            scores = by_head[0] @ by_head[1].swapaxes(2, 3)
+            own = seed if rate else None
+            weights = fused.dropped_softmax(scores, bias, own, rate)
+            return (weights @ by_head[2]).transpose(0, 2, 1, 3)
+
+        return attend
+
+    def theirs(query, key, value):
+        return jax.nn.dot_product_attention(
+            query, key, value, mask=every, implementation=kernel
+        )
+
+    def both_ways(attend):
+        def loss(*inputs):
+            output = attend(*inputs)
+            return (output * upstream).sum().astype("float32"), output
+
+        return jax.jit(jax.value_and_grad(loss, (0, 1, 2), has_aux=True))
+
+    found: dict = {}
+    ways = {"dropout": ours(0.1), "plain": ours(0.0), "fused": theirs}
+    results = {}
+    for name, attend in ways.items():
+        step = both_ways(attend)
+        (_, output), gradients = step(query, key, value)
+        results[name] = [np.asarray(x, "float32") for x in (output, *gradients)]
+        count, seconds = 1, 0.0
+        while seconds < SECONDS:
+            began = time.perf_counter()
+            for _ in range(count):
+                result = step(query, key, value)
+            jax.block_until_ready(result)
+            seconds = time.perf_counter() - began
+            done, count = count, 2 * count
+        found[name] = 1e3 * seconds / done
+    found["difference"] = max(
+        float(abs(a - b).max() / abs(a).max())
+        for a, b in zip(results["plain"], results["fused"], strict=True)
+    )
+    return found
+
+
 def peer(case: dict) -> dict:
     """Transformers' BertForPreTraining, compiled by PyTorch."""
     import torch
@@ -245,7 +314,7 @@ def show(name: str, case: dict, found: dict | None) -> None:
 
 def main() -> None:
     """Measures all cases, or one in a process of its own."""
-    if len(sys.argv) == 3 and sys.argv[1] in ("ours", "peer"):
+    if len(sys.argv) == 3 and sys.argv[1] in ("ours", "attention", "peer"):
         found = globals()[sys.argv[1]](json.loads(sys.argv[2]))
         print(json.dumps(found))
         return
@@ -265,6 +334,12 @@ def main() -> None:
             flags = {"XLA_FLAGS": "--xla_gpu_deterministic_ops=true"}
             show("deterministic", case, measured("ours", case, **flags))
         show("transformers", case, measured("peer", case))
+        if found := measured("attention", case):
+            print(
+                f"  attention of a layer: {found['dropout']:.2f} ms with dropout,"
+                f" {found['plain']:.2f} without, JAX's kernel {found['fused']:.2f};"
+                f" they differ by {found['difference']:.1e}"
+            )
 
 
 if __name__ == "__main__":

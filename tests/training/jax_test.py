@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -155,3 +156,5 @@ class BenchmarkTest(tf.test.TestCase):
             done.stdout, "bert_tf, JAX +[0-9.]+ ms a step +[0-9,]+ tokens/s"
         )
         self.assertIn("two runs have the same bits", done.stdout)
+        difference = re.search(r"they differ by (.+)", done.stdout)
+        self.assertLess(float(difference[1]), 0.02)  # bfloat16 has 8 bits
