@@ -139,6 +139,7 @@ class ResumeTest(JaxTestCase):
             self.assertContainsSubset(losses.items(), self.losses(whole).items())
 
 
+@pytest.mark.slow
 @pytest.mark.checkout
 class BenchmarkTest(tf.test.TestCase):
     def test_gpu_steps_runs_without_a_gpu(self):
