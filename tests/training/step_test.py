@@ -1,3 +1,4 @@
+import dataclasses
 import os
 import subprocess
 import sys
@@ -153,6 +154,23 @@ class TrainingStepsTest(tf.test.TestCase):
             self.assertAllClose(
                 np.append(kernel[:, 0], bias), by_hand.w, rtol=1e-5, atol=1e-7
             )
+
+    def test_autograph_leaves_the_model_alone(self):
+        files = set()  # AutoGraph's copy of a function is in a file of its own
+
+        def values(_, outputs):
+            files.add(sys._getframe().f_code.co_filename)
+            return tf.square(outputs["y"])
+
+        loss = Loss(values=values, weights=lambda batch: tf.ones_like(batch["y"]))
+        task = dataclasses.replace(TASK, objective=Objective({"size": loss}))
+        model = linear_model()
+        optimizer = create_optimizer(0.05, 8, 3, global_clipnorm=None)
+        optimizer.build(model.trainable_variables)
+        engine = task, model, optimizer, tf.distribute.get_strategy()
+        training_steps(*engine)(iter(as_dataset(batches(1))), 1)
+        evaluation_step(task, model, engine[-1])(batches(1)[0])
+        self.assertEqual(files, {__file__})
 
     def test_evaluation_sums_up_and_does_not_train(self):
         data = batches(1)
