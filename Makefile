@@ -55,9 +55,13 @@ $(BEAM_VENV)/.installed: setup.cfg pyproject.toml constraints.txt constraints-be
 	  --constraint $(BEAM_VENV)/constraints.txt --editable '.[beam,test]'
 	touch $@
 
-# Keras' other back end has an environment of its own: `make test` needs no JAX.
+# Keras' other back end has an environment of its own: `make test` needs no JAX. Most of
+# the time goes into compiling: what two tests compile is compiled once, and quickly.
 test-jax: $(JAX_VENV)/.installed
-	KERAS_BACKEND=jax $(JAX_VENV)/bin/python -m pytest -n auto --dist worksteal \
+	KERAS_BACKEND=jax XLA_FLAGS=--xla_llvm_disable_expensive_passes=true \
+	  JAX_COMPILATION_CACHE_DIR=$(abspath $(JAX_VENV))/compiled \
+	  JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.2 \
+	  $(JAX_VENV)/bin/python -m pytest -n auto --dist worksteal \
 	  -m 'jax and not slow' $(PYTEST_ARGS)
 
 $(JAX_VENV)/.installed: setup.cfg pyproject.toml constraints.txt

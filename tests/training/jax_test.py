@@ -85,7 +85,7 @@ class JaxTestCase(strategies_test.StrategiesTestCase):
 
 class BackendsTest(JaxTestCase):
     def test_a_run_is_the_same_on_both_and_changes_from_one_to_the_other(self):
-        run = {"steps": 30, "num_layers": 2}
+        run = {"steps": 30}
         self.on_tensorflow(self.options("theirs", **run))
         self.begin("ours", "theirs", 1)
         self.run_here("ours", **run)
@@ -117,26 +117,24 @@ class DevicesTest(JaxTestCase):
             self.options("workers", distribution="multi_worker", **parts)
         )
         self.run_here("one", config=lamb)
-        self.run_here("accumulated", config={**lamb, "gradient_accumulation_steps": 4})
         self.finish(together, *workers)
-        for name in ("mirrored", "workers", "accumulated"):
+        for name in ("mirrored", "workers"):
             self.assert_same_run(name, "one", 1, 20, within=1e-5)
 
 
 class ResumeTest(JaxTestCase):
     def test_a_run_that_was_killed_ends_with_the_same_bits(self):
-        for precision in ("float32", "float16"):
-            run = {"steps": 6, "config": {"precision": precision}}
-            whole, killed = (f"{name} {precision}" for name in ("whole", "killed"))
-            self.run_here(whole, **run)
-            self.begin(killed, whole, 3)
-            self.run_here(killed, **run)
-            expected = self.tensors(whole, 6)
-            for key, value in self.tensors(killed, 6).items():
-                self.assertEqual(value.tobytes(), expected[key].tobytes(), key)
-            losses = self.losses(killed)
-            self.assertEqual(min(losses), 4)
-            self.assertContainsSubset(losses.items(), self.losses(whole).items())
+        # With the state of float16's loss; ELECTRA's test does it in float32.
+        run = {"steps": 6, "config": {"precision": "float16"}}
+        self.run_here("whole", **run)
+        self.begin("killed", "whole", 3)
+        self.run_here("killed", **run)
+        expected = self.tensors("whole", 6)
+        for key, value in self.tensors("killed", 6).items():
+            self.assertEqual(value.tobytes(), expected[key].tobytes(), key)
+        losses = self.losses("killed")
+        self.assertEqual(min(losses), 4)
+        self.assertContainsSubset(losses.items(), self.losses("whole").items())
 
 
 @pytest.mark.slow
