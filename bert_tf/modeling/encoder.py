@@ -50,6 +50,13 @@ class RecordModel(keras.Model):
         self._check(x)
         return super().predict(x, *args, **kwargs)
 
+    def make_train_function(self, force: bool = False) -> Any:
+        """Keras' own, for an optimizer whose variables exist: a step is traced once."""
+        optimizer = getattr(self, "optimizer", None)
+        if optimizer is not None and not optimizer.built and self.trainable_variables:
+            optimizer.build(self.trainable_variables)
+        return super().make_train_function(force)
+
     def _labels(self, y: Any) -> Any:
         """Targets in Keras' form; a head checks them."""
         return y
