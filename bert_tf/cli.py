@@ -164,14 +164,20 @@ def _refuse_usage(message: object) -> NoReturn:
 class _OurLines(python_logging.Filter):
     """Keeps bert_tf's log, and warnings of any library."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        # In a checkout tfrecords/ is next to bert_tf/, in a wheel within it.
+        records = importlib.util.find_spec("bert_tf.tfrecords")
+        others = records.submodule_search_locations if records else None
+        self._ours = (os.path.dirname(os.path.abspath(__file__)), *(others or ()))
+
     def filter(self, record: python_logging.LogRecord) -> bool:
         """Whether a line is shown."""
         # Of several runs in a process each has its own functions, for a few shapes.
         if "triggered tf.function retracing" in record.getMessage():
             return False
-        ours = os.path.dirname(os.path.abspath(__file__))
         return record.levelno >= python_logging.WARNING or record.pathname.startswith(
-            ours
+            self._ours
         )
 
 

@@ -13,6 +13,7 @@ from bert_tf import cli, run_pretraining
 from bert_tf.errors import InputError
 from tests.golden.commands import outcome
 from tests.processes import run_python
+from tfrecords import learn_vocabulary
 
 SCRIPTS = (
     *("bert_tf.run_pretraining", "bert_tf.run_classifier", "bert_tf.run_glue"),
@@ -89,6 +90,7 @@ class LogTest(tf.test.TestCase):
     def test_what_is_shown(self):
         for level, path, message, is_shown in (
             ("INFO", cli.__file__, "step 100", True),
+            ("INFO", learn_vocabulary.__file__, "Wrote 300 tokens", True),
             ("INFO", "/site-packages/other.py", "hello", False),
             ("WARNING", "/site-packages/other.py", "beware", True),
             (
