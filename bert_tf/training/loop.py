@@ -153,7 +153,15 @@ def train(
         )
     run = _Run(task, config, folder, strategy, init_checkpoint, start)
     with run.checkpoints:
-        run.train(phases)
+        if run.has_steps_left(phases):
+            progress = progress_bar(
+                config.num_train_steps, done=run.step, unit="step", label=task.name
+            )
+            with Signals() as run.signals, progress as run.bar:
+                for phase in phases:
+                    if run.step < phase.end_step and not run.is_out_of_patience():
+                        run.train_phase(phase)
+                run.end()
     if is_chief(strategy):
         write_curves(folder, task.name)
     return run.model, run.step
@@ -161,6 +169,9 @@ def train(
 
 class _Run:
     """A run's state, and the steps that advance it."""
+
+    signals: Signals  # both while it trains
+    bar: Any
 
     def __init__(
         self,
@@ -255,8 +266,8 @@ class _Run:
         self.data_id = self.checkpoints.data
         self._refuse_other_steps()
 
-    def train(self, phases: Sequence[Phase]) -> None:
-        """Trains the phases that are not done yet."""
+    def has_steps_left(self, phases: Sequence[Phase]) -> bool:
+        """Whether to train, once the evaluation that a killed run lacks is made."""
         config = self._config
         # The run may have been killed after the checkpoint, before its evaluation.
         behind = next((p for p in phases if self.step <= p.end_step), phases[-1])
@@ -274,7 +285,7 @@ class _Run:
             if different:
                 logging.warning("Other settings than the run's before: %s.", different)
         if is_done and not self._evaluates(behind):
-            return
+            return False
         self._reporter = Reporter(
             self._folder, self.step, is_chief=is_chief(self._strategy)
         )
@@ -285,31 +296,16 @@ class _Run:
             else:
                 # Or between the evaluation and the best checkpoint's copy.
                 self._keep_best(recorded, behind)
-        if is_done or self._is_out_of_patience():
+        if is_done or self.is_out_of_patience():
             self.checkpoints.wait()
             self._reporter.close()
-            return
+            return False
         if self._start and is_chief(self._strategy):
             run_folder.record_start(self._folder, self.step, self._start)
-        with (
-            Signals() as self._signals,
-            progress_bar(
-                config.num_train_steps,
-                done=self.step,
-                unit="step",
-                label=self._task.name,
-            ) as self._bar,
-        ):
-            for phase in phases:
-                if self.step < phase.end_step and not self._is_out_of_patience():
-                    self._train_phase(phase)
-            # Signals received during the last evaluation, or the last write.
-            self.checkpoints.wait()
-            self._stop_if_asked(*self._summed(*self._asked(), 0.0)[:2])
-        self._profiler.close()
-        self._reporter.close()
+        return True
 
-    def _train_phase(self, phase: Phase) -> None:
+    def train_phase(self, phase: Phase) -> None:
+        """Makes a phase's steps that are not made yet."""
         config = self._config
         if phase.data_id != self.data_id and self.data_id:
             logging.info(
@@ -375,7 +371,7 @@ class _Run:
             if stream.calls:
                 seconds_per_step = seconds / num_workers(self._strategy)
             stream.calls += 1
-            self._bar.set_postfix(
+            self.bar.set_postfix(
                 window.shown()
                 | {
                     "learning_rate": f"{self._learning_rate():.2e}",
@@ -383,7 +379,7 @@ class _Run:
                 },
                 refresh=False,
             )
-            self._bar.update(count)
+            self.bar.update(count)
             ends_phase = self.step == phase.end_step
             if self.step % config.log_steps == 0 or ends_phase:
                 metrics = window.metrics(peak)
@@ -400,7 +396,7 @@ class _Run:
             if evaluates and not stops:
                 self._evaluate(phase)
             self._stop_if_asked(terms, interrupts)
-            if evaluates and self._is_out_of_patience():
+            if evaluates and self.is_out_of_patience():
                 break
 
     def _open(self, data: TrainingData, start: int) -> Stream:
@@ -501,7 +497,7 @@ class _Run:
             self.step, results[name], name, data_id=phase.evaluation_id
         )
 
-    def _is_out_of_patience(self) -> bool:
+    def is_out_of_patience(self) -> bool:
         """Whether the run ends here, by the evaluations that it has recorded."""
         name, patience = self._config.best_metric, self._config.patience
         values = [one[name] for one in self._reporter.evaluations() if name in one]
@@ -521,7 +517,7 @@ class _Run:
 
     def _asked(self) -> list[float]:
         """[SIGTERMs, SIGINTs] that this worker has received."""
-        received = self._signals.received
+        received = self.signals.received
         return [float(received == n) for n in (signal.SIGTERM, signal.SIGINT)]
 
     def _stop_if_asked(self, terms: float, interrupts: float) -> None:
@@ -532,13 +528,20 @@ class _Run:
         self._wait_for_all()
         self._profiler.close()
         self._reporter.close()
-        self._bar.close()
+        self.bar.close()
         print(
             f"Stopped by {number.name} at step {self.step}; saved"
             f" {self.checkpoints.latest}. Start the same command again to resume.",
             file=sys.stderr,
         )
         sys.exit(128 + number)
+
+    def end(self) -> None:
+        """Waits until all is written; exits if a signal came in the meantime."""
+        self.checkpoints.wait()
+        self._stop_if_asked(*self._summed(*self._asked(), 0.0)[:2])
+        self._profiler.close()
+        self._reporter.close()
 
     def _wait_for_all(self) -> None:
         """Returns when all is written: no worker may leave while the chief writes."""

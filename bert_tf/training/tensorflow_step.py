@@ -97,13 +97,15 @@ def training_steps(
 
         weights = over_replicas(objective.weights(batch))
         scale = loss_scale.scale.value if loss_scale else tf.constant(1.0)
-        gradients, sums = _over_micro_batches(
-            lambda part, *masks: gradients_of(part, weights, scale, *masks),
-            batch,
-            accumulation_steps,
-            replica.replica_id_in_sync_group,
-            num_replicas,
-        )
+        if accumulation_steps == num_replicas == 1:
+            gradients, sums = gradients_of(batch, weights, scale)
+        else:
+            gradients, sums = _over_micro_batches(
+                lambda part, *masks: gradients_of(part, weights, scale, *masks),
+                batch,
+                accumulation_steps,
+                replica.replica_id_in_sync_group,
+            )
         gradients = over_replicas(gradients)
         norm = update(optimizer, variables, gradients, scale, num_replicas, clip_norm)
         reported_scale = scale if loss_scale else None
@@ -245,14 +247,11 @@ def _over_micro_batches(
     batch: Records,
     num_micro_batches: int,
     replica: Any,
-    num_replicas: int,
 ) -> tuple[list[tf.Tensor], Sums]:
     """The sums over micro-batches, of which only one is in memory at a time.
 
     A part of a batch has the masks that its examples would have in the whole one.
     """
-    if num_micro_batches == num_replicas == 1:
-        return gradients_of(batch)
     pieces = {
         name: tf.reshape(value, (num_micro_batches, -1, *value.shape[1:]))
         for name, value in batch.items()
