@@ -367,6 +367,16 @@ INPUTS_AT_ONCE = 4096
 # 128 MB of float32.
 VALUES_AT_ONCE = 1 << 25
 
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Batching:
+    """The sizes of batches."""
+
+    batch_size: int = 32  # over all devices
+    max_seq_length: int = 128
+    max_lengths: int | None = 12  # of batches; None for max_seq_length alone
+
+
 # Some items, and the table of their rows.
 Group = tuple[list[Item], ExampleTable]
 
@@ -378,22 +388,22 @@ class _Batches(Generic[Item]):
         self,
         first: Group[Item],
         others: Iterator[Group[Item]],
-        options: "FeatureOptions",
+        batching: Batching,
         num_items: int,
     ) -> None:
         self.group = first
         self._others = others
-        self._batch_size = options.batch_size
+        self._batch_size = batching.batch_size
         items, table = first
-        num_batches = table.num_batches(options.batch_size)
+        num_batches = table.num_batches(batching.batch_size)
         self.total = num_batches * max(num_items, len(items)) // len(items)
         # The first group decides on the lengths, so that later ones compile nothing.
         found: tuple[int, ...] = ()
-        if options.max_lengths:
-            found = batch_lengths(table.lengths, self.total, options.max_lengths)
+        if batching.max_lengths:
+            found = batch_lengths(table.lengths, self.total, batching.max_lengths)
         # A later row may be longer than all of these.
-        shorter = (length for length in found if length < options.max_seq_length)
-        self._lengths = (*shorter, options.max_seq_length)
+        shorter = (length for length in found if length < batching.max_seq_length)
+        self._lengths = (*shorter, batching.max_seq_length)
         self.element_spec = self._of_table(table).element_spec
 
     def _of_table(self, table: ExampleTable) -> EvaluationBatches:
@@ -411,14 +421,14 @@ def predict_groups(
     groups: Iterator[Group[Item]],
     predict: Predict,
     keep: Callable[[list[Item], int, int, Arrays, Arrays], Result],
-    options: "FeatureOptions",
+    batching: Batching,
     num_items: int,
 ) -> Iterator[tuple[list[Item], list[Result]]]:
     """Yields each group's items, and what `keep` copies of the outputs of its rows."""
     first = next(groups, None)
     if first is None:
         return
-    batches = _Batches(first, groups, options, num_items)
+    batches = _Batches(first, groups, batching, num_items)
     done: dict[int, Result] = {}
     for batch, outputs in predict(batches, batches.total):
         items, table = batches.group
@@ -456,12 +466,9 @@ def _of_names(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FeatureOptions:
+class FeatureOptions(Batching):
     """The vectors to compute, and how."""
 
-    batch_size: int = 32  # over all devices
-    max_seq_length: int = 128
-    max_lengths: int | None = 12  # of batches; None for max_seq_length alone
     token_vectors: bool = True
     sentence_vectors: tuple[str, ...] = ()
     word_vectors: str = FIRST_PIECE  # for inputs with words

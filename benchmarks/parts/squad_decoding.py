@@ -126,7 +126,7 @@ def trained_logits(
     if path.exists():
         return result
     from bert_tf.conversion.loading import load_span_predictor
-    from bert_tf.features import FeatureOptions
+    from bert_tf.features import Batching
     from bert_tf.tasks.squad.spans import question_logits
     from bert_tf.training.evaluation import Predictor
 
@@ -142,7 +142,7 @@ def trained_logits(
     for _, starts, ends in question_logits(
         features,
         predictor.run,
-        FeatureOptions(batch_size=16, max_seq_length=length),
+        Batching(batch_size=16, max_seq_length=length),
         num_questions=len(features),
     ):
         for start, end in zip(starts, ends, strict=True):

@@ -16,7 +16,7 @@ from absl import logging
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.errors import InputError
-from bert_tf.features import FeatureOptions, Group, predict_groups
+from bert_tf.features import Batching, Group, predict_groups
 from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.objectives import SPAN
 from bert_tf.parallel import available_cores, grouped
@@ -67,7 +67,7 @@ QuestionLogits = tuple[QuestionFeatures, list[np.ndarray], list[np.ndarray]]
 def question_logits(
     features: Iterable[QuestionFeatures],
     predict: Outputs,
-    options: FeatureOptions,
+    batching: Batching,
     num_questions: int,
 ) -> Iterator[QuestionLogits]:
     """Predicts questions, in their order; memory does not grow with their number."""
@@ -75,13 +75,13 @@ def question_logits(
     def keep(
         group: Any, row: int, place: int, batch: Arrays, outputs: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        is_cut = options.max_lengths is not None
+        is_cut = batching.max_lengths is not None
         stop = batch["input_mask"][place].sum() if is_cut else None
         # Copies: a view would keep the batch.
         start = outputs["start_logits"][place, :stop].copy()
         return start, outputs["end_logits"][place, :stop].copy()
 
-    length = options.max_seq_length
+    length = batching.max_seq_length
     spec = RecordSpec.spans(length, for_training=False)
     without: list[QuestionFeatures] = []  # a window; they can only be the last ones
 
@@ -93,7 +93,7 @@ def question_logits(
                 without.extend(some)
 
     for questions, found in predict_groups(
-        groups(), predict, keep, options, num_questions
+        groups(), predict, keep, batching, num_questions
     ):
         rows = iter(found)
         for question in questions:
@@ -148,7 +148,7 @@ class Answerer:
             (found,) = question_logits(
                 [features],
                 self._predict,
-                FeatureOptions(
+                Batching(
                     batch_size=min(self._batch_size, len(features.windows)),
                     max_seq_length=self._max_seq_length,
                     max_lengths=1,
@@ -209,7 +209,7 @@ class Questions:
         for result in question_logits(
             self._featurizer("dev")(source),
             outputs,
-            options.as_kind(FeatureOptions, batch_size=options.predict_batch_size),
+            options.as_kind(Batching, batch_size=options.predict_batch_size),
             source.num_questions,
         ):
             answers.add(result[0].question.question_id, decoder(*result))

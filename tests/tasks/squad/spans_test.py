@@ -3,7 +3,7 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.features import FeatureOptions
+from bert_tf.features import Batching
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.squad import spans
 from bert_tf.tasks.squad.reading import Question
@@ -75,7 +75,7 @@ def echo(batches, total):
 
 class QuestionLogitsTest(tf.test.TestCase):
     def check(self, sizes, max_lengths, at_once=4096, batch_size=3, predict=echo):
-        options = FeatureOptions(
+        options = Batching(
             batch_size=batch_size, max_seq_length=LENGTH, max_lengths=max_lengths
         )
         arguments = features(sizes), predict, options
