@@ -126,7 +126,7 @@ def trained_logits(
     if path.exists():
         return result
     from bert_tf.conversion.loading import load_span_predictor
-    from bert_tf.features import Batching
+    from bert_tf.records.batching import Batching
     from bert_tf.tasks.squad.spans import question_logits
     from bert_tf.training.evaluation import Predictor
 

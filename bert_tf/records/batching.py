@@ -1,10 +1,12 @@
 """Examples of a task as records, and batches of sequences of similar length."""
 
+import dataclasses
 import functools
 import hashlib
+import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -377,3 +379,86 @@ def rows_digest(rows: Iterable[Any]) -> str:
     for row in rows:
         sha256.update(json.dumps(row).encode("utf-8"))
     return sha256.hexdigest()
+
+
+# Predictions as a stream, whose memory does not grow with the number of items: the
+# items come in groups that fit in memory. A group's rows are batched by similar length,
+# and its results are handed back together, in the rows' order.
+
+
+Arrays = Mapping[str, np.ndarray]
+# (batches, about how many) -> (batch, outputs), batch by batch.
+Predict = Callable[[Any, int], Iterator[tuple[Arrays, Arrays]]]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Batching:
+    """The sizes of batches."""
+
+    batch_size: int = 32  # over all devices
+    max_seq_length: int = 128
+    max_lengths: int | None = 12  # of batches; None for max_seq_length alone
+
+
+# Some items, and the table of their rows.
+Group = tuple[list[Item], ExampleTable]
+
+
+class _Batches(Generic[Item]):
+    # The batches of all groups, for a `Predictor`; `group` is the last batch's.
+
+    def __init__(
+        self,
+        first: Group[Item],
+        others: Iterator[Group[Item]],
+        batching: Batching,
+        num_items: int,
+    ) -> None:
+        self.group = first
+        self._others = others
+        self._batch_size = batching.batch_size
+        items, table = first
+        num_batches = table.num_batches(batching.batch_size)
+        self.total = num_batches * max(num_items, len(items)) // len(items)
+        # The first group decides on the lengths, so that later ones compile nothing.
+        found: tuple[int, ...] = ()
+        if batching.max_lengths:
+            found = batch_lengths(table.lengths, self.total, batching.max_lengths)
+        # A later row may be longer than all of these.
+        shorter = (length for length in found if length < batching.max_seq_length)
+        self._lengths = (*shorter, batching.max_seq_length)
+        self.element_spec = self._of_table(table).element_spec
+
+    def _of_table(self, table: ExampleTable) -> EvaluationBatches:
+        plan = LengthPlan(table.lengths, self._batch_size, self._lengths, seed=None)
+        rows, buckets = plan.epoch(0)
+        return EvaluationBatches(table, rows, np.array(self._lengths)[buckets])
+
+    def __iter__(self) -> Iterator[Arrays]:
+        for group in itertools.chain([self.group], self._others):
+            self.group = group
+            yield from self._of_table(group[1])
+
+
+def predict_groups(
+    groups: Iterator[Group[Item]],
+    predict: Predict,
+    keep: Callable[[list[Item], int, int, Arrays, Arrays], Result],
+    batching: Batching,
+    num_items: int,
+) -> Iterator[tuple[list[Item], list[Result]]]:
+    """Yields each group's items, and what `keep` copies of the outputs of its rows."""
+    first = next(groups, None)
+    if first is None:
+        return
+    batches = _Batches(first, groups, batching, num_items)
+    done: dict[int, Result] = {}
+    for batch, outputs in predict(batches, batches.total):
+        items, table = batches.group
+        for place, row in enumerate(batch[ROWS].tolist()):
+            if row != PADDING:
+                done[row] = keep(items, row, place, batch, outputs)
+        if len(done) == len(table):
+            yield items, [done.pop(row) for row in range(len(table))]

@@ -16,11 +16,16 @@ from absl import logging
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.errors import InputError
-from bert_tf.features import Batching, Group, predict_groups
 from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.objectives import SPAN
 from bert_tf.parallel import available_cores, grouped
-from bert_tf.records.batching import ExampleTable, rows_digest
+from bert_tf.records.batching import (
+    Batching,
+    ExampleTable,
+    Group,
+    predict_groups,
+    rows_digest,
+)
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.finetuning import Arrays, FineTuning, FineTuningTask, Outputs

@@ -3,7 +3,7 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.features import Batching
+from bert_tf.records.batching import Batching
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.squad import spans
 from bert_tf.tasks.squad.reading import Question
