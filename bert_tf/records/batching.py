@@ -387,7 +387,7 @@ def rows_digest(rows: Iterable[Any]) -> str:
 
 
 Arrays = Mapping[str, np.ndarray]
-# (batches, about how many) -> (batch, outputs), batch by batch.
+# Batches, and about how many -> (batch, outputs) as arrays, batch by batch.
 Predict = Callable[[Any, int], Iterator[tuple[Arrays, Arrays]]]
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -29,7 +29,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.parallel import grouped
-from bert_tf.records.batching import ROWS, ExampleTable, rows_digest
+from bert_tf.records.batching import ROWS, ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import glue
 from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of
@@ -37,7 +37,6 @@ from bert_tf.tasks.finetuning import (
     LOSS,
     MAJORITY,
     FineTuningTask,
-    Outputs,
     folder_of_model,
     model_options,
     opened_adapter,
@@ -147,7 +146,7 @@ class TextFeaturizer:
 
     def logits(
         self,
-        outputs: Outputs,
+        outputs: Predict,
         records: ExampleTable,
         batch_size: int,
         max_lengths: int | None,
@@ -198,7 +197,7 @@ class LabelledSplits:
             self._records[split] = self._tokenized(split)
         return self._records[split]
 
-    def logits(self, split: str, outputs: Outputs) -> np.ndarray:
+    def logits(self, split: str, outputs: Predict) -> np.ndarray:
         """The model's outputs, [N, C] float32, in the order of the examples."""
         options, records = self.options, self.records(split)
         is_test = split in self.test_splits

@@ -248,9 +248,6 @@ def _by_length(
     )
 
 
-Arrays = Mapping[str, np.ndarray]
-# Batches, and their number -> (batch, outputs) as arrays, batch by batch.
-Outputs = Callable[[Any, int], Iterator[tuple[Arrays, Arrays]]]
 P = TypeVar("P")
 
 
@@ -261,7 +258,7 @@ class FineTuningTask(Task, Generic[P]):
     head: str  # of `bert_tf.conversion.names.HEADS`
     records: Callable[[], batching.ExampleTable]  # to train on
     data: Callable[[], RunData]  # the training set, as a run's folder records it
-    predict: Callable[[str, Outputs], P]  # a split's predictions
+    predict: Callable[[str, batching.Predict], P]  # a split's predictions
     score: Callable[[str, P], dict[str, float]]  # a split's scores; {} without labels
     # A folder, a split, its predictions and the checkpoint's step.
     write: Callable[[str, str, P, int], None]
@@ -463,7 +460,7 @@ class FineTuning:
         """The predictions of a split."""
         return self.task.predict(split, self.outputs(model))
 
-    def outputs(self, model: keras.Model) -> Outputs:
+    def outputs(self, model: keras.Model) -> batching.Predict:
         """Runs a model over batches; its step is compiled once."""
         if self._predictor is None or self._predictor[0] is not model:
             compiled = self.options.jit_compile

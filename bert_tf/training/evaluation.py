@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import DivergedError, InputError
-from bert_tf.records.batching import EvaluationBatches
+from bert_tf.records.batching import Arrays, EvaluationBatches
 from bert_tf.records.pipeline import READING_ERRORS, record_error
 from bert_tf.training.reporting import progress_bar
 from bert_tf.training.step import TOTAL_LOSS, evaluation_step, prediction_step
@@ -22,7 +22,6 @@ from bert_tf.training.strategy import Strategy, check_batch_size, create_strateg
 from bert_tf.training.task import Task
 
 Batch = Mapping[str, Any]
-Arrays = dict[str, np.ndarray]
 
 
 class Evaluator:
@@ -51,7 +50,7 @@ class Evaluator:
         observe: Callable[[Batch], None] | None = None,
     ) -> dict[str, float]:
         """The task's losses and metrics over a data set."""
-        sums: Arrays = {}
+        sums: dict[str, np.ndarray] = {}
         if num_batches is not None:
             dataset = dataset.take(num_batches)
         for batch in _batches(

@@ -20,15 +20,17 @@ from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.objectives import SPAN
 from bert_tf.parallel import available_cores, grouped
 from bert_tf.records.batching import (
+    Arrays,
     Batching,
     ExampleTable,
     Group,
+    Predict,
     predict_groups,
     rows_digest,
 )
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning
-from bert_tf.tasks.finetuning import Arrays, FineTuning, FineTuningTask, Outputs
+from bert_tf.tasks.finetuning import FineTuning, FineTuningTask
 from bert_tf.tasks.squad import null_threshold, reading
 from bert_tf.tasks.squad.decoding import (
     OFFSETS,
@@ -71,7 +73,7 @@ QuestionLogits = tuple[QuestionFeatures, list[np.ndarray], list[np.ndarray]]
 
 def question_logits(
     features: Iterable[QuestionFeatures],
-    predict: Outputs,
+    predict: Predict,
     batching: Batching,
     num_questions: int,
 ) -> Iterator[QuestionLogits]:
@@ -207,7 +209,7 @@ class Questions:
         settings = self._featurizer(split).settings
         return {**settings, "questions": self.splits[split].identity}
 
-    def answer(self, outputs: Outputs, answers: Answers) -> None:
+    def answer(self, outputs: Predict, answers: Answers) -> None:
         """Predicts and decodes the questions, in their order, as a stream."""
         source, options = self.splits["dev"], self.options
         decoder = options.as_kind(Decoder, tokenizer=self.found.tokenizer)
@@ -219,7 +221,7 @@ class Questions:
         ):
             answers.add(result[0].question.question_id, decoder(*result))
 
-    def predict(self, split: str, outputs: Outputs) -> Answers:
+    def predict(self, split: str, outputs: Predict) -> Answers:
         """The answers to the questions, without their files."""
         answers = Answers(
             version_2_with_negative=self.options.version_2_with_negative,

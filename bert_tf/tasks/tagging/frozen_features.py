@@ -23,8 +23,8 @@ from bert_tf.features import (
 )
 from bert_tf.modeling.heads import BiLstmTagger
 from bert_tf.modeling.objectives import TAGGING
-from bert_tf.records.batching import EvaluationBatches, ExampleTable
-from bert_tf.tasks.finetuning import FineTuningTask, Outputs
+from bert_tf.records.batching import EvaluationBatches, ExampleTable, Predict
+from bert_tf.tasks.finetuning import FineTuningTask
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.tagging_options import (
     BILSTM_EPOCHS,
@@ -173,7 +173,7 @@ def feature_task(
     def records() -> ExampleTable:
         return VectorTable(words.records, vectors(TRAIN))
 
-    def predict(split: str, outputs: Outputs) -> WordPredictions:
+    def predict(split: str, outputs: Predict) -> WordPredictions:
         def of_vectors(batches: EvaluationBatches, number: int) -> Any:
             table = VectorTable(batches.table, vectors(split))
             return outputs(batches.of_table(table), number)

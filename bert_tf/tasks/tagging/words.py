@@ -44,7 +44,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
 from bert_tf.parallel import grouped
-from bert_tf.records.batching import PADDING, ROWS, ExampleTable, rows_digest
+from bert_tf.records.batching import PADDING, ROWS, ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.long_texts import Window, best_windows, windows
@@ -347,7 +347,7 @@ class WordPredictions(NamedTuple):
 def predict_words(
     features: Sequence[SentenceFeatures],
     labels: np.ndarray,
-    predict: finetuning.Outputs,
+    predict: Predict,
     *,
     batch_size: int,
     max_seq_length: int,
@@ -457,7 +457,7 @@ class Words:
         """How many words of the training set each label has."""
         return np.bincount(self._label_ids[TRAIN], minlength=len(self.labels.names))
 
-    def predict(self, split: str, outputs: finetuning.Outputs) -> WordPredictions:
+    def predict(self, split: str, outputs: Predict) -> WordPredictions:
         """Predicts the words of a split."""
         options = self._options
         if split not in self._features:
