@@ -198,10 +198,7 @@ def load_encoder(path: str | Source, **options: Any) -> BertEncoder:
     """
     source = _opened(path)
     options.setdefault("use_pooler", names.POOLER[0].original in source.weights)
-    options = added_options(source.weights) | options
-    encoder = BertEncoder(source.require_config(), **options)
-    load_weights(encoder, source)
-    return encoder
+    return _loaded(BertEncoder, source, **options)
 
 
 def load_pretrainer(path: str | Source, **options: Any) -> heads.BertPretrainer:
@@ -240,15 +237,13 @@ def load_classifier(
     source = _opened(path)
     if num_labels is None:
         num_labels = _outputs(source, names.CLASSIFIER)
-    model = heads.BertClassifier(
-        source.require_config(),
-        num_labels,
+    return _loaded(
+        heads.BertClassifier,
+        source,
+        num_labels=num_labels,
         problem_type=problem_type or source.classifier_problem_type(),
         window_pooling=names.window_pooling(source.weights),
-        **added_options(source.weights),
     )
-    load_weights(model, source)
-    return model
 
 
 def load_span_predictor(path: str | Source) -> heads.BertSpanPredictor:
@@ -266,9 +261,7 @@ def load_tagger(path: str | Source, num_labels: int | None = None) -> heads.Bert
     source = _opened(path)
     if num_labels is None:
         num_labels = _outputs(source, names.TAGGING)
-    model = heads.BertTagger(source.require_config(), num_labels)
-    load_weights(model, source)
-    return model
+    return _loaded(heads.BertTagger, source, num_labels=num_labels)
 
 
 _LOADERS: Mapping[str, Callable[..., keras.Model]] = {
@@ -322,7 +315,12 @@ def _with_head(
                 f"{source.path}: no checkpoint with a {head} head ({row.original} is"
                 " missing)."
             )
-    model = build(source.require_config(), **options)
+    return _loaded(build, source, **options)
+
+
+def _loaded(build: Callable[..., Model], source: Source, **options: Any) -> Model:
+    """A model of a checkpoint, with the adapters or the mixture that it has."""
+    model = build(source.require_config(), **(added_options(source.weights) | options))
     load_weights(model, source)
     return model
 

@@ -12,11 +12,23 @@ from bert_tf.conversion.adapter_files import (
     write_adapter,
 )
 from bert_tf.conversion.huggingface import read_tensors
-from bert_tf.conversion.loading import load_classifier, load_encoder, load_weights
+from bert_tf.conversion.loading import (
+    load_classifier,
+    load_encoder,
+    load_multiple_choice,
+    load_span_predictor,
+    load_tagger,
+    load_weights,
+)
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
 from bert_tf.modeling.adapters import is_added
-from bert_tf.modeling.heads import BertClassifier
+from bert_tf.modeling.heads import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertSpanPredictor,
+    BertTagger,
+)
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import runs
 from tests.modeling.examples import outputs_of, random_records, randomize, small_config
@@ -161,6 +173,16 @@ class RunTest(AdapterFilesTestCase):
         self.assertAllEqual(
             encoded, outputs_of(model.encoder, RECORDS)["pooled_output"]
         )
+        for build, load in (
+            (functools.partial(BertTagger, num_labels=2), load_tagger),
+            (BertSpanPredictor, load_span_predictor),
+            (BertMultipleChoice, load_multiple_choice),
+        ):
+            other = build(CONFIG, adapter_size=3, layer_mixture=True)
+            randomize(other)
+            again = load(self.run_of(other, load.__name__))
+            for path, weight in weights_by_name(other).items():
+                self.assertAllEqual(weights_by_name(again)[path], weight, path)
         source = export.completed(open_source(folder))
         reason = "trained with adapter_size and layer_mixture, which no"
         for write in (
