@@ -148,6 +148,11 @@ class Options:
         """An option's value if it was given, else None."""
         return getattr(self, name) if self.is_given(name) else None
 
+    def with_defaults(self: T, **values: Any) -> T:
+        """The same with values that do not count as given."""
+        given = frozenset(filter(self.is_given, declarations(type(self))))
+        return dataclasses.replace(self, given_names=given, **values)
+
     def as_kind(self, kind: type[K], **changes: Any) -> K:
         """A dataclass of what both have, and some changes."""
         fields: Any = dataclasses.fields(kind)  # type: ignore[arg-type]

@@ -452,7 +452,7 @@ def with_recipe(given: T) -> T:
         logging.info("--recipe=%s: %s.", given.recipe, flags)
     if kept:
         logging.info("  As given, not as the recipe: %s.", " ".join(kept))
-    return dataclasses.replace(given, **changed)
+    return given.with_defaults(**changed)
 
 
 def _as_flag(name: str, value: Any) -> str:

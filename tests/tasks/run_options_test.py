@@ -5,7 +5,7 @@ from absl import flags
 from absl.testing import parameterized
 
 from bert_tf import cli, run_classifier, run_glue, run_squad
-from bert_tf.tasks.data_set_options import ClassifierOptions
+from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.run_options import warn_of_stride, with_recipe
 from bert_tf.training.training_options import LossOptions
 
@@ -182,6 +182,9 @@ class RecipeTest(tf.test.TestCase):
         self.assertEqual(
             dataclasses.replace(given, recipe="devlin").learning_rate, 5e-5
         )
+        # One that has a list of rates too.
+        glue = with_recipe(GlueOptions(output_dir="o", glue_dir="d", recipe="mosbach"))
+        self.assertEqual(glue.learning_rates, (2e-5,))
 
 
 class ChangedTest(tf.test.TestCase):

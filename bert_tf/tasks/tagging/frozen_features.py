@@ -206,4 +206,4 @@ def with_own_defaults(options: TaggingOptions) -> TaggingOptions:
     if options.pad == "max":
         # Several lengths: all texts may be shorter than a window.
         changes |= {"pad": "length", "length_buckets": 1}
-    return dataclasses.replace(options, **changes)
+    return options.with_defaults(**changes)

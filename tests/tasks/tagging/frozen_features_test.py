@@ -20,6 +20,7 @@ from bert_tf.tasks.tagging.frozen_features import (
     WordFeaturizer,
     inputs_of_windows,
 )
+from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.tasks.tagging.words import SentenceFeatures
 from bert_tf.training import loop
 from tests.conversion import runs
@@ -46,6 +47,23 @@ class TaggedWordsTest(tf.test.TestCase):
         self.assertEqual([start for start, _ in first.spans], [1, 3])
         self.assertEqual(first.num_vectors, 2)
         self.assertEqual([start for start, _ in second.spans], [2])
+
+
+class OptionsTest(tf.test.TestCase):
+    def test_given_rates_are_tried_and_else_one_is_a_bilstm_s(self):
+        options = TaggingOptions(
+            output_dir="o", do_train=True, train_file="t", features="last"
+        )
+        of_one = frozen_features.with_own_defaults(options)
+        self.assertEqual(of_one.learning_rate, frozen_features.BILSTM_LEARNING_RATE)
+        several = dataclasses.replace(
+            options, learning_rates=(1e-3, 2e-3), dev_file="d"
+        )
+        rates = [
+            one.learning_rate
+            for one in frozen_features.with_own_defaults(several).settings
+        ]
+        self.assertEqual(rates, [1e-3, 2e-3])
 
 
 class OfTokens:
