@@ -168,7 +168,7 @@ def _predicted(folder: str, options: CompareOptions) -> dict[str, Predicted]:
             if name.endswith(("_predictions.tsv", "_predictions.csv")):
                 read = _of_table(path, folder)
             elif name.endswith("_predictions.txt"):
-                read = _of_words(path)
+                read = _of_words(path) if _has_labels(name, folder) else None
             elif name == "predictions.json":
                 read = _of_questions(path, folder, options.predict_file)
         except InputError:
@@ -187,7 +187,7 @@ def _of_table(path: str, folder: str) -> Predicted:
     """Of classes, numbers and choices; see `write_predictions` and `write_choices`."""
     from bert_tf.tasks.tables import Target
 
-    lines = files.read_text(path).splitlines(keepends=True)
+    lines = files.lines(files.read_text(path))
     if path.endswith(".tsv"):
         reader = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
@@ -215,13 +215,22 @@ def _of_table(path: str, folder: str) -> Predicted:
     return Predicted(cells[0], answers)
 
 
+def _has_labels(name: str, folder: str) -> bool:
+    """Whether words had labels, which the file of a test set does not show."""
+    results = os.path.join(folder, "eval_results.txt")
+    return not name.startswith("test") or (
+        files.exists(results)
+        and any(each.startswith("test_") for each in files.read_results(results))
+    )
+
+
 def _of_words(path: str) -> Predicted:
     """Of words, in the columns of the official scorer: F1 of entities, by sentence."""
     from bert_tf.tasks.tagging.labels import NO_SCHEME, entities, find_scheme
 
     sentences: list[list[list[str]]] = []
-    lines = files.read_text(path).splitlines()
-    for is_sentence, group in itertools.groupby(lines, key=lambda line: bool(line)):
+    lines = (line.removesuffix("\n") for line in files.lines(files.read_text(path)))
+    for is_sentence, group in itertools.groupby(lines, key=bool):
         if is_sentence:
             columns = [line.rsplit(" ", 2)[-2:] for line in group]
             sentences.append([list(column) for column in zip(*columns, strict=True)])

@@ -20,7 +20,7 @@ class CompareCase(FolderCase):
 
     def write_table(self, run, target, logits, labels):
         rows = [
-            Example(text_a=f"text {i}", text_b=None, label=label, source=f"x:{i}")
+            Example(text_a=f"text {i}", text_b="a\u2028b", label=label, source=f"x:{i}")
             for i, label in enumerate(labels)
         ]
         os.makedirs(self.path(run), exist_ok=True)
@@ -73,6 +73,17 @@ class CompareRunsTest(CompareCase):
         self.assertAllClose(rows["f1"]["scores"], [0.5, 2 / 3])
         self.assertAllClose(rows["accuracy"]["scores"], [0.8, 0.8])
         self.assertAllClose([*found["expected_best"].values()][1], [0.6, 0.65])
+
+    def test_words_of_a_test_set_count_if_it_had_labels(self):
+        for run in "ab":
+            # A separator of lines, for Python, in a word.
+            self.write(f"{run}/test_predictions.txt", "a\u2028b X X\nc X Y\n\n")
+        with self.assertRaisesRegex(InputError, "share no predictions"):
+            self.compare()
+        for run in "ab":
+            self.write(f"{run}/eval_results.txt", "global_step = 1\ntest_f1 = 0.5\n")
+        (rows,) = json.loads(self.compare("--json"))["compared"].values()
+        self.assertAllClose(rows["accuracy"]["scores"], [0.5, 0.5])
 
     def test_questions(self):
         answers = [{"text": "the cat", "answer_start": 0}]
