@@ -457,6 +457,8 @@ class RefusalTest(RunClassifierTestCase):
             self.assertFalse(os.path.exists(self.path("run")), message)
         with self.assertRaisesRegex(InputError, "AX has no development set"):
             self.run_script("--do_eval", task_name="AX")
+        with self.assertRaisesRegex(InputError, "AX has no train set"):
+            self.run_script("--do_train", task_name="AX")
         with self.assertRaisesRegex(InputError, "not trained for this task"):
             self.run_script("--do_predict", init_checkpoint=self.pretrained())
 

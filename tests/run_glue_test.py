@@ -90,7 +90,7 @@ class RunGlueTest(RunGlueTestCase):
         self.write_sst2()
         self.write_mnli()
         with self.assertLogs(level="INFO") as logs:
-            self.run_script("--noplots")
+            self.run_script("--noplots", "--class_weights=balanced")
         log = "\n".join(logs.output)
         self.assertIn("CoLA is left out: no folder", log)
         self.assertIn("GLUE: MNLI, SST-2, AX", log)
@@ -129,7 +129,7 @@ class RunGlueTest(RunGlueTestCase):
         rows = [(str(n), text) for n, (text, _) in enumerate(texts(5, 6))]
         self.write("SST-2/test.tsv", ("index", "sentence"), rows)
         with self.assertLogs(level="INFO") as logs:
-            self.run_script("--noplots")
+            self.run_script("--noplots", "--class_weights=balanced")
         self.assertIn("1 of 1 runs are made already", "\n".join(logs.output))
         self.assertEqual(self.read("glue.md"), before)
         predictions = self.read("SST-2", "test_predictions.tsv")
@@ -175,6 +175,7 @@ class RefusalTest(RunGlueTestCase):
             ({"tasks": "XNLI"}, "XNLI is none of GLUE's"),
             ({"tasks": "sst2,MRPC"}, "MRPC: no file .*glue/MRPC/train.tsv"),
             ({"tasks": "RTE", "two_stage": True}, "add MNLI to --tasks"),
+            ({"class_weights": "entailment:2"}, "one of the labels 0, 1 and"),
             ({"glue_dir": self.path("nowhere")}, "no such folder: .*nowhere"),
             ({"glue_dir": self.path("glue", "RTE")}, "has none of GLUE's folders"),
         ):
@@ -194,6 +195,12 @@ class RefusalTest(RunGlueTestCase):
         message = "RTE/test.tsv: 1 examples; the test set of RTE has 3,"
         with self.assertRaisesRegex(InputError, message):
             self.run_script()
+        # So is what a task's loss cannot have.
+        for split in ("train", "dev", "test"):
+            self.write(f"STS-B/{split}.tsv", header, [])
+        options = {"tasks": "STS-B", "class_weights": "balanced"}
+        with self.assertRaisesRegex(InputError, "STS-B does not choose one class"):
+            self.run_script(**options)
         self.assertFalse(os.path.exists(self.path("out")))
 
     def test_a_task_that_another_command_trains(self):

@@ -301,7 +301,7 @@ def classification_task(
     if trained is not None and options.init_head:
         _refuse_other_head(trained, target)
     wanted = [
-        *(["train"] if options.do_train and "train" in data_set.splits else []),
+        *(["train"] if options.do_train else []),
         *(data_set.dev_splits if options.looks_at_dev else []),
         *(data_set.test_splits if options.do_predict else []),
     ]

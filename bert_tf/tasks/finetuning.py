@@ -286,6 +286,16 @@ class FineTuningTask(Task, Generic[P]):
     finish: Callable[[Any, keras.Model, int], None] | None = None
 
 
+def refuse_losses(
+    losses: LossOptions, name: str, problem_type: str, *, has_classes: bool = True
+) -> None:
+    """Raises InputError for what is not of a task's predictions."""
+    if losses.label_smoothing and problem_type == REGRESSION:
+        raise InputError(f"`label_smoothing` is of labels; {name} has numbers.")
+    if losses.class_weights and (not has_classes or problem_type != SINGLE_LABEL):
+        raise InputError(f"`class_weights`: {name} does not choose one class.")
+
+
 def with_losses(
     task: FineTuningTask, options: FineTuningOptions, found: ModelFiles
 ) -> FineTuningTask:
@@ -293,12 +303,11 @@ def with_losses(
     losses = LossOptions.of(options)
     if not losses.changed:
         return task
-    if losses.label_smoothing and task.problem_type == REGRESSION:
-        raise InputError(f"`label_smoothing` is of labels; {task.name} has numbers.")
+    has_classes = task.class_counts is not None
+    refuse_losses(losses, task.name, task.problem_type, has_classes=has_classes)
     weights = None
     if losses.class_weights:
-        if task.class_counts is None or task.problem_type != SINGLE_LABEL:
-            raise InputError(f"`class_weights`: {task.name} does not choose one class.")
+        assert task.class_counts is not None
         counts = task.class_counts()
         weights = class_weights(losses.class_weights, task.labels or (), counts)
     return regularized(

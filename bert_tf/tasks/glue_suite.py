@@ -21,7 +21,7 @@ from bert_tf.pictures import figure, table
 from bert_tf.significance import mean, standard_deviation
 from bert_tf.tasks.classification import classification_task
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
-from bert_tf.tasks.finetuning import FineTuning, files_of
+from bert_tf.tasks.finetuning import FineTuning, files_of, refuse_losses
 from bert_tf.tasks.glue import COLUMNS, GLUE_TASKS, PAPER, find, task_file
 from bert_tf.tasks.selection import (
     Selection,
@@ -31,7 +31,9 @@ from bert_tf.tasks.selection import (
 )
 from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints
+from bert_tf.training.regularization import class_weights
 from bert_tf.training.run_folder import held_for_training
+from bert_tf.training.training_options import LossOptions
 
 # Not in the average: Devlin et al. 2018 leave out WNLI, and AX has no labels.
 NOT_AVERAGED = ("WNLI", "AX")
@@ -319,6 +321,12 @@ def chosen_tasks(options: GlueOptions) -> list[DataSet]:
 def check_examples(data_set: DataSet, options: GlueOptions) -> None:
     """Reads all that a task needs, so that errors appear before any training."""
     folder = _data_dir(data_set, options)
+    losses, target = LossOptions.of(options), data_set.target()
+    if data_set.dev_splits:
+        refuse_losses(losses, data_set.name, target.kind)
+        if losses.class_weights:
+            counts = np.ones(len(target.labels))
+            class_weights(losses.class_weights, target.labels, counts)
     for split in _splits(data_set, options):
         count = len(data_set.read(folder, split))
         wanted = task_file(data_set.name, split)
@@ -337,6 +345,8 @@ def run_task(
     there: TaskResult | None,
 ) -> TaskResult | None:
     """A task: its selection, the best run's scores and predictions, unless `there`."""
+    if data_set.name == "AX" and not options.do_predict:
+        return None
     logging.info("***** %s *****", data_set.name)
     values = _options_of(data_set, options)
     folder = values.output_dir
@@ -350,10 +360,9 @@ def run_task(
     )
     run = FineTuning(task, values, found, strategy)
     if data_set.name == "AX":
-        if options.do_predict:
-            model, _ = run.restore(_best_of(options, "MNLI"))
-            files.make_folder(folder)
-            _scores(run, model, task.test_splits, ())
+        model, _ = run.restore(_best_of(options, "MNLI"))
+        files.make_folder(folder)
+        _scores(run, model, task.test_splits, ())
         return None
     # run_classifier may be given the same folder.
     with held_for_training(folder, strategy):
@@ -393,7 +402,7 @@ def _options_of(data_set: DataSet, options: GlueOptions) -> ClassifierOptions:
     """The options of one task's runs."""
     changes: dict[str, Any] = {
         "task_name": data_set.name,
-        "do_train": True,
+        "do_train": bool(data_set.dev_splits),  # AX has a test set alone
         "data_dir": _data_dir(data_set, options),
         "output_dir": os.path.join(options.output_dir, data_set.name),
         "do_eval": bool(data_set.dev_splits),

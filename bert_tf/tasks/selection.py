@@ -405,7 +405,8 @@ def _made(run: Run, before: Record, folder: str, share: float) -> Record:
 _NO_DIFFERENCE = frozenset(
     {
         *("data_dir", "glue_dir", "output_dir", "task_name", "tasks", "tfds_data_dir"),
-        *("train_file", "dev_file", "test_file"),
+        *("train_file", "dev_file", "test_file", "predict_file", "evidence_dir"),
+        *("feature_dir", "num_workers", "verbose_logging", "find_null_threshold"),
         *("do_train", "do_eval", "do_predict", "eval_batch_size"),
         *("predict_batch_size", "plots", "num_mistakes", "fill_missing_tasks"),
         *("learning_rate", "learning_rates", "train_batch_size", "train_batch_sizes"),
@@ -413,6 +414,7 @@ _NO_DIFFERENCE = frozenset(
         *("stop_early", "stop_early_at", "stop_early_keep", "keep_all_runs"),
         *("save_checkpoints_steps", "keep_checkpoint_max", "iterations_per_loop"),
         *("log_steps", "profile_steps", "jit_compile", "recompute", "distribution"),
+        "backend",
         *("use_tpu", "tpu_name", "tpu_zone", "gcp_project", "master", "num_tpu_cores"),
         *("gradient_accumulation_steps", "two_stage"),
     }
