@@ -7,7 +7,6 @@ It prints the answer, its probability among the best answers, and its sentence; 
 the text does not answer the question, if the model was trained on SQuAD 2.0.
 """
 
-import dataclasses
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +40,6 @@ def _as_run(name: str, help_text: str) -> Any:
     return option(None, text, least=1)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class AnswererOptions(SourceOptions):
     """The model, its text and its questions."""
 

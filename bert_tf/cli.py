@@ -9,7 +9,6 @@ signal N (143 for SIGTERM) with everything saved.
 """
 
 import errno
-import functools
 import gc
 import importlib
 import importlib.util
@@ -40,7 +39,7 @@ _LONGEST_LINE = 2000
 
 def command(run: Callable[[T], None], **settings: Any) -> Callable[[], None]:
     """The `main` of a script, which passes its `run` and the settings to `main`."""
-    return functools.partial(main, run, **settings)
+    return lambda: main(run, **settings)
 
 
 def main(

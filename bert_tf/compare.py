@@ -11,7 +11,6 @@ expected best score of 1, 2, ... trials (Dodge et al. 2019).
 """
 
 import csv
-import dataclasses
 import itertools
 import json
 import operator
@@ -38,7 +37,6 @@ from bert_tf.significance import (
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class CompareOptions(Options, title=RESULTS):
     """Which predictions, and how closely."""
 

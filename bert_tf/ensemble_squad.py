@@ -12,7 +12,6 @@ Devlin et al. 2018 score ensembles of runs from several checkpoints and seeds (t
 and 3), but do not state how they are averaged.
 """
 
-import dataclasses
 import itertools
 import json
 import math
@@ -41,7 +40,6 @@ from bert_tf.tasks.squad.scoring import (
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class EnsembleOptions(Options):
     """The runs whose answers are combined."""
 

@@ -8,7 +8,6 @@ r"""Scores a predictions file, SQuAD 1.1's or 2.0's, as the official scripts do.
 Prints what evaluate-v1.1.py or evaluate-v2.0.py prints, digit for digit.
 """
 
-import dataclasses
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -41,7 +40,6 @@ class GoldFile(NamedTuple):
         return dict(self.questions)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluateSquadOptions(Options):
     """How to score; the official scripts' spellings with dashes work too."""
 

@@ -14,7 +14,6 @@ KerasHub preset. Formats:
     onnx         likewise
 """
 
-import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -48,7 +47,6 @@ _OF_SPANS = ("doc_stride", "max_query_length", "max_answer_length")
 _LEAST_SEQ_LENGTH = 5
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ExportOptions(ModelOptions):
     """The checkpoint to export, and the format."""
 

@@ -10,7 +10,6 @@ The input has one text per line, or two separated by " ||| ". The output file ap
 under its name when it is complete.
 """
 
-import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from bert_tf.features import FeatureInput
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ExtractionOptions(
     ModelOptions, CheckpointOptions, FeatureRunOptions, PaddingOptions
 ):

@@ -6,7 +6,6 @@ r"""Fills in the blanks: the most probable tokens for each [MASK] in a text.
 It prints the tokens with their probabilities.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +25,6 @@ class Guess(NamedTuple):
     probability: float
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class FillMaskOptions(SourceOptions):
     """The model, and the texts with blanks."""
 

@@ -97,9 +97,12 @@ def with_default(kind: type["Options"], name: str, default: Any) -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
+@typing.dataclass_transform(
+    kw_only_default=True, frozen_default=True, field_specifiers=(dataclasses.field,)
+)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """The base of all options."""
+    """The base of all options, which are frozen dataclasses by being below it."""
 
     title: ClassVar[str] = TASK
 
@@ -113,6 +116,7 @@ class Options:
     def __init_subclass__(cls, title: str = TASK, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.title = title
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
     def __post_init__(self) -> None:
         for name, declared in declarations(type(self)).items():
@@ -205,7 +209,6 @@ class Options:
             yield f"`{useless[0]}` has no effect without `{needed}`: give both or none."
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class BackendOptions(Options, title=DEVICES):
     """What to compute with."""
 
@@ -218,7 +221,6 @@ class BackendOptions(Options, title=DEVICES):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceOptions(BackendOptions, title=MODEL):
     """A trained model, by its checkpoint and what it may lack."""
 

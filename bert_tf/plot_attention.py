@@ -12,7 +12,6 @@ Row i, column j of a map is the share of its attention that token i pays to toke
 Shapes: L layers, A heads, S tokens.
 """
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from bert_tf.modeling.encoder import BertEncoder
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class AttentionOptions(SourceOptions):
     """Which model's attention is drawn."""
 

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 _HELD_OUT = 5
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ProbeOptions(
     OutputOptions, ModelOptions, FormatOptions, FeatureRunOptions, PaddingOptions
 ):

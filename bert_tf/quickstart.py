@@ -11,7 +11,6 @@ Started again, it resumes where it was stopped.
 
 import ast
 import contextlib
-import dataclasses
 import inspect
 import itertools
 import math
@@ -184,7 +183,6 @@ BLANKS = (
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class QuickstartOptions(BackendOptions):
     """What the quickstart makes."""
 

@@ -76,7 +76,6 @@ _MEASURED_STEPS = 60
 _RESULTS = "eval_results.txt"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class PaperFiles(Options, title=DATA):
     """The text and the tasks."""
 
@@ -111,7 +110,6 @@ class PaperFiles(Options, title=DATA):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class PaperOptions(
     OutputOptions,
     PaperFiles,

@@ -8,7 +8,6 @@ in turn), or, for two texts separated by " ||| ", the probability that the secon
 follows the first (the next sentence head). --input_file=FILE has one per line.
 """
 
-import dataclasses
 import itertools
 import json
 import math
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 SEPARATOR = " ||| "
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreOptions(SourceOptions):
     """The model, and the sentences to score."""
 

@@ -11,7 +11,6 @@ Everything else comes with the runner: checkpoints, resuming, evaluation on the 
 choosing among learning rates and restarts, LoRA and adapters, several devices.
 """
 
-import dataclasses
 import os
 from typing import Any, NamedTuple
 
@@ -29,10 +28,10 @@ from bert_tf.modeling.heads import HeadModel
 from bert_tf.modeling.layers import HEAD_INITIALIZER_RANGE, OutputProjection
 from bert_tf.modeling.objectives import Loss, Objective
 from bert_tf.options import Path, option
-from bert_tf.records.batching import ExampleTable, rows_digest
+from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks import finetuning
-from bert_tf.tasks.finetuning import FineTuningTask, Outputs
+from bert_tf.tasks.finetuning import FineTuningTask
 from bert_tf.tasks.run_options import ScoredOptions
 from bert_tf.text.wordpiece import pair_features
 from bert_tf.training.run_folder import RunData
@@ -93,7 +92,6 @@ class BertPointer(HeadModel):
 # 4. bert_tf/tasks/pointing.py: options, examples, records, predictions, scores.
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class PointingOptions(ScoredOptions, Trains, Evaluates):
     """A run of pointing."""
 
@@ -158,7 +156,7 @@ class _Sentences:
         features = pair_features(pairs, tokenizer.vocabulary, length)
         return {**features, "position": np.minimum(positions, length - 2)}
 
-    def predict(self, split: str, outputs: Outputs) -> np.ndarray:
+    def predict(self, split: str, outputs: Predict) -> np.ndarray:
         """The likeliest token of each example, and whether it is right."""
         records, size = self.records(split), self._options.eval_batch_size
         found = np.zeros([len(records), 2], np.int64)

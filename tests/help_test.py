@@ -1,4 +1,3 @@
-import dataclasses
 import importlib
 import resource
 
@@ -37,7 +36,6 @@ class HelpPageTest(tf.test.TestCase):
         self.assertEqual(page.count("  --input_file\n"), 1)
 
     def test_defaults_as_they_are(self):
-        @dataclasses.dataclass(frozen=True, kw_only=True)
         class Several(options.Options):
             a: int = options.option(3, "A.")
             b: tuple[str, ...] = options.option(("x", "y"), "B.")

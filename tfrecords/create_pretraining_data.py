@@ -33,7 +33,6 @@ from bert_tf.records.tokenized_corpus import DEDUPLICATION
 from bert_tf.training.training_options import ModelOptions
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingDataOptions(SentenceTextOptions):
     """Which records are made, of which text."""
 

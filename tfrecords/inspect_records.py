@@ -8,7 +8,6 @@ Vocabulary and settings come from the manifest next to the records. Damaged file
 incomplete sets are shown as far as they can be read.
 """
 
-import dataclasses
 import io
 import os
 import shutil
@@ -19,7 +18,6 @@ from bert_tf.errors import InputError
 from bert_tf.options import Options, Path, option
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class InspectionOptions(Options):
     """What is shown of records."""
 

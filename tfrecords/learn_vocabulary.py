@@ -10,7 +10,6 @@ The same command again finds its vocabulary done. It overwrites another file onl
 --overwrite.
 """
 
-import dataclasses
 import os
 
 from absl import logging
@@ -22,7 +21,6 @@ from bert_tf.records.text_input import TextOptions, text_chunks
 from bert_tf.training.training_options import ModelOptions
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyOptions(TextOptions):
     """The vocabulary to learn, and its text."""
 

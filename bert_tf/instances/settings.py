@@ -82,7 +82,6 @@ class InstanceSettings:
         return 2 if needs_another else 1
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class MaskingOptions(Options):
     """Options of --masking=dynamic: records are masked as they are read."""
 

@@ -1,6 +1,5 @@
 """Which text is read, and by how many processes."""
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 
 from absl import logging
@@ -16,7 +15,6 @@ from bert_tf.text.documents import Chunk, find_sources, make_chunks
 _CHUNK_BYTES = 4 << 20
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class TextOptions(Options, title=all_options.DATA):
     """The text to read."""
 
@@ -62,7 +60,6 @@ class TextOptions(Options, title=all_options.DATA):
             yield "Give one of `input_file` and `tfds_name`."
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceTextOptions(TextOptions, title=all_options.DATA):
     """Text that is split into sentences."""
 

@@ -13,7 +13,6 @@ from bert_tf.tasks.glue import OWN_TABLE, TASKS, find, xnli
 from bert_tf.training.training_options import ClassWeightOptions, Evaluates, Trains
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class DataSetOptions(run_options.TfdsOptions, title=options.DATA):
     """The labelled texts."""
 
@@ -101,7 +100,6 @@ class DataSetOptions(run_options.TfdsOptions, title=options.DATA):
         yield from self.refuse_together("data_dir", "tfds_name")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceOptions(
     run_options.ScoredOptions,
     ClassWeightOptions,
@@ -121,7 +119,6 @@ class SentenceOptions(
             )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassifierOptions(SentenceOptions, DataSetOptions, Trains, Evaluates):
     """Sentences and sentence pairs of one data set."""
 
@@ -227,7 +224,6 @@ def _column(value: str) -> tables.Column:
     return int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class GlueFiles(Options, title=options.DATA):
     """A run over many tasks."""
 
@@ -253,7 +249,6 @@ class GlueFiles(Options, title=options.DATA):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class GlueOptions(SentenceOptions, GlueFiles):
     """GLUE: the protocol of Devlin et al. 2018, section 4.1."""
 

@@ -1,6 +1,5 @@
 """The options of pre-training, in groups."""
 
-import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -12,7 +11,6 @@ from bert_tf.options import REQUIRED, Options, Path, option
 from bert_tf.training import training_options
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class NewModelOptions(
     training_options.ModelOptions,
     training_options.CheckpointOptions,
@@ -36,7 +34,6 @@ class NewModelOptions(
         )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordOptions(Options, title=options.DATA):
     """The records."""
 
@@ -52,7 +49,6 @@ class RecordOptions(Options, title=options.DATA):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordLengths(Options, title=options.LENGTHS):
     """The lengths of the records."""
 
@@ -70,7 +66,6 @@ class RecordLengths(Options, title=options.LENGTHS):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class StepOptions(Options, title=options.TRAINING):
     """How long to train."""
 
@@ -115,7 +110,6 @@ class StepOptions(Options, title=options.TRAINING):
             yield from self.refuse_together("phases", name)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingOptions(
     RecordLengths,
     training_options.OutputOptions,

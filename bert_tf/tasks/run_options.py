@@ -1,6 +1,5 @@
 """The options of fine-tuning commands, in groups."""
 
-import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -29,7 +28,6 @@ from bert_tf.training.training_options import (
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class PaddingOptions(Options, title=options.LENGTHS):
     """The batches' lengths."""
 
@@ -52,7 +50,6 @@ class PaddingOptions(Options, title=options.LENGTHS):
         return None if self.pad == "max" else self.length_buckets
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class SelectionOptions(Options, title=options.SEVERAL_RUNS):
     """Several runs, of which the best one is kept."""
 
@@ -122,7 +119,6 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 _LISTS = {"learning_rate": "learning_rates", "train_batch_size": "train_batch_sizes"}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class AdapterOptions(Options, title=options.TRAINING):
     """Training few weights, next to the frozen pre-trained ones."""
 
@@ -153,7 +149,6 @@ class AdapterOptions(Options, title=options.TRAINING):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class EncoderOptions(Options, title=options.MODEL):
     """What stands on the pre-trained encoder, or next to it."""
 
@@ -201,7 +196,6 @@ def _short(number: float) -> str:
     return repr(float(number)).removesuffix(".0")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class FineTuningOptions(
     OutputOptions,
     ModelOptions,
@@ -316,14 +310,12 @@ class FineTuningOptions(
         return bool(getattr(self, "do_eval", False) or while_training)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Predicts(Options, title=options.WHAT_TO_DO):
     """Whether to predict."""
 
     do_predict: bool = option(False, "Predict on the test data.")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoredOptions(
     FineTuningOptions, SmoothingOptions, Predicts, EvaluationBatchOptions
 ):
@@ -334,7 +326,6 @@ class ScoredOptions(
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class LongTextOptions(Options, title=options.LENGTHS):
     """Texts longer than max_seq_length."""
 
@@ -376,7 +367,6 @@ def warn_of_stride(doc_stride: int | None, max_seq_length: int) -> None:
         )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ReportOptions(Options, title=options.RESULTS):
     """Reports on a split's predictions."""
 
@@ -392,7 +382,6 @@ class ReportOptions(Options, title=options.RESULTS):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsOptions(Options, title=options.DATA):
     """TensorFlow Datasets instead of files; each command has its own splits."""
 
@@ -461,7 +450,6 @@ def _as_flag(name: str, value: Any) -> str:
     return f"--{name}={value}"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ChoiceColumns(Options, title=options.DATA):
     """The names of a table's columns, or of the fields of JSON lines."""
 
@@ -488,7 +476,6 @@ class ChoiceColumns(Options, title=options.DATA):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ChoiceFiles(ChoiceColumns, TfdsOptions, title=options.DATA):
     """The files."""
 
@@ -525,7 +512,6 @@ class ChoiceFiles(ChoiceColumns, TfdsOptions, title=options.DATA):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ChoiceOptions(ScoredOptions, Trains, Evaluates, ChoiceFiles):
     """Multiple choice: the rates and batches of Devlin et al. 2018, section 4.4."""
 
@@ -546,7 +532,6 @@ class ChoiceOptions(ScoredOptions, Trains, Evaluates, ChoiceFiles):
             yield f"`max_seq_length={self.max_seq_length}` must be at least 5."
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureRunOptions(LengthOptions, ComputingOptions, DeviceOptions):
     """How and where to run a model that computes features."""
 

@@ -32,7 +32,6 @@ _WITHOUT_EFFECT = (
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOptions(Options, title=options.MODEL):
     """The model and its vocabulary."""
 
@@ -49,7 +48,6 @@ class ModelOptions(Options, title=options.MODEL):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointOptions(Options, title=options.MODEL):
     """What to start from."""
 
@@ -63,7 +61,6 @@ class CheckpointOptions(Options, title=options.MODEL):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class InitialLayers(Options, title=options.MODEL):
     """Some layers of what to start from."""
 
@@ -81,7 +78,6 @@ class InitialLayers(Options, title=options.MODEL):
         yield from self.refuse_without("init_checkpoint", "init_layers")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadOptions(Options, title=options.TRAINING):
     """Whether the head is loaded too."""
 
@@ -92,7 +88,6 @@ class HeadOptions(Options, title=options.TRAINING):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class LengthOptions(Options, title=options.LENGTHS):
     """The sequences' length."""
 
@@ -103,7 +98,6 @@ class LengthOptions(Options, title=options.LENGTHS):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class OutputOptions(Options, title=options.WHAT_TO_DO):
     """The run's folder."""
 
@@ -115,28 +109,24 @@ class OutputOptions(Options, title=options.WHAT_TO_DO):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Trains(Options, title=options.WHAT_TO_DO):
     """Whether to train."""
 
     do_train: bool = option(False, "Train.")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Evaluates(Options, title=options.WHAT_TO_DO):
     """Whether to evaluate."""
 
     do_eval: bool = option(False, "Evaluate on the development data.")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluationBatchOptions(Options, title=options.TRAINING):
     """How to evaluate."""
 
     eval_batch_size: int = option(8, "Sequences per evaluation step.", least=1)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class DeviceOptions(options.BackendOptions, title=options.DEVICES):
     """Where to run."""
 
@@ -173,7 +163,6 @@ class DeviceOptions(options.BackendOptions, title=options.DEVICES):
             )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ComputingOptions(Options, title=options.TRAINING):
     """The number format, and how the model is compiled."""
 
@@ -190,7 +179,6 @@ class ComputingOptions(Options, title=options.TRAINING):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingOptions(ComputingOptions, title=options.TRAINING):
     """The options of every command that trains."""
 
@@ -304,7 +292,6 @@ class TrainingOptions(ComputingOptions, title=options.TRAINING):
             )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluationOptions(Options, title=options.TRAINING):
     """Evaluation while a run trains."""
 
@@ -321,7 +308,6 @@ class EvaluationOptions(Options, title=options.TRAINING):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingConfig(TrainingOptions):
     """How to train: the engine's settings."""
 
@@ -367,7 +353,6 @@ class TrainingConfig(TrainingOptions):
 # What training minimises in addition to the task's own loss.
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class SmoothingOptions(Options, title=options.TRAINING):
     """Labels that are not certain."""
 
@@ -380,7 +365,6 @@ class SmoothingOptions(Options, title=options.TRAINING):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassWeightOptions(Options, title=options.TRAINING):
     """Classes of different importance."""
 
@@ -392,7 +376,6 @@ class ClassWeightOptions(Options, title=options.TRAINING):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class RegularizationOptions(Options, title=options.TRAINING):
     """Fine-tuning that stays near the pre-trained model, or is smooth."""
 
@@ -457,7 +440,6 @@ class RegularizationOptions(Options, title=options.TRAINING):
                 yield f"`mixout` is of weights that `{name}` freezes: leave one out."
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class DistillationOptions(Options, title=options.TRAINING):
     """A larger model that teaches."""
 
@@ -514,7 +496,6 @@ class DistillationOptions(Options, title=options.TRAINING):
             yield "`recompute` forgets the scores of `distill_attention`: leave it out."
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class LossOptions(
     SmoothingOptions, ClassWeightOptions, RegularizationOptions, DistillationOptions
 ):

@@ -1,6 +1,5 @@
 """Folders of runs, as the tests of conversion read them."""
 
-import dataclasses
 import json
 import os
 
@@ -21,7 +20,6 @@ class NewFoldersCase(tf.test.TestCase):
         return path
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelFlags(ModelOptions, CheckpointOptions):
     """What a command line says of its model."""
 

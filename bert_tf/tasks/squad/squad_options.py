@@ -1,6 +1,5 @@
 """The options of SQuAD's commands, in groups."""
 
-import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,7 +15,6 @@ from bert_tf.tasks.run_options import (
 from bert_tf.training.training_options import LengthOptions, Trains
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionOptions(TfdsOptions, title=options.DATA):
     """The questions."""
 
@@ -52,7 +50,6 @@ class QuestionOptions(TfdsOptions, title=options.DATA):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class WindowOptions(Options, title=options.LENGTHS):
     """How a question and its paragraph become records."""
 
@@ -70,7 +67,6 @@ class WindowOptions(Options, title=options.LENGTHS):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class FirstStageOptions(Options, title=options.TRAINING):
     """Training first on other questions."""
 
@@ -93,7 +89,6 @@ class FirstStageOptions(Options, title=options.TRAINING):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class SquadOptions(
     WindowOptions,
     FineTuningOptions,

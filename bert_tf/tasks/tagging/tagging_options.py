@@ -1,6 +1,5 @@
 """The options of tagging, in groups, and the paper's ways to take BERT's features."""
 
-import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -43,7 +42,6 @@ BILSTM_LEARNING_RATE = 1e-3
 BILSTM_EPOCHS = 10.0
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class FormatOptions(Options, title=options.DATA):
     """How to read files of tagged words."""
 
@@ -67,7 +65,6 @@ class FormatOptions(Options, title=options.DATA):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
     """The sentences and their labels."""
 
@@ -123,7 +120,6 @@ class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceWindows(Options, title=options.LENGTHS):
     """How sentences become records."""
 
@@ -144,7 +140,6 @@ class SentenceWindows(Options, title=options.LENGTHS):
 _NOTHING_TUNED = "cannot be together: with the first nothing of BERT is trained"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class FeatureWays(Options, title=options.TRAINING):
     """A BiLSTM on the features of a frozen BERT."""
 
@@ -175,7 +170,6 @@ class FeatureWays(Options, title=options.TRAINING):
     )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingOptions(
     ScoredOptions,
     ClassWeightOptions,
