@@ -58,7 +58,7 @@ $(BEAM_VENV)/.installed: setup.cfg pyproject.toml constraints.txt constraints-be
 # Keras' other back end has an environment of its own: `make test` needs no JAX. Most of
 # the time goes into compiling: what two tests compile is compiled once, and quickly.
 test-jax: $(JAX_VENV)/.installed
-	KERAS_BACKEND=jax XLA_FLAGS=--xla_llvm_disable_expensive_passes=true \
+	KERAS_BACKEND=jax XLA_FLAGS=--xla_backend_optimization_level=0 \
 	  JAX_COMPILATION_CACHE_DIR=$(abspath $(JAX_VENV))/compiled \
 	  JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.2 \
 	  $(JAX_VENV)/bin/python -m pytest -n auto --dist worksteal \
