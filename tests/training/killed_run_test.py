@@ -107,6 +107,7 @@ class KilledRunTest(tf.test.TestCase):
         self.check_records()
 
     @pytest.mark.slow
+    @pytest.mark.jax
     def test_killed_at_many_moments(self):
         self.assertFalse(was_killed(start(self.whole, self.records)))
         with open(os.path.join(self.whole, "moments")) as file:
