@@ -346,11 +346,16 @@ def _forward(
         outputs, _ = model.stateless_call(weights, others, batch, training=False)
         return then(outputs, batch)
 
+    parts = (model.trainable_variables, model.non_trainable_variables)
+    # The weights as they were last, and on every device: they are put there once.
+    known: list[list[Any]] = []
+    placed: list[list[Any]] = []
+
     def call(batch: Records) -> Any:
-        weights, others = (
-            strategy.everywhere([variable.value for variable in part])
-            for part in (model.trainable_variables, model.non_trainable_variables)
-        )
-        return strategy.local(forward(weights, others, strategy.whole(batch)))
+        values = [[variable.value for variable in part] for part in parts]
+        if jax.tree.map(id, values) != jax.tree.map(id, known):
+            known[:] = values
+            placed[:] = map(strategy.everywhere, values)
+        return strategy.local(forward(*placed, strategy.whole(batch)))
 
     return call

@@ -13,6 +13,10 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import keras_backend
+from bert_tf.modeling.heads import BertClassifier
+from bert_tf.training.step import prediction_step
+from bert_tf.training.strategy import create_strategy
+from tests.modeling import examples
 from tests.training import strategies_test, strategy_child
 
 if not keras_backend.is_jax():
@@ -135,6 +139,17 @@ class ResumeTest(JaxTestCase):
         losses = self.losses("killed")
         self.assertEqual(min(losses), 4)
         self.assertContainsSubset(losses.items(), self.losses("whole").items())
+
+
+class PredictionTest(tf.test.TestCase):
+    def test_is_with_the_weights_of_the_moment(self):
+        model = BertClassifier(examples.small_config(num_hidden_layers=1), 3)
+        records = examples.random_records(model.bert_config)
+        predict = prediction_step(model, create_strategy())
+        for seed in (1, 2):
+            examples.randomize(model, seed)
+            expected = examples.outputs_of(model, records)["logits"]
+            self.assertAllClose(predict(records)["logits"], expected, atol=1e-6)
 
 
 @pytest.mark.slow
