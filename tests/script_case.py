@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pathlib
+import tempfile
 from unittest import mock
 
 import tensorflow as tf
@@ -34,6 +35,13 @@ class FolderCase(tf.test.TestCase):
 
     def path(self, *names):
         return os.path.join(self.get_temp_dir(), *names)
+
+    def folder(self, *names):
+        """A folder in it: the one of that name, or else a new one."""
+        if not names:
+            return tempfile.mkdtemp(dir=self.get_temp_dir())
+        os.makedirs(self.path(*names), exist_ok=True)
+        return self.path(*names)
 
     def read(self, *names):
         return pathlib.Path(self.path(*names)).read_text("utf-8")

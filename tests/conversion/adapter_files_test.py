@@ -32,6 +32,7 @@ from bert_tf.modeling.heads import (
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import runs
 from tests.modeling.examples import outputs_of, random_records, randomize, small_config
+from tests.script_case import FolderCase
 
 CONFIG = small_config(num_hidden_layers=1)
 LABELS = ("yes", "no", "maybe")
@@ -57,11 +58,11 @@ def trained(**options):
     return model
 
 
-class AdapterFilesTestCase(runs.NewFoldersCase):
+class AdapterFilesTestCase(FolderCase):
     def run_of(self, model, name="run"):
         """The folder of a run of a model with its weights as they are."""
-        folder = os.path.join(self.get_temp_dir(), name)
-        return runs.save(folder, model, config=model.bert_config, tokens=None)
+        config = model.bert_config
+        return runs.save(self.path(name), model, config=config, tokens=None)
 
     def assert_same_logits(self, model, other, **tolerance):
         actual, expected = (outputs_of(x, RECORDS)["logits"] for x in (model, other))

@@ -23,8 +23,9 @@ from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
 from tests.conversion import albert_weights, one_layer
 from tests.conversion.albert_weights import CONFIG, RECORD, THEIR_CONFIG
-from tests.conversion.runs import TOKENS, ModelFlags, NewFoldersCase, write_json
+from tests.conversion.runs import TOKENS, ModelFlags, write_json
 from tests.modeling.examples import relative_error
+from tests.script_case import FolderCase
 
 RELEASED_CONFIG = """
 {"attention_probs_dropout_prob": 0, "hidden_act": "gelu", "hidden_dropout_prob": 0,
@@ -36,7 +37,7 @@ RELEASED_CONFIG = """
 """
 
 
-class AlbertTestCase(NewFoldersCase):
+class AlbertTestCase(FolderCase):
     def hugging_face(self, name="theirs", **fields):
         """A folder as transformers writes it."""
         folder = self.folder(name)
@@ -198,9 +199,7 @@ class ReleaseTest(AlbertTestCase):
             load_tokenizer(folder)
         with self.assertRaisesRegex(InputError, message):
             model_files(ModelFlags(init_checkpoint=folder), self.folder("run"))
-        path = os.path.join(self.get_temp_dir(), "own.txt")
-        with open(path, "w") as file:
-            file.write("".join(f"{token}\n" for token in TOKENS))
+        path = self.write("own.txt", "".join(f"{token}\n" for token in TOKENS))
         given = ModelFlags(init_checkpoint=folder, vocab_file=path)
         found = model_files(given, self.folder("other_run"))
         self.assertEqual(found.config, CONFIG)

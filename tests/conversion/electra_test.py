@@ -15,8 +15,9 @@ from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import albert_weights, electra_weights
 from tests.conversion.electra_weights import CONFIG, GENERATOR, LINES, THEIRS
-from tests.conversion.runs import TOKENS, NewFoldersCase, randomize, save, write_json
+from tests.conversion.runs import TOKENS, randomize, save, write_json
 from tests.modeling.examples import relative_error
+from tests.script_case import FolderCase
 
 ARRAYS = albert_weights.random_weights(LINES)
 
@@ -26,7 +27,7 @@ def half_generator():
     return ElectraPretrainer(CONFIG, generator_size=0.5)
 
 
-class ElectraTestCase(NewFoldersCase):
+class ElectraTestCase(FolderCase):
     def hugging_face(self, **fields):
         """A folder as transformers writes it."""
         folder = self.folder("theirs")

@@ -8,7 +8,6 @@ import pathlib
 import numpy as np
 import safetensors
 import safetensors.numpy
-import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.config import BertConfig
@@ -22,6 +21,7 @@ from tests.conversion import one_layer
 from tests.conversion.one_layer import CONFIG
 from tests.conversion.runs import write_json
 from tests.modeling import numpy_bert
+from tests.script_case import FolderCase
 
 ARRAYS = {
     "b.weight": np.arange(6, dtype=np.float32).reshape(2, 3) / 7,
@@ -39,19 +39,17 @@ def entry(dtype="F32", shape=(2,), offsets=(0, 8)):
     return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
 
 
-class SafetensorsFilesTest(tf.test.TestCase):
-    def path(self, content=None):
-        path = os.path.join(self.get_temp_dir(), "model.safetensors")
-        if content is not None:
-            pathlib.Path(path).write_bytes(content)
-        return path
+class SafetensorsFilesTest(FolderCase):
+    def setUp(self):
+        super().setUp()
+        self.file = self.path("model.safetensors")
 
     def problem(self, function, *arguments):
         with self.assertRaises(InputError) as caught:
             function(*arguments)
         message = str(caught.exception)
         self.assertNotIn("\n", message)
-        self.assertIn(self.path(), message)
+        self.assertIn(self.file, message)
         return message
 
     def assert_same_bits(self, tensors):
@@ -64,19 +62,19 @@ class SafetensorsFilesTest(tf.test.TestCase):
 
     def test_what_was_written_is_read_here_and_by_the_package(self):
         # ram:// stands for every file system that TensorFlow reads.
-        for path in (self.path(), f"ram:/{self.path()}"):
+        for path in (self.file, f"ram:/{self.file}"):
             write_tensors(path, one_layer.tensors_of(ARRAYS))
             self.assert_same_bits(read_tensors(path))
-        with safetensors.safe_open(self.path(), "np") as opened:
+        with safetensors.safe_open(self.file, "np") as opened:
             self.assertEqual(opened.metadata(), {"format": "pt"})
         self.assertEqual(os.listdir(self.get_temp_dir()), ["model.safetensors"])
-        safetensors.numpy.save_file(ARRAYS, self.path())
-        self.assert_same_bits(read_tensors(self.path()))
+        safetensors.numpy.save_file(ARRAYS, self.file)
+        self.assert_same_bits(read_tensors(self.file))
 
     def test_damaged_files(self):
-        safetensors.numpy.save_file(ARRAYS, self.path())
-        tensors = read_tensors(self.path())
-        whole = pathlib.Path(self.path()).read_bytes()
+        safetensors.numpy.save_file(ARRAYS, self.file)
+        tensors = read_tensors(self.file)
+        whole = pathlib.Path(self.file).read_bytes()
         for content in (
             *(whole[:length] for length in range(len(whole))),
             whole + b"\0",
@@ -85,7 +83,7 @@ class SafetensorsFilesTest(tf.test.TestCase):
             file_of({"a": entry(shape=[3])}, bytes(8)),
             file_of({"a": entry(offsets=[4, 12])}, bytes(12)),
         ):
-            message = self.problem(read_tensors, self.path(content))
+            message = self.problem(read_tensors, self.write(self.file, content))
             self.assertIn("damaged or no safetensors file", message)
         # Damaged after it was opened.
         self.assertIn("damaged", self.problem(tensors["b.weight"].read))
@@ -107,13 +105,7 @@ THEIR_CONFIG = {
 WORDS = "bert.embeddings.word_embeddings.weight"
 
 
-class HuggingFaceTestCase(tf.test.TestCase):
-    def folder(self):
-        parent = self.get_temp_dir()
-        folder = os.path.join(parent, f"model{len(os.listdir(parent))}")
-        os.mkdir(folder)
-        return folder
-
+class HuggingFaceTestCase(FolderCase):
     def save(self, name, tensors=None, folder=None, **fields):
         """A folder as transformers writes it, with random weights."""
         folder = folder or self.folder()

@@ -32,6 +32,7 @@ from tests.modeling.examples import (
     relative_error,
     small_config,
 )
+from tests.script_case import FolderCase
 
 TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "é", "e")
 CONFIG = small_config(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.2)
@@ -83,15 +84,9 @@ def read(path):
     return config, weights, kerashub.read_tokenizer(folder)
 
 
-class KerasHubTestCase(tf.test.TestCase):
-    def folder(self, name="preset"):
-        path = os.path.join(self.get_temp_dir(), name)
-        shutil.rmtree(path, ignore_errors=True)
-        os.makedirs(path)
-        return path
-
-    def saved(self, model, name="preset"):
-        path = self.folder(name)
+class KerasHubTestCase(FolderCase):
+    def saved(self, model):
+        path = self.folder()
         model.save_to_preset(path)
         return path
 
@@ -204,7 +199,7 @@ class OutTest(KerasHubTestCase):
 
     def test_in_out_in_is_the_same_to_the_bit(self):
         values = {k: v for k, v in self.values.items() if k.startswith("bert/")}
-        first, second = self.folder("first"), self.folder("second")
+        first, second = self.folder(), self.folder()
         kerashub.write(first, self.weights, CONFIG, Vocabulary(TOKENS), False)
         config, weights, files = read(first)
         self.assertEqual(config, CONFIG)
@@ -242,7 +237,7 @@ class DamagedTest(KerasHubTestCase):
         keras_hub.models.BertMaskedLM(their_backbone()).save_to_preset(cls.preset)
 
     def copy(self):
-        return shutil.copytree(self.preset, self.folder("copy"), dirs_exist_ok=True)
+        return shutil.copytree(self.preset, self.folder(), dirs_exist_ok=True)
 
     def test_a_truncated_file(self):
         for name in ("model.weights.h5", "task.weights.h5"):
@@ -281,7 +276,7 @@ class DamagedTest(KerasHubTestCase):
             folder = self.copy()
             pathlib.Path(os.path.join(folder, name)).write_text(content)
             self.assert_one_line(f"{name}.*{message}|{message}", read, folder)
-        self.assert_one_line("config.json", read, self.folder("empty"))
+        self.assert_one_line("config.json", read, self.folder())
         self.assert_one_line("copy the folder first", read, "gs://a/b")
 
     def test_quantized_weights_and_those_of_other_files(self):

@@ -4,20 +4,12 @@ import json
 import os
 
 import numpy as np
-import tensorflow as tf
 
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.training_options import CheckpointOptions, ModelOptions
 from tests.training import toy
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"]
-
-
-class NewFoldersCase(tf.test.TestCase):
-    def folder(self, name):
-        path = os.path.join(self.get_temp_dir(), name)
-        os.makedirs(path, exist_ok=True)
-        return path
 
 
 class ModelFlags(ModelOptions, CheckpointOptions):

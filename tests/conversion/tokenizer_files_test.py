@@ -1,9 +1,6 @@
 import json
 import os
 import pathlib
-import tempfile
-
-import tensorflow as tf
 
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.conversion.tokenizer_files import (
@@ -14,11 +11,12 @@ from bert_tf.conversion.tokenizer_files import (
 )
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
+from tests.script_case import FolderCase
 
 
-class LabelFilesTest(tf.test.TestCase):
+class LabelFilesTest(FolderCase):
     def there_and_back(self, labels, problem_type):
-        folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        folder = self.folder()
         write_labels(folder, labels, problem_type)
         return read_labels(folder), sorted(os.listdir(folder))
 
@@ -52,7 +50,7 @@ class LabelFilesTest(tf.test.TestCase):
             self.assertEqual(found, (labels, None))
 
     def test_no_such_problem_type(self):
-        folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        folder = self.folder()
         pathlib.Path(os.path.join(folder, "problem_type.txt")).write_text("ranking\n")
         with self.assertRaisesRegex(InputError, "problem_type.txt: .*'ranking'"):
             read_labels(folder)
@@ -87,20 +85,19 @@ def tokenizer_json(**changes):
     return parts
 
 
-class TokenizerFilesTest(tf.test.TestCase):
-    def folder(self, **contents):
+class TokenizerFilesTest(FolderCase):
+    def folder_of(self, **contents):
         """A new folder; vocab=TOKENS, config={...}, tokenizer={...}."""
-        folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        folder = self.folder()
         if "vocab" in contents:
             Vocabulary(contents.pop("vocab")).save(os.path.join(folder, "vocab.txt"))
         for name, values in contents.items():
             name = {"config": "tokenizer_config", "tokenizer": "tokenizer"}[name]
-            with open(os.path.join(folder, f"{name}.json"), "w") as file:
-                file.write(values if isinstance(values, str) else json.dumps(values))
+            self.write(f"{folder}/{name}.json", values)
         return folder
 
     def difference(self, **contents):
-        tokenizer = read_tokenizer(self.folder(**contents))
+        tokenizer = read_tokenizer(self.folder_of(**contents))
         with self.assertRaisesRegex(InputError, "`vocab_file`") as caught:
             tokenizer.require_same()
         self.assertNotIn("\n", str(caught.exception))
@@ -120,7 +117,7 @@ class TokenizerFilesTest(tf.test.TestCase):
 
     def test_a_folder_with_tokenizer_json_alone(self):
         for lowercase in (True, False):
-            folder = self.folder(
+            folder = self.folder_of(
                 tokenizer=tokenizer_json(normalizer={"lowercase": lowercase})
             )
             tokenizer = read_tokenizer(folder)
@@ -136,13 +133,13 @@ class TokenizerFilesTest(tf.test.TestCase):
             "tokenizer_class": "BertTokenizerFast",
             "mask_token": {"content": "[MASK]", "lstrip": False},
         }
-        folder = self.folder(vocab=TOKENS, config=config, tokenizer=tokenizer_json())
+        folder = self.folder_of(vocab=TOKENS, config=config, tokenizer=tokenizer_json())
         tokenizer = read_tokenizer(folder)
         self.assertEqual(tokenizer.path, os.path.join(folder, "vocab.txt"))
         tokenizer.require_same()
 
     def test_two_vocabularies_that_differ_are_both_named(self):
-        folder = self.folder(vocab=[*TOKENS[:-1], "##x"], tokenizer=tokenizer_json())
+        folder = self.folder_of(vocab=[*TOKENS[:-1], "##x"], tokenizer=tokenizer_json())
         with self.assertRaisesRegex(InputError, "tokenizer.json .*vocab.txt"):
             read_tokenizer(folder)
 
@@ -188,4 +185,4 @@ class TokenizerFilesTest(tf.test.TestCase):
             ({"tokenizer": tokenizer_json(model={"vocab": {"a": 1}})}, "from 0 on"),
         ):
             with self.assertRaisesRegex(InputError, message):
-                read_tokenizer(self.folder(**contents))
+                read_tokenizer(self.folder_of(**contents))

@@ -158,11 +158,6 @@ class FindFinishedTest(ManifestCase):
         self.outputs = [self.path("x"), self.path("y")]
         self.wanted = dataclasses.replace(MANIFEST, path=self.path("x.manifest.json"))
 
-    def write_set(self, **changes):
-        self.write("x", "12345")
-        self.write("y", "1234")
-        self.write_manifest("x.manifest.json", **changes)
-
     def test_files_that_no_manifest_knows_are_refused(self):
         for name in ("y", "x.vocab.txt"):
             path = self.write(name, "precious")

@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import struct
-import tempfile
 import zlib
 from unittest import mock
 
@@ -21,19 +20,16 @@ from bert_tf.records.pipeline import (
 )
 from bert_tf.records.spec import Feature, RecordSpec
 from bert_tf.records.writing import masked_checksum
+from tests.script_case import FolderCase
 
 
-class RecordCountsTestCase(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = tempfile.mkdtemp(dir=self.get_temp_dir())
-
-    def write(self, name, count, compression="", record_bytes=10):
+class RecordCountsTestCase(FolderCase):
+    def records(self, name, count, compression=""):
         """Records of 0, 10, 20, ... bytes, by TensorFlow's own writer."""
-        path = os.path.join(self.folder, name)
+        path = self.path(name)
         with tf.io.TFRecordWriter(path, compression) as writer:
             for number in range(count):
-                writer.write(os.urandom(record_bytes * number))
+                writer.write(os.urandom(10 * number))
         return path
 
 
@@ -46,9 +42,9 @@ def framed_length(length):
 class FirstRecordTest(RecordCountsTestCase):
     def test_first_record(self):
         for compression in ("", "GZIP", "ZLIB"):
-            empty = self.write("empty", 0, compression)
+            empty = self.records("empty", 0, compression)
             self.assertIsNone(first_record([empty]))
-            path = os.path.join(self.folder, "r")
+            path = self.path("r")
             for record in (b"", b"one", os.urandom(3_000_000)):
                 with tf.io.TFRecordWriter(path, compression) as writer:
                     for value in (record, b"two"):
@@ -56,7 +52,7 @@ class FirstRecordTest(RecordCountsTestCase):
                 self.assertEqual(first_record([empty, path]), (path, record))
 
     def test_a_length_beyond_the_file(self):
-        path = os.path.join(self.folder, "r")
+        path = self.path("r")
         # TensorFlow's own reader ends the process over some of these.
         for length in (1000, 1 << 40, 1 << 62, (1 << 64) - 1):
             content = framed_length(length) + b"1234"
@@ -70,14 +66,14 @@ class CountRecordsTest(RecordCountsTestCase):
     def test_counts(self):
         for compression in ("", "GZIP", "ZLIB"):
             for count in (0, 1, 5, 700):
-                path = self.write("r", count, compression)
+                path = self.records("r", count, compression)
                 self.assertEqual(count_records(path), count)
 
     def test_files_put_together(self):
-        path = os.path.join(self.folder, "all")
+        path = self.path("all")
         with open(path, "wb") as file:
             for count in (3, 4):
-                with open(self.write("r", count, "GZIP"), "rb") as part:
+                with open(self.records("r", count, "GZIP"), "rb") as part:
                     file.write(part.read())
         self.assertEqual(count_records(path), 7)
 
@@ -87,7 +83,7 @@ class CompressionOfTest(RecordCountsTestCase):
         # 0x9c78 = 40056 bytes: the file begins as zlib's do. 0x088b1f: as gzip's.
         for magic in (b"\x78\x9c", b"\x1f\x8b\x08"):
             length = magic.ljust(8, b"\0")
-            path = os.path.join(self.folder, "r")
+            path = self.path("r")
             with open(path, "wb") as file:
                 file.write(length + masked_checksum(length))
                 file.write(b"x" * (struct.unpack("<Q", length)[0] + 4))
@@ -98,11 +94,11 @@ class CompressionOfTest(RecordCountsTestCase):
 class RememberedCountsTest(RecordCountsTestCase):
     def setUp(self):
         super().setUp()
-        self.cache = os.path.join(self.folder, "record_counts.json")
+        self.cache = self.path("record_counts.json")
         self.paths = [
-            self.write("a", 3),
-            self.write("b", 0),
-            self.write("c", 7, "GZIP"),
+            self.records("a", 3),
+            self.records("b", 0),
+            self.records("c", 7, "GZIP"),
         ]
 
     def counted(self, paths=None):
@@ -122,7 +118,7 @@ class RememberedCountsTest(RecordCountsTestCase):
 
     def test_a_changed_file_is_counted_again(self):
         self.counted()
-        self.write("a", 4)
+        self.records("a", 4)
         self.assertEqual(self.counted(), ([4, 0, 7], ["a"]))
         os.utime(self.paths[2], ns=(5, 5))
         self.assertEqual(self.counted(), ([4, 0, 7], ["c"]))

@@ -1,6 +1,5 @@
 import errno
 import os
-import pathlib
 from unittest import mock
 
 import numpy as np
@@ -14,6 +13,7 @@ from bert_tf.records.writing import (
     serialize_block,
     write_records,
 )
+from tests.script_case import FolderCase
 
 
 def expected(columns, row):
@@ -62,10 +62,10 @@ class SerializeBlockTest(tf.test.TestCase):
             self.assert_same(columns)
 
 
-class WriteRecordsTest(tf.test.TestCase):
+class WriteRecordsTest(FolderCase):
     def test_tensorflow_writes_the_same_bytes(self):
         records = [b"", b"a", b"12345" * 1000, bytes(range(256))]
-        ours, theirs = (os.path.join(self.get_temp_dir(), name) for name in "ab")
+        ours, theirs = self.path("a"), self.path("b")
         with open(ours, "wb") as file:
             write_records(file, records[:1])
             write_records(file, records[1:])
@@ -83,16 +83,9 @@ def read(path):
     return [record.numpy() for record in tf.data.TFRecordDataset(path)]
 
 
-class ShardWriterTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.folder = self.get_temp_dir()
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
+class ShardWriterTest(FolderCase):
     def names(self):
-        return sorted(os.listdir(self.folder))
+        return sorted(os.listdir(self.path()))
 
     def test_deals_records_in_turn(self):
         paths = [self.path("a"), self.path("new/b"), self.path("c")]
@@ -109,13 +102,12 @@ class ShardWriterTest(tf.test.TestCase):
         self.assertEqual(self.names(), ["a", "c", "new"])
 
     def test_an_exception_leaves_what_was_there(self):
-        pathlib.Path(self.path("a")).write_bytes(b"precious")
+        self.write("a", "precious")
         with self.assertRaises(KeyError), ShardWriter([self.path("a")]) as writer:
             writer.write([b"x"])
             raise KeyError("stop")
         self.assertEqual(self.names(), ["a"])
-        with open(self.path("a"), "rb") as file:
-            self.assertEqual(file.read(), b"precious")
+        self.assertEqual(self.read("a"), "precious")
 
     def test_a_full_disk_is_an_os_error_and_leaves_nothing(self):
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -128,9 +120,8 @@ class ShardWriterTest(tf.test.TestCase):
         self.assertEqual(self.names(), [])
 
 
-class RecordFilesTest(tf.test.TestCase):
+class RecordFilesTest(FolderCase):
     def test_leaves_out_what_stands_beside_the_records(self):
-        folder = self.get_temp_dir()
         for name in (
             "n-00000-of-00002",
             "n-00001-of-00002",
@@ -139,14 +130,13 @@ class RecordFilesTest(tf.test.TestCase):
             "n-00001-of-00002.tmp-123",
             "z.txt",
         ):
-            with open(os.path.join(folder, name), "w"):
-                pass
-        found = record_files(f"{folder}/n*,{folder}/z*", "input_file")
+            self.write(name, "")
+        found = record_files(f"{self.path('n*')},{self.path('z*')}", "input_file")
         self.assertEqual(
             [os.path.basename(path) for path in found],
             ["n-00000-of-00002", "n-00001-of-00002", "z.txt"],
         )
         with self.assertRaisesRegex(InputError, "`input_file`: no record file, only"):
-            record_files(f"{folder}/n.*", "input_file")
+            record_files(self.path("n.*"), "input_file")
         with self.assertRaisesRegex(InputError, "`eval_input_file`: no file matches"):
-            record_files(f"{folder}/q*", "eval_input_file")
+            record_files(self.path("q*"), "eval_input_file")

@@ -1,21 +1,14 @@
 import hashlib
-import os
 import pathlib
-
-import tensorflow as tf
 
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
+from tests.script_case import FolderCase
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-class VocabularyTest(tf.test.TestCase):
-    def _file(self, content: bytes) -> str:
-        path = os.path.join(self.get_temp_dir(), "vocab.txt")
-        pathlib.Path(path).write_bytes(content)
-        return path
-
+class VocabularyTest(FolderCase):
     def test_a_duplicate_keeps_its_last_id_and_its_first_place(self):
         vocabulary = Vocabulary(["[PAD]", "a", "b", "a"])
         self.assertLen(vocabulary, 4)
@@ -26,13 +19,13 @@ class VocabularyTest(tf.test.TestCase):
         # Stripped of any white space, \r too; U+2028, U+0085 and \x0b end no line; a
         # blank line counts; the last line may lack its end.
         content = "[PAD]\r\n a\t\n\nb\u2028c\nd\u0085e\x0bf\n\u3000g".encode()
-        vocabulary = Vocabulary.from_file(self._file(content))
+        vocabulary = Vocabulary.from_file(self.write("v.txt", content))
         self.assertEqual(
             vocabulary.tokens, ("[PAD]", "a", "", "b\u2028c", "d\u0085e\x0bf", "g")
         )
 
     def test_save_and_load(self):
-        path = os.path.join(self.get_temp_dir(), "vocab.txt")
+        path = self.path("v.txt")
         vocabulary = Vocabulary([*SPECIAL, "é", "", "##字"])
         vocabulary.save(path)
         content = pathlib.Path(path).read_bytes()
@@ -78,9 +71,9 @@ class VocabularyTest(tf.test.TestCase):
         with self.assertRaisesRegex(InputError, "No such vocabulary file: /no/such"):
             Vocabulary.from_file("/no/such")
         with self.assertRaisesRegex(InputError, "one token a line"):
-            Vocabulary.from_file(self._file(b""))
+            Vocabulary.from_file(self.write("v.txt", b""))
         with self.assertRaisesRegex(InputError, "one token a line"):
-            Vocabulary.from_file(self._file(b"\n \n"))
-        path = self._file("[PAD]\n[UNK]\ncafé\n".encode("latin-1"))
+            Vocabulary.from_file(self.write("v.txt", b"\n \n"))
+        path = self.write("v.txt", "[PAD]\n[UNK]\ncafé\n".encode("latin-1"))
         with self.assertRaisesRegex(InputError, rf"{path}:3: not UTF-8"):
             Vocabulary.from_file(path)
