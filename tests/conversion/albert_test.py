@@ -1,7 +1,5 @@
 import dataclasses
-import json
 import os
-import pathlib
 
 import numpy as np
 import safetensors.numpy
@@ -21,11 +19,16 @@ from bert_tf.conversion.weights import Weights
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
-from tests.conversion import albert_weights, one_layer
-from tests.conversion.albert_weights import CONFIG, RECORD, THEIR_CONFIG
-from tests.conversion.runs import TOKENS, ModelFlags, write_json
+from tests.conversion import albert_weights, one_layer, runs
+from tests.conversion.albert_weights import (
+    ARRAYS,
+    CONFIG,
+    RECORD,
+    TENSORS,
+    THEIR_CONFIG,
+)
+from tests.conversion.runs import TOKENS, ModelFlags, save_tf1, write_json
 from tests.modeling.examples import relative_error
-from tests.script_case import FolderCase
 
 RELEASED_CONFIG = """
 {"attention_probs_dropout_prob": 0, "hidden_act": "gelu", "hidden_dropout_prob": 0,
@@ -37,30 +40,17 @@ RELEASED_CONFIG = """
 """
 
 
-class AlbertTestCase(FolderCase):
-    def hugging_face(self, name="theirs", **fields):
-        """A folder as transformers writes it."""
-        folder = self.folder(name)
-        tensors = albert_weights.their_tensors(albert_weights.random_weights())
-        safetensors.numpy.save_file(tensors, os.path.join(folder, "model.safetensors"))
-        write_json(THEIR_CONFIG | fields, folder, "config.json")
-        return folder
+class AlbertTestCase(runs.PeerCase):
+    peer = albert_weights
 
     def released(self):
         """A folder as Google released ALBERT's, with an optimizer's slots in it."""
-        folder = self.folder("albert_base")
-        arrays = dict(albert_weights.random_weights())
-        arrays["global_step"] = np.int64(3)
-        arrays["bert/pooler/dense/kernel/adam_m"] = np.zeros((8, 8), np.float32)
-        tf.raw_ops.SaveV2(
-            prefix=os.path.join(folder, "model.ckpt-best"),
-            tensor_names=list(arrays),
-            shape_and_slices=[""] * len(arrays),
-            tensors=list(arrays.values()),
-        )
-        pathlib.Path(folder, "albert_config.json").write_text(RELEASED_CONFIG)
-        pathlib.Path(folder, "30k-clean.model").write_bytes(b"pieces")
-        return folder
+        self.write("albert_base/albert_config.json", RELEASED_CONFIG)
+        self.write("albert_base/30k-clean.model", b"pieces")
+        slot = {"bert/pooler/dense/kernel/adam_m": np.zeros((8, 8), np.float32)}
+        arrays = ARRAYS | slot | {"global_step": np.int64(3)}
+        save_tf1(self.path("albert_base/model.ckpt-best"), arrays)
+        return self.path("albert_base")
 
     def check_logits(self, model):
         outputs = model(RECORD)
@@ -76,20 +66,7 @@ class HuggingFaceTest(AlbertTestCase):
         self.check_logits(load_pretrainer(self.hugging_face()))
 
     def test_out_are_the_tensors_and_the_settings_that_came_in(self):
-        theirs = self.hugging_face()
-        source = open_source(theirs)
-        self.assertEqual(source.config, CONFIG)
-        folder = self.folder("ours")
-        export.write_huggingface(folder, source)
-        stored = safetensors.numpy.load_file(os.path.join(folder, "model.safetensors"))
-        tensors = albert_weights.their_tensors(albert_weights.random_weights())
-        self.assertEqual(set(stored), set(tensors))
-        for name, tensor in tensors.items():
-            self.assertAllEqual(stored[name], tensor)
-        with open(os.path.join(folder, "config.json")) as file:
-            written = json.load(file)
-        for name, value in written.items():
-            self.assertEqual(value, THEIR_CONFIG[name], name)
+        self.check_out_and_in()
 
     def test_every_head(self):
         for head, name in (
@@ -98,11 +75,7 @@ class HuggingFaceTest(AlbertTestCase):
             ("multiple choice", "AlbertForMultipleChoice"),
             ("tagging", "AlbertForTokenClassification"),
         ):
-            arrays = {
-                key: array
-                for key, array in albert_weights.random_weights().items()
-                if not key.startswith("cls/")
-            }
+            arrays = {k: x for k, x in ARRAYS.items() if not k.startswith("cls/")}
             if head in ("span", "tagging"):
                 arrays = {k: x for k, x in arrays.items() if "/pooler/" not in k}
             for line in one_layer.lines(one_layer.HEADS[head]):
@@ -120,16 +93,14 @@ class HuggingFaceTest(AlbertTestCase):
             self.assertEqual(set(read), set(arrays))
 
     def test_tied_weights_and_what_cannot_be_read(self):
-        weights = albert_weights.random_weights()
-        tensors = albert_weights.their_tensors(weights)
-        words = tensors["albert.embeddings.word_embeddings.weight"]
+        words = TENSORS["albert.embeddings.word_embeddings.weight"]
         copy = {"predictions.decoder.weight": words}
         folder = self.hugging_face()
         path = os.path.join(folder, "model.safetensors")
-        safetensors.numpy.save_file(tensors | copy, path)
-        self.assertEqual(set(open_source(folder).weights), set(weights))
+        safetensors.numpy.save_file(TENSORS | copy, path)
+        self.assertEqual(set(open_source(folder).weights), set(ARRAYS))
         untied = {"predictions.decoder.weight": words + 1}
-        safetensors.numpy.save_file(tensors | untied, path)
+        safetensors.numpy.save_file(TENSORS | untied, path)
         reason = "decoder.weight is not embeddings.word"
         with self.assertRaisesRegex(InputError, reason):
             open_source(folder)
@@ -139,7 +110,7 @@ class HuggingFaceTest(AlbertTestCase):
             ({"model_type": "roberta"}, "must be 'bert' or 'albert' or 'electra'."),
         ):
             write_json(THEIR_CONFIG | fields, folder, "config.json")
-            safetensors.numpy.save_file(tensors, path)
+            safetensors.numpy.save_file(TENSORS, path)
             with self.assertRaisesRegex(InputError, message):
                 open_source(folder)
 
@@ -163,7 +134,7 @@ class HuggingFaceTest(AlbertTestCase):
         self.assertEqual(huggingface.read_config(folder)[0], expected)
 
     def test_other_programs_compute_other_models(self):
-        arrays = one_layer.random_weights("BertModel")
+        arrays = one_layer.random_weights(one_layer.lines_of("BertModel"))
         weights = Weights("somewhere", one_layer.tensors_of(arrays))
         source = open_source(self.hugging_face())
         source = dataclasses.replace(source, weights=weights)
@@ -186,9 +157,8 @@ class ReleaseTest(AlbertTestCase):
         folder = self.folder("ours")
         export.write_tf1(folder, export.completed(open_source(self.released())))
         reader = tf.train.load_checkpoint(os.path.join(folder, "bert_model.ckpt"))
-        arrays = albert_weights.random_weights()
-        self.assertEqual(set(reader.get_variable_to_shape_map()), set(arrays))
-        for name, array in arrays.items():
+        self.assertEqual(set(reader.get_variable_to_shape_map()), set(ARRAYS))
+        for name, array in ARRAYS.items():
             self.assertAllEqual(reader.get_tensor(name), array)
         self.assertEqual(open_source(folder).config, CONFIG)
 

@@ -56,6 +56,8 @@ cls/seq_relationship/output_weights 2,8 sop_classifier.classifier.weight 2,8
 cls/seq_relationship/output_bias 2 sop_classifier.classifier.bias 2
 """  # noqa: E501
 LINES = [one_layer.Line(f"{line} -") for line in TABLE.splitlines() if line]
+ARRAYS = one_layer.random_weights(LINES)
+TENSORS = one_layer.their_tensors(LINES, ARRAYS)
 
 # What `save_pretrained` of transformers 5.23 writes, the numbers of `CONFIG` in it.
 THEIR_CONFIG = json.loads("""
@@ -77,7 +79,7 @@ RECORD = {
     "masked_lm_positions": np.array([[1, 2]]),
 }
 # AlbertForPreTraining of transformers 5.23 on PyTorch, in float64, of RECORD with
-# `random_weights`: at the two positions, and of the order of sentences.
+# `ARRAYS`: at the two positions, and of the order of sentences.
 PREDICTION_LOGITS = [
     [
         *(-0.05759564, -0.88959245, 0.29541153, 0.10992562, 0.86789274, 0.08384378),
@@ -89,24 +91,3 @@ PREDICTION_LOGITS = [
     ],
 ]
 SOP_LOGITS = [1.12774042, -1.04086322]
-
-
-def random_weights(lines=tuple(LINES), seed=0):
-    """Random weights by the original's names, multiples of 1 / 256."""
-    rng = np.random.default_rng(seed)
-    return {
-        line.original: rng.integers(-200, 200, line.shape).astype(np.float32) / 256
-        for line in lines
-    }
-
-
-def their_tensors(weights, lines=tuple(LINES)):
-    """The same weights, as transformers stores them."""
-    return {
-        line.hugging_face: np.ascontiguousarray(
-            weights[line.original].T
-            if line.original.endswith("kernel")
-            else weights[line.original]
-        )
-        for line in lines
-    }

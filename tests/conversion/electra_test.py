@@ -1,6 +1,5 @@
 import dataclasses
 import functools
-import json
 import os
 
 import numpy as np
@@ -13,13 +12,10 @@ from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
 from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
-from tests.conversion import albert_weights, electra_weights
-from tests.conversion.electra_weights import CONFIG, GENERATOR, LINES, THEIRS
-from tests.conversion.runs import TOKENS, randomize, save, write_json
+from tests.conversion import electra_weights, one_layer, runs
+from tests.conversion.electra_weights import ARRAYS, CONFIG, GENERATOR, LINES, THEIRS
+from tests.conversion.runs import TOKENS, randomize, save, save_tf1
 from tests.modeling.examples import relative_error
-from tests.script_case import FolderCase
-
-ARRAYS = albert_weights.random_weights(LINES)
 
 
 @functools.cache
@@ -27,27 +23,15 @@ def half_generator():
     return ElectraPretrainer(CONFIG, generator_size=0.5)
 
 
-class ElectraTestCase(FolderCase):
-    def hugging_face(self, **fields):
-        """A folder as transformers writes it."""
-        folder = self.folder("theirs")
-        tensors = albert_weights.their_tensors(ARRAYS, LINES)
-        safetensors.numpy.save_file(tensors, os.path.join(folder, "model.safetensors"))
-        write_json(electra_weights.THEIR_CONFIG | fields, folder, "config.json")
-        return folder
+class ElectraTestCase(runs.PeerCase):
+    peer = electra_weights
 
     def released(self, arrays):
         """A folder as Google released ELECTRA's: vocab.txt, and no config."""
-        folder = self.folder("electra_small")
-        tf.raw_ops.SaveV2(
-            prefix=os.path.join(folder, "electra_small"),
-            tensor_names=list(arrays),
-            shape_and_slices=[""] * len(arrays),
-            tensors=list(arrays.values()),
-        )
-        with open(os.path.join(folder, "vocab.txt"), "w") as file:
-            file.write("".join(f"{token}\n" for token in TOKENS))
-        return folder
+        vocab = "".join(f"{token}\n" for token in TOKENS)
+        self.write("electra_small/vocab.txt", vocab)
+        save_tf1(self.path("electra_small/electra_small"), arrays)
+        return self.path("electra_small")
 
     def check_logits(self, source):
         model = half_generator()
@@ -62,18 +46,7 @@ class HuggingFaceTest(ElectraTestCase):
         self.check_logits(self.hugging_face())
 
     def test_out_are_the_tensors_and_the_settings_that_came_in(self):
-        source = open_source(self.hugging_face())
-        self.assertEqual(source.config, CONFIG)
-        folder = self.folder("ours")
-        export.write_huggingface(folder, source)
-        stored = safetensors.numpy.load_file(os.path.join(folder, "model.safetensors"))
-        tensors = albert_weights.their_tensors(ARRAYS, LINES)
-        self.assertEqual(set(stored), set(tensors))
-        for name, tensor in tensors.items():
-            self.assertAllEqual(stored[name], tensor)
-        with open(os.path.join(folder, "config.json")) as file:
-            for name, value in json.load(file).items():
-                self.assertEqual(value, electra_weights.THEIR_CONFIG[name], name)
+        self.check_out_and_in()
 
     def test_classes_without_a_pooler(self):
         encoder = [name for name in ARRAYS if name.startswith("bert/")]
@@ -96,7 +69,7 @@ class HuggingFaceTest(ElectraTestCase):
         lines = [line for line in LINES if line.original in arrays]
         folder = self.hugging_face(embedding_size=8)
         safetensors.numpy.save_file(
-            albert_weights.their_tensors(arrays, lines),
+            one_layer.their_tensors(lines, arrays),
             os.path.join(folder, "model.safetensors"),
         )
         source = open_source(folder)

@@ -42,6 +42,8 @@ def _layers():
 ROWS = TABLE.splitlines()
 LINES = [one_layer.Line(row) for row in (*ROWS[1:8], *_layers(), *ROWS[8:])]
 THEIRS = {line.original: line.keras_hub for line in LINES}  # the last column
+ARRAYS = one_layer.random_weights(LINES)
+TENSORS = one_layer.their_tensors(LINES, ARRAYS)
 
 # A generator's names: ours, and in ELECTRA's own checkpoints.
 GENERATOR = {
@@ -84,5 +86,5 @@ RECORD = {
 }
 
 # ElectraForPreTraining of transformers 5.23 on PyTorch, in float64, of RECORD with
-# `albert_weights.random_weights(LINES)`.
+# `ARRAYS`.
 LOGITS = [-1.14800571, -1.14544303, -1.14987176, -1.12103761, -1.1440297]

@@ -18,7 +18,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import one_layer
-from tests.conversion.one_layer import CONFIG
+from tests.conversion.one_layer import CONFIG, lines_of, random_weights, their_tensors
 from tests.conversion.runs import write_json
 from tests.modeling import numpy_bert
 from tests.script_case import FolderCase
@@ -110,7 +110,7 @@ class HuggingFaceTestCase(FolderCase):
         """A folder as transformers writes it, with random weights."""
         folder = folder or self.folder()
         if tensors is None:
-            tensors = one_layer.their_tensors(name, one_layer.random_weights(name))
+            tensors = their_tensors(lines_of(name), random_weights(lines_of(name)))
         safetensors.numpy.save_file(tensors, os.path.join(folder, "model.safetensors"))
         config = THEIR_CONFIG | {"architectures": [name]} | fields
         write_json(config, folder, "config.json")
@@ -147,7 +147,7 @@ class HuggingFaceTestCase(FolderCase):
 
 class ReadTest(HuggingFaceTestCase):
     def test_logits_of_the_masked_lm_and_hidden_states(self):
-        arrays = one_layer.random_weights("BertForPreTraining")
+        arrays = random_weights(lines_of("BertForPreTraining"))
         record = {
             "input_ids": np.array([2, 7, 10, 3]),
             "input_mask": np.array([1, 1, 1, 0]),
@@ -175,8 +175,8 @@ class ReadTest(HuggingFaceTestCase):
     def test_what_other_files_have(self):
         """More than the named class has, older names, buffers, half precision."""
         name = "BertForPreTraining"
-        arrays = one_layer.random_weights(name)
-        tensors = one_layer.their_tensors(name, arrays)
+        arrays = random_weights(lines_of(name))
+        tensors = their_tensors(lines_of(name), arrays)
         older = {}
         for key, tensor in tensors.items():
             key = key.replace("LayerNorm.weight", "LayerNorm.gamma")
@@ -190,15 +190,15 @@ class ReadTest(HuggingFaceTestCase):
         ):
             folder = self.save(name, given, architectures=classes)
             self.assert_same(self.read(folder), arrays)
-        halves = {key: tensor.astype(np.float16) for key, tensor in tensors.items()}
+        halves = {key: np.float16(tensor / 3) for key, tensor in tensors.items()}
         for key, array in arrays.items():
-            arrays[key] = array.astype(np.float16).astype(np.float32)
+            arrays[key] = np.float32(np.float16(array / 3))
         self.assert_same(self.read(self.save(name, halves)), arrays)
 
     def test_tied_weights(self):
-        arrays = one_layer.random_weights("BertForMaskedLM")
+        arrays = random_weights(lines_of("BertForMaskedLM"))
         arrays["bert/embeddings/word_embeddings"][3, 4] = np.nan  # no damage
-        tensors = one_layer.their_tensors("BertForMaskedLM", arrays)
+        tensors = their_tensors(lines_of("BertForMaskedLM"), arrays)
         copies = {
             "cls.predictions.decoder.weight": tensors[WORDS],
             "cls.predictions.decoder.bias": tensors["cls.predictions.bias"],
@@ -213,8 +213,8 @@ class ReadTest(HuggingFaceTestCase):
 
     def test_parts_with_an_index(self):
         name = "BertForPreTraining"
-        arrays = one_layer.random_weights(name)
-        tensors = list(one_layer.their_tensors(name, arrays).items())
+        arrays = random_weights(lines_of(name))
+        tensors = list(their_tensors(lines_of(name), arrays).items())
         folder, places = self.save(name), {}
         os.remove(os.path.join(folder, "model.safetensors"))
         for number, part in enumerate((tensors[:9], tensors[9:])):
@@ -253,7 +253,7 @@ class ReadTest(HuggingFaceTestCase):
             write_json(modules, folder, "modules.json")
             self.assertTrue(huggingface.is_folder_of_hugging_face(folder))
             weights = self.read(folder)
-            self.assert_same(weights, one_layer.random_weights("BertModel"))
+            self.assert_same(weights, random_weights(lines_of("BertModel")))
         for modules, message in (
             ([{}], "must list modules"),
             ([{"path": ".."}], "is outside the folder"),
@@ -266,9 +266,8 @@ class ReadTest(HuggingFaceTestCase):
 
 class RefusedTest(HuggingFaceTestCase):
     def test_tensors_that_do_not_fit(self):
-        tensors = one_layer.their_tensors(
-            "BertModel", one_layer.random_weights("BertModel")
-        )
+        lines = lines_of("BertModel")
+        tensors = their_tensors(lines, random_weights(lines))
         name, bias = "encoder.layer.0.output.dense.weight", tensors["pooler.dense.bias"]
         more = "encoder.layer.1.output.dense.bias"
         for change, message in (
@@ -320,7 +319,7 @@ class ConfigTest(HuggingFaceTestCase):
         fields = {"hidden_dropout_prob": 0.0, "layer_norm_eps": 1e-5}
         fields |= {"left_to_right": True, "hidden_act": "gelu_erf"}
         config = dataclasses.replace(CONFIG, **fields)
-        folder = self.write(one_layer.random_weights("BertForMaskedLM"), config=config)
+        folder = self.write(random_weights(lines_of("BertForMaskedLM")), config=config)
         read, values = huggingface.read_config(folder)
         self.assertEqual(read, config)
         self.assertEqual(values["architectures"], ["BertLMHeadModel"])
@@ -330,7 +329,7 @@ class ConfigTest(HuggingFaceTestCase):
 class WriteTest(HuggingFaceTestCase):
     def test_every_class(self):
         for name in one_layer.CLASSES:
-            arrays = one_layer.random_weights(name)
+            arrays = random_weights(lines_of(name))
             config = dataclasses.replace(
                 CONFIG, left_to_right=name == "BertLMHeadModel"
             )
@@ -338,7 +337,7 @@ class WriteTest(HuggingFaceTestCase):
             text = pathlib.Path(folder, "config.json").read_text()
             self.assertEqual(json.loads(text)["architectures"], [name])
             stored = safetensors.numpy.load_file(f"{folder}/model.safetensors")
-            expected = one_layer.their_tensors(name, arrays)
+            expected = their_tensors(lines_of(name), arrays)
             self.assertEqual(set(stored), set(expected))
             for key, tensor in expected.items():
                 self.assertEqual(stored[key].tobytes(), tensor.tobytes())
@@ -351,7 +350,7 @@ class WriteTest(HuggingFaceTestCase):
                 self.assertEqual(files.read_bytes(first), files.read_bytes(second))
 
     def test_what_a_class_lacks_is_refused_before_anything_is_written(self):
-        arrays = one_layer.random_weights("BertForMaskedLM")
+        arrays = random_weights(lines_of("BertForMaskedLM"))
         without_pooler = {k: v for k, v in arrays.items() if k.startswith("bert/")}
         message = "BertModel has .* bert/pooler/dense/kernel"
         with self.assertRaisesRegex(InputError, message):
@@ -360,7 +359,7 @@ class WriteTest(HuggingFaceTestCase):
         self.assertEqual(os.listdir(os.path.join(self.get_temp_dir(), folder)), [])
 
     def test_a_masked_lm_with_a_computation_of_its_own(self):
-        arrays = one_layer.random_weights("BertForPreTraining")
+        arrays = random_weights(lines_of("BertForPreTraining"))
         activation, epsilon = "masked_lm_hidden_act", "masked_lm_layer_norm_eps"
         for field, value in ((activation, "gelu_erf"), (epsilon, 1e-5)):
             config = dataclasses.replace(CONFIG, **{field: value})

@@ -117,12 +117,12 @@ def lines_of(name):
     return found
 
 
-def random_weights(name, seed=0):
-    """Random weights of a class, by the original's names."""
-    rng = np.random.default_rng(seed)
+def random_weights(lines):
+    """Random weights by the original's names, multiples of 1 / 256."""
+    rng = np.random.default_rng(0)
     return {
-        line.original: rng.normal(0, 0.5, line.shape).astype(np.float32)
-        for line in lines_of(name)
+        line.original: rng.integers(-200, 200, line.shape).astype(np.float32) / 256
+        for line in lines
     }
 
 
@@ -134,7 +134,7 @@ def tensors_of(arrays):
     }
 
 
-def their_tensors(name, weights):
+def their_tensors(lines, weights):
     """The same weights, as transformers stores them."""
     return {
         line.hugging_face: np.ascontiguousarray(
@@ -142,5 +142,5 @@ def their_tensors(name, weights):
             if line.original.endswith("kernel")
             else weights[line.original]
         )
-        for line in lines_of(name)
+        for line in lines
     }

@@ -4,9 +4,14 @@ import json
 import os
 
 import numpy as np
+import safetensors.numpy
+import tensorflow as tf
 
+from bert_tf.conversion import export
+from bert_tf.conversion.source import open_source
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.training_options import CheckpointOptions, ModelOptions
+from tests.script_case import FolderCase
 from tests.training import toy
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"]
@@ -25,6 +30,43 @@ def randomize(model, seed=0):
 def write_json(values, *names):
     with open(os.path.join(*names), "w") as file:
         json.dump(values, file)
+
+
+def save_tf1(prefix, arrays):
+    """A checkpoint as TensorFlow 1 saves variables of these names; its prefix."""
+    tf.raw_ops.SaveV2(
+        prefix=prefix,
+        tensor_names=list(arrays),
+        shape_and_slices=[""] * len(arrays),
+        tensors=list(arrays.values()),
+    )
+    return prefix
+
+
+class PeerCase(FolderCase):
+    """Reads and writes a model of `peer`, a module such as albert_weights."""
+
+    peer = None
+
+    def hugging_face(self, **fields):
+        """A folder as transformers writes it."""
+        folder = self.folder("theirs")
+        path = os.path.join(folder, "model.safetensors")
+        safetensors.numpy.save_file(self.peer.TENSORS, path)
+        write_json(self.peer.THEIR_CONFIG | fields, folder, "config.json")
+        return folder
+
+    def check_out_and_in(self):
+        """Out are the tensors and the settings that came in."""
+        source = open_source(self.hugging_face())
+        self.assertEqual(source.config, self.peer.CONFIG)
+        export.write_huggingface(self.folder("ours"), source)
+        stored = safetensors.numpy.load_file(self.path("ours", "model.safetensors"))
+        self.assertEqual(set(stored), set(self.peer.TENSORS))
+        for name, tensor in self.peer.TENSORS.items():
+            self.assertAllEqual(stored[name], tensor)
+        for name, value in self.read_json("ours", "config.json").items():
+            self.assertEqual(value, self.peer.THEIR_CONFIG[name], name)
 
 
 def save(

@@ -5,7 +5,7 @@ from bert_tf.conversion import weights as weights_lib
 from bert_tf.conversion.weights import Tensor, Weights
 from bert_tf.errors import InputError
 from tests.conversion import one_layer
-from tests.conversion.one_layer import CONFIG
+from tests.conversion.one_layer import CONFIG, lines_of, random_weights
 
 
 def weights_of(arrays):
@@ -58,12 +58,12 @@ class CheckTest(tf.test.TestCase):
 
     def test_whole_models_of_every_class(self):
         for name in one_layer.CLASSES:
-            arrays = one_layer.random_weights(name)
+            arrays = random_weights(lines_of(name))
             rows = weights_lib.check_against_config(weights_of(arrays), CONFIG)
             self.assertEqual([row.original for row in rows], list(arrays))
 
     def test_all_that_is_wrong_is_listed(self):
-        arrays = one_layer.random_weights("BertForPreTraining")
+        arrays = random_weights(lines_of("BertForPreTraining"))
         del arrays["bert/embeddings/LayerNorm/beta"]
         del arrays["cls/seq_relationship/output_bias"]
         arrays["bert/pooler/dense/kernel"] = np.zeros((8, 9), np.float32)
@@ -78,8 +78,8 @@ class CheckTest(tf.test.TestCase):
         )
 
     def test_without_a_head(self):
-        weights = weights_of(one_layer.random_weights("BertForPreTraining"))
+        weights = weights_of(random_weights(lines_of("BertForPreTraining")))
         kept = weights.with_heads(["next sentence prediction"])
         self.assertEqual(
-            set(kept), set(one_layer.random_weights("BertForNextSentencePrediction"))
+            set(kept), set(random_weights(lines_of("BertForNextSentencePrediction")))
         )
