@@ -11,82 +11,41 @@ from bert_tf.modeling.heads import (
     BertTagger,
 )
 from bert_tf.modeling.weight_names import weights_by_name
+from tests.conversion import one_layer
 from tests.modeling.examples import small_config
 
-
-def encoder_shapes(num_layers):
-    """The variables of a released checkpoint's encoder; H 24, inner size 40."""
-    shapes = {
-        "bert/embeddings/word_embeddings": (53, 24),
-        "bert/embeddings/token_type_embeddings": (3, 24),
-        "bert/embeddings/position_embeddings": (20, 24),
-        "bert/embeddings/LayerNorm/beta": (24,),
-        "bert/embeddings/LayerNorm/gamma": (24,),
-        "bert/pooler/dense/kernel": (24, 24),
-        "bert/pooler/dense/bias": (24,),
-    }
-    for i in range(num_layers):
-        scope = f"bert/encoder/layer_{i}"
-        for part, inputs, outputs in (
-            ("attention/self/query", 24, 24),
-            ("attention/self/key", 24, 24),
-            ("attention/self/value", 24, 24),
-            ("attention/output/dense", 24, 24),
-            ("intermediate/dense", 24, 40),
-            ("output/dense", 40, 24),
-        ):
-            shapes[f"{scope}/{part}/kernel"] = (inputs, outputs)
-            shapes[f"{scope}/{part}/bias"] = (outputs,)
-        for part in ("attention/output", "output"):
-            for weight in ("gamma", "beta"):
-                shapes[f"{scope}/{part}/LayerNorm/{weight}"] = (24,)
-    return shapes
-
-
-PRETRAINING_SHAPES = {
-    "cls/predictions/transform/dense/kernel": (24, 24),
-    "cls/predictions/transform/dense/bias": (24,),
-    "cls/predictions/transform/LayerNorm/beta": (24,),
-    "cls/predictions/transform/LayerNorm/gamma": (24,),
-    "cls/predictions/output_bias": (53,),
-    "cls/seq_relationship/output_weights": (2, 24),
-    "cls/seq_relationship/output_bias": (2,),
+# By the classes of transformers that have the same weights.
+MODELS = {
+    "BertForPreTraining": BertPretrainer,
+    "BertForSequenceClassification": lambda config: BertClassifier(config, 3),
+    "BertForQuestionAnswering": BertSpanPredictor,
+    "BertForTokenClassification": lambda config: BertTagger(config, 3),
+    "BertForMultipleChoice": BertMultipleChoice,
+    # Of another name.
+    "BertModel": lambda config: BertEncoder(config, name="student"),
 }
 
 
-def shapes_of(model):
-    return {name: tuple(v.shape) for name, v in weights_by_name(model).items()}
-
-
 class WeightsByNameTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters(*MODELS.items())
+    def test_shapes_by_the_originals_names(self, name, build_model):
+        with keras.name_scope("outer"):
+            model = build_model(one_layer.CONFIG)
+        shapes = {key: tuple(v.shape) for key, v in weights_by_name(model).items()}
+        lines = one_layer.lines_of(name)
+        self.assertEqual(shapes, {line.original: line.shape for line in lines})
+
     def test_a_base_models_206_variables(self):
-        expected = encoder_shapes(12) | PRETRAINING_SHAPES
+        expected = {
+            line.original.replace("layer_0", f"layer_{number}")
+            for line in one_layer.lines_of("BertForPreTraining")
+            for number in range(12)
+        }
         self.assertLen(expected, 206)
         model = BertPretrainer(small_config(num_hidden_layers=12))
-        self.assertEqual(shapes_of(model), expected)
+        self.assertEqual(set(weights_by_name(model)), expected)
         # Keras' own names are the original's.
-        self.assertSameElements([w.path for w in model.weights], expected)
-
-    @parameterized.parameters(
-        (lambda: BertClassifier(small_config(), 5), "", 5, True),
-        (lambda: BertSpanPredictor(small_config()), "cls/squad/", 2, False),
-        (lambda: BertTagger(small_config(), 5), "cls/tagging/", 5, False),
-        (lambda: BertMultipleChoice(small_config()), "cls/multiple_choice/", 1, True),
-    )
-    def test_heads_of_fine_tuning(self, build_model, scope, outputs, has_pooler):
-        expected = {
-            name: shape
-            for name, shape in encoder_shapes(2).items()
-            if has_pooler or "pooler" not in name
-        } | {f"{scope}output_weights": (outputs, 24), f"{scope}output_bias": (outputs,)}
-        with keras.name_scope("outer"):
-            model = build_model()
-        self.assertEqual(shapes_of(model), expected)
-
-    def test_encoder_of_another_name_in_another_scope(self):
-        with keras.name_scope("outer"):
-            model = BertEncoder(small_config(), name="student")
-        self.assertEqual(shapes_of(model), encoder_shapes(2))
+        self.assertCountEqual([w.path for w in model.weights], expected)
 
     def test_a_weight_without_a_name(self):
         class Odd(BertClassifier):
