@@ -5,6 +5,7 @@ from absl.testing import parameterized
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.fused import pieces_left_alone
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
+from bert_tf.records.pretraining_input import as_packed
 from tests.modeling.examples import (
     outputs_of,
     random_records,
@@ -92,10 +93,13 @@ class PackedTest(tf.test.TestCase, parameterized.TestCase):
         packed = pack(records)
         expected, expected_gradients = losses_and_gradients(apart, records)
         actual, gradients = losses_and_gradients(together, packed)
+        tensors = {name: tf.constant(values) for name, values in records.items()}
+        rows_of_one, _ = losses_and_gradients(together, as_packed(tensors))
         self.assertEqual(float(expected["next_sentence_loss"].weight), 6.0)
         for name, mean in expected.items():
-            self.assertEqual(float(actual[name].weight), float(mean.weight))
-            self.assertAllClose(actual[name].total, mean.total, rtol=1e-5, atol=0)
+            for found in (actual[name], rows_of_one[name]):
+                self.assertEqual(float(found.weight), float(mean.weight))
+                self.assertAllClose(found.total, mean.total, rtol=1e-5, atol=0)
         self.assertAllEqual(
             together.objective.weights(packed), apart.objective.weights(records)
         )
