@@ -1,8 +1,6 @@
 import dataclasses
 import json
-import os
 
-import keras
 import keras_hub
 import numpy as np
 import tensorflow as tf
@@ -213,30 +211,3 @@ class ConstructionTest(tf.test.TestCase):
                 seen.append(values.ravel()[:64])
         # No two weights start with the same numbers.
         self.assertLen({tuple(values) for values in seen}, len(seen))
-
-    def test_keras_file_keeps_every_option(self):
-        config = small_config(hidden_act="gelu_erf", initializer_range=0.1)
-        model = BertEncoder(
-            config,
-            output_hidden_states=True,
-            output_attentions=True,
-            use_position_ids=True,
-            use_attention_mask=True,
-        )
-        records = random_records(config)
-        records["position_ids"] = np.tile(np.arange(14), (4, 1))
-        records["attention_mask"] = np.ones((4, 14, 14), np.int32)
-        path = os.path.join(self.get_temp_dir(), "encoder.keras")
-        model.save(path)
-        loaded = keras.models.load_model(path)
-        self.assertIsInstance(loaded, BertEncoder)
-        self.assertEqual(loaded.bert_config, config)
-        self.assertSameElements(loaded.input, model.input)
-        self.assertSameElements(loaded.output, model.output)
-        self.assertAllEqual(
-            tf.nest.flatten(outputs_of(loaded, records))[-1],
-            tf.nest.flatten(outputs_of(model, records))[-1],
-        )
-        self.assertEqual(
-            [w.path for w in loaded.weights], [w.path for w in model.weights]
-        )
