@@ -14,6 +14,7 @@ from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.optimization.optimizers import create_optimizer
 from tests.modeling import numpy_bert
 from tests.modeling.examples import (
+    gradients_of,
     one_of,
     outputs_of,
     random_records,
@@ -86,12 +87,6 @@ def without_dropout(**options):
     return small_config(
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **options
     )
-
-
-def gradients_of(model, records):
-    with pieces_left_alone(), tf.GradientTape() as tape:
-        loss = tf.reduce_sum(model(records, training=True)["logits"] ** 2)
-    return tape.gradient(loss, [v.value for v in model.trainable_variables])
 
 
 class AgainstNumpyTest(tf.test.TestCase, parameterized.TestCase):
@@ -206,7 +201,7 @@ class TrainedTest(tf.test.TestCase, parameterized.TestCase):
         optimizer = create_optimizer(0.1, 10, 0)
         optimizer.build(model.trainable_variables)
         with pieces_left_alone():
-            gradients = gradients_of(model, random_records(config))
+            _, gradients = gradients_of(model, random_records(config))
             optimizer.apply(gradients, model.trainable_variables)
         for name, variable in variables.items():
             if name in names:

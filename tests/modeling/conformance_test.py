@@ -26,6 +26,7 @@ from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.optimization.optimizers import create_optimizer
 from tests.golden import random_numbers
 from tests.modeling.examples import (
+    gradients_of,
     outputs_of,
     random_choices,
     random_label_sets,
@@ -33,6 +34,7 @@ from tests.modeling.examples import (
     random_tags,
     randomize,
     small_config,
+    sum_of_squares,
 )
 
 # name -> a function of (config, **options) to the model. A new head needs only its line
@@ -120,12 +122,6 @@ def records_of(name, config, **sizes):
     """A batch for one of MODELS, as arrays and as tensors."""
     records = RECORDS.get(name, random_records)(config, **sizes)
     return records, {key: tf.constant(value) for key, value in records.items()}
-
-
-def sum_of_squares(outputs):
-    return tf.add_n(
-        [tf.reduce_sum(tf.square(x - 0.1)) for x in tf.nest.flatten(outputs)]
-    )
 
 
 class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
@@ -258,10 +254,8 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
         gradients = []
         for model in (kept, recomputed):
             # Compiled pieces are recompute_test's.
-            with pieces_left_alone(), tf.GradientTape() as tape:
-                loss = sum_of_squares(model(tensors, training=True))
-            of_model = tape.gradient(loss, [v.value for v in model.trainable_variables])
-            gradients.append([tf.convert_to_tensor(gradient) for gradient in of_model])
+            with pieces_left_alone():
+                gradients.append(gradients_of(model, tensors)[1])
         largest = max(np.abs(gradient).max() for gradient in gradients[0])
         for actual, expected in zip(*reversed(gradients), strict=True):
             self.assertAllClose(actual, expected, rtol=0, atol=1e-6 * largest)

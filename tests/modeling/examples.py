@@ -103,6 +103,20 @@ def outputs_of(model, records):
     return tf.nest.map_structure(keras.ops.convert_to_numpy, outputs)
 
 
+def sum_of_squares(outputs):
+    return tf.add_n(
+        [tf.reduce_sum(tf.square(x - 0.1)) for x in tf.nest.flatten(outputs)]
+    )
+
+
+def gradients_of(model, records, training=True):
+    """`sum_of_squares` of the outputs, and its gradients of what is trained."""
+    with tf.GradientTape() as tape:
+        loss = sum_of_squares(model(records, training=training))
+    gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])
+    return loss, [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+
 def log_softmax(x):
     """Over the last dimension, in float64."""
     x = x.astype(np.float64)

@@ -23,7 +23,12 @@ from bert_tf.modeling.fused import (
 )
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.layers import HeadDropout, gelu
-from tests.modeling.examples import random_records, randomize, small_config
+from tests.modeling.examples import (
+    gradients_of,
+    random_records,
+    randomize,
+    small_config,
+)
 
 
 def is_compiled(function, *args):
@@ -430,17 +435,7 @@ class WholeModelTest(tf.test.TestCase, parameterized.TestCase):
         records = {
             name: tf.constant(values) for name, values in random_records(config).items()
         }
-        variables = [variable.value for variable in model.trainable_variables]
-
-        def gradients(training):
-            with tf.GradientTape() as tape:
-                outputs = model(records, training=training)
-                loss = tf.reduce_sum(tf.square(outputs["masked_lm_logits"]))
-                loss += tf.reduce_sum(tf.square(outputs["next_sentence_logits"]))
-            return loss, [
-                tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)
-            ]
-
+        gradients = functools.partial(gradients_of, model, records)
         # Inference is Keras' layers alone, differentiated by TensorFlow.
         expected_loss, expected = gradients(False)
         as_graph = tf.function(

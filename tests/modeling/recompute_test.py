@@ -1,10 +1,17 @@
+import functools
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf.modeling.fused import pieces_left_alone, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import BertPretrainer
-from tests.modeling.examples import random_records, randomize, small_config
+from tests.modeling.examples import (
+    gradients_of,
+    random_records,
+    randomize,
+    small_config,
+)
 
 
 def seeds(model):
@@ -12,16 +19,8 @@ def seeds(model):
 
 
 def loss_and_gradients(model, records, jit_compile=False):
-    variables = [variable.value for variable in model.trainable_variables]
-
-    @tf.function(jit_compile=jit_compile, autograph=False)
-    def function():
-        with tf.GradientTape() as tape:
-            outputs = model(records, training=True)
-            loss = tf.add_n([tf.reduce_sum(x**2) for x in tf.nest.flatten(outputs)])
-        return loss, [tf.convert_to_tensor(g) for g in tape.gradient(loss, variables)]
-
-    return function
+    function = functools.partial(gradients_of, model, records)
+    return tf.function(function, jit_compile=jit_compile, autograph=False)
 
 
 class RecomputeTest(tf.test.TestCase, parameterized.TestCase):
