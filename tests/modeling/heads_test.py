@@ -93,8 +93,8 @@ class EveryHeadTest(tf.test.TestCase, parameterized.TestCase):
         self.assertAllClose(kernel.std(), 0.02 * 0.8796, rtol=0.15)
         self.assertAllEqual(weights[f"{scope}output_bias"].numpy(), [0.0] * len(kernel))
 
-    @parameterized.parameters("classifier", "choice", "span")
-    def test_dropout_of_the_pooled_output_alone(self, name):
+    @parameterized.parameters(*HEADS)
+    def test_dropout_before_the_logits_alone(self, name):
         build, records_of, _ = HEADS[name]
         config = small_config(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
         model = build(config)
@@ -159,7 +159,8 @@ class ClassifierTest(tf.test.TestCase):
 
     def test_targets_of_a_tagger(self):
         config = small_config()
-        model = BertTagger(config, 3)
+        model = BertTagger(config, 3, dropout=0.25)
+        self.assertEqual(model.get_layer("dropout").rate, 0.25)
         randomize(model)
         records = random_records(config, batch=4)
         inputs = {name: records[name] for name in model.input}
@@ -262,24 +263,6 @@ class MultipleChoiceTest(tf.test.TestCase):
         sees = rng.integers(0, 2, (2, 2, 6, 6))
         records["attention_mask"] = sees | np.eye(6, dtype=int)
         self.check_logits(model, config, records)
-
-
-class TaggerTest(tf.test.TestCase):
-    def test_dropout_of_the_tokens(self):
-        config = small_config(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-        model = BertTagger(config, 24, dropout=0.25)
-        randomize(model)
-        # So that the logits are what is left of the tokens' outputs.
-        weights = weights_by_name(model)
-        weights["cls/tagging/output_weights"].assign(np.eye(24))
-        weights["cls/tagging/output_bias"].assign(np.zeros(24))
-        records = random_tags(config)
-        outputs = outputs_of(model, records)["logits"]
-        logits = model(records, training=True)["logits"].numpy()
-        kept = logits != 0.0
-        self.assertAllClose(logits[kept], outputs[kept] / 0.75, rtol=1e-4, atol=1e-5)
-        # 1344 numbers: a standard deviation is 0.012.
-        self.assertAllClose(np.mean(kept), 0.75, atol=0.05)
 
 
 class PretrainerTest(tf.test.TestCase, parameterized.TestCase):
