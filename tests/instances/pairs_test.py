@@ -41,10 +41,14 @@ class ExactNextSentencePairTest(tf.test.TestCase):
     kind = pairs.EXACT_NEXT_SENTENCE
 
     def test_lone_sentences_and_tokens(self):
-        for seed in range(5):
-            (pair,) = Corpus([[1, 2, 3]], [[9]]).all_pairs(self.kind, seed)
-            self.assertIn(pair[0], ([1], [1, 2]))
-            self.assertEqual(pair[1], [9] if pair[2] else [1, 2, 3][len(pair[0]) :])
+        labels = []
+        for seed in range(800):
+            ((a, b, label),) = Corpus([[1, 2, 3]], [[9]]).all_pairs(self.kind, seed)
+            self.assertIn(a, ([1], [1, 2]))
+            self.assertEqual(b, [9] if label else [1, 2, 3][len(a) :])
+            labels.append(label)
+        # The original would call all of them random.
+        self.assertNear(np.mean(labels), 0.5, 0.08)
         self.assertEqual(Corpus([[1]], [[9]]).all_pairs(self.kind, 0), [([], [], 0)])
 
     def test_labels_say_what_is_so(self):
@@ -83,9 +87,13 @@ class SentenceOrderPairTest(tf.test.TestCase):
     kind = pairs.SENTENCE_ORDER
 
     def test_every_sentence_is_used_once(self):
-        corpus = Corpus([[number] for number in range(100)])
-        for seed in range(5):
+        corpus = Corpus([[number] for number in range(1000)])
+        labels = []
+        for seed in range(10):
             tokens = []
             for a, b, label in corpus.all_pairs(self.kind, seed):
                 tokens += b + a if label else a + b
-            self.assertEqual(tokens, list(range(100)))
+                labels.append(label)
+            self.assertEqual(tokens, list(range(1000)))
+        # About 1,000 pairs: four standard deviations are 0.06.
+        self.assertNear(np.mean(labels), 0.5, 0.06)
