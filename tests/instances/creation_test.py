@@ -10,7 +10,7 @@ from bert_tf.instances.creation import TokenIds, create_instances
 from bert_tf.instances.pairs import token_dtype
 from bert_tf.instances.settings import InstanceSettings
 from bert_tf.text.vocabulary import Vocabulary
-from tests.instances.plain_pretraining import documents_of, plain_instances
+from tests.instances.plain_pretraining import as_record, documents_of, plain_instances
 
 # A duplicate ("the") keeps its last id, and random words come from the ordered keys.
 TOKENS = (
@@ -44,31 +44,15 @@ def as_documents(documents, dtype=np.uint16):
 class CreateInstancesTest(tf.test.TestCase):
     def assert_same(self, documents, dtype=np.uint16, **changes):
         settings = InstanceSettings(**changes)
-        ids = {token: number for number, token in enumerate(TOKENS)}
         expected = plain_instances(documents, TOKENS, vars(settings))
         instances = create_instances(as_documents(documents, dtype), IDS, settings)
         self.assertLen(instances, len(expected))
-        numbers = iter(expected)
+        plain = iter(expected)
+        sizes = settings.max_seq_length, settings.max_predictions_per_seq
         for block in instances.blocks(7):
             for row in range(len(block["input_ids"])):
-                plain = next(numbers)
-
-                def padded(values, length):
-                    return list(values) + [0] * (length - len(values))
-
-                length = settings.max_seq_length
-                slots = settings.max_predictions_per_seq
-                wanted = {
-                    "input_ids": padded([ids[t] for t in plain["tokens"]], length),
-                    "input_mask": padded([1] * len(plain["tokens"]), length),
-                    "segment_ids": padded(plain["segment_ids"], length),
-                    "masked_lm_positions": padded(plain["positions"], slots),
-                    "masked_lm_ids": padded([ids[t] for t in plain["labels"]], slots),
-                    "masked_lm_weights": padded([1.0] * len(plain["labels"]), slots),
-                    "next_sentence_labels": [int(plain["is_random_next"])],
-                }
                 found = {name: column[row].tolist() for name, column in block.items()}
-                self.assertEqual(found, wanted)
+                self.assertEqual(found, as_record(next(plain), TOKENS, *sizes))
         return expected
 
     def test_over_settings(self):

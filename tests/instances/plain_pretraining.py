@@ -110,6 +110,24 @@ def mask(tokens, words, settings, rng):
     return shown, positions, [chosen[position] for position in positions]
 
 
+def as_record(plain, vocabulary_tokens, length, slots):
+    """An instance as its record's features."""
+    ids = {token: number for number, token in enumerate(vocabulary_tokens)}
+
+    def padded(values, size):
+        return list(values) + [0] * (size - len(values))
+
+    return {
+        "input_ids": padded([ids[token] for token in plain["tokens"]], length),
+        "input_mask": padded([1] * len(plain["tokens"]), length),
+        "segment_ids": padded(plain["segment_ids"], length),
+        "masked_lm_positions": padded(plain["positions"], slots),
+        "masked_lm_ids": padded([ids[token] for token in plain["labels"]], slots),
+        "masked_lm_weights": padded([1.0] * len(plain["labels"]), slots),
+        "next_sentence_labels": [int(plain["is_random_next"])],
+    }
+
+
 def documents_of(documents, dtype=np.int32):
     """`Documents` of lists of sentences, which are lists of ids."""
     sentences = [sentence for document in documents for sentence in document]

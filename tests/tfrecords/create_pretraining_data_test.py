@@ -10,7 +10,7 @@ from bert_tf.records import writing
 from bert_tf.records.manifest import find_manifests
 from bert_tf.records.writing import record_files
 from bert_tf.text.vocabulary import Vocabulary
-from tests.instances.plain_pretraining import plain_instances
+from tests.instances.plain_pretraining import as_record, plain_instances
 from tests.tfrecords.sharded_pretraining_data_test import (
     TOKENS,
     ScriptCase,
@@ -41,25 +41,9 @@ class RecordsTest(ScriptCase):
         expected = plain_instances(self.documents, TOKENS, settings)
         written = [list(self.features(path)) for path in outputs]
         self.assertEqual(sum(map(len, written)), len(expected))
-
-        def padded(values, size):
-            return list(values) + [0] * (size - len(values))
-
         for index, plain in enumerate(expected):
-            ids = [TOKENS.index(token) for token in plain["tokens"]]
-            labels = [TOKENS.index(token) for token in plain["labels"]]
-            self.assertEqual(
-                written[index % 3][index // 3],
-                {
-                    "input_ids": padded(ids, length),
-                    "input_mask": padded([1] * len(ids), length),
-                    "segment_ids": padded(plain["segment_ids"], length),
-                    "masked_lm_positions": padded(plain["positions"], slots),
-                    "masked_lm_ids": padded(labels, slots),
-                    "masked_lm_weights": padded([1.0] * len(labels), slots),
-                    "next_sentence_labels": [int(plain["is_random_next"])],
-                },
-            )
+            record = written[index % 3][index // 3]
+            self.assertEqual(record, as_record(plain, TOKENS, length, slots))
 
     def test_casing(self):
         self.write("text.txt", "The CAT sat\n")
