@@ -153,44 +153,37 @@ class PipelineTestCase(tf.test.TestCase):
         return number
 
 
-def numbers(dataset, batches):
-    return [
-        int(value)
-        for batch in dataset.take(batches).as_numpy_iterator()
-        for value in batch["input_ids"][:, 0]
-    ]
-
-
 class TrainingDatasetTest(PipelineTestCase):
-    def stream(self, batches, batch_size=1, **options):
+    def batches(self, count, batch_size=1, **options):
         options = {"seed": 7, "shuffle_buffer": 4, **options}
         dataset = pipeline.training_dataset(
             self.paths, self.counts, SCHEMA, batch_size=batch_size, **options
         )
-        return numbers(dataset, batches)
+        return dataset.take(count).as_numpy_iterator()
 
-    def test_every_epoch_reads_every_record_once(self):
-        total = self.write(3, 5, 1, 0, 4, 2)
-        stream = self.stream(3 * total)
-        for epoch in range(3):
-            part = stream[epoch * total : (epoch + 1) * total]
-            self.assertCountEqual(part, range(total))
-        self.assertNotEqual(stream[:total], sorted(stream[:total]))
-        self.assertNotEqual(stream[:total], stream[total : 2 * total])
+    def stream(self, count, **options):
+        """The records' contents."""
+        return [int(b["input_ids"][0, 0]) for b in self.batches(count, **options)]
+
+    def keys(self, count, **options):
+        """(record's content, its epoch, its number): what a transform is told."""
+
+        def with_keys(batch, keys):
+            return {"content": batch["input_ids"][:, 0], **keys._asdict()}
+
+        return [
+            triple
+            for batch in self.batches(count, transform=with_keys, **options)
+            for triple in zip(
+                *(batch[name].tolist() for name in ("content", "epochs", "records")),
+                strict=True,
+            )
+        ]
 
     def test_the_order_is_a_function_of_the_seed(self):
         total = self.write(5, 5, 5)
         self.assertEqual(self.stream(2 * total), self.stream(2 * total))
         self.assertNotEqual(self.stream(total), self.stream(total, seed=8))
-
-    def test_starting_at_a_position_gives_the_rest_of_the_same_stream(self):
-        # Six files are two units; the positions fall on seams and between them.
-        total = self.write(3, 5, 1, 2, 4, 2)
-        whole = self.stream(3 * total)
-        for start in (0, 1, 3, 8, 12, 16, total, total + 1, 2 * total):
-            self.assertEqual(
-                self.stream(total, start=start), whole[start : start + total], start
-            )
 
     def test_the_order_does_not_depend_on_the_global_seed_of_the_process(self):
         total = self.write(9)
@@ -210,53 +203,29 @@ class TrainingDatasetTest(PipelineTestCase):
             " of the config): make the records again.",
         )
 
-
-class RecordKeysTest(PipelineTestCase):
-    """What a transform is told of the records of its batch."""
-
-    @staticmethod
-    def with_keys(batch, keys):
-        return {"number": batch["input_ids"][:, 0], **keys._asdict()}
-
-    def keys(self, batches, batch_size=1, **options):
-        """(record's content, its epoch, its number) in the stream's order."""
-        dataset = pipeline.training_dataset(
-            self.paths,
-            self.counts,
-            SCHEMA,
-            batch_size=batch_size,
-            seed=7,
-            shuffle_buffer=4,
-            transform=self.with_keys,
-            **options,
-        )
-        return [
-            triple
-            for batch in dataset.take(batches).as_numpy_iterator()
-            for triple in zip(
-                batch["number"].tolist(),
-                batch["epochs"].tolist(),
-                batch["records"].tolist(),
-                strict=True,
-            )
-        ]
-
-    def test_a_records_number_is_its_own_in_every_epoch(self):
+    def test_every_epoch_reads_every_record_once_with_its_own_number(self):
         total = self.write(3, 5, 1, 0, 4, 2)
         triples = self.keys(3 * total)
         self.assertEqual(
             [epoch for _, epoch, _ in triples], [1] * total + [2] * total + [3] * total
         )
+        contents = [content for content, _, _ in triples]
+        for epoch in range(3):
+            part = contents[epoch * total : (epoch + 1) * total]
+            self.assertCountEqual(part, range(total))
+        self.assertNotEqual(contents[:total], sorted(contents[:total]))
+        self.assertNotEqual(contents[:total], contents[total : 2 * total])
         numbers = {(content, number) for content, _, number in triples}
         self.assertLen(numbers, total)
         self.assertLen({number for _, number in numbers}, total)
 
-    def test_keys_hang_on_neither_start_nor_batch(self):
+    def test_starting_at_a_position_gives_the_rest_of_the_same_stream(self):
+        # Six files are two units; the positions fall on seams and between them.
         total = self.write(3, 5, 1, 2, 4, 2)
         whole = self.keys(3 * total)
-        for start in (1, 8, total, total + 5):
+        for start in (0, 1, 3, 8, 12, 16, total, total + 1, 2 * total):
             self.assertEqual(
-                self.keys(total, start=start), whole[start : start + total]
+                self.keys(total, start=start), whole[start : start + total], start
             )
         # Batches of four run across the seams of epochs.
         self.assertEqual(self.keys(total // 2, batch_size=4), whole[: total // 2 * 4])
