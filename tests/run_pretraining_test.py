@@ -11,8 +11,6 @@ from bert_tf.conversion.loading import load_classifier, load_pretrainer
 from bert_tf.conversion.tensorflow import read_weights
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
-from bert_tf.records.manifest import Manifest
-from bert_tf.records.pretraining_input import pretraining_dataset
 from bert_tf.tasks.pretraining import PretrainingSession
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import reporting
@@ -368,18 +366,6 @@ class RefusalTest(RunPretrainingTestCase):
         lengths = {"max_seq_length": toy.L, "max_predictions_per_seq": toy.P}
         message = "outside the vocabulary of 30 tokens"
         self.assert_refused(message, input_file=bare, **lengths)
-
-
-class PretrainingDatasetTest(RunPretrainingTestCase):
-    def test_a_notebooks_dataset(self):
-        manifest = Manifest.from_json_file(self.records + ".manifest.json")
-        batches = list(pretraining_dataset(self.records, batch_size=4, training=False))
-        self.assertEqual(
-            sum(int(batch["input_ids"].shape[0]) for batch in batches),
-            manifest.num_records,
-        )
-        batch = next(iter(pretraining_dataset(self.records, batch_size=4)))
-        self.assertEqual(batch["masked_lm_positions"].shape, (4, toy.P))
 
 
 class PreviousOrNextTest(RunPretrainingTestCase):

@@ -240,6 +240,9 @@ class PretrainingDatasetTest(PretrainingInputTestCase):
         batch = next(iter(pretraining_dataset(static, batch_size=4)))
         self.assertEqual(batch["input_ids"].shape, (4, toy.L))
         self.assertEqual(batch["masked_lm_positions"].shape, (4, toy.P))
+        once = pretraining_dataset(static, batch_size=8, training=False)
+        lengths = [len(batch["input_ids"]) for batch in batches(once, 9)]
+        self.assertEqual(lengths, [8, 8, 4])
 
     def test_the_masked_lm_alone_is_fitted(self):
         model = BertPretrainer(toy.CONFIG, next_sentence=False)
