@@ -12,7 +12,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer, BertSpanPredictor
 from bert_tf.text.vocabulary import Vocabulary
 from tests.conversion import runs
-from tests.conversion.runs import randomize
+from tests.modeling.examples import randomize
 from tests.run_classifier_test import TOKENS, RunClassifierTestCase
 from tests.script_case import printed
 from tests.training import toy

@@ -1,6 +1,5 @@
 import os
 
-import keras
 import numpy as np
 import tensorflow as tf
 from absl import flags
@@ -14,6 +13,7 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.conversion import runs
 from tests.drawn import drawn
+from tests.modeling.examples import randomize
 from tests.script_case import FolderCase, printed
 from tests.training import toy
 
@@ -22,11 +22,8 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##c", *"$</"]
 
 class AttentionMapsTest(tf.test.TestCase):
     def test_of_a_model(self):
-        keras.utils.set_random_seed(1)
         encoder = BertEncoder(toy.CONFIG, output_attentions=True)
-        rng = np.random.default_rng(2)
-        for weight in encoder.weights:
-            weight.assign(rng.normal(0, 0.5, weight.shape))
+        randomize(encoder)
         tokenizer = WordPieceTokenizer(Vocabulary(TOKENS))
         tokens, maps = attention_maps(encoder, tokenizer, "a bc", "b")
         self.assertEqual(tokens, ["[CLS]", "a", "b", "##c", "[SEP]", "b", "[SEP]"])

@@ -3,7 +3,6 @@ import functools
 import io
 import math
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -15,6 +14,7 @@ from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.conversion import runs
 from tests.fill_mask_test import TOKENS, biased_model
+from tests.modeling.examples import randomize
 from tests.script_case import FolderCase, printed
 from tests.training import toy
 
@@ -40,11 +40,8 @@ class SentenceScorerTest(tf.test.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        keras.utils.set_random_seed(1)
         cls.model = BertPretrainer(toy.CONFIG)
-        rng = np.random.default_rng(2)
-        for weight in cls.model.weights:
-            weight.assign(rng.normal(0, 0.5, weight.shape))
+        randomize(cls.model)
         cls.tokenizer = WordPieceTokenizer(Vocabulary(PIECES))
 
     def scorer(self, **options):

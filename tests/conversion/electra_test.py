@@ -14,8 +14,8 @@ from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import electra_weights, one_layer, runs
 from tests.conversion.electra_weights import ARRAYS, CONFIG, GENERATOR, LINES, THEIRS
-from tests.conversion.runs import TOKENS, randomize, save, save_tf1
-from tests.modeling.examples import relative_error
+from tests.conversion.runs import TOKENS, save, save_tf1
+from tests.modeling.examples import randomize, relative_error
 
 
 @functools.cache

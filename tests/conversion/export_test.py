@@ -18,7 +18,8 @@ from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import runs
-from tests.conversion.runs import TOKENS, randomize
+from tests.conversion.runs import TOKENS
+from tests.modeling.examples import randomize
 from tests.training import toy
 
 

@@ -20,7 +20,8 @@ from bert_tf.modeling.heads import (
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from tests.conversion import runs
-from tests.conversion.runs import TOKENS, ModelFlags, randomize
+from tests.conversion.runs import TOKENS, ModelFlags
+from tests.modeling.examples import randomize
 from tests.training import toy
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 
-import numpy as np
 import safetensors.numpy
 import tensorflow as tf
 
@@ -19,12 +18,6 @@ TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"]
 
 class ModelFlags(ModelOptions, CheckpointOptions):
     """What a command line says of its model."""
-
-
-def randomize(model, seed=0):
-    rng = np.random.default_rng(seed)
-    for weight in model.trainable_variables:
-        weight.assign(rng.normal(size=weight.shape))
 
 
 def write_json(values, *names):

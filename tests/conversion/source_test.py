@@ -10,7 +10,8 @@ from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import runs
-from tests.conversion.runs import TOKENS, randomize
+from tests.conversion.runs import TOKENS
+from tests.modeling.examples import randomize
 from tests.script_case import FolderCase
 from tests.training import toy
 
