@@ -1,6 +1,5 @@
 import contextlib
 import dataclasses
-import json
 import os
 import shutil
 import tempfile
@@ -229,8 +228,8 @@ class FinetuneTest(tf.test.TestCase):
             self.planned(1e300)
 
     def test_the_schedule(self):
-        with open(os.path.join(self.root, "whole", "metrics.jsonl")) as file:
-            rates = [json.loads(line)["learning_rate"] for line in file]
+        lines = toy.metrics(os.path.join(self.root, "whole"))
+        rates = [line["learning_rate"] for line in lines]
         # Warmup of int(9 * 0.25) = 2 steps, then the decay to 0 in 9, from step 0.
         self.assertAllClose(
             rates, [0.0, 0.005, *(0.01 * left / 9 for left in range(7, 0, -1))]

@@ -1,8 +1,5 @@
 import dataclasses
-import glob
-import json
 import os
-import shutil
 import tempfile
 
 import keras
@@ -124,10 +121,8 @@ class ElectraTest(tf.test.TestCase):
         keras.utils.set_random_seed(1)
         phases = [toy.phase(self.records, steps)]
         model, _ = train(self.task, config, folder=self.path(name), phases=phases)
-        with open(os.path.join(self.path(name), "metrics.jsonl")) as file:
-            metrics = [json.loads(line) for line in file]
         weights = {name: w.numpy() for name, w in weights_by_name(model).items()}
-        return weights, metrics
+        return weights, toy.metrics(self.path(name))
 
     @pytest.mark.jax
     def test_killed_and_in_micro_batches(self):
@@ -137,9 +132,7 @@ class ElectraTest(tf.test.TestCase):
             total = line["masked_lm_loss"] + 50 * line["discriminator_loss"]
             self.assertAllClose(line["loss"], total, rtol=1e-4)
         # As it was after two steps: the same bits.
-        os.makedirs(self.path("killed"))
-        for path in glob.glob(self.path("whole", "model.ckpt-2.*")):
-            shutil.copy(path, self.path("killed"))
+        toy.begin_as(self.path("whole"), 2, self.path("killed"))
         resumed, others = self.train("killed")
         self.assertEqual(others[0]["step"], 3)
         for name, weight in whole.items():

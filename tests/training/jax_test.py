@@ -1,10 +1,8 @@
 """The engine on JAX: TensorFlow's numbers, on any devices, resumed on either."""
 
-import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
@@ -17,7 +15,7 @@ from bert_tf.modeling.heads import BertClassifier
 from bert_tf.training.step import prediction_step
 from bert_tf.training.strategy import create_strategy
 from tests.modeling import examples
-from tests.training import strategies_test, strategy_child
+from tests.training import strategies_test, strategy_child, toy
 
 if not keras_backend.is_jax():
     pytest.skip("for `make test-jax`", allow_module_level=True)
@@ -46,17 +44,9 @@ class JaxTestCase(strategies_test.StrategiesTestCase):
     def run_here(self, name, **options):
         strategy_child.run(self.options(name, **options), strategy_child.strategy())
 
-    def begin(self, name, other, step):
-        """A run's folder as it was when another run had made some steps."""
-        os.makedirs(self.path(name))
-        for ending in (".index", ".data-00000-of-00001"):
-            file = f"model.ckpt-{step}{ending}"
-            shutil.copy(os.path.join(self.path(other), file), self.path(name))
-
     def losses(self, name):
         """Each step's loss, by its number."""
-        with open(os.path.join(self.path(name), "metrics.jsonl")) as file:
-            lines = [json.loads(line) for line in file]
+        lines = toy.metrics(self.path(name))
         return {line["step"]: line["loss"] for line in lines}
 
     def tensors(self, name, step):
@@ -91,7 +81,7 @@ class BackendsTest(JaxTestCase):
     def test_a_run_is_the_same_on_both_and_changes_from_one_to_the_other(self):
         run = {"steps": 30}
         self.on_tensorflow(self.options("theirs", **run))
-        self.begin("ours", "theirs", 1)
+        toy.begin_as(self.path("theirs"), 1, self.path("ours"))
         self.run_here("ours", **run)
         self.assert_same_run("ours", "theirs", 1, 30)
         # Both have the same tensors, of the same types; step and place are exact.
@@ -104,7 +94,7 @@ class BackendsTest(JaxTestCase):
             if value.dtype != np.float32:
                 self.assertAllEqual(ours[key], value, key)
         # The other way round: as if the run had never changed.
-        self.begin("back", "ours", 20)
+        toy.begin_as(self.path("ours"), 20, self.path("back"))
         self.on_tensorflow(self.options("back", **run))
         self.assertEqual(min(self.losses("back")), 21)
         self.assert_same_run("back", "ours", 1, 30)
@@ -131,7 +121,7 @@ class ResumeTest(JaxTestCase):
         # With the state of float16's loss; ELECTRA's test does it in float32.
         run = {"steps": 6, "config": {"precision": "float16"}}
         self.run_here("whole", **run)
-        self.begin("killed", "whole", 3)
+        toy.begin_as(self.path("whole"), 3, self.path("killed"))
         self.run_here("killed", **run)
         expected = self.tensors("whole", 6)
         for key, value in self.tensors("killed", 6).items():

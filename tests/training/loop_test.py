@@ -1,7 +1,6 @@
 import dataclasses
 import functools
 import itertools
-import json
 import os
 import signal
 import tempfile
@@ -144,8 +143,7 @@ class LoopTestCase(tf.test.TestCase):
         return os.path.join(root, name)
 
     def metrics(self, name):
-        with open(os.path.join(self.folder(name), "metrics.jsonl")) as file:
-            return [json.loads(line) for line in file]
+        return toy.metrics(self.folder(name))
 
     def assert_same_weights(self, model, other):
         theirs = weights_by_name(other)

@@ -132,9 +132,8 @@ class SameResultTest(StrategiesTestCase):
             difference = self.distance(one, self.weights(name)) / moved
             self.assertLess(difference, 1e-3, name)
         for name in ("one", "mirrored", "workers"):
-            with open(os.path.join(self.path(name), "metrics.jsonl")) as file:
-                lines = [json.loads(line) for line in file]
-            self.assertEqual([line["step"] for line in lines], [5, 10, 15, 20])
+            steps = [line["step"] for line in toy.metrics(self.path(name))]
+            self.assertEqual(steps, [5, 10, 15, 20])
 
     @pytest.mark.slow
     def test_lamb_and_batches_by_length_make_the_same_steps(self):

@@ -2,7 +2,10 @@
 
 import dataclasses
 import functools
+import glob
+import json
 import os
+import shutil
 from unittest import mock
 
 import keras
@@ -121,6 +124,19 @@ def save_checkpoint(folder, model, step=1, records=1):
     with RunCheckpoints(folder, model) as checkpoints:
         checkpoints.save(step, records)
     return checkpoints.latest
+
+
+def begin_as(other, step, folder):
+    """Makes a run's folder as another one's was after a step."""
+    os.makedirs(folder)
+    for path in glob.glob(os.path.join(other, f"model.ckpt-{step}.*")):
+        shutil.copy(path, folder)
+
+
+def metrics(folder):
+    """What a run has reported."""
+    with open(os.path.join(folder, "metrics.jsonl")) as file:
+        return [json.loads(line) for line in file]
 
 
 def around_calls(function):
