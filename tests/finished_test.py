@@ -1,11 +1,7 @@
 import dataclasses
-import os
-import pathlib
-import tempfile
-
-import tensorflow as tf
 
 from bert_tf.finished import FinishedResults
+from tests.script_case import FolderCase
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,15 +10,9 @@ class Result:
     notes: dict
 
 
-class FinishedResultsTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.path = os.path.join(
-            tempfile.mkdtemp(dir=self.get_temp_dir()), "results.json"
-        )
-
-    def results(self, kind=Result):
-        return FinishedResults(self.path, kind)
+class FinishedResultsTest(FolderCase):
+    def results(self):
+        return FinishedResults(self.path("results.json"), Result)
 
     def test_a_result_is_found_by_what_it_was_made_from(self):
         result = Result(3, {"a": [1]})
@@ -35,9 +25,9 @@ class FinishedResultsTest(tf.test.TestCase):
 
     def test_a_damaged_file_holds_nothing(self):
         self.results().keep("x", 1, Result(3, {}))
-        good = pathlib.Path(self.path).read_text()
+        good = self.read("results.json")
         for damaged in ("", "[]", "{}", good[:-9], good.replace('"count"', '"cuont"')):
-            pathlib.Path(self.path).write_text(damaged)
+            self.write("results.json", damaged)
             with self.assertLogs(level="WARNING") as logs:
                 self.assertIsNone(self.results().find("x", 1))
             self.assertRegex(logs.output[0], "results.json.* made again")

@@ -1,6 +1,5 @@
 import contextlib
 import functools
-import json
 import math
 import os
 import types
@@ -413,14 +412,13 @@ def selection(baseline):
     return Selection(metric="f1", best=RECORDS[0], records=RECORDS, baseline=baseline)
 
 
-class ReportTest(tf.test.TestCase):
+class ReportTest(FolderCase):
     maxDiff = None
 
     def test_written_and_logged(self):
         with self.assertLogs(level="INFO") as logs:
-            write_report(selection(0.62), self.get_temp_dir())
-        with open(os.path.join(self.get_temp_dir(), "selection.md")) as file:
-            self.assertEqual(file.read(), TEXT)
+            write_report(selection(0.62), self.path())
+        self.assertEqual(self.read("selection.md"), TEXT)
         self.assertEndsWith(logs.output[-1], TEXT.split("\n")[0].removeprefix("# "))
         text = report(selection(None))
         self.assertIn("A failed run is one whose numbers were not finite.", text)
@@ -557,10 +555,10 @@ class SearchTest(FolderCase):
             search(runs.given(), self.path())
 
 
-class MadeWithTest(tf.test.TestCase):
+class MadeWithTest(FolderCase):
     def test_a_checkpoint_is_the_same_from_any_folder(self):
-        os.makedirs(os.path.join(self.get_temp_dir(), "bert"))
-        self.enterContext(contextlib.chdir(self.get_temp_dir()))
+        self.folder("bert")
+        self.enterContext(contextlib.chdir(self.path()))
         runs = FakeRuns()
         found = made_with(runs.given("--init_checkpoint=bert"))
         expected = {"init_checkpoint": os.path.join(os.getcwd(), "bert")}
@@ -570,8 +568,7 @@ class MadeWithTest(tf.test.TestCase):
         left_out = {"learning_rate", "output_dir", "recompute", "backend"}
         self.assertEmpty(left_out & set(found))
         best = {"metric": "accuracy", "step": 3, "value": 0.5, "run": "lr5e-05_seed1"}
-        with open(os.path.join("bert", "best.json"), "w") as file:
-            json.dump(best, file)
+        self.write("bert/best.json", best)
         found = made_with(runs.given("--init_checkpoint=bert"))
         self.assertEndsWith(found["init_checkpoint"], "/bert (lr5e-05_seed1)")
         handle = made_with(runs.given("--init_checkpoint=bert_base_en"))

@@ -1,5 +1,4 @@
 import dataclasses
-import json
 import os
 
 import numpy as np
@@ -96,10 +95,6 @@ class SeveralDevicesTest(strategies_test.StrategiesTestCase):
         child = "tests.training.evaluation_child"
         return self.start_module(child, path, self.path(target), **environment)
 
-    def results(self, name):
-        with open(self.path(name), encoding="utf-8") as file:
-            return json.load(file)
-
     def compare(self, several, one):
         for name in ("short", "whole", "compiled"):
             self.assertAllClose(several[name], one[name], rtol=1e-6, atol=1e-6)
@@ -113,7 +108,7 @@ class SeveralDevicesTest(strategies_test.StrategiesTestCase):
     @pytest.mark.slow
     def test_two_devices_and_two_workers_have_the_results_of_one(self):
         self.finish(self.begin("both"))
-        both = self.results("both")
+        both = self.read_json("both")
         one = both["one"]
         self.assertEqual(one["refusal"], "")
         self.assertAllClose(one["compiled"], one["whole"], rtol=1e-5)
@@ -125,4 +120,4 @@ class SeveralDevicesTest(strategies_test.StrategiesTestCase):
         ]
         self.finish(*workers)
         for name in names:
-            self.compare(self.results(name), one)
+            self.compare(self.read_json(name), one)

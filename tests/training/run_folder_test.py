@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 
 import tensorflow as tf
 
@@ -28,7 +29,7 @@ class PrepareTest(FolderCase):
         **identity,
     ):
         values = TrainingOptions()
-        self.folder = os.path.join(self.get_temp_dir(), "run")
+        self.folder = self.path("run")
         run_folder.prepare(
             self.folder,
             config,
@@ -69,8 +70,6 @@ class PrepareTest(FolderCase):
         self.assertEqual(self.read_json("bert_config.json"), other.to_dict())
 
     def test_a_config_of_the_users_own_is_left_as_it_is(self):
-        self.folder = os.path.join(self.get_temp_dir(), "run")
-        os.makedirs(self.folder)
         text = json.dumps({**toy.CONFIG.to_dict(), "pooler_type": "x"})
         self.write("run/bert_config.json", text)
         with self.assertRaisesRegex(InputError, "another model"):
@@ -174,29 +173,26 @@ class PrepareTest(FolderCase):
             " 0.1 and is 0.2",
         )
         run_folder.record_start(self.folder, 5, later)
-        lines = [json.loads(line) for line in self.read("starts.jsonl").splitlines()]
+        lines = self.read_json_lines("starts.jsonl")
         self.assertEqual([line["step"] for line in lines], [0, 5])
         self.assertEqual([line["flags"] for line in lines], [{"a": 1}, {"a": 2}])
         self.assertEqual(self.read_json("flags.json"), {"a": 2})
         # A run from the beginning has a history of its own.
         run_folder.record_start(self.folder, 0, start)
-        self.assertLen(self.read("starts.jsonl").splitlines(), 1)
+        self.assertLen(self.read_json_lines("starts.jsonl"), 1)
 
     def test_a_damaged_history_is_unknown(self):
         self.prepare()
         for text in ("", "{", "[1]\n", '{"task": 1}\n', "\n\n"):
             for name in ("checkpoint", "starts.jsonl"):
-                with open(os.path.join(self.folder, name), "w") as file:
-                    file.write(text)
+                self.write(f"run/{name}", text)
             with self.assertLogs(level="WARNING") as logs:
                 self.prepare(task="MRPC")
             self.assertRegex(logs.output[0], "made with is unknown. .*starts.jsonl")
 
     def test_a_damaged_history_stops_no_run(self):
         self.prepare()
-        path = os.path.join(self.folder, "starts.jsonl")
-        with open(path, "wb") as file:
-            file.write(b"\xff")
+        path = pathlib.Path(self.write("run/starts.jsonl", b"\xff"))
         start = run_folder.Start(
             task="MRPC",
             data=run_folder.RunData("3 examples of a.tsv", "abc"),
@@ -205,11 +201,10 @@ class PrepareTest(FolderCase):
         )
         run_folder.record_start(self.folder, 5, start)
         self.assertEqual(run_folder.differences(self.folder, start), "")
-        with open(path, "rb") as file:
-            self.assertStartsWith(file.read(), b'\xff\n{"data": ')
+        self.assertStartsWith(path.read_bytes(), b'\xff\n{"data": ')
 
     def test_one_training_at_a_time(self):
-        folder = os.path.join(self.get_temp_dir(), "run")
+        folder = self.path("run")
         strategy = tf.distribute.get_strategy()
         with (
             run_folder.held_for_training(folder, strategy),

@@ -16,11 +16,12 @@ import tensorflow as tf
 from bert_tf.modeling.fused import xla_compiles_for_the_cpu
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.training.training_options import TrainingConfig
+from tests.script_case import FolderCase
 from tests.training import strategy_child, toy
 from tests.training.strategy_child import classifier
 
 
-class StrategiesTestCase(tf.test.TestCase):
+class StrategiesTestCase(FolderCase):
     def setUp(self):
         super().setUp()
         # Rows with one and with two masks, unevenly dealt to the halves of a batch.

@@ -1,8 +1,6 @@
 import gzip
 import json
 import lzma
-import os
-import tempfile
 
 import tensorflow as tf
 
@@ -106,18 +104,10 @@ def plain(*of_river):
     return {"version": "1.1", "data": [tower, river]}
 
 
-class ReaderTest(tf.test.TestCase):
-    def path(self, content, name="squad.json"):
-        if not isinstance(content, bytes):
-            content = json.dumps(content).encode()
-        path = os.path.join(tempfile.mkdtemp(dir=self.get_temp_dir()), name)
-        with open(path, "wb") as file:
-            file.write(content)
-        return path
-
+class ReaderTest(FolderCase):
     def read(self, content, **flags):
         """The questions, what was said of them, and the set."""
-        path = self.path(content)
+        path = self.write("squad.json", content)
         with self.assertLogs(level="DEBUG") as logs:
             questions = read_file(path, **flags)
         self.assertEqual(questions.source, path)
@@ -156,7 +146,7 @@ class ReaderTest(tf.test.TestCase):
             ((qa("r2"),), {}, False),
             ((qa("r2"),), {"version_2_with_negative": True}, True),
         ):
-            questions = read_file(self.path(plain(*added)), **flags)
+            questions = read_file(self.write("squad.json", plain(*added)), **flags)
             self.assertEqual(questions.have_answers, expected)
 
     def test_packed_and_in_other_orders(self):
@@ -167,7 +157,7 @@ class ReaderTest(tf.test.TestCase):
             ("a.json.gz", gzip.compress(content[:99]) + gzip.compress(content[99:])),
             ("a.json.xz", lzma.compress(content)),
         ):
-            questions = read_file(self.path(packed, name))
+            questions = read_file(self.write(name, packed))
             for _ in range(2):
                 self.assertEqual([one.question_id for one in questions], IDS)
 
@@ -273,12 +263,12 @@ class ReaderTest(tf.test.TestCase):
             content = plain()
             content["data"][0]["paragraphs"].append(paragraph)
             with self.assertRaisesRegex(InputError, message):
-                read_file(self.path(content))
+                read_file(self.write("squad.json", content))
         for added in ("article", {"title": "Empty"}, {"paragraphs": "text"}):
             content = plain()
             content["data"].append(added)
             with self.assertRaisesRegex(InputError, 'article 3.* with "paragraphs"'):
-                read_file(self.path(content))
+                read_file(self.write("squad.json", content))
 
     def test_files_that_are_none(self):
         for content, reason in (
@@ -294,7 +284,7 @@ class ReaderTest(tf.test.TestCase):
             ('[1,\n\n"语'.encode()[:-1], r"json:3: not UTF-8 \(byte 0xe8\)"),
         ):
             with self.assertRaisesRegex(InputError, reason) as raised:
-                read_file(self.path(content))
+                read_file(self.write("squad.json", content))
             self.assertNotIn("\n", str(raised.exception))
         for path in ("nowhere.json", self.get_temp_dir()):
             with self.assertRaisesRegex(InputError, f"No such SQuAD file: {path}"):
