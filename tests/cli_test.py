@@ -1,7 +1,6 @@
 import json
 import logging
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from bert_tf import cli, run_pretraining
 from bert_tf.errors import InputError
 from tests import errors_test
 from tests.golden.commands import outcome
-from tests.processes import run_python
+from tests.processes import run_python, seconds_of_other_processes
 from tfrecords import learn_vocabulary
 
 SCRIPTS = (
@@ -47,7 +46,6 @@ class HelpTest(tf.test.TestCase):
         for name in ("tensorflow", "keras", "keras_hub"):
             with open(os.path.join(folder, name + ".py"), "w") as file:
                 file.write("raise SystemExit('imported')")
-        paths = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
         for arguments in (
             ["-m", "bert_tf.run_pretraining", "--help"],
             ["-m", "bert_tf.run_pretraining", "--no_such=1"],
@@ -56,7 +54,7 @@ class HelpTest(tf.test.TestCase):
         ):
             # Of the processor: a busy machine takes longer, whatever the command.
             began = seconds_of_other_processes()
-            result = run_python(*arguments, without=VERBOSITY, PYTHONPATH=paths)
+            result = run_python(*arguments, without=VERBOSITY, modules=folder)
             seconds = seconds_of_other_processes() - began
             self.assertNotIn("imported", result.stderr, arguments)
             if arguments[0] == "-m":
@@ -67,11 +65,6 @@ class HelpTest(tf.test.TestCase):
             self.assertEqual(code, 0, command)
             self.assertGreater(length, 200, command)
             self.assertLess(seconds, 1.0, command)
-
-
-def seconds_of_other_processes():
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
 
 
 class LogTest(tf.test.TestCase):

@@ -2,13 +2,12 @@ import codecs
 import gzip
 import json
 import os
-import subprocess
-import sys
 
 from absl import flags, logging
 
 from bert_tf import evaluate_squad
 from bert_tf.errors import InputError
+from tests.processes import run_python
 from tests.script_case import FolderCase, printed
 
 
@@ -158,4 +157,4 @@ class EvaluateSquadTest(FolderCase):
             "script.run(cli.parse(script.run, sys.argv[1:]));"
             "assert not {'tensorflow', 'keras', 'matplotlib'} & {*sys.modules}"
         )
-        subprocess.run([sys.executable, "-c", program, data, predictions], check=True)
+        self.assertEqual(run_python("-c", program, data, predictions).returncode, 0)

@@ -39,8 +39,7 @@ class KerasBackendTest(tf.test.TestCase):
         with open(os.path.join(folder, "keras.py"), "w") as file:
             # As where jax is not installed; TensorFlow tries to, and passes it over.
             file.write("raise ModuleNotFoundError('imported')")
-        paths = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
-        done = run("-c", _USE_ALL, KERAS_BACKEND="torch", PYTHONPATH=paths)
+        done = run("-c", _USE_ALL, KERAS_BACKEND="torch", modules=folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         *usable, message = done.stdout.splitlines()
         self.assertEqual(

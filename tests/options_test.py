@@ -1,8 +1,6 @@
 import importlib
 import json
 import os
-import subprocess
-import sys
 from unittest import mock
 
 from bert_tf import (
@@ -16,6 +14,7 @@ from bert_tf import (
 from bert_tf.errors import InputError
 from bert_tf.options import Path
 from tests.cli_test import SCRIPTS
+from tests.processes import run_python
 from tests.script_case import FolderCase
 from tfrecords import create_pretraining_data
 
@@ -72,13 +71,7 @@ class PathsTest(FolderCase):
             "outcomes = [outcome(*line)[:3] for line in json.loads(sys.argv[1])]\n"
             "print(json.dumps(outcomes))"
         )
-        paths = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
-        done = subprocess.run(
-            [sys.executable, "-c", program, json.dumps(lines)],
-            stdout=subprocess.PIPE,
-            check=True,
-            env={**os.environ, "PYTHONPATH": paths},
-        )
+        done = run_python("-c", program, json.dumps(lines), modules=folder)
         *outcomes, onnx = json.loads(done.stdout)
         for code, _, stderr in outcomes:
             self.assertEqual(code, 2, stderr)

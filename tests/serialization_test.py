@@ -48,10 +48,9 @@ class SavedModelTest(tf.test.TestCase):
             "class saving:\n    classes = {}\n"
             "    get_custom_objects = lambda: saving.classes"
         )
-        paths = os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])
         for first, second in (("bert_tf", "keras"), ("keras", "bert_tf")):
             code = f"import {first}, {second}; print(*keras.saving.classes)"
-            done = run_python("-c", code, PYTHONPATH=paths)
+            done = run_python("-c", code, modules=folder)
             names = {f"bert_tf>{name}" for name in serialization._CLASSES}
             self.assertEqual({*done.stdout.split()}, names, done.stderr)
 

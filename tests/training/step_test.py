@@ -1,6 +1,4 @@
 import dataclasses
-import os
-import subprocess
 import sys
 import time
 from unittest import mock
@@ -18,6 +16,7 @@ from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training import step
 from bert_tf.training.step import evaluation_step, training_steps
 from bert_tf.training.task import Task
+from tests.processes import run_python
 
 
 def linear_model():
@@ -125,12 +124,7 @@ class TrainingStepsTest(tf.test.TestCase):
     @pytest.mark.slow
     def test_computing_is_no_wait_for_input_of_a_single_thread(self):
         code = "from tests.training.step_test import share_of_input as x; print(x())"
-        ran = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "TF_NUM_INTEROP_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            check=True,
-        )
+        ran = run_python("-c", code, TF_NUM_INTEROP_THREADS="1")
         self.assertLess(float(ran.stdout), 0.3)
 
     def test_equals_the_same_steps_by_hand(self):
