@@ -221,8 +221,8 @@ def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _pickles_in(folder: str) -> list[str]:
-    pattern = os.path.join(glob.escape(folder), "{}")
-    return [name for p in _PICKLES for name in files.glob(pattern.format(p))]
+    folder = glob.escape(folder)
+    return [name for p in _PICKLES for name in files.glob(os.path.join(folder, p))]
 
 
 def refuse_pickles(path: str) -> None:

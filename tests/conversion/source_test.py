@@ -56,8 +56,9 @@ class SourceTest(FolderCase):
 
     def test_what_is_no_checkpoint(self):
         folder = self.get_temp_dir()
-        pickle = self.write("pickled/pytorch_model.bin", b"\x80\x04.")
-        self.write("pickled/config.json", {"model_type": "bert"})
+        # A folder's name is neither a glob nor a format.
+        pickle = self.write("[a]{x}/pytorch_model.bin", b"\x80\x04.")
+        self.write("[a]{x}/config.json", {"model_type": "bert"})
         self.write("empty_state/checkpoint", "")
         os.makedirs(self.path("empty"))
         for path, message in (
