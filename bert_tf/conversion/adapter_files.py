@@ -28,7 +28,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf import files, strict_json
-from bert_tf.config import BertConfig
+from bert_tf.config import PROBLEM_TYPES, SINGLE_LABEL, BertConfig
 from bert_tf.conversion.huggingface import read_tensors, write_tensors
 from bert_tf.conversion.loading import load_weights
 from bert_tf.conversion.names import window_pooling
@@ -44,8 +44,13 @@ DESCRIPTION_NAME = "adapter.json"
 WEIGHTS_NAME = "adapter.safetensors"
 FORMAT_VERSION = 1
 
-# Arguments of BertClassifier for what was added and trained.
-MODEL_OPTIONS = ("lora_rank", "adapter_size", "layer_mixture", "train_pooler")
+# Arguments of BertClassifier for what was added and trained, and their types.
+MODEL_OPTIONS = {
+    "lora_rank": int,
+    "adapter_size": int,
+    "layer_mixture": bool,
+    "train_pooler": bool,
+}
 
 # What must be equal in the base.
 _BASE_FIELDS = (
@@ -124,10 +129,25 @@ def open_adapter(path: str) -> AdapterFiles:
     if not isinstance(values, dict) or values.get("format_version") != FORMAT_VERSION:
         raise InputError(f"{file_path}: not of format_version {FORMAT_VERSION}.")
     found = strict_json.from_values(AdapterFiles, values, file_path)
+    model = {
+        name: strict_json.checked(kind, found.model.get(name, kind()), file_path, name)
+        for name, kind in MODEL_OPTIONS.items()
+    }
+    sizes = model["lora_rank"], model["adapter_size"]
+    if min(sizes) < 0 or all(sizes):
+        raise InputError(
+            f'{file_path}: one of "lora_rank" and "adapter_size" must be 0, the other'
+            f" not negative. Found: {sizes[0]} and {sizes[1]}"
+        )
+    if found.problem_type not in PROBLEM_TYPES:
+        raise InputError(
+            f'{file_path}: "problem_type" must be one of {", ".join(PROBLEM_TYPES)}.'
+            f" Found: {found.problem_type}"
+        )
     weights_path = os.path.join(path, WEIGHTS_NAME)
     return dataclasses.replace(
         found,
-        model={name: found.model.get(name, 0) for name in MODEL_OPTIONS},
+        model=model,
         path=path,
         weights=Weights(weights_path, read_tensors(weights_path)),
     )
@@ -201,6 +221,11 @@ def load_adapted_classifier(path: str | Source, adapter: str) -> BertClassifier:
     """
     source = open_source(path) if isinstance(path, str) else path
     opened = open_adapter(adapter)
+    if opened.problem_type == SINGLE_LABEL and len(opened.labels) < 2:
+        raise InputError(
+            f"{opened.path} is no classifier's: its {DESCRIPTION_NAME} names"
+            f" {len(opened.labels)} labels."
+        )
     model = BertClassifier(
         source.require_config(),
         max(1, len(opened.labels)),

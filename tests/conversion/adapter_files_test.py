@@ -137,10 +137,19 @@ class LoadTest(AdapterFilesTestCase):
         for change, message in (
             ({"format_version": 2}, "not of format_version 1"),
             ({"labels": None}, '"labels" must be a list'),
+            ({"model": {"lora_rank": "8"}}, '"lora_rank" must be an integer'),
+            ({"model": {"lora_rank": None}}, '"lora_rank" must be an integer'),
+            ({"model": {"train_pooler": 1}}, '"train_pooler" must be true or false'),
+            ({"model": {"lora_rank": -1}}, "not negative. Found: -1 and 0"),
+            ({"model": {"lora_rank": 2, "adapter_size": 3}}, "must be 0.*: 2 and 3"),
+            ({"problem_type": "several"}, '"problem_type" must be one of.*several'),
         ):
             runs.write_json(values | change, description)
-            with self.assertRaisesRegex(InputError, message):
+            with self.assertRaisesRegex(InputError, f"adapter.json: .*{message}"):
                 open_adapter(path)
+        runs.write_json(values | {"labels": []}, description)
+        with self.assertRaisesRegex(InputError, "no classifier's.* names 0 labels"):
+            load_adapted_classifier(self.run_of(base_model(), "base"), path)
         with self.assertRaisesRegex(InputError, "no adapter in this folder"):
             open_adapter(self.folder("empty"))
 
