@@ -1,6 +1,7 @@
 """Serialized tf.Examples to TFRecord files."""
 
 import contextlib
+import functools
 import glob
 import itertools
 import os
@@ -209,8 +210,10 @@ class ShardWriter:
                     files.make_folder(folder)
                 if self._is_alone:
                     remove_leftovers(path)
+                replacing = files.replacing(path)
                 with file_errors(path):
-                    self._files.append(opened.enter_context(files.replacing(path)))
+                    self._files.append(replacing.__enter__())
+                opened.push(functools.partial(_close, replacing, path))
             self._opened = opened.pop_all()
         return self
 
@@ -231,8 +234,14 @@ class ShardWriter:
                 files.flush(file, path)
 
     def __exit__(self, *exception: Any) -> bool | None:
-        with file_errors(self.paths[0]):
-            return self._opened.__exit__(*exception)
+        return self._opened.__exit__(*exception)
+
+
+def _close(
+    replacing: contextlib.AbstractContextManager, path: str, *exception: Any
+) -> bool | None:
+    with file_errors(path):
+        return replacing.__exit__(*exception)
 
 
 @contextlib.contextmanager

@@ -119,6 +119,16 @@ class ShardWriterTest(FolderCase):
             writer.write([b"x"])
         self.assertEqual(self.names(), [])
 
+    def test_the_file_that_cannot_be_renamed_is_named(self):
+        os.mkdir(self.path("b"))
+        paths = [self.path(name) for name in "abc"]
+        with (
+            self.assertRaisesRegex(OSError, "b cannot be written: Is a directory"),
+            ShardWriter(paths) as writer,
+        ):
+            writer.write([b"x", b"y", b"z"])
+        self.assertEqual(self.names(), ["b", "c"])
+
 
 class RecordFilesTest(FolderCase):
     def test_leaves_out_what_stands_beside_the_records(self):
