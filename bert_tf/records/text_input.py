@@ -30,6 +30,7 @@ class TextOptions(Options, title=all_options.DATA):
         " documents), wikiextractor's output, or one JSON object per line; auto"
         " detects it by the name, then by the first line.",
         choices=("auto", "text", "wikiextractor", "jsonl"),
+        only_with="input_file",
     )
     text_field: str = option(
         "text",
@@ -40,12 +41,15 @@ class TextOptions(Options, title=all_options.DATA):
         "A TensorFlow dataset to read instead of files, such as wikipedia/20230601.en.",
     )
     tfds_split: str = option(
-        "train", "Split of the dataset, or a slice such as train[:10%]."
+        "train",
+        "Split of the dataset, or a slice such as train[:10%].",
+        only_with="tfds_name",
     )
     tfds_data_dir: str | None = option(
         None,
         "Folder of prepared datasets. Default: the library's own.",
         path=Path.OUTPUT,
+        only_with="tfds_name",
     )
     num_workers: int | None = option(
         None,

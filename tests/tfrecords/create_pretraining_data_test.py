@@ -139,8 +139,15 @@ class WrongInputTest(ScriptCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script(**changes)
-        with self.assertRaisesRegex(flags.Error, "for --pairs=nsp alone"):
-            self.run_script(pairs="sop", nsp_labels="exact")
+        read = {"input_file": "", "tfds_name": "wikipedia"}
+        for changes, message in (
+            ({"pairs": "sop", "nsp_labels": "exact"}, "for --pairs=nsp alone"),
+            ({"tfds_split": "test"}, "--tfds_split has no effect without --tfds_name"),
+            ({"tfds_data_dir": "x"}, "--tfds_data_dir has no effect without --tfds_na"),
+            (read | {"input_format": "text"}, "has no effect without --input_file"),
+        ):
+            with self.assertRaisesRegex(flags.Error, message):
+                self.run_script(**changes)
         self.assertEqual(set(self.files("o").values()), {"a folder"})
 
     def test_oddities_are_warnings(self):
