@@ -109,15 +109,15 @@ def processor_seconds() -> float:
 
 def main(_: list[str]) -> None:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    from bert_tf.instances.creation import TokenIds
     from bert_tf.records.dynamic_masking import CHOOSERS, DynamicMasking
+    from bert_tf.text.vocabulary import Vocabulary
 
-    ids = TokenIds(
-        cls_id=101,
-        sep_id=102,
-        mask_id=103,
-        word_ids=tuple(range(VOCAB_SIZE)),
-        continuation_ids=frozenset(CONTINUATIONS),
+    special = {101: "[CLS]", 102: "[SEP]", 103: "[MASK]"}
+    vocabulary = Vocabulary(
+        [
+            special.get(n) or f"{'##' if n in CONTINUATIONS else ''}{n}"
+            for n in range(VOCAB_SIZE)
+        ]
     )
     print("length  batch  masks          records/s of one core   of this machine")
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +129,7 @@ def main(_: list[str]) -> None:
                 runs = [("static", static, None)]
                 for unit in CHOOSERS:
                     masking = DynamicMasking(
-                        ids,
+                        vocabulary,
                         max_seq_length=length,
                         max_predictions_per_seq=num_predictions,
                         unit=unit,

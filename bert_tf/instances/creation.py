@@ -1,7 +1,7 @@
 """Documents of token ids to masked pairs: the original's create_pretraining_data."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,44 +25,7 @@ from bert_tf.instances.settings import (
     STATIC_MASKING,
     InstanceSettings,
 )
-
-CLS = "[CLS]"
-SEP = "[SEP]"
-MASK = "[MASK]"
-CONTINUATION = "##"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenIds:
-    """The special ids of a vocabulary, and those for random tokens."""
-
-    cls_id: int  # of [CLS], in front of a sequence
-    sep_id: int  # of [SEP], after each segment
-    mask_id: int  # of [MASK], in the place of a hidden token
-    # The ids that a random token is drawn from, in this order.
-    word_ids: tuple[int, ...]
-    continuation_ids: frozenset[int]  # of the pieces that continue a word ("##ing")
-
-    @classmethod
-    def from_vocabulary(cls, ids: Mapping[str, int]) -> "TokenIds":
-        """The ids of a vocabulary.
-
-        A random token is any token, including special ones. A token that occurs twice
-        in the vocabulary file counts once, at its first place and with its last id, as
-        in the original's dictionary.
-        """
-        return cls(
-            cls_id=ids[CLS],
-            sep_id=ids[SEP],
-            mask_id=ids[MASK],
-            word_ids=tuple(ids.values()),
-            continuation_ids=frozenset(
-                token_id
-                for token, token_id in ids.items()
-                if token.startswith(CONTINUATION)
-            ),
-        )
-
+from bert_tf.text.vocabulary import Vocabulary
 
 # The original's procedure (google-research/bert, create_pretraining_data): all
 # documents are one pool with one random stream. They are shuffled; in each of
@@ -99,7 +62,8 @@ class _Recipe(NamedTuple):
     cls_id: int  # never masked
     sep_id: int  # likewise
     mask_id: int
-    word_ids: np.ndarray  # int32, what a random token is drawn from
+    # int32, what a random token is drawn from: all tokens, special ones included.
+    word_ids: np.ndarray
     # bool [vocab_size], which ids belong to the word before them; all false where
     # pieces are masked one by one.
     joins: np.ndarray
@@ -171,7 +135,7 @@ def say_if_to_be_compiled() -> None:
 
 def create_instances(
     documents: Documents,
-    ids: TokenIds,
+    vocabulary: Vocabulary,
     settings: InstanceSettings,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Instances:
@@ -181,7 +145,7 @@ def create_instances(
     stream = random_stream(settings.random_seed)
     order = np.arange(num_documents)
     shuffle(stream, order)
-    recipe = _recipe(ids, settings)
+    recipe = _recipe(vocabulary, settings)
     dtype = documents.tokens.dtype
     types = (dtype, np.int64, np.int32, np.uint8, np.int64, np.int32, dtype)
     buffers = Buffers(*(np.empty(0, each) for each in types))
@@ -219,19 +183,18 @@ _KINDS = {
 }
 
 
-def _recipe(ids: TokenIds, settings: InstanceSettings) -> _Recipe:
-    word_ids = np.array(ids.word_ids, np.int32)
-    joins = np.zeros(max(word_ids.max(), *ids.continuation_ids, 0) + 1, np.bool_)
+def _recipe(vocabulary: Vocabulary, settings: InstanceSettings) -> _Recipe:
+    joins = np.zeros(len(vocabulary), np.bool_)
     if settings.do_whole_word_mask:
-        joins[list(ids.continuation_ids)] = True
+        joins[vocabulary.continuation_ids] = True
     return _Recipe(
         kind=_KINDS[settings.pairs, settings.nsp_labels],
         max_seq_length=settings.max_seq_length,
         short_seq_prob=settings.short_seq_prob,
-        cls_id=ids.cls_id,
-        sep_id=ids.sep_id,
-        mask_id=ids.mask_id,
-        word_ids=word_ids,
+        cls_id=vocabulary.cls_id,
+        sep_id=vocabulary.sep_id,
+        mask_id=vocabulary.mask_id,
+        word_ids=np.array(vocabulary.word_ids, np.int32),
         joins=joins,
         is_masked=settings.masking == STATIC_MASKING,
         masked_lm_prob=float(settings.masked_lm_prob),

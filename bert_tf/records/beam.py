@@ -37,7 +37,6 @@ from apache_beam.runners.runner import PipelineState
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.instances.creation import TokenIds
 from bert_tf.instances.pairs import token_dtype
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.record_sets import RecordSet, ShardJob, ShardResult
@@ -154,7 +153,7 @@ def write(
     try:
         job.write(
             assembled(pieces, token_dtype(len(vocabulary))),
-            TokenIds.from_vocabulary(vocabulary.ids),
+            vocabulary,
             is_alone=False,
         )
     except InputError as error:

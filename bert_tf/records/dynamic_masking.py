@@ -1,6 +1,5 @@
 """Masks drawn while training, from each record's seed: new ones in each epoch."""
 
-import dataclasses
 import enum
 import functools
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,6 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.errors import InputError
-from bert_tf.instances.creation import TokenIds
 from bert_tf.instances.masking import warn_if_few
 from bert_tf.instances.settings import MASK_RATE, RANDOM_RATE, MaskingOptions
 from bert_tf.records.manifest import Manifest, agreed
@@ -355,7 +353,7 @@ class DynamicMasking:
 
     def __init__(
         self,
-        ids: TokenIds,
+        vocabulary: Vocabulary,
         *,
         max_seq_length: int,
         max_predictions_per_seq: int,
@@ -365,9 +363,11 @@ class DynamicMasking:
         unit: str = "piece",
         mask_rate: float = MASK_RATE,
         random_rate: float = RANDOM_RATE,
+        mask_id: int | None = None,
         seed: int,
     ) -> None:
-        self._ids = ids
+        self._vocabulary = vocabulary
+        self._mask_id = vocabulary.mask_id if mask_id is None else mask_id
         self._max_predictions_per_seq = max_predictions_per_seq
         self._max_sequence_length = max_sequence_length or max_seq_length
         self._max_limit = max_predictions_per_sequence or max_predictions_per_seq
@@ -378,8 +378,8 @@ class DynamicMasking:
         # How many to choose of that many tokens: rounded half to even, as in Python.
         shares = np.rint(np.arange(max_seq_length + 1) * masked_lm_prob)
         self._limits = np.clip(shares, 1, self._max_limit).astype(np.int32)
-        self._is_continuation = np.zeros(max(ids.word_ids) + 1, bool)
-        self._is_continuation[sorted(ids.continuation_ids)] = True
+        self._is_continuation = np.zeros(len(vocabulary), bool)
+        self._is_continuation[vocabulary.continuation_ids] = True
 
     def __call__(
         self, batch: Mapping[str, tf.Tensor], keys: RecordKeys
@@ -408,7 +408,7 @@ class DynamicMasking:
         groups = tf.broadcast_to(choice.groups, tf.shape(input_ids))
         groups = tf.gather(groups, positions, batch_dims=1)
 
-        word_ids = self._ids.word_ids
+        word_ids = self._vocabulary.word_ids
         # Each token of a replaced span gets its own random token.
         random_ids = tf.gather(
             tf.constant(word_ids, tf.int32),
@@ -417,7 +417,7 @@ class DynamicMasking:
         treatment = noise.uniform(Purpose.TREATMENT, groups)
         replacements = tf.where(
             treatment < self._mask_until,
-            self._ids.mask_id,
+            self._mask_id,
             tf.where(treatment < self._random_until, random_ids, labels),
         )
         rows = tf.broadcast_to(
@@ -440,9 +440,8 @@ class DynamicMasking:
 
     def _sequences(self, input_ids: tf.Tensor, input_mask: tf.Tensor) -> Sequences:
         is_token = input_mask > 0
-        is_separator = is_token & (
-            (input_ids == self._ids.cls_id) | (input_ids == self._ids.sep_id)
-        )
+        cls_id, sep_id = self._vocabulary.cls_id, self._vocabulary.sep_id
+        is_separator = is_token & ((input_ids == cls_id) | (input_ids == sep_id))
         limits = tf.gather(self._limits, tf.reduce_sum(input_mask, axis=1))
         return Sequences(
             is_candidate=is_token & ~is_separator,
@@ -476,11 +475,11 @@ def settled_masking(
         " %g %s and %g random.",
         *(unit, share, options.mask_rate, options.mask_token, options.random_rate),
     )
-    ids = TokenIds.from_vocabulary(vocabulary.ids)
     warn_if_few(lengths["max_predictions_per_seq"], lengths["max_seq_length"], share)
     return functools.partial(
         DynamicMasking,
-        dataclasses.replace(ids, mask_id=vocabulary.ids[options.mask_token]),
+        vocabulary,
+        mask_id=vocabulary.ids[options.mask_token],
         unit=unit,
         masked_lm_prob=share,
         mask_rate=options.mask_rate,

@@ -31,7 +31,6 @@ from bert_tf.errors import InputError
 from bert_tf.finished import FinishedResults, digest
 from bert_tf.instances.creation import (
     Instances,
-    TokenIds,
     create_instances,
     say_if_to_be_compiled,
 )
@@ -107,13 +106,13 @@ class ShardJob:
         return result if is_whole else None
 
     def write(
-        self, documents: Documents, ids: TokenIds, *, is_alone: bool = True
+        self, documents: Documents, vocabulary: Vocabulary, *, is_alone: bool = True
     ) -> ShardResult:
         """Makes the record file of the group's documents."""
         require_documents(documents, self.settings, f"The documents for {self.path}")
-        instances = create_instances(documents, ids, self.settings)
+        instances = create_instances(documents, vocabulary, self.settings)
         with ShardWriter([self.path], is_alone=is_alone) as writer:
-            result = write_instances(instances, writer, ids, self.settings)
+            result = write_instances(instances, writer, vocabulary, self.settings)
             if is_alone and files.exists(self.path):
                 # One to be replaced: it must not be mistaken for the result's.
                 files.remove(self.path)
@@ -129,8 +128,8 @@ def write_shard(corpus: TokenizedCorpus, vocab_file: str, job: ShardJob) -> Shar
     """Makes one record file of one group, unless it is finished."""
     if finished := job.finished():
         return finished
-    ids = TokenIds.from_vocabulary(Vocabulary.from_file(vocab_file).ids)
-    return job.write(corpus.documents(job.group, job.num_groups), ids)
+    documents = corpus.documents(job.group, job.num_groups)
+    return job.write(documents, Vocabulary.from_file(vocab_file))
 
 
 def require_documents(
@@ -151,7 +150,7 @@ def require_documents(
 def write_instances(
     instances: Instances,
     writer: ShardWriter,
-    ids: TokenIds,
+    vocabulary: Vocabulary,
     settings: InstanceSettings,
     progress: Callable[[int], object] = lambda _: None,
 ) -> ShardResult:
@@ -164,7 +163,7 @@ def write_instances(
         settings.max_sequences_per_record if settings.packed_length else None,
     )
     statistics = RecordStatistics(
-        max_seq_length=settings.max_seq_length, mask_id=ids.mask_id
+        max_seq_length=settings.max_seq_length, mask_id=vocabulary.mask_id
     )
     block_size = max(1, min(_BLOCK, _BLOCK_TOKENS // settings.record_length))
     for columns in instances.blocks(block_size):
@@ -534,17 +533,16 @@ def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
 
 def _write_pool(corpus: TokenizedCorpus, record_set: RecordSet) -> ShardResult:
     """The original's way: one random stream, records dealt to the files in turn."""
-    settings = record_set.settings
+    settings, vocabulary = record_set.settings, record_set.vocabulary
     documents = corpus.documents(joins_files=not record_set.manifest.is_filtered)
     require_documents(documents, settings, "The documents")
-    ids = TokenIds.from_vocabulary(record_set.vocabulary.ids)
     total = settings.dupe_factor * (len(documents.document_starts) - 1)
     with tqdm(total=total, desc="Masking", unit=" documents", disable=None) as bar:
-        instances = create_instances(documents, ids, settings, bar.update)
+        instances = create_instances(documents, vocabulary, settings, bar.update)
     del documents
     bar = tqdm(total=len(instances), desc="Writing", unit=" records", disable=None)
     with bar, ShardWriter(record_set.output_files) as writer:
-        result = write_instances(instances, writer, ids, settings, bar.update)
+        result = write_instances(instances, writer, vocabulary, settings, bar.update)
         record_set.announce([result])
     return result
 

@@ -110,6 +110,11 @@ class Vocabulary:
         return tuple(self.ids.values())
 
     @property
+    def continuation_ids(self) -> list[int]:
+        """The ids of the pieces that continue a word ("##ing")."""
+        return [n for token, n in self.ids.items() if token.startswith("##")]
+
+    @property
     def unk_id(self) -> int:
         """The id of [UNK]."""
         return self._special_id(UNK)

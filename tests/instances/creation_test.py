@@ -6,7 +6,7 @@ import random
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.instances.creation import TokenIds, create_instances
+from bert_tf.instances.creation import create_instances
 from bert_tf.instances.pairs import token_dtype
 from bert_tf.instances.settings import InstanceSettings
 from bert_tf.text.vocabulary import Vocabulary
@@ -18,7 +18,7 @@ TOKENS = (
     + [f"w{number}" for number in range(30)]
     + [f"##p{number}" for number in range(15)]
 )
-IDS = TokenIds.from_vocabulary(Vocabulary(TOKENS).ids)
+VOCABULARY = Vocabulary(TOKENS)
 
 
 def corpus(seed, num_documents, num_sentences, num_tokens):
@@ -45,7 +45,9 @@ class CreateInstancesTest(tf.test.TestCase):
     def assert_same(self, documents, dtype=np.uint16, **changes):
         settings = InstanceSettings(**changes)
         expected = plain_instances(documents, TOKENS, vars(settings))
-        instances = create_instances(as_documents(documents, dtype), IDS, settings)
+        instances = create_instances(
+            as_documents(documents, dtype), VOCABULARY, settings
+        )
         self.assertLen(instances, len(expected))
         plain = iter(expected)
         sizes = settings.max_seq_length, settings.max_predictions_per_seq
@@ -101,7 +103,7 @@ class DynamicMaskingTest(tf.test.TestCase):
         words = {token for document in documents for line in document for token in line}
         instances = create_instances(
             as_documents(documents),
-            IDS,
+            VOCABULARY,
             InstanceSettings(masking="dynamic", dupe_factor=1, max_seq_length=32),
         )
         self.assertNotIn("masked_lm_ids", next(instances.blocks(3)))
@@ -122,7 +124,7 @@ class FullSentencesTest(tf.test.TestCase):
             **changes,
         }
         instances = create_instances(
-            documents_of(documents), IDS, InstanceSettings(**settings)
+            documents_of(documents), VOCABULARY, InstanceSettings(**settings)
         )
         found = []
         for block in instances.blocks(5):
@@ -176,7 +178,7 @@ class ExactLabelsTest(tf.test.TestCase):
     def test_lone_tokens_are_left_out_and_counted(self):
         instances = create_instances(
             documents_of([[[10]], [[11, 12]], [[13, 14]]]),
-            IDS,
+            VOCABULARY,
             InstanceSettings(nsp_labels="exact", dupe_factor=4),
         )
         self.assertLen(instances, 8)

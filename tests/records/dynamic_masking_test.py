@@ -9,7 +9,6 @@ from absl.testing import parameterized
 
 from bert_tf.errors import InputError
 from bert_tf.instances import masking as static_masking
-from bert_tf.instances.creation import TokenIds
 from bert_tf.instances.settings import MaskingOptions
 from bert_tf.records import dynamic_masking
 from bert_tf.records.dynamic_masking import (
@@ -212,9 +211,6 @@ CLS, SEP, MASK = 2, 3, 4
 WORDS = [f"w{number}" for number in range(30)]
 PIECES = [f"##p{number}" for number in range(15)]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *PIECES]
-IDS_DYNAMIC_MASKING = TokenIds.from_vocabulary(
-    {token: n for n, token in enumerate(VOCABULARY)}
-)
 L, P = 24, 5
 
 
@@ -243,7 +239,7 @@ def batch_of(sequences, length=L):
 
 def masking(**options):
     options = {"max_seq_length": L, "max_predictions_per_seq": P, "seed": 11, **options}
-    return DynamicMasking(IDS_DYNAMIC_MASKING, **options)
+    return DynamicMasking(Vocabulary(VOCABULARY), **options)
 
 
 def keys(records, epoch=1):

@@ -14,6 +14,8 @@ class VocabularyTest(FolderCase):
         self.assertLen(vocabulary, 4)
         self.assertEqual(dict(vocabulary.ids), {"[PAD]": 0, "a": 3, "b": 2})
         self.assertEqual(vocabulary.word_ids, (0, 3, 2))
+        pieces = Vocabulary(["##s", "a", "##s", "##", "#t"])
+        self.assertEqual(pieces.continuation_ids, [2, 3])
 
     def test_reads_lines_as_the_original_does(self):
         # Stripped of any white space, \r too; U+2028, U+0085 and \x0b end no line; a
