@@ -327,7 +327,7 @@ def _make_shard_result(folder):
     )
     job = _shard_job(folder)
     FinishedResults(job.result_path, record_sets.ShardResult).keep(
-        "records", dataclasses.asdict(job.settings), result
+        "records", job.settings.as_flags(), result
     )
 
 

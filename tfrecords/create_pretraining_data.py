@@ -10,70 +10,28 @@ The same command again finds its records done, or resumes where it was killed. I
 overwrites other files only with --overwrite.
 """
 
-import dataclasses
 import functools
-import math
 from collections.abc import Callable, Iterator
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.instances.settings import (
-    DYNAMIC_MASKING,
-    MASKING,
-    MIN_SEQ_LENGTH,
-    NEXT_SENTENCE,
-    NSP_LABELS,
-    ORIGINAL_LABELS,
-    PAIRS,
-    InstanceSettings,
-)
+from bert_tf.instances.settings import DYNAMIC_MASKING, InstanceSettings
 from bert_tf.options import REQUIRED, Path, option, with_default
 from bert_tf.records.text_input import SentenceTextOptions, text_chunks
 from bert_tf.records.tokenized_corpus import DEDUPLICATION
 from bert_tf.training.training_options import ModelOptions
 
 
-class PretrainingDataOptions(SentenceTextOptions):
+class PretrainingDataOptions(InstanceSettings, SentenceTextOptions):
     """Which records are made, of which text."""
 
     vocab_file: str = with_default(ModelOptions, "vocab_file", REQUIRED)
     do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
-    max_seq_length: int = option(
-        128,
-        "Maximum length of a sequence in WordPieces, including [CLS] and [SEP]."
-        " Longer ones are truncated, unless they are read in windows.",
-        least=MIN_SEQ_LENGTH,
-    )
-    max_predictions_per_seq: int = option(
-        20,
-        "Masked-LM slots per sequence; must equal the records', unless these are"
-        " masked while they are read.",
-        least=1,
-    )
     output_file: str = option(
         REQUIRED,
         "TFRecord files to write, separated by commas; records go to them in turn."
         " With --num_shards, one name, to which -00000-of-00064 is added.",
         path=Path.OUTPUT,
-    )
-    do_whole_word_mask: bool = option(
-        False, "Mask all pieces of a word or none, rather than each piece on its own."
-    )
-    random_seed: int = option(12345, "Seed of the random stream.", most=math.inf)
-    dupe_factor: int = option(
-        10,
-        "Passes over the documents, each with different pairs and masks. With"
-        " --masking=dynamic the default is 1.",
-        least=1,
-    )
-    masked_lm_prob: float = option(
-        0.15, "Share of a sequence's tokens to predict.", above=0.0, most=1.0
-    )
-    short_seq_prob: float = option(
-        0.1,
-        "Probability that a document's sequences aim at a shorter length.",
-        least=0.0,
-        most=1.0,
     )
     num_shards: int | None = option(
         None,
@@ -82,34 +40,6 @@ class PretrainingDataOptions(SentenceTextOptions):
         " from the same group. Default: all documents are one pool, as in the"
         " original.",
         least=1,
-    )
-    masking: str = option(
-        MASKING[0],
-        "static: mask the records now, as in the original; dynamic: write them"
-        " unmasked, and training masks them differently in each epoch.",
-        choices=MASKING,
-    )
-    pairs: str = option(
-        PAIRS[0],
-        "The sequences. nsp: two segments, the second one the next or a random one;"
-        " none: whole sentences in one segment (RoBERTa); sop: two consecutive"
-        " segments, in order or swapped (ALBERT); previous: the second one is the"
-        " next, a random or the previous one, three labels (StructBERT).",
-        choices=PAIRS,
-    )
-    nsp_labels: str = option(
-        NSP_LABELS[0],
-        "original: as in the original; exact: without its flaws, so a lone sentence"
-        " does not always get a random next one, and a random one never comes from"
-        " the same document.",
-        choices=NSP_LABELS,
-    )
-    packed_length: int | None = option(
-        None,
-        "Pack several sequences into each record, a row of this many tokens,"
-        " because padding costs a training step as much as text. Each sequence"
-        " keeps its positions and its label, and attends only to itself.",
-        least=MIN_SEQ_LENGTH,
     )
     deduplicate: str = option(
         DEDUPLICATION[0],
@@ -143,15 +73,8 @@ class PretrainingDataOptions(SentenceTextOptions):
     )
 
     def problems(self) -> Iterator[str]:
-        """Labels for pairs without any; options of Beam and of this machine."""
+        """Options of Beam and of this machine."""
         yield from super().problems()
-        if self.pairs != NEXT_SENTENCE and self.nsp_labels != ORIGINAL_LABELS:
-            yield "`nsp_labels=exact` is for `pairs=nsp` alone."
-        if self.packed_length and self.packed_length < self.max_seq_length:
-            yield (
-                f"`packed_length={self.packed_length}` of a row must not be less than"
-                f" `max_seq_length={self.max_seq_length}` of a sequence."
-            )
         if self.runner is None and self.beam_option:
             yield "`beam_option` is for Apache Beam: give `runner` too."
         if self.runner is not None and self.num_shards is None:
@@ -196,17 +119,14 @@ def run(options: PretrainingDataOptions) -> None:
     # A pattern may match what an earlier run of this command wrote next to its text,
     # and the vocabulary.
     ours = output_files if files.exists(manifest_path(output_files)) else []
-    values = {
-        field.name: getattr(options, field.name)
-        for field in dataclasses.fields(InstanceSettings)
-    }
-    if options.masking == DYNAMIC_MASKING and options.given("dupe_factor") is None:
-        values["dupe_factor"] = 1
+    changes = {}
+    if options.masking == DYNAMIC_MASKING and not options.is_given("dupe_factor"):
+        changes["dupe_factor"] = 1
     record_set = plan_record_set(
         text_chunks(options, passed_over=[*ours, options.vocab_file]),
         output_files,
         vocabulary,
-        InstanceSettings(**values),
+        options.as_kind(InstanceSettings, **changes),
         do_lower_case=options.do_lower_case,
         num_shards=options.num_shards,
         deduplicate=options.deduplicate,

@@ -1,6 +1,6 @@
 """What instances depend on in addition to the text."""
 
-import dataclasses
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,22 +41,79 @@ MASKING = (STATIC_MASKING, DYNAMIC_MASKING)
 _TOKENS_PER_SLOT = 32
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class InstanceSettings:
-    """What instances depend on in addition to the text, by the original's flags."""
+class InstanceSettings(Options):
+    """What instances depend on in addition to the text."""
 
-    max_seq_length: int = 128  # tokens of a sequence, specials and padding included
-    max_predictions_per_seq: int = 20  # masked-LM slots of a sequence
-    masked_lm_prob: float = 0.15  # share of a sequence's tokens to predict
-    short_seq_prob: float = 0.1  # chance that a document's pairs aim at fewer tokens
-    dupe_factor: int = 10  # passes over the documents, each with other pairs and masks
-    do_whole_word_mask: bool = False  # mask all pieces of a word or none
-    random_seed: int = 12345  # of the one random stream
-    masking: str = STATIC_MASKING
-    pairs: str = NEXT_SENTENCE
-    nsp_labels: str = ORIGINAL_LABELS
-    # Tokens of a row of several sequences; None where each is a record of its own.
-    packed_length: int | None = None
+    max_seq_length: int = option(
+        128,
+        "Maximum length of a sequence in WordPieces, including [CLS] and [SEP]."
+        " Longer ones are truncated, unless they are read in windows.",
+        least=MIN_SEQ_LENGTH,
+    )
+    max_predictions_per_seq: int = option(
+        20,
+        "Masked-LM slots per sequence; must equal the records', unless these are"
+        " masked while they are read.",
+        least=1,
+    )
+    masked_lm_prob: float = option(
+        0.15, "Share of a sequence's tokens to predict.", above=0.0, most=1.0
+    )
+    short_seq_prob: float = option(
+        0.1,
+        "Probability that a document's sequences aim at a shorter length.",
+        least=0.0,
+        most=1.0,
+    )
+    dupe_factor: int = option(
+        10,
+        "Passes over the documents, each with different pairs and masks. With"
+        " --masking=dynamic the default is 1.",
+        least=1,
+    )
+    do_whole_word_mask: bool = option(
+        False, "Mask all pieces of a word or none, rather than each piece on its own."
+    )
+    random_seed: int = option(12345, "Seed of the random stream.", most=math.inf)
+    masking: str = option(
+        STATIC_MASKING,
+        "static: mask the records now, as in the original; dynamic: write them"
+        " unmasked, and training masks them differently in each epoch.",
+        choices=MASKING,
+    )
+    pairs: str = option(
+        NEXT_SENTENCE,
+        "The sequences. nsp: two segments, the second one the next or a random one;"
+        " none: whole sentences in one segment (RoBERTa); sop: two consecutive"
+        " segments, in order or swapped (ALBERT); previous: the second one is the"
+        " next, a random or the previous one, three labels (StructBERT).",
+        choices=PAIRS,
+    )
+    nsp_labels: str = option(
+        ORIGINAL_LABELS,
+        "original: as in the original; exact: without its flaws, so a lone sentence"
+        " does not always get a random next one, and a random one never comes from"
+        " the same document.",
+        choices=NSP_LABELS,
+    )
+    packed_length: int | None = option(
+        None,
+        "Pack several sequences into each record, a row of this many tokens,"
+        " because padding costs a training step as much as text. Each sequence"
+        " keeps its positions and its label, and attends only to itself.",
+        least=MIN_SEQ_LENGTH,
+    )
+
+    def problems(self) -> Iterator[str]:
+        """Labels for pairs without any; a row shorter than a sequence."""
+        yield from super().problems()
+        if self.pairs != NEXT_SENTENCE and self.nsp_labels != ORIGINAL_LABELS:
+            yield "`nsp_labels=exact` is for `pairs=nsp` alone."
+        if self.packed_length and self.packed_length < self.max_seq_length:
+            yield (
+                f"`packed_length={self.packed_length}` of a row must not be less than"
+                f" `max_seq_length={self.max_seq_length}` of a sequence."
+            )
 
     @property
     def record_length(self) -> int:

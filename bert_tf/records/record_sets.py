@@ -101,7 +101,7 @@ class ShardJob:
         """The result, if the record file is finished."""
         if not files.exists(self.path):
             return None
-        result = self._results().find("records", dataclasses.asdict(self.settings))
+        result = self._results().find("records", self.settings.as_flags())
         is_whole = result and result.num_bytes == [files.size(self.path)]
         return result if is_whole else None
 
@@ -117,7 +117,7 @@ class ShardJob:
                 # One to be replaced: it must not be mistaken for the result's.
                 files.remove(self.path)
             # Before the file gets its name: one without a result is made again.
-            self._results().keep("records", dataclasses.asdict(self.settings), result)
+            self._results().keep("records", self.settings.as_flags(), result)
         return result
 
     def _results(self) -> FinishedResults[ShardResult]:
@@ -400,7 +400,7 @@ def plan_record_set(
         None if num_shards is None else shard_seed(settings.random_seed, n, num_shards)
         for n in range(len(output_files))
     ]
-    described = dataclasses.asdict(settings)
+    described = settings.as_flags()
     if described.pop("packed_length"):
         # The manifest's lengths are those of a record: of a row.
         described |= {
