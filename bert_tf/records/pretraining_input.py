@@ -263,10 +263,15 @@ class PretrainingRecords:
         if self._vocab_file:
             vocabulary.require_special_tokens(path)
         if manifest and vocabulary.sha256 != manifest.vocab_sha256:
+            remedy = "It was changed: give `vocab_file`."
+            if self._vocab_file:
+                remedy = (
+                    "Leave `vocab_file` out: the one that the records were made with"
+                    " lies next to them."
+                )
             raise InputError(
                 f"{path} ({len(vocabulary)} tokens) is not the vocabulary of"
-                f" {manifest.path} ({manifest.vocab_size} tokens). Leave --vocab_file"
-                " out: the one that the records were made with lies next to them."
+                f" {manifest.path} ({manifest.vocab_size} tokens). {remedy}"
             )
         return vocabulary
 
