@@ -21,6 +21,7 @@ The first step of a warmup has rate 0. The original counts the decay from step 0
 from the end of the warmup: there its rate falls from about r to r (1 - W / N).
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +34,7 @@ _ENDLESS = ("inverse_sqrt", "constant")
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
+@dataclasses.dataclass(eq=False, repr=False)
 class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """Linear warmup, then decay; by default the original's schedule.
 
@@ -49,48 +51,38 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         ValueError: a value is out of its range, or the shape does not use it.
     """
 
-    def __init__(
-        self,
-        learning_rate: float,
-        num_train_steps: int,
-        num_warmup_steps: int = 0,
-        *,
-        shape: str = "linear",
-        end_learning_rate: float = 0.0,
-        power: float = 1.0,
-        decay_from: str = "start",
-    ):
-        if num_train_steps < 1 or num_warmup_steps < 0:
+    learning_rate: float
+    num_train_steps: int
+    num_warmup_steps: int = 0
+    _: dataclasses.KW_ONLY
+    shape: str = "linear"
+    end_learning_rate: float = 0.0
+    power: float = 1.0
+    decay_from: str = "start"
+
+    def __post_init__(self) -> None:
+        if self.num_train_steps < 1 or self.num_warmup_steps < 0:
             raise ValueError(
                 "`num_train_steps` must be positive, `num_warmup_steps` not negative."
-                f" Received: {num_train_steps} and {num_warmup_steps}"
+                f" Received: {self.num_train_steps} and {self.num_warmup_steps}"
             )
-        for name, value, values in (
-            ("shape", shape, SHAPES),
-            ("decay_from", decay_from, ("start", "warmup")),
-        ):
-            if value not in values:
+        for name, values in (("shape", SHAPES), ("decay_from", ("start", "warmup"))):
+            if (value := getattr(self, name)) not in values:
                 raise ValueError(
                     f"`{name}` must be one of {', '.join(values)}. Received: {value}"
                 )
-        if shape in _ENDLESS and (end_learning_rate or decay_from != "start"):
+        has_end = self.end_learning_rate or self.decay_from != "start"
+        if self.shape in _ENDLESS and has_end:
             raise ValueError(
-                f"The schedule {shape} must not have `end_learning_rate` or"
-                f" `decay_from`: it has no end. Received: {end_learning_rate},"
-                f" {decay_from}"
+                f"The schedule {self.shape} must not have `end_learning_rate` or"
+                f" `decay_from`: it has no end. Received: {self.end_learning_rate},"
+                f" {self.decay_from}"
             )
-        if power <= 0.0 or (power != 1.0 and shape != "polynomial"):
+        if self.power <= 0.0 or (self.power != 1.0 and self.shape != "polynomial"):
             raise ValueError(
                 "`power` must be positive, and 1 unless the schedule is polynomial."
-                f" Received: {power}, {shape}"
+                f" Received: {self.power}, {self.shape}"
             )
-        self.learning_rate = learning_rate
-        self.num_train_steps = num_train_steps
-        self.num_warmup_steps = num_warmup_steps
-        self.shape = shape
-        self.end_learning_rate = end_learning_rate
-        self.power = power
-        self.decay_from = decay_from
 
     def __call__(self, step: Any) -> Any:
         """The rate of a step: a float32 scalar (or the shape of `step`)."""
@@ -132,15 +124,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        return {
-            "learning_rate": self.learning_rate,
-            "num_train_steps": self.num_train_steps,
-            "num_warmup_steps": self.num_warmup_steps,
-            "shape": self.shape,
-            "end_learning_rate": self.end_learning_rate,
-            "power": self.power,
-            "decay_from": self.decay_from,
-        }
+        return dataclasses.asdict(self)
 
 
 _FACTORS: dict[str, Callable[[Any, float], Any]] = {
