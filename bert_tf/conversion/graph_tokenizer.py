@@ -24,8 +24,8 @@ import tensorflow as tf
 
 from bert_tf.errors import InputError
 from bert_tf.text.normalization import CJK_RANGES, is_punctuation, is_removed
-from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
-from bert_tf.text.wordpiece import CONTINUATION, MAX_CHARACTERS_PER_WORD
+from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
+from bert_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
 # The result for each Unicode character is an entry of 32 bits: the flags below, the
 # canonical combining class, and the number of its expansion (0: the character itself).

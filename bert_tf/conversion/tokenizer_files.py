@@ -27,8 +27,7 @@ from typing import Any, NamedTuple
 from bert_tf import files, strict_json
 from bert_tf.config import MULTI_LABEL, PROBLEM_TYPES, REGRESSION
 from bert_tf.errors import InputError
-from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
-from bert_tf.text.wordpiece import CONTINUATION
+from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
 
 LABELS_NAME = "labels.txt"
 PROBLEM_TYPE_NAME = "problem_type.txt"

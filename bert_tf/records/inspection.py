@@ -32,8 +32,7 @@ from bert_tf.records.packing import unpacked_columns
 from bert_tf.records.pipeline import FRAME_BYTES, first_record, record_blocks
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.statistics import RecordStatistics, row_figures
-from bert_tf.text.vocabulary import CLS, MASK, SEP, Vocabulary
-from bert_tf.text.wordpiece import CONTINUATION
+from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, SEP, Vocabulary
 
 Columns = Mapping[str, np.ndarray]
 

@@ -19,8 +19,8 @@ from bert_tf.text.normalization import (
     is_punctuation,
     split_words,
 )
-from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
-from bert_tf.text.wordpiece import CONTINUATION, MAX_CHARACTERS_PER_WORD
+from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
+from bert_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
 # Runs of text are counted before they are cut into words, this many different ones at
 # a time: most runs are frequent, and cutting is slow.

@@ -19,6 +19,8 @@ UNK = "[UNK]"
 CLS = "[CLS]"
 SEP = "[SEP]"
 MASK = "[MASK]"
+# The prefix of a piece that continues a word.
+CONTINUATION = "##"
 
 
 class Vocabulary:
@@ -112,7 +114,7 @@ class Vocabulary:
     @property
     def continuation_ids(self) -> list[int]:
         """The ids of the pieces that continue a word ("##ing")."""
-        return [n for token, n in self.ids.items() if token.startswith("##")]
+        return [n for token, n in self.ids.items() if token.startswith(CONTINUATION)]
 
     @property
     def unk_id(self) -> int:
@@ -143,7 +145,7 @@ class Vocabulary:
         in a hundred are, of the uncased and the Chinese one none. [CLS] and the like do
         not count, nor do the few that users may have put in unused lines.
         """
-        words = (token.removeprefix("##") for token in self.tokens)
+        words = (token.removeprefix(CONTINUATION) for token in self.tokens)
         upper = sum(word.isalpha() and word != word.lower() for word in words)
         return upper > len(self.tokens) / 100
 

@@ -16,7 +16,7 @@ from bert_tf.text.normalization import (
     patterns_for,
     split_words,
 )
-from bert_tf.text.vocabulary import CLS, MASK, PAD, SEP, UNK, Vocabulary
+from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
 
 # Shapes: R records, L tokens of a record.
 
@@ -100,9 +100,6 @@ def text_pairs(
 # space depend on that run alone, and a text is its runs (one C call), looked up in a
 # bounded cache, joined. Only a run that is not in the cache is normalised, and only a
 # word that is not in a second cache is cut.
-
-# The prefix of a piece that continues a word.
-CONTINUATION = "##"
 
 # A longer word is [UNK].
 MAX_CHARACTERS_PER_WORD = 200
