@@ -153,7 +153,10 @@ def read_tokenizer(folder: str) -> TokenizerFiles:
                     f"{json_path}: `model.vocab` must number its tokens from 0 on,"
                     " without gaps."
                 )
-            vocabulary, path = Vocabulary(tokens), json_path
+            try:
+                vocabulary, path = Vocabulary(tokens), json_path
+            except ValueError as error:
+                raise InputError(f"{json_path}: `model.vocab`: {error}") from error
         elif vocabulary and theirs.items() - vocabulary.ids.items():
             raise InputError(
                 f"{json_path} has other tokens than {vocab_path}; remove the one that"
@@ -249,7 +252,8 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
                 f"{path} sets {key}={json.dumps(value)}; BERT's tokenizer has"
                 f" {json.dumps(values[-1])}."
             )
-    for token in (tokenizer or {}).get("added_tokens") or ():
+    added = (tokenizer or {}).get("added_tokens")
+    for token in added if isinstance(added, list) else ():
         if (
             isinstance(token, dict)
             and {"content", "id"} <= token.keys()

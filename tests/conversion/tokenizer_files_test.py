@@ -183,6 +183,12 @@ class TokenizerFilesTest(FolderCase):
             ({"tokenizer": "[]"}, "one JSON object"),
             ({"tokenizer": tokenizer_json(model={"vocab": ["a"]})}, "map tokens"),
             ({"tokenizer": tokenizer_json(model={"vocab": {"a": 1}})}, "from 0 on"),
+            ({"tokenizer": tokenizer_json(model={"vocab": {"a\nb": 0}})}, "one line"),
+            ({"tokenizer": tokenizer_json(model={"vocab": {"\ud800": 0}})}, "surrogat"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 read_tokenizer(self.folder_of(**contents))
+        without = read_tokenizer(
+            self.folder_of(tokenizer=tokenizer_json(added_tokens=3))
+        )
+        self.assertIsNone(without.difference)
