@@ -40,7 +40,7 @@ INDEX_NAME = "model.safetensors.index.json"
 _MODULES_NAME = "modules.json"
 
 # PyTorch's pickled weights.
-_PICKLES = ("*.bin", "*.pt", "*.pth")
+_PICKLES = (".bin", ".pt", ".pth")
 
 # The types that float32 holds exactly.
 _DTYPES = ("F32", "F16", "BF16")
@@ -221,15 +221,15 @@ def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _pickles_in(folder: str) -> list[str]:
-    folder = glob.escape(folder)
-    return [name for p in _PICKLES for name in files.glob(os.path.join(folder, p))]
+    every = os.path.join(glob.escape(folder), "*")
+    return [path for ending in _PICKLES for path in files.glob(every + ending)]
 
 
 def refuse_pickles(path: str) -> None:
     """Raises InputError if `path` is a pickle, or a folder with nothing but pickles."""
     if files.is_folder(path):
         path = next(iter(_pickles_in(path)), "")
-    if path.endswith((".bin", ".pt", ".pth")):
+    if path.endswith(_PICKLES):
         raise InputError(
             f"{path} is a pickle, which can run any code when it is opened, and is not"
             " read. Load the model with transformers: `save_pretrained` writes"
@@ -341,10 +341,7 @@ def _model_type_of(architecture: str) -> str:
 
 def _renamed(name: str, model_type: str) -> str:
     """A tensor's name in a model, from its name in BERT."""
-    for old, new in _RENAMED[model_type].items():
-        if name.startswith(old):
-            return new + name.removeprefix(old)
-    return name
+    return names.with_beginning(name, _RENAMED[model_type])
 
 
 def to_config(

@@ -238,15 +238,16 @@ _ELECTRA = {
 
 def electra_name(ours: str) -> str:
     """A weight's name in ELECTRA's original checkpoints."""
-    return _with_beginning(ours, _ELECTRA)
+    return with_beginning(ours, _ELECTRA)
 
 
 def name_of_electra(theirs: str) -> str:
     """Our name of a weight in ELECTRA's original checkpoints."""
-    return _with_beginning(theirs, {there: here for here, there in _ELECTRA.items()})
+    return with_beginning(theirs, {there: here for here, there in _ELECTRA.items()})
 
 
-def _with_beginning(name: str, changed: Mapping[str, str]) -> str:
+def with_beginning(name: str, changed: Mapping[str, str]) -> str:
+    """The name with another beginning: the first of these that it has."""
     for old, new in changed.items():
         if name.startswith(old):
             return new + name.removeprefix(old)
