@@ -178,6 +178,9 @@ class Manifest:
                 f"{FORMAT_VERSION}. Found: {version}. Install a newer bert_tf."
             )
         manifest = from_values(cls, values, path)
+        for name in ("vocab_size", "max_seq_length", "max_predictions_per_seq"):
+            if (size := getattr(manifest, name)) < 1:
+                raise InputError(f'{path}: "{name}" must be positive. Found: {size}.')
         return dataclasses.replace(manifest, path=path)
 
 

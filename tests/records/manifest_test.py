@@ -88,6 +88,7 @@ class ManifestTest(ManifestCase):
             ({**values, "max_seq_len": 1}, "Unknown: max_seq_len"),
             ({**values, "format_version": 2}, "up to format version 1. Found: 2"),
             ({**values, "max_seq_length": True}, '"max_seq_length" must be an integer'),
+            ({**values, "max_predictions_per_seq": 0}, "must be positive. Found: 0"),
             ({**values, "do_lower_case": 1}, '"do_lower_case" must be true or false'),
             ({**values, "masked_lm_prob": "x"}, '"masked_lm_prob" must be a number'),
             ({**values, "shards": {}}, '"shards" must be a list'),
