@@ -19,6 +19,11 @@ class DivergedError(InputError):
     """Training produced numbers that are not finite: other settings may not."""
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, or its type if it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def cause_of(message: str) -> str:
     """The line of a TensorFlow error's message that explains what went wrong."""
     # Errors from a `tf.function` begin with the places in Python that made the graph;

@@ -32,7 +32,7 @@ from bert_tf.config import (
 )
 from bert_tf.conversion import names
 from bert_tf.conversion.weights import Tensor, Weights, check_against_config, listed
-from bert_tf.errors import InputError
+from bert_tf.errors import InputError, first_line
 
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
@@ -177,7 +177,7 @@ def read_tensors(path: str) -> dict[str, Tensor]:
             with safetensors.safe_open(copy.name if copy else path, "np") as file:
                 yield file
         except (safetensors.SafetensorError, OSError) as error:
-            reason = str(error).splitlines()[0]
+            reason = first_line(error)
             raise InputError(
                 f"{path} is damaged or no safetensors file: {reason}."
             ) from error

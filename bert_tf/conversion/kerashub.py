@@ -38,7 +38,7 @@ from bert_tf.conversion.weights import (
     refuse_differences,
     shown,
 )
-from bert_tf.errors import InputError
+from bert_tf.errors import InputError, first_line
 from bert_tf.text.vocabulary import PAD, Vocabulary
 
 CONFIG_NAME = "config.json"
@@ -160,13 +160,9 @@ def _download(handle: str) -> str:
         exceptions.NotFoundError,
         exceptions.UnauthenticatedError,
     ) as error:
-        raise InputError(f"{handle} cannot be downloaded: {_first_line(error)}") from (
+        raise InputError(f"{handle} cannot be downloaded: {first_line(error)}") from (
             error
         )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def read_model(folder: str) -> tuple[BertConfig, Weights]:
@@ -317,7 +313,7 @@ def _opened(path: str) -> Iterator[Any]:
             yield file
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise InputError(
-            f"{path} is damaged or no HDF5 file: {_first_line(error)}"
+            f"{path} is damaged or no HDF5 file: {first_line(error)}"
         ) from error
 
 

@@ -22,7 +22,7 @@ from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.conversion import names
 from bert_tf.conversion.weights import Tensor, Weights
-from bert_tf.errors import InputError
+from bert_tf.errors import InputError, first_line
 from bert_tf.options import no_checkpoint
 
 # TensorFlow's reader turns some of its own errors into Python's: missing bytes are an
@@ -79,7 +79,7 @@ class CheckpointReader:
             raise self._damage(shown_key(key), error) from error
 
     def _damage(self, part: str, error: Exception) -> DamagedCheckpointError:
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".: ")
+        reason = first_line(error).rstrip(".: ")
         if "hecksum" in str(error):
             reason = "its bytes do not match their checksum"
         return DamagedCheckpointError(
@@ -95,7 +95,7 @@ def find_checkpoint(path: str) -> str:
         try:
             latest = tf.train.latest_checkpoint(path)
         except ValueError as error:
-            latest, reason = None, f"is damaged: {str(error).splitlines()[0]}"
+            latest, reason = None, f"is damaged: {first_line(error)}"
         for prefix in RELEASED_PREFIXES:
             released = os.path.join(path, prefix)
             if latest or files.exists(released + ".index"):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from bert_tf.errors import InputError
+from bert_tf.errors import InputError, first_line
 from bert_tf.text.documents import (
     Chunk,
     DatasetSource,
@@ -222,7 +222,8 @@ def _builder(name: str, data_dir: str | None) -> Any:
         return tfds.builder(name, data_dir=data_dir, try_gcs=False)
     except (ValueError, AssertionError) as error:
         # The library reports an unknown version by an AssertionError.
-        raise InputError(f"TensorFlow dataset {name!r}: {_reason(error)}") from error
+        # The message may list all existing datasets.
+        raise InputError(f"TensorFlow dataset {name!r}: {first_line(error)}") from error
 
 
 def _prepare(builder: Any, name: str) -> None:
@@ -238,10 +239,5 @@ def _prepare(builder: Any, name: str) -> None:
     except (OSError, ValueError, AssertionError, ImportError, DownloadError) as error:
         raise InputError(
             f"TensorFlow dataset {name!r} is not prepared in {builder.data_path}, and "
-            f"it could not be done now: {_reason(error)}"
+            f"it could not be done now: {first_line(error)}"
         ) from error
-
-
-def _reason(error: Exception) -> str:
-    """The first line of a message that may list all existing datasets."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
