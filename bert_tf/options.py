@@ -15,13 +15,14 @@ import dataclasses
 import enum
 import functools
 import math
+import numbers
 import os
 import re
 import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from absl import flags
 
@@ -120,9 +121,7 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, declared in declarations(type(self)).items():
-            value = getattr(self, name)
-            if isinstance(value, list):
-                value = tuple(value)
+            value = _type_of(type(self), name).converted(name, getattr(self, name))
             if declared.path and value:
                 value = _expanded(value)
             object.__setattr__(self, name, value)
@@ -267,9 +266,53 @@ def title_of(kind: type[Options], name: str) -> str:
     return first.title
 
 
+class _Type(NamedTuple):
+    """What an option's values are."""
+
+    element: type
+    is_several: bool
+    is_optional: bool
+
+    def converted(self, name: str, value: Any) -> Any:
+        """A value, or its equal of another type, such as 1 for 1.0; else InputError."""
+        if value is None and self.is_optional:
+            return None
+        kind, words = _KINDS[self.element]
+        several = self.is_several and isinstance(value, list | tuple)
+        values = value if several else [value]
+        for one in values:
+            is_other = isinstance(one, bool) and self.element is not bool
+            if is_other or not isinstance(one, kind):
+                of_each = ", or several of them" if self.is_several else ""
+                raise InputError(f"`{name}={one!r}` must be {words}{of_each}.")
+        convert = os.fspath if self.element is str else self.element
+        converted = tuple(map(convert, values))
+        return converted if self.is_several else converted[0]
+
+
+# The values accepted for each type, and their name.
+_KINDS: dict[type, tuple[Any, str]] = {
+    bool: (bool, "True or False"),
+    int: (numbers.Integral, "a whole number"),
+    float: (numbers.Real, "a number"),
+    str: ((str, os.PathLike), "a string"),
+}
+
+_hints: Any = functools.cache(typing.get_type_hints)
+
+
+def _type_of(kind: type[Options], name: str) -> _Type:
+    """An option's type, by its annotation."""
+    hint = _hints(kind)[name]
+    members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    (element,) = [member for member in members if member is not type(None)]
+    is_several = typing.get_origin(element) is tuple
+    element = typing.get_args(element)[0] if is_several else element
+    return _Type(element, is_several, len(members) > 1)
+
+
 def define(flag_values: flags.FlagValues, kind: type[Options]) -> None:
     """Makes a flag of each option."""
-    hints = typing.get_type_hints(kind)
     fields = kind.__dataclass_fields__
     for name, declared in declarations(kind).items():
         default = fields[name].default
@@ -277,7 +320,7 @@ def define(flag_values: flags.FlagValues, kind: type[Options]) -> None:
         default = None if is_required else default
         if isinstance(default, tuple):
             default = list(default)
-        define_flag = _definer(hints[name], declared)
+        define_flag = _definer(_type_of(kind, name), declared)
         define_flag(
             name=name, default=default, help=declared.help, flag_values=flag_values
         )
@@ -422,18 +465,15 @@ class _NumbersParser(flags.ArgumentParser):
         return "numbers"
 
 
-def _definer(hint: Any, declared: Declared) -> Callable[..., Any]:
+def _definer(of: _Type, declared: Declared) -> Callable[..., Any]:
     """The function of absl that defines a flag of this type, given by keywords."""
-    members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    (kind,) = [member for member in members if member is not type(None)]
-    if typing.get_origin(kind) is tuple:
-        element = typing.get_args(kind)[0]
+    if of.is_several:
         if declared.is_repeated:
             return flags.DEFINE_multi_string
-        if element is str:
+        if of.element is str:
             return flags.DEFINE_list
         serializer = flags.CsvListSerializer(",")
-        parser = _NumbersParser(element)
+        parser = _NumbersParser(of.element)
         return functools.partial(flags.DEFINE, parser, serializer=serializer)
     if declared.choices:
         return functools.partial(flags.DEFINE_enum, enum_values=declared.choices)
@@ -443,4 +483,4 @@ def _definer(hint: Any, declared: Declared) -> Callable[..., Any]:
         float: flags.DEFINE_float,
         str: flags.DEFINE_string,
     }
-    return by_kind[kind]
+    return by_kind[of.element]

@@ -1,7 +1,11 @@
 import importlib
 import json
 import os
+import pathlib
 from unittest import mock
+
+import numpy as np
+import tensorflow as tf
 
 from bert_tf import (
     cli,
@@ -13,6 +17,7 @@ from bert_tf import (
 )
 from bert_tf.errors import InputError
 from bert_tf.options import Path
+from bert_tf.tasks.run_options import ChoiceOptions
 from tests.cli_test import SCRIPTS
 from tests.processes import run_python
 from tests.script_case import FolderCase
@@ -180,3 +185,42 @@ class PathsTest(FolderCase):
             for name, declared in options.declarations(kind).items():
                 if name.endswith(ends):
                     self.assertIsNotNone(declared.path, name)
+
+
+class TypesTest(tf.test.TestCase):
+    def test_values_of_python_become_their_type(self):
+        made = ChoiceOptions(
+            output_dir=pathlib.Path("o"),
+            do_train=True,
+            train_file="d",
+            num_train_epochs=2,
+            warmup_proportion=np.float32(0.5),
+            eval_batch_size=np.int64(8),
+            learning_rates=3e-5,
+            train_batch_sizes=[1, 2],
+        )
+        values = (made.output_dir, made.num_train_epochs, made.warmup_proportion)
+        self.assertEqual(values, ("o", (2.0,), 0.5))
+        self.assertIs(type(made.warmup_proportion), float)
+        self.assertIs(type(made.eval_batch_size), int)
+        self.assertEqual(
+            (made.learning_rates, made.train_batch_sizes), ((3e-5,), (1, 2))
+        )
+        json.dumps(made.as_flags())
+
+    def test_values_of_another_type(self):
+        for values, message in (
+            ({"learning_rate": "3e-5"}, "`learning_rate='3e-5'` must be a number."),
+            (
+                {"learning_rates": "3e-5"},
+                "`learning_rates='3e-5'` must be a number, or several of them.",
+            ),
+            ({"train_batch_size": 8.5}, "`train_batch_size=8.5` must be a whole"),
+            ({"train_batch_size": True}, "`train_batch_size=True` must be a whole"),
+            ({"train_batch_size": None}, "`train_batch_size=None` must be a whole"),
+            ({"do_train": "false"}, "`do_train='false'` must be True or False."),
+            ({"output_dir": 3}, "`output_dir=3` must be a string."),
+            ({"train_batch_sizes": (1, "2")}, "must be a whole number, or several"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                ChoiceOptions(**{"output_dir": "o", "do_train": True} | values)
