@@ -87,6 +87,8 @@ def main(
             print(f"{script}: {one_line(error)}", file=sys.stderr)
             sys.exit(EXIT_INPUT_ERROR)
         except KeyboardInterrupt:
+            # A second one, while Python ends, would be a traceback.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
             print(
                 f"{script}: interrupted. Start the same command again to resume.",
                 file=sys.stderr,

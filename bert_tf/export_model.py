@@ -21,7 +21,7 @@ from absl import logging
 
 from bert_tf import cli, keras_backend
 from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, Path, option, with_default
+from bert_tf.options import REQUIRED, BackendOptions, Path, option, with_default
 from bert_tf.training.training_options import ModelOptions, OutputOptions
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _OF_SPANS = ("doc_stride", "max_query_length", "max_answer_length")
 _LEAST_SEQ_LENGTH = 5
 
 
-class ExportOptions(ModelOptions):
+class ExportOptions(BackendOptions, ModelOptions):
     """The checkpoint to export, and the format."""
 
     output_dir: str = with_default(OutputOptions, "output_dir", REQUIRED)

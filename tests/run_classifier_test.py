@@ -295,7 +295,9 @@ class SelectionTest(RunClassifierTestCase):
         self.write_tsv()
         command = ("--do_train", "--do_eval", "--do_predict")
         options = {"learning_rates": "1e-6,0.01", "num_train_epochs": 20}
-        self.run_script(*command, **options)
+        with self.assertLogs(level="INFO") as logs:
+            self.run_script(*command, **options)
+        self.assertNotIn("No curves.png", "\n".join(logs.output))
         _, *records = self.read_json_lines("run", "selection.jsonl")
         scores = [record["scores"]["1.0"]["accuracy"] for record in records]
         self.assertLen(scores, 2)

@@ -144,6 +144,12 @@ def find_format(path: str) -> Format:
                 return Format.KERAS_HUB
             if huggingface.is_folder_of_hugging_face(path):
                 return Format.HUGGING_FACE
+            best = os.path.join(path, "best")
+            if files.exists(os.path.join(best, "checkpoint")):
+                raise InputError(
+                    f"{path}: no checkpoint in this folder of several runs; give the"
+                    f" best one's: {best}"
+                )
             raise InputError(
                 f"{path}: no checkpoint in this folder: neither a run's file"
                 f" 'checkpoint', nor {tensorflow.RELEASED_PREFIX}.index,"

@@ -38,6 +38,11 @@ class RecordModel(keras.Model):
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Keras' own, like the two below; InputError if an input or label is wrong."""
         self._check(x)
+        if isinstance(kwargs.get("validation_data"), tuple | list):
+            held_x, *others = kwargs["validation_data"]
+            self._check(held_x)
+            labels = map(self._labels, others[:1])
+            kwargs["validation_data"] = (held_x, *labels, *others[1:])
         return super().fit(x, self._labels(y), *args, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:

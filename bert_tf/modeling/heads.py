@@ -599,8 +599,6 @@ class BiLstmTagger(RecordModel):
         projection = OutputProjection(
             num_labels, HEAD_INITIALIZER_RANGE, dtype=dtype, name="tagging"
         )
-        # Padding has scores like any word; they are never used.
-        projection.supports_masking = True
 
         # === Functional Model ===
         features = keras.Input((None, num_vectors, width), name="features")

@@ -353,6 +353,8 @@ class OutputProjection(keras.layers.Layer):
         super().__init__(dtype=dtype, name=name or None)
         self.units = units
         self.initializer_range = initializer_range
+        # Padding has scores like any word; they are never used.
+        self.supports_masking = True
 
     def build(self, input_shape: tuple) -> None:
         """Makes the kernel and the bias."""

@@ -305,6 +305,7 @@ def keep_if_best(
     """
     best_folder = folder_of(folder)
     best = read_best(best_folder)
+    is_made_again = False
     if (
         best is not None
         and best.metric == name
@@ -338,7 +339,8 @@ def keep_if_best(
     for other in candidates(best_folder):
         if other != target:
             remove_checkpoint(other)
-    logging.info("Step %d is the best so far: %s %.6g.", step, name, value)
+    if not is_made_again:
+        logging.info("Step %d is the best so far: %s %.6g.", step, name, value)
     return True
 
 

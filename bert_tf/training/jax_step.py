@@ -301,6 +301,7 @@ def training_steps(
                 for variable, value in zip(part, strategy.local(values), strict=True):
                     variable.assign(value)
         totals, losses = strategy.local((totals, losses))
+        totals = {name: totals[name] for name in names}  # jit has sorted them
         return StepResults(
             as_float64(totals), np.array(losses, np.float64), input_seconds
         )
@@ -320,7 +321,13 @@ def evaluation_step(
         return {TOTAL_LOSS: jnp.stack([loss, 1.0]), **sums}
 
     forward = _forward(model, strategy, sums_of)
-    return lambda batch: as_float64(forward(batch))
+    names = (TOTAL_LOSS, *task.objective.losses, *task.objective.metrics)
+
+    def step(batch: Records) -> dict[str, np.ndarray]:
+        sums = forward(batch)
+        return as_float64({name: sums[name] for name in names})  # jit has sorted them
+
+    return step
 
 
 def prediction_step(

@@ -319,4 +319,5 @@ def report_evaluation(
     shown["global_step"] = str(step)
     lines = [f"{name} = {shown[name]}\n" for name in sorted(shown)]
     files.write_atomically(os.path.join(folder, EVAL_RESULTS_NAME), "".join(lines))
-    write_curves(folder, task_name)
+    if candidates(folder):  # of several runs the best one has its own folder
+        write_curves(folder, task_name)

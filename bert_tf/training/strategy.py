@@ -108,6 +108,9 @@ def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
             initialization_timeout=SECONDS_TO_ANSWER,
         )
         return JaxStrategy()
+    address = options.tpu_name or options.master
+    if address and address != "local":
+        logging.warning("JAX runs on this machine's TPU: not used: %s.", address)
     try:
         return JaxStrategy(jax.devices("tpu"))
     except RuntimeError as error:
@@ -143,9 +146,11 @@ def _cluster() -> _Cluster:
             for number, address in enumerate(addresses)
         }
     except (ValueError, TypeError, KeyError) as error:  # JSON's are ValueErrors
+        lacks = "there is no " if isinstance(error, KeyError) else ""
+        reason = lacks + str(error).splitlines()[0].rstrip(".")
         raise InputError(
             f"--distribution=multi_worker: TF_CONFIG={text or 'nothing'} does not name"
-            f" this process: {str(error).splitlines()[0]} Give {wanted}."
+            f" this process: {reason}. Give {wanted}."
         ) from error
     return _Cluster(places, f"{job} {index}")
 

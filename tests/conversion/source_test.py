@@ -61,7 +61,9 @@ class SourceTest(FolderCase):
         self.write("[a]{x}/config.json", {"model_type": "bert"})
         self.write("empty_state/checkpoint", "")
         os.makedirs(self.path("empty"))
+        self.write("several/best/checkpoint", "")
         for path, message in (
+            (self.path("several"), "of several runs; give the best one's: .*ral/best$"),
             (self.path("empty"), "empty: no checkpoint in this folder"),
             ("nowhere", "no nowhere.index"),
             (self.path("empty_state"), "checkpoint is damaged"),

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import warnings
 
 import keras_hub
 import numpy as np
@@ -8,6 +9,7 @@ from absl.testing import parameterized
 
 from bert_tf.config import HIDDEN_ACTIVATIONS, BertConfig
 from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.modeling import numpy_bert
 from tests.modeling.examples import (
@@ -112,6 +114,9 @@ class BiLstmTest(tf.test.TestCase):
         config = small_config(bilstm=True)
         model = BertEncoder(config)
         randomize(model)
+        with warnings.catch_warnings(action="error"):  # such as Keras' on masks
+            tagger = BertTagger(config, 2)
+        self.assertTrue(tagger.get_layer("tagging").supports_masking)
         plain = BertEncoder(small_config())
         weights = {name: x.numpy() for name, x in weights_by_name(model).items()}
         for name, variable in weights_by_name(plain).items():

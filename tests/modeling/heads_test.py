@@ -152,10 +152,10 @@ class ClassifierTest(tf.test.TestCase):
             inputs, labels, sample_weight=weights, verbose=0, return_dict=True
         )
         self.assertAllClose(found["loss"], expected @ weights / 3, rtol=1e-5)
-        held_out = (inputs, labels)
-        with pieces_left_alone():
-            history = model.fit(inputs, labels, verbose=0, validation_data=held_out)
-        self.assertLess(history.history["val_loss"][0], expected.mean())
+        for held_out in ((inputs, labels), [inputs, labels.tolist(), weights]):
+            with pieces_left_alone():
+                history = model.fit(inputs, labels, verbose=0, validation_data=held_out)
+            self.assertLess(history.history["val_loss"][0], expected.mean())
 
     def test_targets_of_a_tagger(self):
         config = small_config()
@@ -205,9 +205,13 @@ class ClassifierTest(tf.test.TestCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 call(given)
+        held_out = ({**inputs, "input_ids": inputs["input_ids"] + vocab}, labels)
+        with self.assertRaisesRegex(InputError, "`input_ids` must be in"):
+            model.fit(inputs, labels, verbose=0, validation_data=held_out)
         for y in ([0, 1, 2, 3], [0, -1, 2, 0]):
-            with self.assertRaisesRegex(InputError, r"`y` must be in \[0, 3\)"):
-                model.fit(inputs, y, verbose=0)
+            for right, held_out in ((y, None), (labels, (inputs, y))):
+                with self.assertRaisesRegex(InputError, r"`y` must be in \[0, 3\)"):
+                    model.fit(inputs, right, verbose=0, validation_data=held_out)
         for y in ([0.5, 1.0, 2.0, 0.0], ["a", "b", "c", "a"]):
             with self.assertRaisesRegex(InputError, "must be the numbers of the cl"):
                 model.fit(inputs, y, verbose=0)

@@ -84,6 +84,8 @@ class BackendsTest(JaxTestCase):
         toy.begin_as(self.path("theirs"), 1, self.path("ours"))
         self.run_here("ours", **run)
         self.assert_same_run("ours", "theirs", 1, 30)
+        reported = [toy.metrics(self.path(name))[-1] for name in ("ours", "theirs")]
+        self.assertEqual(*map(list, reported))  # in the same order, too
         # Both have the same tensors, of the same types; step and place are exact.
         ours, theirs = self.tensors("ours", 30), self.tensors("theirs", 30)
         self.assertEqual(

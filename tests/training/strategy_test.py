@@ -67,20 +67,21 @@ class StrategyTest(tf.test.TestCase):
         for content in (
             "",
             "{",
-            '{"cluster": {}}',
             "[1]",
             *(
                 json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
                 for job, index in tasks
             ),
         ):
-            with (
-                mock.patch.dict(os.environ, {"TF_CONFIG": content}),
-                self.assertRaisesRegex(
-                    InputError, "does not name this process: .*Give"
-                ),
-            ):
-                create_strategy(DeviceOptions(distribution="multi_worker"))
+            message = "does not name this process: .*[^.]\\. Give"
+            with self.assertRaisesRegex(InputError, message):
+                self.create_as_worker(content)
+        with self.assertRaisesRegex(InputError, "process: there is no 'task'. Give"):
+            self.create_as_worker('{"cluster": {}}')
+
+    def create_as_worker(self, content):
+        with mock.patch.dict(os.environ, {"TF_CONFIG": content}):
+            return create_strategy(DeviceOptions(distribution="multi_worker"))
 
     def test_a_worker_that_is_not_up_is_named(self):
         with socket.socket() as unused, socket.socket() as own:
@@ -93,26 +94,21 @@ class StrategyTest(tf.test.TestCase):
             task = {"type": "worker", "index": 0}
             text = json.dumps({"cluster": cluster, "task": task})
             with (
-                mock.patch.dict(os.environ, {"TF_CONFIG": text}),
                 mock.patch.object(strategy, "SECONDS_TO_ANSWER", 0.1),
                 self.assertLogs(level="INFO") as logs,
                 self.assertRaisesRegex(
                     InputError, f"from worker 1 .*:{absent}. in 0.1"
                 ),
             ):
-                create_strategy(DeviceOptions(distribution="multi_worker"))
+                self.create_as_worker(text)
             self.assertIn("worker 0 waits for worker 1", logs.output[0])
             # The absent one's port is taken by another process.
             task["index"] = 1
             text = json.dumps({"cluster": cluster, "task": task})
             unused.listen()
-            with (
-                mock.patch.dict(os.environ, {"TF_CONFIG": text}),
-                self.assertRaisesRegex(
-                    InputError, f"worker 1 cannot listen .*{absent}"
-                ),
-            ):
-                create_strategy(DeviceOptions(distribution="multi_worker"))
+            message = f"worker 1 cannot listen .*{absent}"
+            with self.assertRaisesRegex(InputError, message):
+                self.create_as_worker(text)
 
     def test_a_batch_that_cannot_be_dealt_out_is_refused(self):
         default = create_strategy()
