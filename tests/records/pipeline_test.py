@@ -219,11 +219,16 @@ class TrainingDatasetTest(PipelineTestCase):
         self.assertLen(numbers, total)
         self.assertLen({number for _, number in numbers}, total)
 
+    def test_units_of_files_are_shuffled_differently(self):
+        total = self.write(*[5] * 8)
+        rows = [content % 5 for content in self.stream(total)]
+        self.assertNotEqual(rows[: total // 2], rows[total // 2 :])
+
     def test_starting_at_a_position_gives_the_rest_of_the_same_stream(self):
-        # Six files are two units; the positions fall on seams and between them.
-        total = self.write(3, 5, 1, 2, 4, 2)
+        # Ten files are three units; the second one has the large files.
+        total = self.write(5, 1, 5, 2, 1, 5, 5, 1, 2, 1)
         whole = self.keys(3 * total)
-        for start in (0, 1, 3, 8, 12, 16, total, total + 1, 2 * total):
+        for start in (*range(0, total, 3), total, total + 1, 2 * total):
             self.assertEqual(
                 self.keys(total, start=start), whole[start : start + total], start
             )
