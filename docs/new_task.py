@@ -146,7 +146,8 @@ class _Sentences:
 
     def _block(self, split: str) -> dict[str, np.ndarray]:
         tokenizer, length = self._found.tokenizer, self._options.max_seq_length
-        pairs, positions = [], []
+        pairs: list[tuple[list[int], list[int]]] = []
+        positions = []
         for text, word in self.examples[split]:
             pieces = [tokenizer.encode(each) for each in text.split()]
             tokens = [piece for each in pieces for piece in each]
