@@ -7,14 +7,13 @@ It prints the answer, its probability among the best answers, and its sentence; 
 the text does not answer the question, if the model was trained on SQuAD 2.0.
 """
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, Path, SourceOptions, option
+from bert_tf.options import REQUIRED, Path, SourceOptions, flags_of_run, option
 from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.text.documents import sentence_splitter
 from bert_tf.text.normalization import Span
@@ -167,15 +166,6 @@ def options_of(
             " answer: give --version_2_with_negative too, or leave it out."
         )
     return options
-
-
-def flags_of_run(folder: str) -> dict[str, Any]:
-    """The flags of the run in a folder; none if it is not a run's."""
-    path = os.path.join(folder, "flags.json")
-    values = files.read_json(path) if files.exists(path) else {}
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: must hold one JSON object.")
-    return values
 
 
 def run(options: AnswererOptions) -> None:

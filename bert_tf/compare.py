@@ -20,10 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf import cli, files
-from bert_tf.answer import flags_of_run
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
-from bert_tf.options import RESULTS, Options, Path, option
+from bert_tf.options import RESULTS, Options, Path, flags_of_run, option
 from bert_tf.pictures import figure, table
 from bert_tf.significance import (
     Answers,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import Options, Path
+from bert_tf.options import Options, Path, flags_of_run
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
@@ -99,7 +99,6 @@ def _parameters(source: "Source") -> Iterator[tuple[str, str]]:
 
 def _training(source: "Source") -> Iterator[tuple[str, str]]:
     """What a run's own files record, and the manifests of its records, if any."""
-    from bert_tf.answer import flags_of_run
     from bert_tf.records.manifest import find_manifests, manifest_lines
 
     values = flags_of_run(source.folder)

@@ -27,7 +27,7 @@ import keras
 import numpy as np
 from absl import logging
 
-from bert_tf.answer import flags_of_run, options_of
+from bert_tf.answer import options_of
 from bert_tf.config import MULTI_LABEL, REGRESSION
 from bert_tf.conversion import loading, names
 from bert_tf.conversion.source import Source, open_source
@@ -44,6 +44,7 @@ from bert_tf.features import (
     Line,
 )
 from bert_tf.fill_mask import Guess, fill_masks
+from bert_tf.options import flags_of_run
 from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks import classification
 from bert_tf.tasks.squad.spans import Answerer
