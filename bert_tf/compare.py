@@ -204,8 +204,12 @@ def _of_table(path: str, folder: str) -> Predicted:
         true, said = (
             np.array([target.encode(cell, path) for cell in column]) for column in cells
         )
-    except InputError:
-        return Predicted([], {})  # several numbers
+    except InputError as error:
+        if kind != REGRESSION:
+            raise
+        raise InputError(
+            f"{path}: of several numbers for each text; compare is for one."
+        ) from error
     if kind != MULTI_LABEL:
         true, said = true[:, 0], said[:, 0]
     answers = {name: answers_of(name, said, true) for name in target.metrics}

@@ -132,6 +132,9 @@ class Options:
         """The errors in the values, each in one sentence."""
         for name, declared in declarations(type(self)).items():
             value = getattr(self, name)
+            empty = "" if is_required(type(self), name) else ()
+            if value == empty and self.is_given(name):
+                yield f"`{name}` must not be empty."
             several = isinstance(value, tuple)
             for one in value if several else [value]:
                 problem = _problem(one, declared)

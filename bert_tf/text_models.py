@@ -127,7 +127,8 @@ def load(
         names.SPAN: QuestionAnswerer,
         names.MASKED_LM: MaskFiller,
     }
-    kind = next((kinds[head] for head in kinds if head in heads), TextModel)
+    other = _ChoiceModel if names.MULTIPLE_CHOICE in heads else TextModel
+    kind = next((kinds[head] for head in kinds if head in heads), other)
     return kind(source, max_length=max_length, batch_size=batch_size)
 
 
@@ -248,6 +249,10 @@ class TextModel:
                 number,
                 self.max_length,
             )
+
+
+class _ChoiceModel(TextModel):
+    head = "a model of choices, which `load_multiple_choice` loads"
 
 
 class TextClassifier(TextModel):

@@ -107,6 +107,10 @@ class RefusedTest(CompareCase):
         self.write("b/notes.txt", "")
         with self.assertRaisesRegex(InputError, "share no predictions.*none in"):
             self.compare()
+        numbers = Target(kind=REGRESSION, labels=LABELS)
+        self.write_table("b", numbers, np.eye(2), ["1,2", "2,1"])
+        with self.assertRaisesRegex(InputError, "several numbers .*; compare is"):
+            self.compare()
         self.write_table("b", target, np.eye(2), ["no", "no"])
         with self.assertRaisesRegex(InputError, "is of other examples"):
             self.compare()

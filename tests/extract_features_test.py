@@ -127,4 +127,6 @@ class ExtractFeaturesTest(FolderCase):
             arguments = [f"--{k}={v}".rstrip("=") for k, v in options.items()]
             with self.assertRaisesRegex(flags.Error, message):
                 self.run_script(*arguments)
+        with self.assertRaisesRegex(flags.Error, "--layers must not be empty"):
+            self.run_script(layers="")
         self.assertEqual(os.listdir(self.path()), ["in.txt"])

@@ -220,6 +220,8 @@ class TypesTest(tf.test.TestCase):
             ({"train_batch_size": None}, "`train_batch_size=None` must be a whole"),
             ({"do_train": "false"}, "`do_train='false'` must be True or False."),
             ({"output_dir": 3}, "`output_dir=3` must be a string."),
+            ({"output_dir": ""}, "`output_dir` must not be empty."),
+            ({"learning_rates": []}, "`learning_rates` must not be empty."),
             ({"train_batch_sizes": (1, "2")}, "must be a whole number, or several"),
         ):
             with self.assertRaisesRegex(InputError, message):

@@ -331,6 +331,11 @@ class ParameterEfficientTest(RunClassifierTestCase):
         )
         first = self.table("run", "test_results.tsv")
         self.assertGreater(first[:, 0].max() - first[:, 0].min(), 1e-3)
+        os.remove(self.path("run", "test_results.tsv"))
+        with self.assertLogs(level="INFO") as logs:
+            self.run_script("--do_predict")
+        self.assertIn("As in the training of", "\n".join(logs.output))
+        self.assertAllEqual(self.table("run", "test_results.tsv"), first)
         # The labels are those of the adapter.
         os.remove(self.path("data", "train.tsv"))
         self.run_script(

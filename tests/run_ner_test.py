@@ -87,7 +87,9 @@ class RunNerTest(ScriptCase):
         with self.training_nothing():
             self.run_script("--do_train", "--do_eval", **options)
         self.assertEqual(self.read("run", "dev_predictions.txt"), predicted)
-        # Without labels, from the run's own files, as JSON lines.
+        # With labels, and without: from the run's own files, as JSON lines.
+        self.run_script("--do_predict", test_file=self.write("labelled.txt", dev))
+        self.assertIn("test_f1", self.results())
         rows = [words for words, _ in sentences(3, 3)]
         test = "".join(json.dumps({"tokens": words}) + "\n" for words in rows)
         self.run_script(
@@ -101,6 +103,8 @@ class RunNerTest(ScriptCase):
             [line.split(" ")[0] for line in lines[:-1]],
             [word for words in rows for word in [*words, ""]],
         )
+        self.assertNotIn("test_f1", self.results())
+        self.assertIn("f1", self.results())
         self.assertFalse(os.path.exists(self.path("run", "test_report.txt")))
 
     def test_documents_and_the_test_sets_scores_beside_the_others(self):

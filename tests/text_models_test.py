@@ -16,6 +16,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import (
     BertClassifier,
+    BertMultipleChoice,
     BertPretrainer,
     BertSpanPredictor,
     BertTagger,
@@ -106,9 +107,8 @@ class TextModelsTest(FolderCase):
             doc_stride=2,
         )
         firsts = texts(5, 1, most=40)
-        rows = self.run_classifier(
-            folder, firsts, [""] * 5, max_seq_length=8, long_text="window", doc_stride=2
-        )
+        # The command, too, takes what is not given from the run.
+        rows = self.run_classifier(folder, firsts, [""] * 5, max_seq_length=None)
         for one, row in zip(bert_tf.load(folder).predict(firsts), rows, strict=True):
             self.assertEqual(one.label, row["prediction"])
             self.assertNear(one.probabilities["b"], float(row["p_b"]), 2e-6)
@@ -253,6 +253,10 @@ class TextModelsTest(FolderCase):
             self.assertEqual(model.embed(text).shape, (1, toy.CONFIG.hidden_size))
 
     def test_a_method_that_the_head_cannot_serve(self):
+        choices = self.random_checkpoint(BertMultipleChoice(toy.CONFIG))
+        with self.assertRaisesRegex(InputError, "of choices, which `load_multiple_cho"):
+            bert_tf.load(choices).predict("w1")
+        shutil.rmtree(choices)
         folder = self.random_checkpoint(BertTagger(toy.CONFIG, 2), labels=("O", "N"))
         model = bert_tf.load(folder)
         for name in ("predict", "fill", "answer"):

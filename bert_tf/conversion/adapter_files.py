@@ -117,11 +117,14 @@ def write_adapter(
     return path
 
 
+def is_adapter(path: str) -> bool:
+    """Whether a run's folder has an adapter."""
+    return files.exists(os.path.join(path, FOLDER_NAME, DESCRIPTION_NAME))
+
+
 def open_adapter(path: str) -> AdapterFiles:
     """Opens an adapter."""
-    inner = os.path.join(path, FOLDER_NAME)
-    if files.exists(os.path.join(inner, DESCRIPTION_NAME)):
-        path = inner
+    path = os.path.join(path, FOLDER_NAME) if is_adapter(path) else path
     file_path = os.path.join(path, DESCRIPTION_NAME)
     if not files.exists(file_path):
         raise InputError(f"{path}: no adapter in this folder: no {DESCRIPTION_NAME}.")

@@ -17,10 +17,11 @@ from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, model_files
 from bert_tf.conversion.names import STANDARDIZATION, heads_of
-from bert_tf.conversion.source import open_source
+from bert_tf.conversion.source import folder_of, open_source
 from bert_tf.errors import InputError
 from bert_tf.modeling.layers import tapped
 from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.options import flags_of_run
 from bert_tf.records import batching
 from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks.run_options import (
@@ -524,7 +525,7 @@ MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
 
 def main(make_task: MakeTask, options: FineTuningOptions) -> None:
     """A command: trains or restores, then evaluates and predicts, as asked."""
-    options = with_recipe(options)
+    options = as_trained(with_recipe(options))
     warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
     strategy = create_strategy(options)
     check_batches(options, strategy)
@@ -548,6 +549,41 @@ def main(make_task: MakeTask, options: FineTuningOptions) -> None:
             else:
                 model, step = run.fine_tune(folder)
     (run.task.finish or evaluate_and_predict)(run, model, step)
+
+
+# How a run has read its texts.
+_READING = (
+    *("max_seq_length", "long_text", "doc_stride", "window_pooling"),
+    *("max_query_length", "version_2_with_negative", "document_context"),
+)
+# What stands on its encoder.
+_LAYERS = (*adapter_files.MODEL_OPTIONS, "features", "bilstm_size")
+
+
+def as_trained(options: FineTuningOptions) -> FineTuningOptions:
+    """Without training, what is not given is as it was in the model's training."""
+    folder = folder_of_model(options)
+    names: tuple[str, ...] = _READING + _LAYERS
+    if getattr(options, "do_train", True):
+        return options
+    if not files.exists(os.path.join(folder, STATE_NAME)):
+        # A checkpoint's own layers are in it, or taken into its weights.
+        folder, names = folder_of(options.init_checkpoint or ""), _READING
+    trained = flags_of_run(folder)
+    if names is not _READING and adapter_files.is_adapter(options.output_dir):
+        trained |= adapter_files.open_adapter(options.output_dir).model
+    changed = {
+        name: trained[name]
+        for name in names
+        if name in trained
+        and hasattr(options, name)
+        and not options.is_given(name)
+        and trained[name] != getattr(options, name)
+    }
+    if changed:
+        shown = ", ".join(f"{name}={value}" for name, value in changed.items())
+        logging.info("As in the training of %s: %s.", folder, shown)
+    return options.with_defaults(**changed)
 
 
 def check_batches(options: FineTuningOptions, strategy: Strategy) -> None:

@@ -290,6 +290,15 @@ def _refuse_other_head(folder: str, head: str) -> None:
         return
 
 
+def forget_results(folder: str, prefix: str) -> None:
+    """Removes results whose names begin so from a folder's eval_results.txt."""
+    path = os.path.join(folder, EVAL_RESULTS_NAME)
+    if files.exists(path):
+        lines = files.lines(files.read_text(path))
+        kept = [line for line in lines if not line.startswith(prefix)]
+        files.write_atomically(path, "".join(kept))
+
+
 def report_evaluation(
     folder: str,
     step: int,

@@ -73,6 +73,7 @@ from bert_tf.tasks.tagging.sentences import (
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import FEATURES_NAME, STATE_NAME
 from bert_tf.training.evaluation import refuse_not_finite
 from bert_tf.training.run_folder import RunData
@@ -533,9 +534,15 @@ class Words:
         path = os.path.join(folder, f"{split}_predictions.txt")
         labels = self.predicted_labels(split, found)
         write_predictions(path, self.splits[split], labels)
+        report_path = os.path.join(folder, f"{split}_report.txt")
         if written := self.report(split, found):
             logging.info("%s", written)
-            files.write_atomically(os.path.join(folder, f"{split}_report.txt"), written)
+            files.write_atomically(report_path, written)
+        elif not self._golds[split]:
+            # Those of a file with labels are of other predictions.
+            run_folder.forget_results(folder, f"{split}_")
+            if files.exists(report_path):
+                files.remove(report_path)
 
     def identity(self, split: str) -> str:
         """A digest of a split's sentences, and of how they are read."""
