@@ -140,7 +140,7 @@ def feature_task(
             f"`features={name}` needs a model of {choice.num_layers} layers; this one"
             f" has {there}."
         )
-    selection = LayerSelection.parse(choice.layers, found.config.num_hidden_layers)
+    selection = LayerSelection(layers=choice.layers, num_hidden_layers=there)
     extractor = FeatureExtractor(
         dataclasses.replace(found.source, config=found.config),
         selection,
