@@ -106,8 +106,9 @@ LayerIndex = int | str  # a number, or EMBEDDINGS
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayerSelection:
-    """Layers, from 0 or from -1 backwards, and how they are combined."""
+    """Layers, and how they are combined."""
 
+    # Numbers from 0 or from -1 backwards, or EMBEDDINGS; made of the words of --layers.
     layers: tuple[LayerIndex, ...]
     combine: str = NONE
     weights: tuple[float, ...] = ()
@@ -115,35 +116,11 @@ class LayerSelection:
 
     def __post_init__(self) -> None:
         number = self.num_hidden_layers
-        for layer in self.layers:
-            if layer != EMBEDDINGS and not -number <= int(layer) < number:
-                raise InputError(
-                    f"--layers: the model has {number} layers, {-number} to"
-                    f" {number - 1}, and `{EMBEDDINGS}`. Received: {layer}"
-                )
-        wanted = len(self.layers) if self.combine == WEIGHTED else 0
-        if len(self.weights) != wanted or not np.isfinite(self.weights).all():
-            raise InputError(
-                f"--layer_weights must be {wanted} finite numbers: one for each of"
-                f" --layers with --combine={WEIGHTED}, else none. Received:"
-                f" {self.weights}"
-            )
-
-    @classmethod
-    def parse(
-        cls,
-        layers: Sequence[str],
-        num_hidden_layers: int,
-        *,
-        combine: str = NONE,
-        weights: Sequence[float] = (),
-    ) -> "LayerSelection":
-        """A selection from the words of --layers: "-1", "embeddings" or "all"."""
         found: list[LayerIndex] = []
         try:
-            for word in map(str.strip, layers):
+            for word in (str(layer).strip() for layer in self.layers):
                 if word == ALL:
-                    found += range(num_hidden_layers)
+                    found += range(number)
                 else:
                     found.append(word if word == EMBEDDINGS else int(word))
         except ValueError as error:
@@ -151,12 +128,20 @@ class LayerSelection:
                 f"--layers must be numbers, `{EMBEDDINGS}` or `{ALL}`, with commas"
                 f" between. Received: {error}"
             ) from error
-        return cls(
-            layers=tuple(found),
-            combine=combine,
-            weights=tuple(weights),
-            num_hidden_layers=num_hidden_layers,
-        )
+        object.__setattr__(self, "layers", tuple(found))
+        for layer in found:
+            if layer != EMBEDDINGS and not -number <= int(layer) < number:
+                raise InputError(
+                    f"--layers: the model has {number} layers, {-number} to"
+                    f" {number - 1}, and `{EMBEDDINGS}`. Received: {layer}"
+                )
+        wanted = len(found) if self.combine == WEIGHTED else 0
+        if len(self.weights) != wanted or not np.isfinite(self.weights).all():
+            raise InputError(
+                f"--layer_weights must be {wanted} finite numbers: one for each of"
+                f" --layers with --combine={WEIGHTED}, else none. Received:"
+                f" {self.weights}"
+            )
 
     @property
     def hidden_states(self) -> list[int]:
@@ -194,22 +179,19 @@ class LayerSelection:
 
 
 def feature_model(
-    encoder: BertEncoder,
-    selection: LayerSelection,
-    *,
-    token_vectors: bool = True,
-    sentence_vectors: Sequence[str] = (),
+    encoder: BertEncoder, selection: LayerSelection, options: "FeatureOptions"
 ) -> RecordModel:
     """A model of features [B, S, L, W], pooled [B, H], cls and mean [B, L, W]."""
     # Layers above the highest requested one are not computed.
     inputs, states = encoder.input, encoder.output
     outputs: dict[str, Any] = {}
     vectors: Any = None
-    if token_vectors or set(sentence_vectors) - {POOLED}:
+    sentence_vectors = options.sentence_vectors
+    if options.token_vectors or set(sentence_vectors) - {POOLED}:
         vectors = selection.combined(
             [states["hidden_states"][place] for place in selection.hidden_states]
         )
-    if token_vectors:
+    if options.token_vectors:
         outputs[VECTORS] = vectors
     if POOLED in sentence_vectors:
         outputs[POOLED] = ops.cast(states["pooled_output"], "float32")
@@ -472,12 +454,7 @@ class FeatureExtractor:
             encoder = load_encoder(
                 source, output_hidden_states=True, use_pooler=use_pooler
             )
-            model = feature_model(
-                encoder,
-                selection,
-                token_vectors=options.token_vectors,
-                sentence_vectors=options.sentence_vectors,
-            )
+            model = feature_model(encoder, selection, options)
         self.selection = selection
         self.is_chief = is_chief(strategy)  # whether this process writes the files
         self._strategy = strategy
@@ -602,7 +579,7 @@ def open_extractor(
     layers: Sequence[str],
     *,
     combine: str = NONE,
-    weights: Sequence[float] = (),
+    weights: tuple[float, ...] = (),
     **others: Any,
 ) -> tuple[FeatureExtractor, WordPieceTokenizer]:
     """A command's extractor, of its checkpoint and on its devices, and tokenizer."""
@@ -610,10 +587,15 @@ def open_extractor(
     check_batch_size(strategy, options.batch_size, flag="batch_size")
     found = model_files(options, folder_of(options.init_checkpoint))
     assert found.source is not None
-    number = found.config.num_hidden_layers
+    selection = LayerSelection(
+        layers=tuple(layers),
+        combine=combine,
+        weights=weights,
+        num_hidden_layers=found.config.num_hidden_layers,
+    )
     extractor = FeatureExtractor(
         dataclasses.replace(found.source, config=found.config),
-        LayerSelection.parse(layers, number, combine=combine, weights=weights),
+        selection,
         strategy,
         options.as_kind(FeatureOptions, **others),
     )

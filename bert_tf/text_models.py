@@ -45,7 +45,7 @@ from bert_tf.features import (
 )
 from bert_tf.fill_mask import Guess, fill_masks
 from bert_tf.options import flags_of_run
-from bert_tf.records.batching import ExampleTable
+from bert_tf.records.batching import Batching, ExampleTable
 from bert_tf.tasks import classification
 from bert_tf.tasks.squad.spans import Answerer
 from bert_tf.tasks.tables import Example, Target
@@ -424,9 +424,11 @@ class WordTagger(TextModel):
             features,
             np.full(sum(map(len, all_words)), NO_LABEL),
             self._predict,
-            batch_size=min(self._batch_size, len(features)),
-            max_seq_length=self.max_length,
-            max_lengths=_MAX_LENGTHS,
+            Batching(
+                batch_size=min(self._batch_size, len(features)),
+                max_seq_length=self.max_length,
+                max_lengths=_MAX_LENGTHS,
+            ),
         )
         names = iter(self.labels[number] for number in found.label_ids)
         spells_entities = scheme_of_labels(self.labels) != NO_SCHEME

@@ -49,6 +49,10 @@ from tests.script_case import FolderCase
 from tests.training import toy
 
 
+def chosen(layers, number=3, **options):
+    return LayerSelection(layers=tuple(layers), num_hidden_layers=number, **options)
+
+
 class LayerSelectionTest(tf.test.TestCase):
     def test_layers_and_combinations(self):
         for layers, options, hidden_states, labels, shape in (
@@ -64,7 +68,7 @@ class LayerSelectionTest(tf.test.TestCase):
             ),
             (["-1", "0"], {"combine": "concat"}, [3, 1], ["concat(-1,0)"], (1, 16)),
         ):
-            selection = LayerSelection.parse(layers, 3, **options)
+            selection = chosen(layers, **options)
             self.assertEqual(selection.hidden_states, [*hidden_states])
             self.assertEqual(selection.labels, labels)
             self.assertEqual(selection.vectors_shape(8), shape)
@@ -80,7 +84,7 @@ class LayerSelectionTest(tf.test.TestCase):
             (["0"], {"weights": [1.0]}, "must be 0 finite"),
         ):
             with self.assertRaisesRegex(InputError, message):
-                LayerSelection.parse(layers, 3, **options)
+                chosen(layers, **options)
 
 
 CONFIG = small_config(num_hidden_layers=3)
@@ -103,13 +107,11 @@ class FeatureModelTest(tf.test.TestCase):
         ]
 
     def model(self, layers="-1", sentence_vectors=(), token_vectors=True, **options):
-        selection = LayerSelection.parse(layers.split(","), 3, **options)
-        return feature_model(
-            self.encoder,
-            selection,
-            token_vectors=token_vectors,
-            sentence_vectors=sentence_vectors,
+        selection = chosen(layers.split(","), **options)
+        wanted = FeatureOptions(
+            token_vectors=token_vectors, sentence_vectors=sentence_vectors
         )
+        return feature_model(self.encoder, selection, wanted)
 
     def check(self, expected, *args, **options):
         """`expected` makes [S, L, W] of a row's states."""
@@ -424,7 +426,7 @@ class FeatureExtractorTest(tf.test.TestCase):
     def extractor(self, source, **options):
         return FeatureExtractor(
             source,
-            LayerSelection.parse(["embeddings", "-1"], 1, combine="concat"),
+            chosen(["embeddings", "-1"], 1, combine="concat"),
             tf.distribute.get_strategy(),
             FeatureOptions(batch_size=2, max_seq_length=8, **options),
         )

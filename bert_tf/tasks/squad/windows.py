@@ -3,8 +3,6 @@
 A record is [CLS] question [SEP] window [SEP]. The windows are those of
 `bert_tf.tasks.long_texts`, with the room that the question leaves.
 `bert_tf.records.spec.RecordSpec.spans` has the records' features.
-
-R records, L tokens of a record.
 """
 
 import dataclasses
@@ -13,7 +11,7 @@ import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +37,8 @@ _GROUPS_ALONE = 160
 
 # Questions of one paragraph are usually consecutive.
 _PARAGRAPHS_KEPT = 4
+
+Block = dict[str, np.ndarray]  # the features of many records, by name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -204,33 +204,20 @@ def _narrowed(
     return first, last
 
 
-class Rows(NamedTuple):
-    """Compact records, as workers send them."""
-
-    input_ids: np.ndarray  # int32 [R, L]
-    # int32 [R, 3]: each window's first token in the paragraph, its length, and its
-    # place in the record.
-    windows: np.ndarray
-    # int32 [R, 3]: the answer's first and last token in the paragraph (both -1 without
-    # one), and whether the question is impossible.
-    answers: np.ndarray
-
-
 def blocks(
     features: Iterable[QuestionFeatures],
     max_seq_length: int,
     *,
     for_training: bool = False,
-) -> Iterator[dict[str, np.ndarray]]:
+) -> Iterator[Block]:
     """The records of all windows, many at once, as `RecordSpec.spans` has them."""
     some = grouped(features, _RECORDS_AT_ONCE, lambda one: len(one.windows))
-    rows = (_rows(group, max_seq_length) for group in some)
-    yield from _blocks(rows, for_training)
+    yield from _numbered(_block(group, max_seq_length, for_training) for group in some)
 
 
 def parallel_blocks(
     questions: Iterable[Question], featurizer: QuestionFeaturizer, *, num_workers: int
-) -> Iterator[dict[str, np.ndarray]]:
+) -> Iterator[Block]:
     """The same records from questions, whatever the number of processes."""
     # The first ones are made in this process, so that a small set needs no others.
 
@@ -240,26 +227,24 @@ def parallel_blocks(
 
     groups = grouped(questions, _RECORDS_AT_ONCE, most_windows)
     alone = groups if num_workers == 1 else itertools.islice(groups, _GROUPS_ALONE)
-    rows: Iterable[Rows] = (_rows_of_questions(featurizer, group) for group in alone)
+    found: Iterable[Block] = (_block_of_questions(featurizer, group) for group in alone)
     if num_workers != 1:
-        rows = itertools.chain(
-            rows,
-            ordered_map(
-                _make,
-                groups,
-                num_workers=num_workers,
-                initializer=_keep_featurizer,
-                initial_arguments=(featurizer,),
-            ),
+        others = ordered_map(
+            _make,
+            groups,
+            num_workers=num_workers,
+            initializer=_keep_featurizer,
+            initial_arguments=(featurizer,),
         )
+        found = itertools.chain(found, others)
+    yield from _numbered(found)
 
-    yield from _blocks(rows, featurizer.for_training)
 
-
-def _rows_of_questions(
+def _block_of_questions(
     featurizer: QuestionFeaturizer, questions: Sequence[Question]
-) -> Rows:
-    return _rows(list(featurizer(questions)), featurizer.max_seq_length)
+) -> Block:
+    features = list(featurizer(questions))
+    return _block(features, featurizer.max_seq_length, featurizer.for_training)
 
 
 # Each worker has its own, which knows the words of earlier groups.
@@ -270,65 +255,51 @@ def _keep_featurizer(featurizer: QuestionFeaturizer) -> None:
     _featurizers[:] = [featurizer]
 
 
-def _make(questions: Sequence[Question]) -> Rows:
-    return _rows_of_questions(_featurizers[0], questions)
+def _make(questions: Sequence[Question]) -> Block:
+    return _block_of_questions(_featurizers[0], questions)
 
 
-def _blocks(
-    all_rows: Iterable[Rows], for_training: bool
-) -> Iterator[dict[str, np.ndarray]]:
+def _numbered(found: Iterable[Block]) -> Iterator[Block]:
+    """The blocks that have records, with the records' unique_ids."""
     first_unique_id = FIRST_UNIQUE_ID
-    for rows in all_rows:
-        if len(rows.input_ids):
-            yield _columns(rows, for_training, first_unique_id)
-            first_unique_id += len(rows.input_ids)
+    for block in found:
+        if count := len(block["input_ids"]):
+            unique_ids = first_unique_id + np.arange(count)[:, None]
+            yield {"unique_ids": unique_ids, **block}
+            first_unique_id += count
 
 
-def _rows(features: Sequence[QuestionFeatures], max_seq_length: int) -> Rows:
-    num_rows = sum(len(one.windows) for one in features)
-    input_ids = np.zeros((num_rows, max_seq_length), np.int32)
-    windows = np.empty((num_rows, 3), np.int32)
-    answers = np.empty((num_rows, 3), np.int32)
-    row = 0
-    for one in features:
+def _block(
+    features: Sequence[QuestionFeatures], max_seq_length: int, for_training: bool
+) -> Block:
+    """The windows' records without unique_ids, small enough for workers to send."""
+    windows = [(one, window) for one in features for window in one.windows]
+    input_ids = np.zeros((len(windows), max_seq_length), np.int32)
+    places = np.zeros((len(windows), 6), np.int64)
+    for row, (one, (start, length)) in enumerate(windows):
         offset = one.offset
-        ids = one.paragraph.id_array
-        first_row = row
-        for start, length in one.windows:
-            input_ids[row, offset : offset + length] = ids[start : start + length]
-            windows[row] = start, length, offset
-            row += 1
-        input_ids[first_row:row, 1 : offset - 1] = one.query_ids
-        first, last = one.answer if one.answer is not None else (-1, -1)
-        answers[first_row:row] = first, last, one.question.is_impossible
-    if num_rows:
-        vocabulary = features[0].paragraph.tokenizer.vocabulary
-        every = np.arange(num_rows)
-        input_ids[:, 0] = vocabulary.cls_id
-        input_ids[every, windows[:, 2] - 1] = vocabulary.sep_id
-        input_ids[every, windows[:, 2] + windows[:, 1]] = vocabulary.sep_id
-    return Rows(input_ids, windows, answers)
-
-
-def _columns(
-    rows: Rows, for_training: bool, first_unique_id: int
-) -> dict[str, np.ndarray]:
-    starts, lengths, offsets = rows.windows.T.astype(np.int64)[:, :, None]
-    num_rows, max_seq_length = rows.input_ids.shape
+        ids = one.paragraph.id_array[start : start + length]
+        input_ids[row, 1 : offset - 1] = one.query_ids
+        input_ids[row, offset : offset + length] = ids
+        answer = one.answer or (-1, -1)
+        places[row] = start, length, offset, *answer, one.question.is_impossible
+    starts, lengths, offsets, first, last, is_impossible = places.T[:, :, None]
+    vocabulary = features[0].paragraph.tokenizer.vocabulary
+    input_ids[:, 0] = vocabulary.cls_id
+    for place in (offsets - 1, offsets + lengths):
+        np.put_along_axis(input_ids, place, vocabulary.sep_id, axis=1)
     position = np.arange(max_seq_length)
     is_token = position <= offsets + lengths
-    columns = {
-        "unique_ids": first_unique_id + np.arange(num_rows)[:, None],
-        "input_ids": rows.input_ids.astype(np.int64),
-        "input_mask": is_token.astype(np.int64),
-        "segment_ids": (is_token & (position >= offsets)).astype(np.int64),
+    block = {
+        "input_ids": input_ids,
+        "input_mask": is_token.astype(np.int8),
+        "segment_ids": (is_token & (position >= offsets)).astype(np.int8),
     }
     if for_training:
-        first, last, is_impossible = rows.answers.T.astype(np.int64)[:, :, None]
         # A window that does not show the whole answer has none.
         is_shown = (first >= starts) & (last < starts + lengths)
         to_record = offsets - starts
-        columns["start_positions"] = np.where(is_shown, first + to_record, 0)
-        columns["end_positions"] = np.where(is_shown, last + to_record, 0)
-        columns["is_impossible"] = is_impossible
-    return columns
+        block["start_positions"] = np.where(is_shown, first + to_record, 0)
+        block["end_positions"] = np.where(is_shown, last + to_record, 0)
+        block["is_impossible"] = is_impossible
+    return block

@@ -22,7 +22,6 @@ from bert_tf.features import (
     LayerSelection,
 )
 from bert_tf.modeling.heads import BiLstmTagger
-from bert_tf.modeling.objectives import TAGGING
 from bert_tf.records.batching import EvaluationBatches, ExampleTable, Predict
 from bert_tf.tasks.finetuning import FineTuningTask
 from bert_tf.tasks.tagging.sentences import Sentence
@@ -38,7 +37,6 @@ from bert_tf.tasks.tagging.words import (
     SentenceFeaturizer,
     WordPredictions,
     Words,
-    common_parts,
     keep_features,
     read_splits,
 )
@@ -142,7 +140,7 @@ def feature_task(
             f"`features={name}` needs a model of {choice.num_layers} layers; this one"
             f" has {there}."
         )
-    selection = LayerSelection.parse(choice.layers, found.config.num_hidden_layers)
+    selection = LayerSelection(layers=choice.layers, num_hidden_layers=there)
     extractor = FeatureExtractor(
         dataclasses.replace(found.source, config=found.config),
         selection,
@@ -180,9 +178,7 @@ def feature_task(
 
         return words.predict(split, of_vectors)
 
-    return FineTuningTask(
-        name="tagging",
-        objective=TAGGING,
+    return words.task(
         build_model=lambda: BiLstmTagger(
             *shape,
             len(words.labels.names),
@@ -193,7 +189,6 @@ def feature_task(
         predict=predict,
         prepare=functools.partial(keep_features, features=settings),
         is_restorable=False,
-        **common_parts(words),
     )
 
 

@@ -37,9 +37,7 @@ jsonl     One sentence per line. Labels are words, or numbers that --labels name
 """
 
 import dataclasses
-import hashlib
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -117,15 +115,6 @@ class Sentence:
 def _cell(text: str) -> str:
     """A text as a column: blanks separate columns, and no column is empty."""
     return re.sub(r"\s", "_", text) or "_"
-
-
-def digest(sentences: Sequence[Sentence]) -> str:
-    """A digest of everything that records are made of."""
-    found = hashlib.sha256()
-    for one in sentences:
-        cells = (one.words, one.labels, one.document)
-        found.update(json.dumps(cells).encode("utf-8"))
-    return found.hexdigest()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,14 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
 from bert_tf.parallel import grouped
-from bert_tf.records.batching import PADDING, ROWS, ExampleTable, Predict, rows_digest
+from bert_tf.records.batching import (
+    PADDING,
+    ROWS,
+    Batching,
+    ExampleTable,
+    Predict,
+    rows_digest,
+)
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.long_texts import Window, best_windows, windows
@@ -66,7 +73,6 @@ from bert_tf.tasks.tagging.labels import (
 from bert_tf.tasks.tagging.sentences import (
     Layout,
     Sentence,
-    digest,
     read_sentences,
     read_tfds,
 )
@@ -291,6 +297,11 @@ def shown(labels: Sequence[str]) -> str:
     return ", ".join(labels[:5]) + more
 
 
+def digest(sentences: Iterable[Sentence]) -> str:
+    """A digest of everything that records are made of."""
+    return rows_digest((one.words, one.labels, one.document) for one in sentences)
+
+
 def _labels(sentences: Sequence[Sentence]) -> list[tuple[str, ...]]:
     return [one.labels for one in sentences if one.labels is not None]
 
@@ -349,16 +360,12 @@ def predict_words(
     features: Sequence[SentenceFeatures],
     labels: np.ndarray,
     predict: Predict,
-    *,
-    batch_size: int,
-    max_seq_length: int,
-    max_lengths: int | None,
+    batching: Batching,
 ) -> WordPredictions:
     """Predicts the words of some windows."""
-    records = ExampleTable(
-        blocks(features, labels, max_seq_length), schema(max_seq_length)
-    )
-    batches = records.batches(batch_size, max_lengths)
+    length = batching.max_seq_length
+    records = ExampleTable(blocks(features, labels, length), schema(length))
+    batches = records.batches(batching.batch_size, batching.max_lengths)
     found = WordPredictions(np.zeros(len(labels), np.int64), np.zeros(len(labels)))
     for batch, outputs in predict(batches, len(batches)):
         (in_batch,) = np.nonzero(batch[ROWS] != PADDING)
@@ -454,6 +461,28 @@ class Words:
             )
         self._features: dict[str, list[SentenceFeatures]] = {}
 
+    def task(self, **own: Any) -> finetuning.FineTuningTask[WordPredictions]:
+        """The task of predicting their labels, by a model of its own."""
+        scores = metric_names(self.labels.scheme)
+        return finetuning.FineTuningTask(
+            name="tagging",
+            objective=TAGGING,
+            head=names.TAGGING,
+            trains_task="tagging",
+            data=self.data,
+            score=self.scores,
+            write=self.write,
+            identity=self.identity,
+            dev_splits=("dev",),
+            test_splits=("test",),
+            metrics=[*scores, F1_MACRO],
+            metric=scores[-1],
+            labels=self.labels.names,
+            class_counts=self.class_counts,
+            keeps_results=True,
+            **own,
+        )
+
     def class_counts(self) -> np.ndarray:
         """How many words of the training set each label has."""
         return np.bincount(self._label_ids[TRAIN], minlength=len(self.labels.names))
@@ -463,15 +492,11 @@ class Words:
         options = self._options
         if split not in self._features:
             self._features[split] = list(self.featurizer(self.splits[split]))
-        batch_size = options.predict_batch_size
-        return predict_words(
-            self._features[split],
-            self._label_ids[split],
-            outputs,
-            batch_size=options.eval_batch_size if split == "dev" else batch_size,
-            max_seq_length=options.max_seq_length,
-            max_lengths=options.max_lengths,
-        )
+        is_dev = split == "dev"
+        size = options.eval_batch_size if is_dev else options.predict_batch_size
+        batching = options.as_kind(Batching, batch_size=size)
+        labels = self._label_ids[split]
+        return predict_words(self._features[split], labels, outputs, batching)
 
     def predicted_labels(self, split: str, found: WordPredictions) -> list[list[str]]:
         """The predictions, in the files' spelling."""
@@ -581,35 +606,12 @@ def tagging_task(
     words = Words(options, found, read_splits(options))
     built = finetuning.model_options(options, found.config, has_pooler=False)
     num_labels = len(words.labels.names)
-    return finetuning.FineTuningTask(
-        name="tagging",
-        objective=TAGGING,
+    return words.task(
         build_model=lambda: BertTagger(found.config, num_labels, **built),
         records=lambda: words.records,
         predict=words.predict,
         prepare=keep_features,
-        **common_parts(words),
     )
-
-
-def common_parts(words: Words) -> dict[str, Any]:
-    """The parts of a task that do not depend on the model that labels the words."""
-    names_of_scores = metric_names(words.labels.scheme)
-    return {
-        "head": names.TAGGING,
-        "trains_task": "tagging",
-        "data": words.data,
-        "score": words.scores,
-        "write": words.write,
-        "identity": words.identity,
-        "dev_splits": ("dev",),
-        "test_splits": ("test",),
-        "metrics": [*names_of_scores, F1_MACRO],
-        "metric": names_of_scores[-1],
-        "labels": words.labels.names,
-        "class_counts": words.class_counts,
-        "keeps_results": True,
-    }
 
 
 def read_splits(options: TaggingOptions) -> dict[str, list[Sentence]]:

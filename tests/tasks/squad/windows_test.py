@@ -350,4 +350,4 @@ class RecordsTest(tf.test.TestCase):
             self.assertAllEqual(list(here), list(there))
             for name, array in here.items():
                 self.assertAllEqual(array, there[name])
-                self.assertEqual(array.dtype, np.int64)
+                self.assertEqual(array.dtype, there[name].dtype)

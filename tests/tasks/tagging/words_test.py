@@ -7,13 +7,15 @@ from absl import logging
 from bert_tf import run_ner
 from bert_tf.conversion.names import HEADS, TAGGING
 from bert_tf.errors import DivergedError, InputError
+from bert_tf.records.batching import Batching
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.tagging import words
-from bert_tf.tasks.tagging.sentences import Layout, Sentence, digest, read_sentences
+from bert_tf.tasks.tagging.sentences import Layout, Sentence, read_sentences
 from bert_tf.tasks.tagging.words import (
     SentenceFeatures,
     SentenceFeaturizer,
     WordPredictions,
+    digest,
     find_file_schemes,
     find_labels,
     label_ids,
@@ -280,7 +282,8 @@ class PredictWordsTest(tf.test.TestCase):
         losses[0::3], losses[1::3] = -np.log(0.6), -np.log(0.1)
         for batch_size, max_lengths in ((4, 3), (4, None), (64, 12), (1, 1)):
             sizes = {"batch_size": batch_size, "max_lengths": max_lengths}
-            found = predict_words(features, labels, echo, max_seq_length=12, **sizes)
+            batching = Batching(max_seq_length=12, **sizes)
+            found = predict_words(features, labels, echo, batching)
             self.assertAllEqual(found.label_ids, tokens % NUM_LABELS)
             self.assertAllClose(found.losses, losses)
 
@@ -290,9 +293,9 @@ class PredictWordsTest(tf.test.TestCase):
                 yield batch, {"logits": outputs["logits"] * np.nan}
 
         features, tokens = windowed_words(3)
-        sizes = {"batch_size": 4, "max_seq_length": 12, "max_lengths": None}
+        batching = Batching(batch_size=4, max_seq_length=12, max_lengths=None)
         with self.assertRaisesRegex(DivergedError, "lower --learning_rate"):
-            predict_words(features, tokens % NUM_LABELS, diverged, **sizes)
+            predict_words(features, tokens % NUM_LABELS, diverged, batching)
 
 
 GOLD = [["B-A", "I-A", "O"], ["O", "B-B"]]
