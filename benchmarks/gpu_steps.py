@@ -111,8 +111,9 @@ def ours(case: dict) -> dict:
     from bert_tf.config import BertConfig
     from bert_tf.modeling.heads import BertPretrainer
     from bert_tf.optimization.optimizers import create_optimizer
+    from bert_tf.training.device_steps import training_steps
     from bert_tf.training.jax_step import DeviceBatches, JaxStrategy
-    from bert_tf.training.step import computing_in, training_steps
+    from bert_tf.training.step import computing_in
     from bert_tf.training.task import Task
 
     config = BertConfig(

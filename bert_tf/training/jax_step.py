@@ -187,7 +187,7 @@ def training_steps(
     loss_scale: LossScale | None = None,
     clip_norm: float = GLOBAL_CLIP_NORM,
 ) -> Callable[[DeviceBatches, int], StepResults]:
-    """See `bert_tf.training.step`; XLA compiles the whole step in any case."""
+    """See `tensorflow_step`; XLA compiles the whole step in any case."""
     del jit_compile
     objective = task.objective
     weights, others = model.trainable_variables, model.non_trainable_variables
@@ -312,7 +312,7 @@ def training_steps(
 def evaluation_step(
     task: Task, model: keras.Model, strategy: JaxStrategy, *, jit_compile: bool = False
 ) -> Callable[[Records], dict[str, np.ndarray]]:
-    """See `bert_tf.training.step`."""
+    """See `bert_tf.training.tensorflow_step`."""
     del jit_compile
 
     def sums_of(outputs: Any, batch: Records) -> Sums:
@@ -337,7 +337,7 @@ def prediction_step(
     jit_compile: bool = False,
     by_pieces: bool = True,
 ) -> Callable[[Records], dict[str, np.ndarray]]:
-    """See `bert_tf.training.step`."""
+    """See `bert_tf.training.tensorflow_step`."""
     del jit_compile, by_pieces
     forward = _forward(model, strategy, lambda outputs, batch: outputs)
     return lambda batch: {name: np.asarray(x) for name, x in forward(batch).items()}
