@@ -55,22 +55,11 @@ class JaxStrategy:
         self.num_replicas_in_sync = len(devices)
         self.num_workers = len({device.process_index for device in devices})
         self.worker = jax.process_index()
-        self.is_tpu = devices[0].platform == "tpu"
-        self.is_cpu = devices[0].platform == "cpu"
+        self.device_kind = devices[0].platform.upper()
 
     def scope(self) -> contextlib.AbstractContextManager:
         """Where models and optimizers are built."""
         return jax.default_device(self._local_devices[0])
-
-    @property
-    def description(self) -> str:
-        """The devices, for the log: "2 GPUs" or "worker 0 of 2, 16 GPUs in all"."""
-        count = self.num_replicas_in_sync
-        kind = "TPU core" if self.is_tpu else self._devices[0].platform.upper()
-        described = f"{count} {kind}{'s' if count > 1 else ''}, JAX"
-        if self.num_workers == 1:
-            return described
-        return f"worker {self.worker} of {self.num_workers}, {described}, in all"
 
     @property
     def _local_devices(self) -> list[jax.Device]:
