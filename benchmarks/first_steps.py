@@ -38,7 +38,7 @@ def our_losses(folder: str) -> list[float]:
     from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.records.pretraining_input import PretrainingRecords
     from bert_tf.tasks.pretraining import pretraining_task
-    from bert_tf.training.step import training_steps
+    from bert_tf.training.device_steps import training_steps
 
     records = PretrainingRecords(_INPUT.value)
     config = dataclasses.replace(

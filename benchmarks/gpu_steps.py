@@ -111,8 +111,9 @@ def ours(case: dict) -> dict:
     from bert_tf.config import BertConfig
     from bert_tf.modeling.heads import BertPretrainer
     from bert_tf.optimization.optimizers import create_optimizer
+    from bert_tf.training.device_steps import training_steps
     from bert_tf.training.jax_step import DeviceBatches, JaxStrategy
-    from bert_tf.training.step import computing_in, training_steps
+    from bert_tf.training.step import computing_in
     from bert_tf.training.task import Task
 
     config = BertConfig(
@@ -142,7 +143,7 @@ def ours(case: dict) -> dict:
         for weight in model.trainable_variables:
             digest.update(np.asarray(weight.value).tobytes())
         digests.append(digest.hexdigest())
-    size = 8192 if strategy.is_cpu is False else 512
+    size = 512 if strategy.device_kind == "CPU" else 8192
     a = jax.numpy.ones([size, size], "bfloat16")
     matmul = jax.jit(lambda x, y: x @ y)
 

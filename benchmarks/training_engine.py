@@ -145,7 +145,8 @@ class Way:
         from bert_tf.optimization.optimizers import create_optimizer
         from bert_tf.records.pretraining_input import PretrainingRecords
         from bert_tf.tasks.pretraining import pretraining_task
-        from bert_tf.training.step import LossScale, computing_in, training_steps
+        from bert_tf.training.device_steps import training_steps
+        from bert_tf.training.step import LossScale, computing_in
         from bert_tf.training.strategy import create_strategy, distributed
         from bert_tf.training.training_options import DeviceOptions
 

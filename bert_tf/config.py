@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import itertools
 import json
 import sys
 import warnings
@@ -32,22 +33,8 @@ PROBLEM_TYPES = (SINGLE_LABEL, REGRESSION, MULTI_LABEL)
 # "gelu").
 HIDDEN_ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
-# Fields that the original's files do not have, and their defaults: its constants.
-_OURS = {
-    "left_to_right": False,
-    "right_to_left": False,
-    "bilstm": False,
-    "second_encoder": None,
-    "cls_normalization": False,
-    "layer_norm_eps": LAYER_NORM_EPSILON,
-    "masked_lm_hidden_act": None,
-    "masked_lm_layer_norm_eps": None,
-    "embedding_size": None,
-    "num_hidden_groups": None,
-    "inner_group_num": None,
-}
-# Those of them that are in ALBERT's albert_config.json.
-_ALBERTS = ("embedding_size", "num_hidden_groups", "inner_group_num")
+# Fields that BERT's files do not have, but ALBERT's albert_config.json.
+ALBERT_FIELDS = ("embedding_size", "num_hidden_groups", "inner_group_num")
 
 # Keys of released configs that the original's code never reads (the Chinese and
 # multilingual releases, google-research/bert issue 82; ALBERT's releases).
@@ -317,10 +304,7 @@ class BertConfig:
         Raises:
             InputError: no such file, not a JSON object, or as `from_dict`.
         """
-        values = files.read_json(path, "BERT config file")
-        if not isinstance(values, dict):
-            raise InputError(f"{path}: must hold one JSON object of settings.")
-        return cls.from_dict(values, source=path)
+        return cls.from_dict(files.read_object(path, "BERT config file"), source=path)
 
     def check_sequence_length(self, max_seq_length: int) -> None:
         """Raises InputError if the model has too few positions for `max_seq_length`."""
@@ -355,7 +339,7 @@ class BertConfig:
         """The fields with values unknown to the original's code."""
         values = {name: x for name, x in self.to_dict().items() if name in _OURS}
         if self.shares_layers:  # ALBERT's code computes these
-            values = {name: x for name, x in values.items() if name not in _ALBERTS}
+            values = {n: x for n, x in values.items() if n not in ALBERT_FIELDS}
         for name in ("hidden_act", "layer_norm_eps"):
             if values.get(f"masked_lm_{name}") == getattr(self, name):
                 del values[f"masked_lm_{name}"]
@@ -366,3 +350,8 @@ class BertConfig:
     def to_json_string(self) -> str:
         """The text of bert_config.json, in the original's format: sorted keys."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
+
+
+# The fields that the original's files do not have, and its constants for them.
+_FIELDS = {field.name: field.default for field in dataclasses.fields(BertConfig)}
+_OURS = dict(itertools.dropwhile(lambda x: x[0] != "left_to_right", _FIELDS.items()))

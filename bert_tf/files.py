@@ -136,6 +136,14 @@ def read_json(path: str, what: str = "file") -> Any:
     return parse_json(read_text(path, what), path)
 
 
+def read_object(path: str, what: str = "file") -> dict[str, Any]:
+    """The object that a JSON file holds."""
+    values = read_json(path, what)
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: must hold one JSON object.")
+    return values
+
+
 def read_results(path: str) -> dict[str, float]:
     """The numbers of an eval_results.txt, by name."""
     rows = (line.split(" = ") for line in read_text(path).splitlines())

@@ -100,7 +100,7 @@ class SentenceScorer:
         *,
         batch_size: int = 32,
     ) -> None:
-        from bert_tf.training.step import prediction_step
+        from bert_tf.training.device_steps import prediction_step
         from bert_tf.training.strategy import create_strategy
 
         if not model.bert_config.is_bidirectional:

@@ -118,7 +118,7 @@ def our_losses(
 
     from bert_tf.conversion.loading import load_weights
     from bert_tf.optimization.optimizers import create_optimizer
-    from bert_tf.training.step import training_steps
+    from bert_tf.training.device_steps import training_steps
 
     made = {SWAG: choices, NER: words}[job["kind"]]
     table, task = made(job, train, folder)

@@ -47,7 +47,8 @@ class FineTuning:
         from bert_tf.optimization.optimizers import create_optimizer
         from bert_tf.tasks import finetuning
         from bert_tf.tasks.classification import classification_task
-        from bert_tf.training.step import computing_in, training_steps
+        from bert_tf.training.device_steps import training_steps
+        from bert_tf.training.step import computing_in
 
         keras.utils.set_random_seed(job["seed"])
         self._job = job

@@ -81,7 +81,8 @@ def bert_tf_steps(settings):
     from bert_tf.config import BertConfig
     from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.tasks.pretraining import pretraining_task
-    from bert_tf.training.step import computing_in, training_steps
+    from bert_tf.training.device_steps import training_steps
+    from bert_tf.training.step import computing_in
     from bert_tf.training.strategy import create_strategy, distributed
 
     strategy = create_strategy()

@@ -12,7 +12,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf import files
-from bert_tf.config import BertConfig
+from bert_tf.config import ALBERT_FIELDS, BertConfig
 from bert_tf.conversion import huggingface, kerashub, names, tensorflow
 from bert_tf.conversion.loading import checked_casing, refuse_other_function
 from bert_tf.conversion.source import (
@@ -109,7 +109,7 @@ def identity(model: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
 def _described(config: BertConfig) -> dict[str, Any]:
     """A config's fields; those that came later only if they are given."""
     later = [
-        *("embedding_size", "num_hidden_groups", "inner_group_num"),
+        *ALBERT_FIELDS,
         *("right_to_left", "bilstm", "second_encoder", "cls_normalization"),
     ]
     fields = dataclasses.asdict(config).items()

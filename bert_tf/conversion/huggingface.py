@@ -23,6 +23,7 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.config import (
+    ALBERT_FIELDS,
     CLASSIFIER_DROPOUT,
     MULTI_LABEL,
     PROBLEM_TYPES,
@@ -101,8 +102,6 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "type_vocab_size": 2,
     },
 }
-# Settings that only some models have.
-_FURTHER_FIELDS = ("embedding_size", "num_hidden_groups", "inner_group_num")
 # What tensors of other models than BERT are called, by the beginnings of BERT's names.
 _RENAMED: Mapping[str, Mapping[str, str]] = {
     "bert": {},
@@ -240,9 +239,7 @@ def refuse_pickles(path: str) -> None:
 def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
     """A BertConfig from config.json, and all of the file's settings."""
     path = os.path.join(folder, CONFIG_NAME)
-    values = files.read_json(path, "Hugging Face config")
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: must hold one JSON object of settings.")
+    values = files.read_object(path, "Hugging Face config")
     model_type = values.get("model_type", "bert")
     if not isinstance(model_type, str) or model_type not in _RENAMED:
         raise InputError(
@@ -256,7 +253,7 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
                 f" {values[key]!r}."
             )
     defaults = _DEFAULTS[model_type]
-    same = (*_SAME_FIELDS, *(key for key in _FURTHER_FIELDS if key in defaults))
+    same = (*_SAME_FIELDS, *(key for key in ALBERT_FIELDS if key in defaults))
     fields = {**defaults, **{k: values[k] for k in same if k in values}}
     activation = values.get("hidden_act", fields["hidden_act"])
     problem_type = values.get("problem_type")
@@ -363,7 +360,7 @@ def to_config(
                 f" `{field}` {encoders!r}. Leave the head out by --heads."
             )
     model_type = _model_type_of(architecture)
-    further = [key for key in _FURTHER_FIELDS if key in _DEFAULTS[model_type]]
+    further = [key for key in ALBERT_FIELDS if key in _DEFAULTS[model_type]]
     values: dict[str, Any] = {
         "architectures": [architecture],
         "model_type": model_type,

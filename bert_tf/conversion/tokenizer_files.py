@@ -144,7 +144,7 @@ def read_tokenizer(folder: str) -> TokenizerFiles:
     if files.exists(vocab_path):
         vocabulary, path = Vocabulary.from_file(vocab_path), vocab_path
     if files.exists(json_path):
-        tokenizer = _object_in(json_path)
+        tokenizer = files.read_object(json_path)
         theirs = _vocabulary_in(tokenizer, json_path)
         if theirs and vocabulary is None:
             tokens = sorted(theirs, key=theirs.__getitem__)
@@ -197,7 +197,7 @@ def casing_of(folder: str) -> bool | None:
         (TOKENIZER_NAME, "normalizer", "lowercase"),
     ):
         path = os.path.join(folder, name)
-        values = _object_in(path) if files.exists(path) else {}
+        values = files.read_object(path) if files.exists(path) else {}
         casing = (_part(values, part) if part else values).get(key)
         if not isinstance(casing, bool | None):
             raise InputError(
@@ -219,7 +219,7 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
     """What the files ask for that is not the original's tokenizer."""
     config_path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     json_path = os.path.join(folder, TOKENIZER_NAME)
-    config = _object_in(config_path) if files.exists(config_path) else {}
+    config = files.read_object(config_path) if files.exists(config_path) else {}
     casing = casing_of(folder)
     pieces = [os.path.join(folder, name) for name in _SENTENCE_PIECES]
     if not files.exists(os.path.join(folder, VOCAB_NAME)):
@@ -277,10 +277,3 @@ def _vocabulary_in(tokenizer: dict[str, Any], path: str) -> dict[str, int]:
 def _part(tokenizer: dict[str, Any], name: str) -> dict[str, Any]:
     part = tokenizer.get(name)
     return part if isinstance(part, dict) else {}
-
-
-def _object_in(path: str) -> dict[str, Any]:
-    values = files.read_json(path)
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: must hold one JSON object.")
-    return values

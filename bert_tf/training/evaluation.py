@@ -16,8 +16,9 @@ import tensorflow as tf
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.records.batching import Arrays, EvaluationBatches
 from bert_tf.records.pipeline import READING_ERRORS, record_error
+from bert_tf.training.device_steps import evaluation_step, prediction_step
 from bert_tf.training.reporting import progress_bar
-from bert_tf.training.step import TOTAL_LOSS, evaluation_step, prediction_step
+from bert_tf.training.step import TOTAL_LOSS
 from bert_tf.training.strategy import Strategy, check_batch_size, create_strategy
 from bert_tf.training.task import Task
 

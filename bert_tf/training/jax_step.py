@@ -55,22 +55,11 @@ class JaxStrategy:
         self.num_replicas_in_sync = len(devices)
         self.num_workers = len({device.process_index for device in devices})
         self.worker = jax.process_index()
-        self.is_tpu = devices[0].platform == "tpu"
-        self.is_cpu = devices[0].platform == "cpu"
+        self.device_kind = devices[0].platform.upper()
 
     def scope(self) -> contextlib.AbstractContextManager:
         """Where models and optimizers are built."""
         return jax.default_device(self._local_devices[0])
-
-    @property
-    def description(self) -> str:
-        """The devices, for the log: "2 GPUs" or "worker 0 of 2, 16 GPUs in all"."""
-        count = self.num_replicas_in_sync
-        kind = "TPU core" if self.is_tpu else self._devices[0].platform.upper()
-        described = f"{count} {kind}{'s' if count > 1 else ''}, JAX"
-        if self.num_workers == 1:
-            return described
-        return f"worker {self.worker} of {self.num_workers}, {described}, in all"
 
     @property
     def _local_devices(self) -> list[jax.Device]:
@@ -187,7 +176,7 @@ def training_steps(
     loss_scale: LossScale | None = None,
     clip_norm: float = GLOBAL_CLIP_NORM,
 ) -> Callable[[DeviceBatches, int], StepResults]:
-    """See `bert_tf.training.step`; XLA compiles the whole step in any case."""
+    """See `tensorflow_step`; XLA compiles the whole step in any case."""
     del jit_compile
     objective = task.objective
     weights, others = model.trainable_variables, model.non_trainable_variables
@@ -312,7 +301,7 @@ def training_steps(
 def evaluation_step(
     task: Task, model: keras.Model, strategy: JaxStrategy, *, jit_compile: bool = False
 ) -> Callable[[Records], dict[str, np.ndarray]]:
-    """See `bert_tf.training.step`."""
+    """See `bert_tf.training.tensorflow_step`."""
     del jit_compile
 
     def sums_of(outputs: Any, batch: Records) -> Sums:
@@ -337,7 +326,7 @@ def prediction_step(
     jit_compile: bool = False,
     by_pieces: bool = True,
 ) -> Callable[[Records], dict[str, np.ndarray]]:
-    """See `bert_tf.training.step`."""
+    """See `bert_tf.training.tensorflow_step`."""
     del jit_compile, by_pieces
     forward = _forward(model, strategy, lambda outputs, batch: outputs)
     return lambda batch: {name: np.asarray(x) for name, x in forward(batch).items()}

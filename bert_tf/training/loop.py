@@ -24,13 +24,13 @@ from bert_tf.records.spec import FLOAT32, INT64, Feature, RecordSpec
 from bert_tf.records.writing import framed
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import RunCheckpoints, initialize, is_better
+from bert_tf.training.device_steps import training_steps
 from bert_tf.training.reporting import LogInterval, Reporter, progress_bar, write_curves
 from bert_tf.training.step import (
     SEQUENCES,
     SKIPPED,
     LossScale,
     computing_in,
-    training_steps,
 )
 from bert_tf.training.strategy import (
     Strategy,

@@ -13,22 +13,19 @@ weights W_t depend on the records alone, and are known before the first forward 
 
 This module has the equations. What runs them on devices is in `tensorflow_step`, with a
 replica of the model on each, and in `jax_step`, where each device has a share of the
-rows of one computation.
+rows of one computation; `device_steps` has the ones of Keras' back end.
 """
 
 import contextlib
-import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
-from bert_tf import keras_backend
 from bert_tf.modeling.objectives import Mean, Objective, Records
 from bert_tf.optimization.optimizers import clip_scale
-from bert_tf.training.task import Task
 
 # The number formats that a model computes in: --precision.
 #
@@ -197,52 +194,6 @@ def _stack(mean: Mean) -> Any:
     return ops.stack([ops.cast(part, "float32") for part in (mean.total, mean.weight)])
 
 
-# The steps on devices.
-
-
-def training_steps(
-    task: Task,
-    model: keras.Model,
-    optimizer: keras.Optimizer,
-    strategy: Any,
-    **how: Any,
-) -> Callable[[Iterator[Records], int], StepResults]:
-    """A compiled function that makes several training steps in one call."""
-    return _engine().training_steps(task, model, optimizer, strategy, **how)
-
-
-def evaluation_step(
-    task: Task, model: keras.Model, strategy: Any, **how: Any
-) -> Callable[[Records], dict[str, np.ndarray]]:
-    """A compiled function: batch -> the sums of its losses and metrics, in float64.
-
-    `loss` is the batch's total loss with weight 1: the original averages batch losses.
-    A short batch is dealt out to the devices as far as it goes.
-    """
-    return _engine().evaluation_step(task, model, strategy, **how)
-
-
-def prediction_step(
-    model: keras.Model, strategy: Any, **how: Any
-) -> Callable[[Records], dict[str, np.ndarray]]:
-    """A compiled function: batch -> the outputs of all its rows, in order.
-
-    For many different shapes it is slower `by_pieces`, which TensorFlow compiles.
-    """
-    return _engine().prediction_step(model, strategy, **how)
-
-
 def as_float64(sums: Sums) -> dict[str, np.ndarray]:
     """Sums as arrays of the host."""
     return {name: np.asarray(value).astype(np.float64) for name, value in sums.items()}
-
-
-def _engine() -> types.ModuleType:
-    """The module with the steps of Keras' back end."""
-    if keras_backend.is_jax():
-        from bert_tf.training import jax_step
-
-        return jax_step
-    from bert_tf.training import tensorflow_step
-
-    return tensorflow_step

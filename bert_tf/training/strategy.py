@@ -220,20 +220,17 @@ def _meet(places: Mapping[str, tuple[str, int]], own: str) -> None:
 
 def description(strategy: Strategy) -> str:
     """The devices, for the log: "2 GPUs" or "worker 0 of 2, 16 GPUs in all"."""
-    if keras_backend.is_jax():
-        return strategy.description
-    kind = "TPU core" if is_tpu(strategy) else "CPU"
-    if tf.config.list_physical_devices("GPU"):
-        kind = "GPU"
-    count = strategy.num_replicas_in_sync
+    count, workers = strategy.num_replicas_in_sync, num_workers(strategy)
+    kind = "TPU core" if is_tpu(strategy) else device_kind(strategy)
     devices = f"{count} {kind}{'s' if count > 1 else ''}"
-    if num_workers(strategy) == 1:
+    if keras_backend.is_jax():
+        devices += ", JAX"
+    if workers == 1:
         return devices
+    if keras_backend.is_jax():
+        return f"worker {strategy.worker} of {workers}, {devices}, in all"
     resolver = strategy.cluster_resolver
-    return (
-        f"{resolver.task_type} {resolver.task_id} of {num_workers(strategy)},"
-        f" {devices} in all"
-    )
+    return f"{resolver.task_type} {resolver.task_id} of {workers}, {devices} in all"
 
 
 def is_chief(strategy: Strategy) -> bool:
@@ -259,9 +256,16 @@ def num_workers(strategy: Strategy) -> int:
 
 def is_tpu(strategy: Strategy) -> bool:
     """Whether the steps run on a TPU, which compiles whole steps."""
+    return device_kind(strategy) == "TPU"
+
+
+def device_kind(strategy: Strategy) -> str:
+    """What a strategy's devices are: "CPU", "GPU" or "TPU"."""
     if keras_backend.is_jax():
-        return strategy.is_tpu
-    return isinstance(strategy, tf.distribute.TPUStrategy)
+        return strategy.device_kind
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return "TPU"
+    return "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
 
 
 def check_batch_size(

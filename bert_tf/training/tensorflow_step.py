@@ -72,7 +72,7 @@ def training_steps(
     loss_scale: LossScale | None = None,
     clip_norm: float = GLOBAL_CLIP_NORM,
 ) -> Callable[[Iterator[Records], int], StepResults]:
-    """See `bert_tf.training.step`."""
+    """A compiled function that makes several training steps in one call."""
     num_replicas = strategy.num_replicas_in_sync
     variables = model.trainable_variables
     objective = task.objective
@@ -160,7 +160,11 @@ def evaluation_step(
     *,
     jit_compile: bool = False,
 ) -> Callable[[Records], dict[str, np.ndarray]]:
-    """See `bert_tf.training.step`."""
+    """A compiled function: batch -> the sums of its losses and metrics, in float64.
+
+    `loss` is the batch's total loss with weight 1: the original averages batch losses.
+    A short batch is dealt out to the devices as far as it goes.
+    """
     num_replicas = strategy.num_replicas_in_sync
     objective = task.objective
 
@@ -201,7 +205,10 @@ def prediction_step(
     jit_compile: bool = False,
     by_pieces: bool = True,
 ) -> Callable[[Records], dict[str, np.ndarray]]:
-    """See `bert_tf.training.step`."""
+    """A compiled function: batch -> the outputs of all its rows, in order.
+
+    For many different shapes it is slower `by_pieces`, which TensorFlow compiles.
+    """
 
     def forward(batch: Records) -> Mapping[str, Any]:
         return model(batch, training=False)

@@ -31,7 +31,7 @@ from keras import ops
 from bert_tf import keras_backend
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
-from bert_tf.training.strategy import Strategy, is_tpu, num_workers
+from bert_tf.training.strategy import Strategy, device_kind, num_workers
 
 # Rows and columns. On a CPU the large product takes some 10 ms, the small one 1 ms,
 # short enough that some measurements are undisturbed by other programs.
@@ -73,14 +73,10 @@ def training_flops(
 
 def peak_flops(strategy: Strategy, precision: str = "float32") -> float:
     """The peak FLOP/s of all devices of a strategy together."""
-    if keras_backend.is_jax():
-        if strategy.is_cpu:
-            return measured_peak(precision, "CPU") * num_workers(strategy)
-        return measured_peak(precision, "") * strategy.num_replicas_in_sync
-    if is_tpu(strategy) or tf.config.list_physical_devices("GPU"):
-        device = "/TPU:0" if is_tpu(strategy) else "/GPU:0"
-        return measured_peak(precision, device) * strategy.num_replicas_in_sync
-    return measured_peak(precision, "/CPU:0") * num_workers(strategy)
+    kind = device_kind(strategy)
+    peak = measured_peak(precision, f"/{kind}:0")
+    is_cpu = kind == "CPU"
+    return peak * (num_workers(strategy) if is_cpu else strategy.num_replicas_in_sync)
 
 
 @functools.cache

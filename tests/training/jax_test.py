@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from bert_tf import keras_backend
 from bert_tf.modeling.heads import BertClassifier
-from bert_tf.training.step import prediction_step
+from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.strategy import create_strategy
 from tests.modeling import examples
 from tests.training import strategies_test, strategy_child, toy

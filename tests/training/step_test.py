@@ -14,7 +14,7 @@ from bert_tf.modeling.objectives import Loss, Mean, Objective
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training import step
-from bert_tf.training.step import evaluation_step, training_steps
+from bert_tf.training.device_steps import evaluation_step, training_steps
 from bert_tf.training.task import Task
 from tests.processes import run_python
 

@@ -31,8 +31,9 @@ from bert_tf.tasks import finetuning
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.training import run_folder
+from bert_tf.training.device_steps import evaluation_step, training_steps
 from bert_tf.training.evaluation import Predictor
-from bert_tf.training.step import computing_in, evaluation_step, training_steps
+from bert_tf.training.step import computing_in
 from bert_tf.training.task import Task
 from tests.modeling.examples import random_choices, random_records, random_tags
 from tests.records import unmasked
