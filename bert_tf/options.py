@@ -133,7 +133,7 @@ class Options:
         for name, declared in declarations(type(self)).items():
             value = getattr(self, name)
             empty = "" if is_required(type(self), name) else ()
-            if value == empty and self.is_given(name):
+            if value == empty != type(self).__dataclass_fields__[name].default:
                 yield f"`{name}` must not be empty."
             several = isinstance(value, tuple)
             for one in value if several else [value]:
@@ -278,11 +278,11 @@ class _Type(NamedTuple):
 
     def converted(self, name: str, value: Any) -> Any:
         """A value, or its equal of another type, such as 1 for 1.0; else InputError."""
-        if value is None and self.is_optional:
-            return None
-        kind, words = _KINDS[self.element]
         several = self.is_several and isinstance(value, list | tuple)
         values = value if several else [value]
+        if self.is_optional and (value is None or not values):
+            return None
+        kind, words = _KINDS[self.element]
         for one in values:
             is_other = isinstance(one, bool) and self.element is not bool
             if is_other or not isinstance(one, kind):

@@ -198,6 +198,7 @@ class TypesTest(tf.test.TestCase):
             eval_batch_size=np.int64(8),
             learning_rates=3e-5,
             train_batch_sizes=[1, 2],
+            labels=[],
         )
         values = (made.output_dir, made.num_train_epochs, made.warmup_proportion)
         self.assertEqual(values, ("o", (2.0,), 0.5))
@@ -206,6 +207,7 @@ class TypesTest(tf.test.TestCase):
         self.assertEqual(
             (made.learning_rates, made.train_batch_sizes), ((3e-5,), (1, 2))
         )
+        self.assertIsNone(made.labels)
         json.dumps(made.as_flags())
 
     def test_values_of_another_type(self):
@@ -221,7 +223,7 @@ class TypesTest(tf.test.TestCase):
             ({"do_train": "false"}, "`do_train='false'` must be True or False."),
             ({"output_dir": 3}, "`output_dir=3` must be a string."),
             ({"output_dir": ""}, "`output_dir` must not be empty."),
-            ({"learning_rates": []}, "`learning_rates` must not be empty."),
+            ({"num_train_epochs": []}, "`num_train_epochs` must not be empty."),
             ({"train_batch_sizes": (1, "2")}, "must be a whole number, or several"),
         ):
             with self.assertRaisesRegex(InputError, message):
