@@ -348,10 +348,7 @@ def read(
 def flags_of_run(folder: str) -> dict[str, Any]:
     """The flags of the run in a folder; none if it is not a run's."""
     path = os.path.join(folder, "flags.json")
-    values = files.read_json(path) if files.exists(path) else {}
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: must hold one JSON object.")
-    return values
+    return files.read_object(path) if files.exists(path) else {}
 
 
 def problems_of_defaults(kind: type[Options]) -> list[str]:

@@ -562,16 +562,19 @@ _LAYERS = (*adapter_files.MODEL_OPTIONS, "features", "bilstm_size")
 
 def as_trained(options: FineTuningOptions) -> FineTuningOptions:
     """Without training, what is not given is as it was in the model's training."""
-    folder = folder_of_model(options)
-    names: tuple[str, ...] = _READING + _LAYERS
     if getattr(options, "do_train", True):
         return options
-    if not files.exists(os.path.join(folder, STATE_NAME)):
-        # A checkpoint's own layers are in it, or taken into its weights.
-        folder, names = folder_of(options.init_checkpoint or ""), _READING
-    trained = flags_of_run(folder)
-    if names is not _READING and adapter_files.is_adapter(options.output_dir):
-        trained |= adapter_files.open_adapter(options.output_dir).model
+    folder = folder_of_model(options)
+    if files.exists(os.path.join(folder, STATE_NAME)):
+        names, trained = _READING + _LAYERS, flags_of_run(folder)
+        if adapter_files.is_adapter(options.output_dir):
+            trained |= adapter_files.open_adapter(options.output_dir).model
+    elif options.init_checkpoint:
+        # Its own layers are in its weights, or taken into them.
+        folder = folder_of(options.init_checkpoint)
+        names, trained = _READING, flags_of_run(folder)
+    else:
+        return options
     changed = {
         name: trained[name]
         for name in names
