@@ -64,7 +64,7 @@ from bert_tf.conversion.tokenizer_files import (
     TOKENIZER_CONFIG_NAME,
     VOCAB_NAME,
 )
-from bert_tf.errors import InputError
+from bert_tf.errors import InputError, first_line
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.training.step import computing_in
 from bert_tf.training.strategy import Strategy, create_strategy
@@ -250,7 +250,7 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
     except (OSError, tf.errors.OpError, DamagedCheckpointError) as error:
         with contextlib.suppress(OSError, tf.errors.OpError):
             remove_checkpoint(prefix)
-        reason = str(error).splitlines()[0].rstrip(".")
+        reason = first_line(error).rstrip(".")
         raise InputError(
             f"{prefix} could not be written: {reason}. The checkpoints before it are"
             " untouched: make room on a sound disk and start the same command again."
@@ -513,7 +513,7 @@ class RunCheckpoints:
             try:
                 function(*arguments)
             except (OSError, tf.errors.OpError) as error:
-                reason = str(error).splitlines()[0]
+                reason = first_line(error)
                 raise InputError(
                     f"{self._folder} cannot be written to: {reason}. Its checkpoints"
                     " are whole: mend that and start the same command again."

@@ -27,7 +27,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import keras_backend
-from bert_tf.errors import InputError
+from bert_tf.errors import InputError, first_line
 from bert_tf.records.pipeline import ALL_ROWS, InputShard
 from bert_tf.training.training_options import DeviceOptions
 
@@ -80,7 +80,7 @@ def _tensorflow_strategy(
     except (OSError, ValueError, tf.errors.OpError) as error:
         raise InputError(
             f"--distribution=tpu: no TPU answers under --tpu_name={address}:"
-            f" {str(error).splitlines()[0]} Give its name, with --tpu_zone and"
+            f" {first_line(error)} Give its name, with --tpu_zone and"
             " --gcp_project where the metadata lacks them, its grpc://HOST:PORT, or"
             " `local` on a TPU VM and in Colab."
         ) from error
@@ -115,7 +115,7 @@ def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
         return JaxStrategy(jax.devices("tpu"))
     except RuntimeError as error:
         raise InputError(
-            f"--distribution=tpu: JAX finds no TPU: {str(error).splitlines()[0]}"
+            f"--distribution=tpu: JAX finds no TPU: {first_line(error)}"
             " Run this on a TPU VM or a TPU runtime, with jax[tpu] installed."
         ) from error
 
@@ -147,7 +147,7 @@ def _cluster() -> _Cluster:
         }
     except (ValueError, TypeError, KeyError) as error:  # JSON's are ValueErrors
         lacks = "there is no " if isinstance(error, KeyError) else ""
-        reason = lacks + str(error).splitlines()[0].rstrip(".")
+        reason = lacks + first_line(error).rstrip(".")
         raise InputError(
             f"--distribution=multi_worker: TF_CONFIG={text or 'nothing'} does not name"
             f" this process: {reason}. Give {wanted}."
