@@ -242,14 +242,49 @@ def glob(pattern: str) -> list[str]:
     return sorted(local_glob.glob(expanded(pattern)))
 
 
+def matching(pattern: str) -> list[str]:
+    """The file of that name, or those that match a pattern, sorted.
+
+    Brackets and stars may be part of a file's name, or of its folder's.
+    """
+    if exists(pattern):
+        return [pattern]
+    folder, name = os.path.split(pattern)
+    if exists_here(folder):
+        pattern = os.path.join(local_glob.escape(folder), name)
+    return glob(pattern)
+
+
+# How many commas a file's name may have.
+_MOST_COMMAS = 8
+
+
+def split_paths(paths: str) -> list[str]:
+    """Paths with commas between them; a comma in an existing file's name is no end."""
+    parts, found = paths.split(","), []
+    while parts:
+        count = 1
+        if not exists_here(parts[0]):
+            counts = range(2, min(len(parts), _MOST_COMMAS + 1) + 1)
+            joined = (n for n in counts if exists_here(",".join(parts[:n])))
+            count = next(joined, 1)
+        found.append(",".join(parts[:count]))
+        del parts[:count]
+    return found
+
+
+def exists_here(path: str) -> bool:
+    """Whether a local file or folder of that name exists."""
+    return not is_remote(path) and os.path.exists(path)
+
+
 def expand_globs(patterns: str | Iterable[str], flag: str) -> list[str]:
     """The files that comma-separated patterns name, in the patterns' order."""
     if isinstance(patterns, str):
-        patterns = patterns.split(",")
+        patterns = split_paths(patterns)
     found: list[str] = []
     for pattern in patterns:
-        # A name with brackets may be that of a file.
-        matches = [pattern] if exists(pattern) else glob(pattern)
+        matches = matching(pattern)
         if not matches:
             raise InputError(f"`{flag}`: no file matches {pattern!r}.")
         found.extend(matches)

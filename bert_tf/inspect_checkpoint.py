@@ -111,8 +111,8 @@ def _training(source: "Source") -> Iterator[tuple[str, str]]:
             yield f"  --{name}", str(values[name])
     if not values.get("input_file"):
         return
-    patterns = str(values["input_file"]).split(",")
-    paths = [path for pattern in patterns for path in files.glob(pattern)]
+    patterns = files.split_paths(str(values["input_file"]))
+    paths = [path for pattern in patterns for path in files.matching(pattern)]
     manifests = find_manifests(paths)
     if not manifests:
         yield "records", "no manifest of them is there any more"

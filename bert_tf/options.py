@@ -373,7 +373,7 @@ def check_paths(options: Options) -> None:
         folder = (getattr(options, declared.within) or "") if declared.within else ""
         if isinstance(value, str):
             is_list = declared.path is Path.FILES
-            value = value.split(",") if is_list else [value]
+            value = files.split_paths(value) if is_list else [value]
         for path in value:
             check_path(os.path.join(folder, path), f"`{name}`: ", declared.path)
 
@@ -398,7 +398,7 @@ def check_path(path: str, where: str, kind: Path) -> None:
         raise InputError(f"{where}no such file: {path}")
     elif kind is Path.FOLDER:
         raise InputError(f"{where}no such folder: {path}")
-    elif kind is Path.FILES and not files.glob(path):
+    elif kind is Path.FILES and not files.matching(path):
         raise InputError(f"{where}no file matches {path!r}.")
     elif (
         kind is Path.CHECKPOINT

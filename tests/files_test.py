@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from bert_tf import files
 from bert_tf.errors import InputError
+from tests.script_case import FolderCase
 
 
 class ReadJsonTest(tf.test.TestCase):
@@ -42,3 +43,25 @@ class PathTest(tf.test.TestCase):
             self.assertEqual(files.read_text("~/a.txt"), "x")
             self.assertEqual(files.glob("~/*.txt"), [os.path.join(home, "a.txt")])
         self.assertEqual(os.listdir(home), ["a.txt"])
+
+
+class PathsTest(FolderCase):
+    def test_commas_in_names_that_exist(self):
+        for name in ("a, b.txt", "c.txt", "d,e,f.txt"):
+            self.write(name, "")
+        one, two, three = (self.path(n) for n in ("a, b.txt", "c.txt", "d,e,f.txt"))
+        for paths in ([one], [one, two], [two, one, three], [three, three]):
+            self.assertEqual(files.split_paths(",".join(paths)), paths)
+        self.assertEqual(files.split_paths("x*,y,gs://b/c"), ["x*", "y", "gs://b/c"])
+
+    def test_a_folder_or_file_with_a_globs_characters(self):
+        for name in ("run [1]/a.txt", "run [1]/b.txt", "run 1/a.txt", "x*.txt"):
+            self.write(name, "")
+        for pattern, wanted in (
+            ("run [1]/*.txt", ["run [1]/a.txt", "run [1]/b.txt"]),
+            ("run [1]/a.txt", ["run [1]/a.txt"]),
+            ("x*.txt", ["x*.txt"]),
+            ("run [12]/*", ["run 1/a.txt"]),
+        ):
+            found = files.expand_globs(self.path(pattern), "input_file")
+            self.assertEqual(found, list(map(self.path, wanted)))

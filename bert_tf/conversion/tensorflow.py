@@ -13,7 +13,9 @@ import functools
 import itertools
 import os
 import re
+import tempfile
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -40,6 +42,7 @@ RELEASED_PREFIXES = (
 _TABLES = ("word", "token_type", "position")
 
 _OUR_PREFIX = "weights/"
+_GLOB = re.compile(r"[\[\\]")  # `*` and `?` match themselves
 KEY_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"  # of a variable in `tf.train.Checkpoint`
 _OUR_STEP = "progress/step" + KEY_SUFFIX
 # Adam's and LAMB's moments, and the scalars of steps and loss scales.
@@ -62,8 +65,9 @@ class CheckpointReader:
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
+        readable, self._link = _without_glob(prefix)
         try:
-            self._reader = tf.train.load_checkpoint(prefix)
+            self._reader = tf.train.load_checkpoint(readable)
             shapes = self._reader.get_variable_to_shape_map()
             self.dtypes = self._reader.get_variable_to_dtype_map()
         except _READ_ERRORS as error:
@@ -87,15 +91,37 @@ class CheckpointReader:
         )
 
 
+def _without_glob(prefix: str) -> tuple[str, Any]:
+    """A prefix that TensorFlow can read, and what must live while it is read.
+
+    Its reader takes the name for a glob, which `run [1]` does not match: it gets a link
+    to the folder.
+    """
+    folder, name = os.path.split(prefix)
+    if not _GLOB.search(prefix):
+        return prefix, None
+    if files.is_remote(prefix) or _GLOB.search(name):
+        raise InputError(
+            f"{prefix}: TensorFlow cannot read a checkpoint with [ or \\ in its name."
+            " Rename it."
+        )
+    link = tempfile.TemporaryDirectory(prefix="bert_tf-")
+    os.symlink(os.path.abspath(folder), os.path.join(link.name, "folder"))
+    return os.path.join(link.name, "folder", name), link
+
+
 def find_checkpoint(path: str) -> str:
     """The prefix of the checkpoint that `path` means."""
     if files.is_folder(path):
         state = os.path.join(path, "checkpoint")
         reason = "names a checkpoint that is not there"
+        latest = None
         try:
-            latest = tf.train.latest_checkpoint(path)
+            named = tf.train.get_checkpoint_state(path)
         except ValueError as error:
-            latest, reason = None, f"is damaged: {first_line(error)}"
+            named, reason = None, f"is damaged: {first_line(error)}"
+        if named and files.exists(named.model_checkpoint_path + ".index"):
+            latest = named.model_checkpoint_path
         for prefix in RELEASED_PREFIXES:
             released = os.path.join(path, prefix)
             if latest or files.exists(released + ".index"):

@@ -247,7 +247,7 @@ class Chunk:
 def find_sources(patterns: str, flag: str) -> list[str]:
     """The input files that comma-separated patterns name, in the patterns' order."""
     found: list[str] = []
-    for pattern in patterns.split(","):
+    for pattern in files.split_paths(patterns):
         matches = [
             path
             for name in files.expand_globs([pattern], flag)

@@ -204,6 +204,37 @@ class RunCheckpointsTest(CheckpointsTestCase):
         with self.assertRaisesRegex(InputError, "layer_1.* is left over"):
             make_run(folder)[2].restore()
 
+    def test_a_folder_of_any_name(self):
+        for name in (
+            "run [1]",
+            "lr={1e-4}",
+            "a*b?",
+            "a\\b, c",
+            "-run",
+            "läuft 文",
+            "[ab",
+        ):
+            with self.subTest(name=name):
+                folder = self.path(name)
+                model, _, checkpoints = make_run(folder)
+                kernel(model).assign(np.full((8, 8), 7))
+                files.make_folder(folder)
+                checkpoints.save(3, 12)
+                checkpoints.keep_best(3, 0.5, "loss")
+                checkpoints.wait()
+                best = checkpoints_module.folder_of(folder)
+                for one in (folder, best):
+                    found = read_weights(one)["bert/pooler/dense/kernel"]
+                    self.assertAllEqual(found, np.full((8, 8), 7))
+                model, _, checkpoints = make_run(folder)
+                self.assertTrue(checkpoints.restore())
+                self.assertAllEqual(kernel(model).numpy(), np.full((8, 8), 7))
+
+    def test_a_checkpoint_whose_own_name_is_a_glob_is_refused(self):
+        self.write("a[1].ckpt.index", "")
+        with self.assertRaisesRegex(InputError, r"with \[ or \\ in its name. Rename"):
+            read_weights(self.path("a[1].ckpt"))
+
     def test_the_last_few_are_kept(self):
         self.save_steps(1, 2, 3, 4, max_to_keep=2)
         self.assertLen(self.checkpoint_files(), 4)
