@@ -176,7 +176,7 @@ def run(options: AnswererOptions) -> None:
             'Give a question: answer --checkpoint=DIR --context_file=FILE "Who ...?"'
         )
     context = read_context(options.context_file)
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_span_predictor, load_tokenizer
     from bert_tf.tasks.squad.spans import Answerer

@@ -74,7 +74,6 @@ def main(
         del argv
         (found,) = read
         try:
-            keras_backend.choose(getattr(found, "backend", None))
             options.check_paths(found)
             for path in found.positional:
                 options.check_path(path, "", argument_kind)
@@ -225,9 +224,12 @@ def _users_errors() -> tuple[type[Exception], ...]:
     )
 
 
-def import_tensorflow() -> None:
-    """Imports TensorFlow without what its C++ parts print at import, before any log."""
-    keras_backend.require_supported()
+def import_tensorflow(given: options.Options | None = None) -> None:
+    """Imports TensorFlow without what its C++ parts print at import, before any log.
+
+    With Keras' back end as given.
+    """
+    keras_backend.choose(getattr(given, "backend", None))
     level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if level != "3" or "tensorflow" in sys.modules:
         return

@@ -109,7 +109,7 @@ def run(options: ExportOptions) -> None:
         cli.require_packages(
             "--format=onnx", "tf2onnx", "onnx", pip_options="--no-deps"
         )
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     from bert_tf.conversion import export
 
     if options.format in ("saved_model", "litert", "onnx"):

@@ -95,7 +95,7 @@ def run(options: ExtractionOptions) -> None:
     paths = options.input_file, options.output_file
     if len(set(map(files.identity, paths))) == 1:
         raise InputError(f"--output_file: {paths[1]} is also the input file.")
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     from bert_tf import features
 
     # The whole input is read and checked before any computation.

@@ -109,7 +109,7 @@ def run(options: FillMaskOptions) -> None:
     for text in texts:
         if "[MASK]" not in text:
             raise InputError(f"No [MASK] in the text: {text!r}")
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
 

@@ -126,7 +126,7 @@ def run(options: Options) -> None:
     """Prints a page for each checkpoint."""
     if not options.positional:
         raise InputError("Give a checkpoint: inspect_checkpoint PATH.")
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     from bert_tf.conversion.source import open_source
 
     for path in options.positional:

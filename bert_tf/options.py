@@ -21,7 +21,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from absl import flags
@@ -98,6 +98,29 @@ def with_default(kind: type["Options"], name: str, default: Any) -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
+class _Given(frozenset[str]):
+    """The names that were given, and all values as they were then."""
+
+    values: Mapping[str, Any]
+
+
+def _noting(make: Callable[..., None]) -> Callable[..., None]:
+    """A class's __init__ that notes which options it is given."""
+
+    @functools.wraps(make)
+    def noting(
+        self: Any, *, given_names: frozenset[str] | None = None, **values: Any
+    ) -> None:
+        given = {*(values if given_names is None else given_names)}
+        if isinstance(given_names, _Given):  # `dataclasses.replace` passes all
+            before = given_names.values
+            given |= {name for name in before if values.get(name) != before[name]}
+        names = frozenset(name for name in given if values.get(name) is not None)
+        make(self, given_names=names, **values)
+
+    return noting
+
+
 @typing.dataclass_transform(
     kw_only_default=True, frozen_default=True, field_specifiers=(dataclasses.field,)
 )
@@ -107,9 +130,10 @@ class Options:
 
     title: ClassVar[str] = TASK
 
-    # The options that are on the command line; None if there is none.
-    given_names: frozenset[str] | None = dataclasses.field(
-        default=None, repr=False, compare=False
+    # The options that are on the command line, or else that Python has given; what
+    # `dataclasses.replace` changes is given too. None is no value.
+    given_names: frozenset[str] = dataclasses.field(
+        default=frozenset(), repr=False, compare=False
     )
     # The arguments in addition to flags.
     positional: tuple[str, ...] = dataclasses.field(default=(), compare=False)
@@ -118,6 +142,7 @@ class Options:
         super().__init_subclass__(**kwargs)
         cls.title = title
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        cls.__init__ = _noting(cls.__init__)  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
         for name, declared in declarations(type(self)).items():
@@ -125,6 +150,9 @@ class Options:
             if declared.path and value:
                 value = _expanded(value)
             object.__setattr__(self, name, value)
+        given = _Given(self.given_names)
+        given.values = {name: getattr(self, name) for name in declarations(type(self))}
+        object.__setattr__(self, "given_names", given)
         for problem in self.problems():
             raise InputError(problem)
 
@@ -145,10 +173,8 @@ class Options:
                 yield from self.refuse_without(declared.only_with, name)
 
     def is_given(self, name: str) -> bool:
-        """Whether it was set: on the command line, or to a non-default value."""
-        if self.given_names is not None:
-            return name in self.given_names
-        return getattr(self, name) != type(self).__dataclass_fields__[name].default
+        """Whether it was set on the command line or in Python, to any value."""
+        return name in self.given_names
 
     def given(self, name: str) -> Any:
         """An option's value if it was given, else None."""
@@ -156,14 +182,17 @@ class Options:
 
     def with_defaults(self: T, **values: Any) -> T:
         """The same with values that do not count as given."""
-        given = frozenset(filter(self.is_given, declarations(type(self))))
+        given = frozenset(self.given_names)
         return dataclasses.replace(self, given_names=given, **values)
 
     def as_kind(self, kind: type[K], **changes: Any) -> K:
         """A dataclass of what both have, and some changes."""
         fields: Any = dataclasses.fields(kind)  # type: ignore[arg-type]
         names = [field.name for field in fields if hasattr(self, field.name)]
-        return kind(**{name: getattr(self, name) for name in names} | changes)
+        values = {name: getattr(self, name) for name in names}
+        if "given_names" in values:
+            values["given_names"] = self.given_names | changes.keys()
+        return kind(**values | changes)
 
     def as_flags(self) -> dict[str, Any]:
         """Every option's value by name, as JSON."""
@@ -193,7 +222,7 @@ class Options:
         self, *names: str, why: str = "mean the same: give one of them"
     ) -> Iterator[str]:
         """For `problems`: these exclude each other."""
-        if all(self.is_given(name) for name in names):
+        if all(self.is_given(name) and _is_set(getattr(self, name)) for name in names):
             yield f"{' and '.join(f'`{name}`' for name in names)} {why}."
 
     def refuse_without(self, other: str, *names: str) -> Iterator[str]:
@@ -425,6 +454,11 @@ def _expanded(value: str | Sequence[str]) -> Any:
     if isinstance(value, str):
         return ",".join(files.expanded(path) for path in value.split(","))
     return tuple(files.expanded(path.strip()) for path in value)
+
+
+def _is_set(value: Any) -> bool:
+    """Whether a value asks for something."""
+    return value is not False and value not in ("", ())
 
 
 def _problem(value: Any, declared: Declared) -> str:

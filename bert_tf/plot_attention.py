@@ -106,7 +106,7 @@ def run(options: AttentionOptions) -> None:
             'Give one text: plot_attention --checkpoint=DIR --output_dir=DIR "A text."'
         )
     (text,) = options.positional
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_encoder, load_tokenizer
 

@@ -240,7 +240,7 @@ def probing_picture(
 
 def run(options: ProbeOptions) -> None:
     """Computes the vectors, trains the probes, and shows what came out."""
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     from bert_tf.features import open_extractor
 
     sentences = _splits(options)

@@ -423,7 +423,7 @@ def results_of(script: Any, folder: str, **values: Any) -> dict[str, float]:
 
 def run(options: QuickstartOptions) -> None:
     """Makes the steps that are not yet done."""
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     run_all(options)
 
 

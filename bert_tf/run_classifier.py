@@ -19,7 +19,7 @@ from bert_tf.tasks.data_set_options import ClassifierOptions
 
 def run(options: ClassifierOptions) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     from bert_tf.tasks import classification, finetuning
 
     finetuning.main(classification.classification_task, options)

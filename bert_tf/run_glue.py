@@ -23,7 +23,7 @@ SUBMISSION_NAME = "glue_submission.zip"
 
 def run(options: GlueOptions) -> None:
     """Runs the tasks, then writes the table and the submission."""
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     options = with_recipe(options)
     from bert_tf.tasks import glue_suite
     from bert_tf.tasks.finetuning import check_batches

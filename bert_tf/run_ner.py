@@ -19,7 +19,7 @@ from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 
 def run(options: TaggingOptions) -> None:
     """Reads the sentences, then trains, evaluates and predicts."""
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     from bert_tf.tasks import finetuning
     from bert_tf.tasks.tagging import frozen_features, words
 

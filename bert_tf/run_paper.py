@@ -180,7 +180,7 @@ class PaperOptions(
 
 def run(options: PaperOptions) -> None:
     """Makes the tables one after the other."""
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     maker = _Maker(options)
     for number in dict.fromkeys(options.table):
         print(maker.make(number, TABLES[number]), flush=True)

@@ -19,7 +19,7 @@ from bert_tf.tasks.pretraining_options import PretrainingOptions
 
 def run(options: PretrainingOptions) -> None:
     """Checks the input, then trains and evaluates."""
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     from bert_tf.tasks.pretraining import PretrainingSession
     from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import create_strategy

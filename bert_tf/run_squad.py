@@ -18,7 +18,7 @@ from bert_tf.tasks.squad.squad_options import SquadOptions
 
 def run(options: SquadOptions) -> None:
     """Reads the questions, then trains and answers."""
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     from bert_tf.tasks import finetuning
     from bert_tf.tasks.squad import spans
 

@@ -19,7 +19,7 @@ from bert_tf.tasks.run_options import ChoiceOptions
 
 def run(options: ChoiceOptions) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     from bert_tf.tasks import finetuning, multiple_choice
 
     finetuning.main(multiple_choice.choice_task, options)

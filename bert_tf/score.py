@@ -249,7 +249,7 @@ def _lines(options: ScoreOptions, texts: list[tuple[str, str]]) -> Iterator[str]
 def run(options: ScoreOptions) -> None:
     """Prints a line for each text, in their order."""
     texts = _texts(options)
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     for line in _lines(options, texts):
         print(line)
         sys.stdout.flush()

@@ -212,7 +212,7 @@ def pointing_task(
 
 def run(options: PointingOptions) -> None:
     """Reads the sentences, then trains and evaluates."""
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     finetuning.main(pointing_task, options)
 
 

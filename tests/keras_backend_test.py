@@ -7,7 +7,7 @@ from unittest import mock
 
 import tensorflow as tf
 
-from bert_tf import keras_backend
+from bert_tf import fill_mask, keras_backend
 from bert_tf.errors import InputError
 from tests.processes import run_python
 
@@ -89,5 +89,12 @@ class KerasBackendTest(tf.test.TestCase):
             keras_backend.choose("tensorflow")
             self.assertFalse(keras_backend.is_jax())
             keras_backend.choose(None)
+        other = "jax" if not keras_backend.is_jax() else "tensorflow"
         with self.assertRaisesRegex(InputError, "already imported with the back end"):
-            keras_backend.choose("jax" if not keras_backend.is_jax() else "tensorflow")
+            keras_backend.choose(other)
+        # In Python as on the command line.
+        with self.assertRaisesRegex(InputError, "already imported with the back end"):
+            options = fill_mask.FillMaskOptions(
+                checkpoint="x", backend=other, positional=("[MASK]",)
+            )
+            fill_mask.run(options)

@@ -38,7 +38,7 @@ def run(options: InspectionOptions) -> None:
     """Prints what the flags ask for."""
     if not options.positional:
         raise InputError("Give record files: inspect_records records/text.tfrecord")
-    cli.import_tensorflow()
+    cli.import_tensorflow(options)
     from tqdm import tqdm
 
     from bert_tf.records.inspection import InspectedRecords, examples, survey

@@ -504,10 +504,15 @@ class LossOptions(
     @classmethod
     def of(cls, given: Options) -> "LossOptions":
         """Those that a command has."""
-        return given.as_kind(cls, given_names=None)
+        return given.as_kind(cls)
 
     @property
     def changed(self) -> dict[str, Any]:
         """Those that differ from their defaults: none, and the loss is the task's."""
+        default = LossOptions()
         values = self.as_flags()
-        return {name: values[name] for name in values if self.is_given(name)}
+        return {
+            name: values[name]
+            for name in values
+            if getattr(self, name) != getattr(default, name)
+        }

@@ -1,4 +1,5 @@
 import dataclasses
+import pickle
 
 import tensorflow as tf
 from absl import flags
@@ -182,6 +183,22 @@ class RecipeTest(tf.test.TestCase):
         self.assertEqual(
             dataclasses.replace(given, recipe="devlin").learning_rate, 5e-5
         )
+        # A default that is given counts as given.
+        given = ClassifierOptions(
+            output_dir="o",
+            task_name="MRPC",
+            data_dir="d",
+            do_train=True,
+            recipe="mosbach",
+            learning_rate=5e-5,
+            num_train_epochs=(3.0,),
+            train_batch_size=32,
+        )
+        values = with_recipe(given)
+        found = values.learning_rate, values.num_train_epochs, values.train_batch_size
+        self.assertEqual(found, (5e-5, (3.0,), 32))
+        one = with_recipe(GlueOptions(output_dir="o", glue_dir="d", learning_rate=5e-5))
+        self.assertLen(one.settings, 1)
         # One that has a list of rates too.
         glue = with_recipe(GlueOptions(output_dir="o", glue_dir="d", recipe="mosbach"))
         self.assertEqual(glue.learning_rates, (2e-5,))
@@ -194,6 +211,34 @@ class ChangedTest(tf.test.TestCase):
         first = dataclasses.replace(given, eval_steps=0, patience=0)
         self.assertTrue(first.is_given("patience"))
         parse("--patience=0", "--doc_stride=64", "--long_text=window")
+
+    def test_what_replace_changes_is_given(self):
+        for before in (
+            parse("--learning_rate=1e-5"),
+            ClassifierOptions(
+                output_dir="o",
+                task_name="MRPC",
+                data_dir="d",
+                do_train=True,
+                learning_rate=1e-5,
+                vocab_file=None,
+            ),
+        ):
+            self.assertFalse(before.is_given("vocab_file"))
+            after = dataclasses.replace(before, num_restarts=3, learning_rate=5e-5)
+            for name, expected in (
+                ("learning_rate", True),
+                ("num_restarts", True),
+                ("train_batch_size", False),
+            ):
+                self.assertEqual(after.is_given(name), expected, name)
+            after = after.with_defaults(train_batch_size=16)
+            self.assertEqual(after.train_batch_size, 16)
+            self.assertFalse(after.is_given("train_batch_size"))
+            again = pickle.loads(pickle.dumps(after))
+            self.assertEqual(again, after)
+            self.assertTrue(again.is_given("num_restarts"))
+            self.assertTrue(dataclasses.replace(again, pad="max").is_given("pad"))
 
     def test_what_is_changed(self):
         self.assertEqual(LossOptions.of(parse()).changed, {})

@@ -203,3 +203,5 @@ class TaggingOptions(
             *("bilstm", "second_checkpoint", "cls_normalization"),
         ):
             yield from self.refuse_together("features", name, why=_NOTHING_TUNED)
+        if self.features and self.recipe != "devlin":
+            yield f"`features` and `recipe={self.recipe}` {_NOTHING_TUNED}."
