@@ -1,9 +1,11 @@
 import dataclasses
 import os
+import pathlib
 import re
 from unittest import mock
 
 import pytest
+import tensorflow as tf
 from absl import flags, logging
 
 from bert_tf import cli, run_pretraining
@@ -149,6 +151,28 @@ class RunPretrainingTest(RunPretrainingTestCase):
             init_checkpoint=self.path("run"),
         )
         self.assertEqual(self.results("other")["global_step"], 0)
+
+    def test_records_made_again_from_other_text_are_another_set(self):
+        step = {"do_train": True, "do_eval": True, "train_batch_size": 4}
+        self.run_script(**step, eval_steps=1, num_train_steps=2)
+        best = self.read_json("run", "best", "best.json")
+        reader = tf.train.load_checkpoint(self.path("run", "model.ckpt-2"))
+        key = "progress/records/.ATTRIBUTES/VARIABLE_VALUE"
+        self.assertEqual(reader.get_tensor(key), 8)
+        for path in pathlib.Path(self.get_temp_dir()).glob("records*"):
+            path.unlink()
+        # As many records, in a file of the same name.
+        self.write("text.txt", TEXT.replace("w1 ", "w2 "))
+        self.make_records("records", dupe_factor=5)
+        with self.assertLogs(level="INFO") as logs:
+            self.run_script(**step, eval_steps=1, num_train_steps=3)
+        self.assertIn("from its first record", "".join(logs.output))
+        reader = tf.train.load_checkpoint(self.path("run", "model.ckpt-3"))
+        self.assertEqual(reader.get_tensor(key), 4)
+        # And evaluations on them are not compared with the ones before.
+        after = self.read_json("run", "best", "best.json")
+        self.assertEqual(after["step"], 3)
+        self.assertNotEqual(after["data"], best["data"])
 
     def test_phases_of_records_without_a_manifest(self):
         """As the original writes them: the records say their lengths."""

@@ -33,7 +33,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bert_tf import files
+from bert_tf import files, finished
 from bert_tf.errors import InputError
 from bert_tf.strict_json import from_values
 
@@ -144,6 +144,20 @@ class Manifest:
     def num_records(self) -> int:
         """The records of all shards."""
         return sum(shard.num_records for shard in self.shards)
+
+    @property
+    def nameless(self) -> "Manifest":
+        """The same, wherever the text was."""
+        nameless = tuple(dataclasses.replace(one, path="") for one in self.source_files)
+        return dataclasses.replace(self, source_files=nameless)
+
+    @property
+    def identity(self) -> str:
+        """A digest of what the records were made from, and how."""
+        values = dataclasses.asdict(self.nameless)
+        return finished.digest(
+            {k: values[k] for k in values if k not in ("path", "report", "complete")}
+        )
 
     def records_by_path(self) -> dict[str, int]:
         """Each record file's path, with the manifest's folder, and its records."""

@@ -203,15 +203,10 @@ class RecordSet:
     @property
     def identity(self) -> str:
         """A digest of all that the record files depend on: of the text, its content."""
-        nameless = tuple(
-            dataclasses.replace(source, path="")
-            for source in self.manifest.source_files
-        )
-        manifest = dataclasses.replace(self.manifest, source_files=nameless)
         return digest(
             [
                 _WAY_OF_MAKING,
-                manifest.to_json_string(),
+                self.manifest.nameless.to_json_string(),
                 [(chunk.start, chunk.stop) for chunk in self.chunks],
                 [files.absolute(path) for path in self.output_files],
             ]

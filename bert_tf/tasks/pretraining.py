@@ -115,15 +115,29 @@ class Majority:
 
 
 def fingerprint(
-    paths: Sequence[str], counts: Sequence[int], max_seq_length: int
+    paths: Sequence[str],
+    counts: Sequence[int],
+    max_seq_length: int,
+    identities: Sequence[str] = (),
 ) -> int:
-    """Identifies record sets: their files' names, numbers and record lengths."""
+    """Identifies record sets: their files' names, numbers and record lengths.
+
+    And what their manifests say that they were made from: `Manifest.identity`.
+    """
     lines = f"{max_seq_length}\n" + "".join(
         f"{os.path.basename(path)} {count}\n"
         for path, count in zip(paths, counts, strict=True)
     )
+    lines += "".join(f"{identity}\n" for identity in identities)
     digest = hashlib.sha256(lines.encode("utf-8")).digest()
     return int.from_bytes(digest[:8], "big") >> 1 or 1
+
+
+def _fingerprints(records: PretrainingRecords, counts: Sequence[int]) -> list[int]:
+    """A set's number, and the one that earlier versions gave it."""
+    identities = [manifest.identity for manifest in records.manifests]
+    of_names = records.paths, counts, records.max_seq_length
+    return [fingerprint(*of_names, identities), fingerprint(*of_names)]
 
 
 # A run of pre-training: records in, a model and its evaluation out.
@@ -207,12 +221,9 @@ class PretrainingSession:
             num_warmup_steps=options.num_warmup_steps,
         )
         logging.info("***** Running training *****")
-        ids = [
-            fingerprint(records.paths, records.counts, records.max_seq_length)
-            for records in self._records
-        ]
+        ids = [_fingerprints(records, records.counts) for records in self._records]
         phases: list[Phase] = []
-        for spec, records, held_out, data_id in zip(
+        for spec, records, held_out, data_ids in zip(
             self._specs, self._records, self._held_out, ids, strict=True
         ):
             logging.info(
@@ -222,18 +233,18 @@ class PretrainingSession:
                 spec.max_seq_length,
             )
             # Evaluation takes the first records, however many there are.
-            no_counts = [0] * len(held_out.paths)
+            evaluation_ids = _fingerprints(held_out, [0] * len(held_out.paths))
             begin = phases[-1].end_step if phases else 0
             phases.append(
                 Phase(
                     end_step=begin + spec.num_steps,
                     batch_size=spec.batch_size,
                     streams=[self._stream(records, spec.batch_size)],
-                    data_id=data_id,
+                    data_id=data_ids[0],
+                    data_was=data_ids[1:],
                     evaluate=self._evaluation(held_out),
-                    evaluation_id=fingerprint(
-                        held_out.paths, no_counts, held_out.max_seq_length
-                    ),
+                    evaluation_id=evaluation_ids[0],
+                    evaluation_was=evaluation_ids[1:],
                     name=f"the records of length {spec.max_seq_length}",
                 )
             )
@@ -246,7 +257,10 @@ class PretrainingSession:
             strategy=self._strategy,
             start=run_folder.Start(
                 task=self.task.name,
-                data=RunData(options.input_file, files.sha256(repr(ids).encode())),
+                data=RunData(
+                    options.input_file,
+                    files.sha256(repr([new for new, _ in ids]).encode()),
+                ),
                 settings=config.decisive
                 | {"phases": options.phases}
                 | self._losses.changed

@@ -296,7 +296,12 @@ def read_best(folder: str) -> Best | None:
 
 
 def keep_if_best(
-    folder: str, step: int, value: float, name: str, data_id: int = 0
+    folder: str,
+    step: int,
+    value: float,
+    name: str,
+    data_id: int = 0,
+    data_was: Sequence[int] = (),
 ) -> bool:
     """Keeps a step's checkpoint in best/ if its value is better than those before.
 
@@ -309,7 +314,7 @@ def keep_if_best(
     if (
         best is not None
         and best.metric == name
-        and (best.data == data_id or not best.data or not data_id)
+        and (best.data in (0, data_id, *data_was) or not data_id)
     ):
         is_made_again = (step, value) == (best.step, best.value)
         if not is_made_again and not is_better(value, best.value, name):
@@ -462,14 +467,22 @@ class RunCheckpoints:
             self._in_background(self._write, prefix, snapshot)
 
     def keep_best(
-        self, step: int, value: float, name: str, *, data_id: int = 0
+        self,
+        step: int,
+        value: float,
+        name: str,
+        *,
+        data_id: int = 0,
+        data_was: Sequence[int] = (),
     ) -> None:
         """Keeps the checkpoint of a step in best/, if it is the best so far.
 
         This happens once it is written. `max_to_keep` does not apply to it.
         """
         if self._writes:
-            self._in_background(keep_if_best, self._folder, step, value, name, data_id)
+            self._in_background(
+                keep_if_best, self._folder, step, value, name, data_id, data_was
+            )
 
     def wait(self) -> None:
         """Returns when all that was saved is written and verified."""

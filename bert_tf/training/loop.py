@@ -23,7 +23,13 @@ from bert_tf.records.pipeline import ALL_ROWS, READING_ERRORS, record_error
 from bert_tf.records.spec import FLOAT32, INT64, Feature, RecordSpec
 from bert_tf.records.writing import framed
 from bert_tf.training import run_folder
-from bert_tf.training.checkpoints import RunCheckpoints, initialize, is_better
+from bert_tf.training.checkpoints import (
+    RunCheckpoints,
+    folder_of,
+    initialize,
+    is_better,
+    read_best,
+)
 from bert_tf.training.device_steps import training_steps
 from bert_tf.training.reporting import LogInterval, Reporter, progress_bar, write_curves
 from bert_tf.training.step import (
@@ -291,9 +297,11 @@ class _Run:
         )
         if self._evaluates(behind):
             recorded = self._reporter.evaluation(self.step)
+            best = read_best(folder_of(self._folder))
+            known = {0}.union(*((p.evaluation_id, *p.evaluation_was) for p in phases))
             if recorded is None:
                 self._evaluate(behind)
-            else:
+            elif best is None or best.data in known:  # else of other records
                 # Or between the evaluation and the best checkpoint's copy.
                 self._keep_best(recorded, behind)
         if is_done or self.is_out_of_patience():
@@ -307,7 +315,7 @@ class _Run:
     def train_phase(self, phase: Phase) -> None:
         """Makes a phase's steps that are not made yet."""
         config = self._config
-        if phase.data_id != self.data_id and self.data_id:
+        if self.data_id not in (0, phase.data_id, *phase.data_was):
             logging.info(
                 "Step %d: on to %s, from its first record.",
                 self.step,
@@ -494,7 +502,11 @@ class _Run:
                 f" {', '.join(results)}."
             )
         self.checkpoints.keep_best(
-            self.step, results[name], name, data_id=phase.evaluation_id
+            self.step,
+            results[name],
+            name,
+            data_id=phase.evaluation_id,
+            data_was=phase.evaluation_was,
         )
 
     def is_out_of_patience(self) -> bool:

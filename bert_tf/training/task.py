@@ -49,7 +49,9 @@ class Phase:
     # Identifies sets of records, so that a run can check whether the records that it
     # has read are of this set; 0 if unknown.
     data_id: int = 0
+    data_was: Sequence[int] = ()  # its numbers by earlier versions
     evaluate: Evaluate | None = None  # what to do every `eval_steps`
     # The best checkpoint is the best of evaluations on the same data.
     evaluation_id: int = 0
+    evaluation_was: Sequence[int] = ()
     name: str = ""

@@ -181,6 +181,8 @@ class FingerprintTest(tf.test.TestCase):
             )
         }
         self.assertLen(found, 6)
+        # By sha256sum too: "128\na 3\nxyz\n".
+        self.assertEqual(fingerprint(["a"], [3], 128, ["xyz"]), 2807712383305188792)
         # A checkpoint can hold it.
         for number in found:
             self.assertBetween(number, 1, 2**63 - 1)
