@@ -7,7 +7,8 @@ writes them (--do_eval; of SQuAD --do_predict). For each metric of the task it p
 both scores, their difference with a paired bootstrap's 95 % interval, and how probable
 so large a difference is by chance (McNemar's exact test of accuracies, for other
 metrics approximate randomization). For a folder of several runs it also prints the
-expected best score of 1, 2, ... trials (Dodge et al. 2019).
+expected best score of 1, 2, ... trials (Dodge et al. 2019). Of runs without
+predictions, as of pre-training, it prints the scores of their evaluations.
 """
 
 import csv
@@ -64,6 +65,8 @@ def run(options: CompareOptions) -> None:
     if len(options.positional) != 2:
         raise InputError("Give the folders of two runs: compare RUN RUN")
     found = [_predicted(folder, options) for folder in options.positional]
+    if not any(found) and _compare_evaluations(options):
+        return
     shared = [name for name in found[0] if name in found[1]]
     if not shared:
         files_of = " and ".join(
@@ -109,6 +112,35 @@ def run(options: CompareOptions) -> None:
             numbers = range(1, len(expected) + 1)
             print(f"Expected best of n runs of {folder}, on the development set:\n")
             print(table(["n", *map(str, numbers)], [["best", *map(figure, expected)]]))
+
+
+def _compare_evaluations(options: CompareOptions) -> bool:
+    """Prints the scores of runs without predictions, as of pre-training; if any."""
+    paths = [os.path.join(one, "eval_results.txt") for one in options.positional]
+    if not all(map(files.exists, paths)):
+        return False
+    one, other = map(files.read_results, paths)
+    values = {name: (one[name], other[name]) for name in one if name in other}
+    data = [
+        [flags_of_run(folder).get(name) for name in ("eval_input_file", "input_file")]
+        for folder in options.positional
+    ]
+    names = [held_out or trained_on for held_out, trained_on in data]
+    if options.json:
+        print(json.dumps({"evaluations": values, "evaluated_on": names}))
+        return True
+    print(
+        "A is {}, B {}; of one evaluation each, so chance is unknown.\n".format(
+            *options.positional
+        )
+    )
+    if names[0] != names[1]:
+        print(f"They were evaluated on different records: {names[0]}, {names[1]}.\n")
+    rows = [
+        [name, figure(a), figure(b), f"{b - a:+.4f}"] for name, (a, b) in values.items()
+    ]
+    print(table(["metric", "A", "B", "B - A"], rows))
+    return True
 
 
 def report(rows: dict[str, Comparison]) -> str:
@@ -182,6 +214,7 @@ def _predicted(folder: str, options: CompareOptions) -> dict[str, Predicted]:
 
 def _of_table(path: str, folder: str) -> Predicted:
     """Of classes, numbers and choices; see `write_predictions` and `write_choices`."""
+    from bert_tf.conversion.tokenizer_files import read_labels
     from bert_tf.tasks.tables import Target
 
     lines = files.lines(files.read_text(path))
@@ -189,7 +222,8 @@ def _of_table(path: str, folder: str) -> Predicted:
         reader = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     else:
         reader = csv.DictReader(lines)
-    rows = [row for row in reader if row["label"]]
+    # With several labels, none of them is a label too: `correct` shows if it is known.
+    rows = [row for row in reader if row.get("correct") or row["label"]]
     if not rows:
         return Predicted([], {})
     names = tuple(rows[0])
@@ -197,7 +231,9 @@ def _of_table(path: str, folder: str) -> Predicted:
     cells = [[row[name] for row in rows] for name in ("label", "prediction")]
     kind = REGRESSION
     if labels:
-        kind = SINGLE_LABEL if {*cells[0], *cells[1]} <= {*labels} else MULTI_LABEL
+        kind = read_labels(folder)[1] or (
+            SINGLE_LABEL if {*cells[0], *cells[1]} <= {*labels} else MULTI_LABEL
+        )
     separator = flags_of_run(folder).get("label_separator") or ","
     target = Target(kind=kind, labels=labels, separator=separator)
     try:

@@ -237,7 +237,11 @@ def standard_deviation(scores: Sequence[float]) -> float:
 
 
 class PairedTest(NamedTuple):
-    """A paired t-test over the seeds that two runs have; NaN below two of them."""
+    """A paired t-test over the seeds that two runs have; NaN below two of them.
+
+    If all differences are the same, their deviation is unknown: there is no interval,
+    and the p-value is that of the exact sign test, 2 / 2^n.
+    """
 
     p_value: float = math.nan
     low: float = math.nan  # of the mean difference's interval, at LEVEL
@@ -252,9 +256,9 @@ def paired_test(one: Mapping[Any, float], other: Mapping[Any, float]) -> PairedT
     differences = np.array([other[seed] - one[seed] for seed in seeds])
     if len(differences) < 2:
         return PairedTest()
-    if np.ptp(differences) == 0:
-        always = float(differences[0])
-        return PairedTest(0.0 if always else 1.0, always, always)
+    largest = np.abs(differences).max()
+    if np.ptp(differences) <= 1e-9 * largest:  # equal to rounding
+        return PairedTest(2.0 ** (1 - len(differences)) if largest else 1.0)
     found = stats.ttest_1samp(differences, 0.0)
     low, high = found.confidence_interval(LEVEL)
     return PairedTest(float(found.pvalue), float(low), float(high))

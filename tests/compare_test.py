@@ -4,7 +4,7 @@ import os
 import numpy as np
 
 from bert_tf import compare, metrics
-from bert_tf.config import REGRESSION, SINGLE_LABEL
+from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
 from bert_tf.tasks.reports import write_predictions
 from bert_tf.tasks.tables import Example, Target
@@ -54,6 +54,28 @@ class CompareRunsTest(CompareCase):
             self.write_table(run, target, logits, [str(x) for x in truth])
         (rows,) = json.loads(self.compare("--json"))["compared"].values()
         self.assertEqual([*rows], ["pearson", "spearman", "mean_squared_error"])
+
+    def test_several_labels_of_which_a_text_may_have_none(self):
+        target = Target(kind=MULTI_LABEL, labels=LABELS)
+        said = {"a": [[1, -1], [1, 1], [1, -1]], "b": [[1, -1], [1, 1], [-1, -1]]}
+        for run in "ab":
+            self.write_table(run, target, np.array(said[run]), ["no", "no,yes", ""])
+            self.write(f"{run}/problem_type.txt", f"{MULTI_LABEL}\n")
+        (rows,) = json.loads(self.compare("--json"))["compared"].values()
+        self.assertAllClose(rows["exact_match"]["scores"], [2 / 3, 1.0])
+        # One label a row does not make it a choice of one class.
+        for run in "ab":
+            self.write_table(run, target, np.array([[1, -1], [-1, 1]]), ["no", "yes"])
+        (rows,) = json.loads(self.compare("--json"))["compared"].values()
+        self.assertIn("exact_match", rows)
+
+    def test_evaluations_of_pre_training(self):
+        for run, loss in (("a", 2.5), ("b", 2.25)):
+            self.write(f"{run}/eval_results.txt", f"global_step = 9\nloss = {loss}\n")
+            self.write(f"{run}/flags.json", {"input_file": f"{run}.tfrecord"})
+        found = json.loads(self.compare("--json"))
+        self.assertEqual(found["evaluations"]["loss"], [2.5, 2.25])
+        self.assertRegex(self.compare(), r"(?s)different records: a.tf.*\| -0.2500 +\|")
 
     def test_entities_and_trials(self):
         gold = ["Jo B-PER", "Li I-PER", "went O", "", "to O", "Rome B-LOC", ""]

@@ -347,10 +347,10 @@ def conclusions(of: Table, columns: Sequence[Column], cells: Cells) -> list[str]
                 line += "; of one seed, so nothing is known of chance."
             else:
                 explained = "within what" if p_value >= 1.0 - LEVEL else "more than"
-                line += (
-                    f": {explained} seeds explain (p = {p_value:.3f}, {LEVEL:.0%}"
-                    f" interval {low:+.2f} to {high:+.2f})."
-                )
+                interval = ""
+                if not math.isnan(low):
+                    interval = f", {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}"
+                line += f": {explained} seeds explain (p = {p_value:.3f}{interval})."
             lines.append(line)
     return lines
 
