@@ -23,6 +23,7 @@ from bert_tf.tasks.classification import classification_task
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.finetuning import FineTuning, files_of, refuse_losses
 from bert_tf.tasks.glue import COLUMNS, GLUE_TASKS, PAPER, find, task_file
+from bert_tf.tasks.run_options import Settings
 from bert_tf.tasks.selection import (
     Selection,
     clock,
@@ -245,7 +246,7 @@ def _row(result: TaskResult) -> list[str]:
     spread = ""
     if len(restarts) > 1:
         spread = f" ± {figure(standard_deviation(restarts), 100, 1)}"
-    rate, batch, epochs, _ = result.run.split("_")
+    settings = Settings.of_name(result.run)
     papers = (models.get(result.task, {}) for models in PAPER.values())
     return [
         result.task,
@@ -255,8 +256,8 @@ def _row(result: TaskResult) -> list[str]:
         f"{figure(mean(restarts), 100, 1)}{spread} ({len(restarts)})",
         str(result.num_runs),
         str(result.num_failed),
-        f"rate {rate.removeprefix('lr')}, batch {batch.removeprefix('bs')},"
-        f" epochs {epochs.removeprefix('ep')}",
+        f"rate {settings.learning_rate:g}, batch {settings.train_batch_size},"
+        f" epochs {settings.num_train_epochs:g}",
         clock(result.seconds),
         *(
             " / ".join(

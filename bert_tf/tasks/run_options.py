@@ -1,12 +1,14 @@
 """The options of fine-tuning commands, in groups."""
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from absl import logging
 
 from bert_tf import options
+from bert_tf.errors import InputError
 from bert_tf.options import Options, Path, option
 from bert_tf.training.training_options import (
     CheckpointOptions,
@@ -189,6 +191,15 @@ class Settings(NamedTuple):
             f"lr{_short(self.learning_rate)}_bs{self.train_batch_size}"
             f"_ep{_short(self.num_train_epochs)}_seed{self.random_seed}"
         )
+
+    @classmethod
+    def of_name(cls, name: str) -> "Settings":
+        """The settings that have this name."""
+        match = re.fullmatch(r"lr(.+)_bs(\d+)_ep(.+)_seed(\d+)", name)
+        if match is None:
+            raise InputError(f"{name!r} is no name of a run's settings.")
+        rate, batch_size, epochs, seed = match.groups()
+        return cls(float(rate), int(batch_size), float(epochs), int(seed))
 
 
 def _short(number: float) -> str:

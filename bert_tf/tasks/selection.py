@@ -448,19 +448,21 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
     chief = is_chief(tuning.strategy)
 
     def run(settings: Settings, folder: str, until: float) -> tuple[Scores, int]:
-        model, last_step = tuning.fine_tune(folder, settings, until=until)
-        last_scores = tuning.scores(model, task.dev_splits[0])
-        scores, step = _best_of_run(folder, last_step, last_scores, metric)
-        # Those of intermediate evaluations are kept already. A run stopped for
-        # comparison is not: its weights would stay the best even if it ends worse.
-        if chief and until == 1.0 and step == last_step and metric in scores:
-            checkpoints.keep_if_best(folder, step, scores[metric], metric)
-        del model
-        tuning.forget_model()
-        # Graphs and variables form reference cycles.
-        keras.backend.clear_session()
-        gc.collect()
-        return scores, step
+        try:
+            model, last_step = tuning.fine_tune(folder, settings, until=until)
+            last_scores = tuning.scores(model, task.dev_splits[0])
+            scores, step = _best_of_run(folder, last_step, last_scores, metric)
+            # Those of intermediate evaluations are kept already. A run stopped for
+            # comparison is not: its weights would stay the best even if it ends worse.
+            if chief and until == 1.0 and step == last_step and metric in scores:
+                checkpoints.keep_if_best(folder, step, scores[metric], metric)
+            return scores, step
+        finally:
+            model = None
+            tuning.forget_model()
+            # Graphs and variables form reference cycles.
+            keras.backend.clear_session()
+            gc.collect()
 
     records = Records(output_dir, metric, made_with(tuning), chief)
     best = select(

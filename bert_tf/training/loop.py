@@ -1,5 +1,6 @@
 """The training run: phases of steps, metrics, checkpoints, stopping without loss."""
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -158,14 +159,14 @@ def train(
             f"{config.num_train_steps:,}",
         )
     run = _Run(task, config, folder, strategy, init_checkpoint, start)
-    with run.checkpoints:
+    with run.checkpoints, run.closing:
         if run.has_steps_left(phases):
             progress = progress_bar(
                 config.num_train_steps, done=run.step, unit="step", label=task.name
             )
             with Signals() as run.signals, progress as run.bar:
                 for phase in phases:
-                    if run.step < phase.end_step and not run.is_out_of_patience():
+                    if run.step < phase.end_step and not run.out_of_patience():
                         run.train_phase(phase)
                 run.end()
     if is_chief(strategy):
@@ -195,6 +196,9 @@ class _Run:
         self._profiler = StepProfiler(
             folder, config.profile_steps, traces=is_chief(strategy)
         )
+        # A run that diverges leaves nothing open either.
+        self.closing = contextlib.ExitStack()
+        self.closing.callback(self._profiler.close)
         keras.utils.set_random_seed(config.random_seed)
         with strategy.scope():
             with computing_in(config.precision):
@@ -295,6 +299,7 @@ class _Run:
         self._reporter = Reporter(
             self._folder, self.step, is_chief=is_chief(self._strategy)
         )
+        self.closing.callback(self._reporter.close)
         if self._evaluates(behind):
             recorded = self._reporter.evaluation(self.step)
             best = read_best(folder_of(self._folder))
@@ -304,9 +309,11 @@ class _Run:
             elif best is None or best.data in known:  # else of other records
                 # Or between the evaluation and the best checkpoint's copy.
                 self._keep_best(recorded, behind)
-        if is_done or self.is_out_of_patience():
+        reason = "" if is_done else self.out_of_patience()
+        if is_done or reason:
             self.checkpoints.wait()
-            self._reporter.close()
+            if reason:
+                logging.info("%s", reason)
             return False
         if self._start and is_chief(self._strategy):
             run_folder.record_start(self._folder, self.step, self._start)
@@ -404,7 +411,8 @@ class _Run:
             if evaluates and not stops:
                 self._evaluate(phase)
             self._stop_if_asked(terms, interrupts)
-            if evaluates and self.is_out_of_patience():
+            if evaluates and (reason := self.out_of_patience()):
+                logging.info("%s", reason)
                 break
 
     def _open(self, data: TrainingData, start: int) -> Stream:
@@ -509,23 +517,22 @@ class _Run:
             data_was=phase.evaluation_was,
         )
 
-    def is_out_of_patience(self) -> bool:
-        """Whether the run ends here, by the evaluations that it has recorded."""
+    def out_of_patience(self) -> str:
+        """Why the run ends here, by the evaluations that it has recorded; or ""."""
         name, patience = self._config.best_metric, self._config.patience
         values = [one[name] for one in self._reporter.evaluations() if name in one]
         if not patience or not values:
-            return False
+            return ""
         best = functools.reduce(
             lambda one, other: other if is_better(other, one, name) else one, values
         )
         since = len(values) - 1 - values.index(best)
-        if since >= patience:
-            logging.info(
-                "The run ends at step %d: the best %s of %d evaluations is %.6g, %d"
-                " before the last one (--patience=%d).",
-                *(self.step, name, len(values), best, since, patience),
-            )
-        return since >= patience
+        if since < patience:
+            return ""
+        return (
+            f"The run ends at step {self.step}: no better {name} for {since}"
+            f" evaluations (best: {best:.6g}; --patience={patience})."
+        )
 
     def _asked(self) -> list[float]:
         """[SIGTERMs, SIGINTs] that this worker has received."""
@@ -538,8 +545,6 @@ class _Run:
             return
         number = signal.SIGTERM if terms else signal.SIGINT
         self._wait_for_all()
-        self._profiler.close()
-        self._reporter.close()
         self.bar.close()
         print(
             f"Stopped by {number.name} at step {self.step}; saved"
@@ -552,8 +557,6 @@ class _Run:
         """Waits until all is written; exits if a signal came in the meantime."""
         self.checkpoints.wait()
         self._stop_if_asked(*self._summed(*self._asked(), 0.0)[:2])
-        self._profiler.close()
-        self._reporter.close()
 
     def _wait_for_all(self) -> None:
         """Returns when all is written: no worker may leave while the chief writes."""

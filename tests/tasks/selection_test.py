@@ -456,6 +456,7 @@ class FakeRuns:
         self.strategy = tf.distribute.get_strategy()
         self.table = dict(table)
         self.ran = []
+        self.num_forgotten = 0
 
     def given(self, *arguments):
         """The same runs, of a command line."""
@@ -483,7 +484,7 @@ class FakeRuns:
         return {"accuracy": self.last}
 
     def forget_model(self):
-        pass
+        self.num_forgotten += 1
 
 
 class StoppingRuns(FakeRuns):
@@ -538,6 +539,7 @@ class SearchTest(FolderCase):
         selection = search(runs.given("--learning_rates=5e-5,2e-5"), self.path())
         statuses = [one.status for one in selection.records]
         self.assertEqual(statuses, ["failed", "finished"])
+        self.assertEqual(runs.num_forgotten, 2)
 
     def test_other_flags_are_other_runs(self):
         runs = FakeRuns(table={5e-5: [0.5], 2e-5: [0.6]})

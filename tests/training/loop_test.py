@@ -461,8 +461,17 @@ class MetricsTest(LoopTestCase):
         self.assertNotEmpty([name for name in names if "tfevents" in name])
 
     def test_a_loss_that_is_not_finite_stops_with_one_line(self):
-        with self.assertRaisesRegex(InputError, "not finite at step 3.*: none"):
-            self.train("run", learning_rate=1e38, num_warmup_steps=4)
+        with (
+            self.assertRaisesRegex(InputError, "not finite at step 3.*: none"),
+            mock.patch.object(reporting.Reporter, "close", autospec=True) as closed,
+        ):
+            self.train(
+                "run", learning_rate=1e38, num_warmup_steps=4, profile_steps="1,100"
+            )
+        # What was open is closed: the next run of this process starts a profile.
+        self.assertEqual(closed.call_count, 1)
+        with tf.profiler.experimental.Profile(self.folder("next")):
+            pass
         batch = os.path.join(self.folder("run"), "nonfinite-step-3.tfrecord")
         kept = tf.data.TFRecordDataset(batch).map(toy.SCHEMA.parse)
         read = toy.data(self.records, seed=3)(8, InputShard())
