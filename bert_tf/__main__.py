@@ -1,14 +1,17 @@
-"""Lists the commands of this package, one line each.
+"""Lists the commands of this package, one line each, or runs one.
 
     bert-tf
+    bert-tf run-classifier --help
 
 Each command shows its flags with --help.
 """
 
 import ast
+import difflib
 import importlib.metadata
 import importlib.util
 import pathlib
+import sys
 from collections.abc import Iterator
 
 from bert_tf import cli
@@ -42,7 +45,27 @@ def run(options: Options) -> None:
         print(f"{name:{width}}  {summary}")
 
 
-main = cli.command(run)
+def main() -> None:
+    """Runs the command that is named first, or lists them all."""
+    name = next(iter(sys.argv[1:]), "")
+    if not name or name.startswith("-"):
+        cli.main(run)
+    try:
+        distribution = importlib.metadata.distribution(_DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        sys.exit("bert-tf: bert_tf is not installed: pip install .")
+    found = {one.name: one for one in distribution.entry_points}
+    wanted = f"{_DISTRIBUTION}-{name.replace('_', '-')}"
+    if wanted not in found:
+        near = difflib.get_close_matches(wanted, found, 1)
+        hint = f" Did you mean {near[0].removeprefix('bert-tf-')}?" if near else ""
+        print(
+            f"bert-tf: no command {name!r}.{hint} bert-tf lists them.", file=sys.stderr
+        )
+        sys.exit(cli.EXIT_USAGE_ERROR)
+    del sys.argv[0]
+    found[wanted].load()()
+
 
 if __name__ == "__main__":
     main()

@@ -172,6 +172,10 @@ class Options:
             if declared.only_with:
                 yield from self.refuse_without(declared.only_with, name)
 
+    def has(self, name: str) -> bool:
+        """Whether there is an option of that name."""
+        return name in declarations(type(self))
+
     def is_given(self, name: str) -> bool:
         """Whether it was set on the command line or in Python, to any value."""
         return name in self.given_names

@@ -1,6 +1,7 @@
 import dataclasses
 import os
 import pathlib
+import shutil
 
 import numpy as np
 import tensorflow as tf
@@ -479,6 +480,40 @@ class RefusalTest(RunClassifierTestCase):
             ScriptCase.write(self, f"{folder}/{name}", "")
             with self.assertRaisesRegex(InputError, message):
                 self.run_script("--do_train", output_dir=folder, **options)
+
+
+class NewDataTest(RunClassifierTestCase):
+    def test_training_on_reads_as_before_and_a_new_head_as_it_is_told(self):
+        self.write_tsv()
+        windows = {"max_seq_length": 8, "long_text": "window", "doc_stride": 3}
+        self.run_script("--do_train", num_train_epochs=1, **windows)
+        # Of several runs, the best one's folder is found by that of all.
+        several = self.path("several")
+        os.makedirs(several)
+        shutil.copytree(self.path("run"), os.path.join(several, "best"))
+        names = [*windows]
+        for name, arguments, expected in (
+            ("on", {}, [8, "window", 3]),
+            ("given", {"max_seq_length": 16}, [16, "window", 3]),
+            (
+                "new head",
+                {"init_head": False, "max_seq_length": 10},
+                [10, "truncate", None],
+            ),
+        ):
+            with self.assertLogs(level="INFO") as logs:
+                self.run_script(
+                    "--do_train",
+                    num_train_epochs=1,
+                    init_checkpoint=several,
+                    output_dir=self.path(name),
+                    **{"max_seq_length": None} | arguments,
+                )
+            flags = self.read_json(name, "flags.json")
+            self.assertEqual([flags[each] for each in names], expected)
+            log = "\n".join(logs.output)
+            self.assertEqual("As in the training of" in log, name != "new head", name)
+            self.assertIn("several runs: the best one", log)
 
 
 class EncoderTest(RunClassifierTestCase):

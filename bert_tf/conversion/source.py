@@ -27,6 +27,8 @@ import json
 import os
 from typing import Any
 
+from absl import logging
+
 from bert_tf import files, strict_json
 from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import huggingface, kerashub, names, tensorflow
@@ -144,12 +146,6 @@ def find_format(path: str) -> Format:
                 return Format.KERAS_HUB
             if huggingface.is_folder_of_hugging_face(path):
                 return Format.HUGGING_FACE
-            best = os.path.join(path, "best")
-            if files.exists(os.path.join(best, "checkpoint")):
-                raise InputError(
-                    f"{path}: no checkpoint in this folder of several runs; give the"
-                    f" best one's: {best}"
-                )
             raise InputError(
                 f"{path}: no checkpoint in this folder: neither a run's file"
                 f" 'checkpoint', nor {tensorflow.RELEASED_PREFIX}.index,"
@@ -185,9 +181,12 @@ def open_source(path: str) -> Source:
         InputError: there is none, or a file of it is damaged or of something else.
     """
     path = files.expanded(path)
-    format_ = find_format(path)
     labels = problem_type = None
     folder = folder_of(path)
+    if files.is_folder(path) and folder != path:
+        logging.info("%s holds several runs: the best one, %s, is read.", path, folder)
+        path = folder
+    format_ = find_format(path)
     if format_ == Format.KERAS_HUB:
         folder = path
         preset = kerashub.preset_folder(_preset_of(path))
@@ -239,4 +238,10 @@ def _preset_of(path: str) -> str:
 
 def folder_of(path: str) -> str:
     """The folder that a checkpoint's config and vocabulary are in."""
-    return path if files.is_folder(path) else os.path.dirname(path)
+    if not files.is_folder(path):
+        return os.path.dirname(path)
+    best = os.path.join(path, "best")  # of several runs, without one of its own
+    has_own, has_best = (
+        files.exists(os.path.join(folder, "checkpoint")) for folder in (path, best)
+    )
+    return best if has_best and not has_own else path

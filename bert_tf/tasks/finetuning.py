@@ -552,7 +552,7 @@ def main(make_task: MakeTask, options: FineTuningOptions) -> None:
 
 
 # How a run has read its texts.
-_READING = (
+_READING: tuple[str, ...] = (
     *("max_seq_length", "long_text", "doc_stride", "window_pooling"),
     *("max_query_length", "version_2_with_negative", "document_context"),
 )
@@ -561,11 +561,20 @@ _LAYERS = (*adapter_files.MODEL_OPTIONS, "features", "bilstm_size")
 
 
 def as_trained(options: FineTuningOptions) -> FineTuningOptions:
-    """Without training, what is not given is as it was in the model's training."""
-    if getattr(options, "do_train", True):
-        return options
+    """What is not given is as it was in the training of the model that is used.
+
+    One that is trained on reads texts as before, if it keeps its head.
+    """
     folder = folder_of_model(options)
-    if files.exists(os.path.join(folder, STATE_NAME)):
+    if getattr(options, "do_train", True):
+        if not options.init_checkpoint or not options.init_head:
+            return options
+        folder = folder_of(options.init_checkpoint)
+        names, trained = _READING, flags_of_run(folder)
+        # A run of another kind of task, or of pre-training, lacks some of its options.
+        if not {"recipe", *filter(options.has, names)} <= trained.keys():
+            return options
+    elif files.exists(os.path.join(folder, STATE_NAME)):
         names, trained = _READING + _LAYERS, flags_of_run(folder)
         if adapter_files.is_adapter(options.output_dir):
             trained |= adapter_files.open_adapter(options.output_dir).model
@@ -579,7 +588,7 @@ def as_trained(options: FineTuningOptions) -> FineTuningOptions:
         name: trained[name]
         for name in names
         if name in trained
-        and hasattr(options, name)
+        and options.has(name)
         and not options.is_given(name)
         and trained[name] != getattr(options, name)
     }

@@ -45,6 +45,7 @@ import keras
 from absl import logging
 
 from bert_tf import files, strict_json
+from bert_tf.conversion.source import folder_of
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.pictures import figure, table
 from bert_tf.significance import (
@@ -491,7 +492,7 @@ def made_with(tuning: FineTuning) -> dict[str, Any]:
             continue
         if name in _PATHS and value and files.exists(value):
             # For a selection's best run, also which run it is.
-            best = checkpoints.read_best(value)
+            best = checkpoints.read_best(folder_of(value))
             value = files.absolute(value)
             value += f" ({best.run})" if best and best.run else ""
         found[name] = value

@@ -1,10 +1,17 @@
 import os
+import shutil
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.conversion.export import NewFolder, write_huggingface, write_kerashub
-from bert_tf.conversion.source import Format, find_format, folder_of, open_source
+from bert_tf.conversion.source import (
+    Format,
+    find_format,
+    folder_of,
+    open_source,
+    open_tokenizer,
+)
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
@@ -61,9 +68,7 @@ class SourceTest(FolderCase):
         self.write("[a]{x}/config.json", {"model_type": "bert"})
         self.write("empty_state/checkpoint", "")
         os.makedirs(self.path("empty"))
-        self.write("several/best/checkpoint", "")
         for path, message in (
-            (self.path("several"), "of several runs; give the best one's: .*ral/best$"),
             (self.path("empty"), "empty: no checkpoint in this folder"),
             ("nowhere", "no nowhere.index"),
             (self.path("empty_state"), "checkpoint is damaged"),
@@ -74,6 +79,15 @@ class SourceTest(FolderCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 open_source(path)
+
+    def test_a_folder_of_several_runs_is_its_best_one(self):
+        best = self.run_folder(BertPretrainer(toy.CONFIG))
+        several = self.folder()
+        shutil.move(best, os.path.join(several, "best"))
+        found = open_source(several)
+        self.assertEqual(found.path, os.path.join(several, "best"))
+        self.assertIn("bert/pooler/dense/kernel", found.weights)
+        self.assertIsNotNone(open_tokenizer(several).vocabulary)
 
     def test_a_damaged_tensor_is_named(self):
         model = BertPretrainer(toy.CONFIG)
