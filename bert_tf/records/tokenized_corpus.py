@@ -179,7 +179,12 @@ def work_folder(path: str) -> Iterator[None]:
                 files.remove(os.path.join(path, name))
         if os.listdir(path):
             logging.info("Going on with what an interrupted run left in %s", path)
-        yield
+        try:
+            yield
+        except InputError:
+            # Of use to the same command alone, which would fail again.
+            shutil.rmtree(path)
+            raise
         shutil.rmtree(path)
 
 

@@ -180,6 +180,8 @@ class ShardsTest(ScriptCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script(overwrite=True, **changes)
+            # Nor a hidden folder of what was tokenized.
+            self.assertEmpty([n for n in os.listdir(self.path()) if ".work-" in n])
 
 
 class PackedTest(ScriptCase, parameterized.TestCase):
