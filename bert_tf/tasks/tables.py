@@ -199,6 +199,7 @@ def table_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of each row; in CSV a cell may span several lines."""
     if not is_csv:
+        files.num_joined_by_returns(text, path)
         for number, line in enumerate(files.lines(text), start=1):
             yield number, line.rstrip("\r\n").split("\t")
         return
