@@ -30,6 +30,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from bert_tf.tasks.tables import in_order
+
 OUTSIDE = "O"
 IOB1, IOB2, IOBES, BILOU = SCHEMES = ("iob1", "iob2", "iobes", "bilou")
 NO_SCHEME = "none"
@@ -223,7 +225,7 @@ def respelt(labels: Labels, scheme: str, wanted: str) -> list[str]:
 def labels_in(scheme: str, labels: Collection[str]) -> list[str]:
     """All labels of a scheme for the types of some labels, O first."""
     if scheme == NO_SCHEME:
-        return sorted(set(labels))
+        return in_order(set(labels))
     names = {split_label(label)[1] for label in labels} - {""}
     if any(is_part_of_entity(label) and "-" not in label for label in labels):
         names.add("")

@@ -55,6 +55,7 @@ from bert_tf.records.batching import (
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.long_texts import Window, best_windows, windows
+from bert_tf.tasks.reports import kept_order
 from bert_tf.tasks.tagging.labels import (
     IOB1,
     IOB2,
@@ -246,6 +247,7 @@ def find_labels(
     # Labels that are the files', which the model has in another scheme, are as well.
     if not given or (in_files <= set(given) and not used <= set(given)):
         ours = tuple(labels_in(scheme, used))
+        ours = kept_order(ours, options.output_dir, None)
     there = None
     if source is not None and names.TAGGING in names.heads_of(source.weights):
         there = source.labels

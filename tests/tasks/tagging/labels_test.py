@@ -46,6 +46,7 @@ class SchemesTest(tf.test.TestCase):
             ("iob2", ["O", "I-B", "B-A"], ["O", "B-A", "I-A", "B-B", "I-B"]),
             ("iobes", ["B-A"], ["O", "B-A", "I-A", "E-A", "S-A"]),
             ("none", ["vb", "nn", "vb"], ["nn", "vb"]),
+            ("none", ["10", "9", "9"], ["9", "10"]),
             ("iob2", ["O", "B"], ["O", "B", "I"]),
             ("iob2", ["B_A", "B-A"], ["O", "B-A", "I-A"]),
             ("bilou", ["U", "O"], ["O", "B", "I", "L", "U"]),
