@@ -45,6 +45,7 @@ import json
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
@@ -268,7 +269,10 @@ def count_lines(path: str) -> int:
         raise InputError(
             f"The input must be an existing file, no folder or pipe: {path}"
         )
-    return sum(len(blocks.lines(block, path)) for block in blocks.read_blocks(path))
+    return sum(
+        len(blocks.lines(block, path, dropped=Counter()))
+        for block in blocks.read_blocks(path)
+    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -294,6 +295,22 @@ def expand_globs(patterns: str | Iterable[str], flag: str) -> list[str]:
 def sha256(content: bytes) -> str:
     """The SHA-256 of some bytes, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
+
+
+_JOINED_BY_RETURN = re.compile(r"\S\r+(?=\S)")
+
+
+def num_joined_by_returns(content: str, path: str) -> int:
+    """How many carriage returns stand between words; refused if they end the lines."""
+    if "\r" not in content:
+        return 0
+    found = len(_JOINED_BY_RETURN.findall(content))
+    if found > content.count("\n"):
+        raise InputError(
+            f"{path}: its lines end at carriage returns alone, as on old Macs. Convert"
+            " it: tr '\\r' '\\n' < FILE > NEW_FILE"
+        )
+    return found
 
 
 def lines(content: str) -> Iterator[str]:

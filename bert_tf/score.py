@@ -193,6 +193,7 @@ def _texts(options: ScoreOptions) -> list[tuple[str, str]]:
     path = options.input_file
     if path:
         content = files.read_text(path, "file of sentences").removeprefix("\ufeff")
+        files.num_joined_by_returns(content, path)
         texts += [
             (line.rstrip("\r\n"), f"{path}:{number}: ")
             for number, line in enumerate(files.lines(content), start=1)

@@ -42,7 +42,7 @@ from bert_tf.tasks.finetuning import (
     opened_adapter,
 )
 from bert_tf.tasks.long_texts import ATTENTION, pooled_windows, windows_of_pair
-from bert_tf.tasks.reports import write_probabilities, write_reports
+from bert_tf.tasks.reports import kept_order, write_probabilities, write_reports
 from bert_tf.tasks.run_options import ChoiceOptions
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, DataSet, Target
 from bert_tf.text.wordpiece import (
@@ -392,7 +392,11 @@ def _target(
         labels = recorded or (trained.labels if trained else None)
         if labels:
             return data_set.target(tuple(labels))
-    return data_set.read_target(options.data_dir)
+    target = data_set.read_target(options.data_dir)
+    if data_set.labels is not None:
+        return target
+    head = trained.labels if trained is not None and options.init_head else None
+    return data_set.target(kept_order(target.labels, options.output_dir, head))
 
 
 def _refuse_other_head(trained: Source | AdapterFiles, target: Target) -> None:

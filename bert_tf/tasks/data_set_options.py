@@ -70,7 +70,7 @@ class DataSetOptions(run_options.TfdsOptions, title=options.DATA):
         None,
         "For tsv: the labels, in the order of the outputs; for --regression of"
         " several numbers, their names. Default: the training file's labels,"
-        " sorted; one number.",
+        " numbers by value, others by letters; one number.",
     )
     has_header: bool = option(True, "For tsv: whether the first row names the columns.")
     regression: bool = option(False, "For tsv: the label is a number to predict.")

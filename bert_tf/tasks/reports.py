@@ -13,16 +13,33 @@ import numpy as np
 from absl import logging
 
 from bert_tf import files
+from bert_tf.conversion.tokenizer_files import read_labels
 from bert_tf.pictures import picture
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Example, Target
 
 
+def kept_order(
+    labels: tuple[str, ...], output_dir: str, head: Sequence[str] | None
+) -> tuple[str, ...]:
+    """The labels in the order of the folder's run or runs, or of a trained head."""
+    runs = files.matching(os.path.join(output_dir, "runs", "*"))
+    folders = [output_dir, os.path.join(output_dir, "best"), *runs]
+    orders = [*(read_labels(folder)[0] for folder in folders), head]
+    same = (one for one in orders if one and sorted(one) == sorted(labels))
+    return tuple(next(same, labels))
+
+
 def write_probabilities(path: str, target: Target, logits: np.ndarray) -> None:
-    """Writes one line per example, as the original's test_results.tsv, with tabs."""
+    """Writes one line per example, as the original's test_results.tsv, with tabs.
+
+    It has no header; a column is a label's, in the order of labels.txt.
+    """
     rows = target.probabilities(logits)
     lines = ["\t".join(str(value) for value in row) + "\n" for row in rows]
     files.write_atomically(path, "".join(lines))
-    logging.info("Wrote %d lines to %s.", len(lines), path)
+    columns = ", ".join(target.labels)
+    said = f" Its columns are, as in labels.txt: {columns}." * bool(columns)
+    logging.info("Wrote %d lines to %s.%s", len(lines), path, said)
 
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})

@@ -199,6 +199,7 @@ def table_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of each row; in CSV a cell may span several lines."""
     if not is_csv:
+        files.num_joined_by_returns(text, path)
         for number, line in enumerate(files.lines(text), start=1):
             yield number, line.rstrip("\r\n").split("\t")
         return
@@ -431,6 +432,19 @@ class Target:
         )
 
 
+_NUMBER = re.compile(r"[+-]?\d+([.]\d+)?")
+
+
+def in_order(labels: Iterable[str]) -> list[str]:
+    """Labels in the order of a model's outputs: numbers by value, others by letters."""
+
+    def key(label: str) -> tuple[bool, float, str]:
+        is_number = _NUMBER.fullmatch(label) is not None
+        return not is_number, float(label) if is_number else 0.0, label
+
+    return sorted(labels, key=key)
+
+
 def split_cell(cell: str, separator: str) -> list[str]:
     """The labels in a cell of several; none in an empty one."""
     words = (word.strip() for word in cell.split(separator))
@@ -564,7 +578,7 @@ class DataSet:
                 f"{where}: all rows have the label {''.join(labels)!r}. Is it the right"
                 " `label_column`? (`labels` names them, `regression` is for numbers.)"
             )
-        return self.target(tuple(sorted(labels)))
+        return self.target(tuple(in_order(labels)))
 
 
 def _not_empty(label: str, source: str) -> None:

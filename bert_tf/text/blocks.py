@@ -12,13 +12,18 @@ import bz2
 import lzma
 import os
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple
+
+from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import InputError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+RETURNS = "carriage returns between words, which become one"
 
 _BLOCK_BYTES = 1 << 20
 _BORDER_BLOCK_BYTES = 1 << 16
@@ -86,8 +91,16 @@ def line_number(path: str, offset: int) -> int:
     return newlines + 1
 
 
-def lines(block: Block, path: str, keep_mark: bool = True) -> list[str]:
-    """A block's lines without line feeds and carriage returns."""
+def lines(
+    block: Block,
+    path: str,
+    keep_mark: bool = True,
+    dropped: Counter[str] | None = None,
+) -> list[str]:
+    """A block's lines without line feeds and carriage returns.
+
+    Returns between words are counted in `dropped`, or warned of.
+    """
     try:
         text = block.data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -96,6 +109,11 @@ def lines(block: Block, path: str, keep_mark: bool = True) -> list[str]:
             f"{path}:{number}: not UTF-8 (byte 0x{block.data[error.start]:02x}); "
             "convert the file, e.g. with iconv -t utf-8."
         ) from error
+    if joined := files.num_joined_by_returns(text, path):
+        if dropped is None:
+            logging.warning("%s: left out %d %s.", path, joined, RETURNS)
+        else:
+            dropped[RETURNS] += joined
     text = text.replace("\r", "")
     if block.offset == 0 and not keep_mark:
         text = text.removeprefix("\ufeff")

@@ -90,7 +90,9 @@ def read_wikiextractor(
         )
 
     for block in blocks.read_blocks(path, start, stop, _article_border):
-        for index, line in enumerate(blocks.lines(block, path, keep_mark=False)):
+        for index, line in enumerate(
+            blocks.lines(block, path, keep_mark=False, dropped=dropped)
+        ):
             text = line.strip()
             if not text:
                 continue
@@ -134,7 +136,9 @@ def read_json_lines(
 ) -> Iterator[list[str]]:
     """Yields the paragraphs of each document."""
     for block in blocks.read_blocks(path, start, stop, lambda line: 0):
-        for index, line in enumerate(blocks.lines(block, path, keep_mark=False)):
+        for index, line in enumerate(
+            blocks.lines(block, path, keep_mark=False, dropped=dropped)
+        ):
             if not line.strip():
                 continue
             try:
@@ -367,7 +371,7 @@ def read_chunk(chunk: Chunk, dropped: Counter[str]) -> Iterator[TextLine]:
     """Yields the lines of a chunk's documents."""
     split = sentence_splitter(chunk.language)
     if isinstance(chunk.source, FileSource) and chunk.source.input_format == "text":
-        return _text_lines(chunk.source.path, chunk, split)
+        return _text_lines(chunk.source.path, chunk, split, dropped)
     return _document_lines(chunk, split, dropped)
 
 
@@ -376,9 +380,11 @@ def _text_border(line: bytes) -> int | None:
     return None if line.decode("utf-8", "replace").strip() else len(line)
 
 
-def _text_lines(path: str, chunk: Chunk, split: Splitter) -> Iterator[TextLine]:
+def _text_lines(
+    path: str, chunk: Chunk, split: Splitter, dropped: Counter[str]
+) -> Iterator[TextLine]:
     for block in blocks.read_blocks(path, chunk.start, chunk.stop, _text_border):
-        for line in blocks.lines(block, path):
+        for line in blocks.lines(block, path, dropped=dropped):
             text = line.strip()
             yield TextLine(split(text), text)
 

@@ -74,6 +74,11 @@ class OwnTableTest(FolderCase):
         self.assertEqual(found.read_target("nowhere").labels, ("good", "bad"))
         self.assertEqual(found.metrics, ("accuracy",))
 
+    def test_labels_that_are_numbers_are_in_their_order(self):
+        rows = "".join(f"A\t{label}\n" for label in (10, "n/a", 2, "-1.5", 9))
+        found = self.data_set().read_target(self.write(f"text_a\tlabel\n{rows}"))
+        self.assertEqual(found.labels, ("-1.5", "2", "9", "10", "n/a"))
+
     def test_numbers(self):
         found = self.data_set("--regression")
         self.assertEqual(found.read_target("nowhere"), Target(kind=REGRESSION))

@@ -1,12 +1,14 @@
 import functools
 import os
 import pathlib
+import shutil
 import tempfile
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.conversion.tokenizer_files import write_labels
 from bert_tf.tasks import reports
 from bert_tf.tasks.reports import confusion_matrix, mistakes
 from bert_tf.tasks.tables import Example, Target
@@ -77,6 +79,27 @@ class TableTest(FolderCase):
         (row,) = read_tsv(self.path("predictions.tsv"))
         escaped = "back\\\\slash, \\\\t\\nline\\r\\n\u2028end\x0b\x85\\\\"
         self.assertEqual((row["text_a"], row["text_b"]), ('a "quoted\\ttab', escaped))
+
+
+class OrderTest(FolderCase):
+    def test_a_run_and_a_trained_head_keep_the_order_that_they_have(self):
+        ours, letters = ("2", "10"), ("10", "2")
+        run = self.path("run [1]")
+        kept = functools.partial(reports.kept_order, ours, run)
+        self.assertEqual(kept(None), ours)
+        self.assertEqual(kept(letters), letters)
+        self.assertEqual(kept(("10", "3")), ours)
+        for name in ("", "best", "runs/a"):
+            folder = os.path.join(run, name)
+            os.makedirs(folder)
+            write_labels(folder, letters, SINGLE_LABEL)
+            self.assertEqual(kept(None), letters)
+            shutil.rmtree(run)
+
+    def test_the_order_is_said(self):
+        with self.assertLogs("absl", "INFO") as logs:
+            reports.write_probabilities(self.path("x"), NLI, np.zeros([1, 2]))
+        self.assertIn("columns are, as in labels.txt: no, yes.", logs.output[0])
 
 
 class MistakesTest(tf.test.TestCase):

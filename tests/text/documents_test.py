@@ -11,6 +11,7 @@ from unittest import mock
 import tensorflow as tf
 
 from bert_tf.errors import InputError
+from bert_tf.text import blocks
 from bert_tf.text.documents import (
     find_sources,
     make_chunks,
@@ -269,7 +270,14 @@ class PlainTextTest(ReaderTestCase):
                     self.assertEqual([line.text for line in read], expected)
                     sentences = [[text] if text else [] for text in expected]
                     self.assertEqual([[*line.sentences] for line in read], sentences)
-                    self.assertEqual(dropped, {})
+                    joined = {blocks.RETURNS: 1} if "e\rf" in text else {}
+                    self.assertEqual(dropped, joined)
+
+    def test_lines_that_end_at_carriage_returns_alone_are_refused(self):
+        for name, text in (("a.txt", "a b\rc d\r\re f\r"), ("a.jsonl", "{}\r{}")):
+            path = self.write(name, text.encode())
+            with self.assertRaisesRegex(InputError, f"{name}: its lines end at carr"):
+                self.chunks([path])
 
     def test_carriage_returns_and_line_ends_as_tensorflows_reader_has_them(self):
         content = b"a\rb\n\rc\r\r\n\xe2\x80\xa8d\x0b\n"

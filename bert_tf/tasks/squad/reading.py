@@ -171,7 +171,8 @@ class CheckedQuestions:
         _checked(entry, dict, "it must be an object")
         _checked(question_id, str, "its `id` must be text or a number")
         text = _checked(entry.get("question"), str, "its `question` must be text")
-        if question_id in self._ids:
+        # An id is for predictions: the original does not look at it in training.
+        if question_id in self._ids and not self._for_training:
             raise EntryError("a question before it has the same id")
         is_impossible = self._is_impossible(entry, where)
         answers: tuple[GoldAnswer, ...] = ()

@@ -8,6 +8,8 @@ words, and one of two of the same type after another one:
     iob2    B        B I I      B I
     iobes   S        B I E      B E
     bilou   U        B I L      B L
+    bmes    S        B M E      B E
+    bios    S        B I I      B I
 
 Labels that spell no entity, such as parts of speech, have no scheme. Labels can be
 read in two ways:
@@ -30,16 +32,28 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from bert_tf.tasks.tables import in_order
+
 OUTSIDE = "O"
-IOB1, IOB2, IOBES, BILOU = SCHEMES = ("iob1", "iob2", "iobes", "bilou")
+IOB1, IOB2, IOBES, BILOU, BMES, BIOS = SCHEMES = (
+    *("iob1", "iob2", "iobes", "bilou", "bmes", "bios"),
+)
 NO_SCHEME = "none"
-STRICT_SCHEMES = (IOB2, IOBES, BILOU)
+STRICT_SCHEMES = (IOB2, IOBES, BILOU, BMES, BIOS)
 
 _STARTS = frozenset("BSU")
 _ENDS = frozenset("ELSU")
-# In schemes that mark ends: the prefix of an entity of one word, and of the last word.
-SINGLE_AND_LAST = {IOBES: ("S", "E"), BILOU: ("U", "L")}
-_PART_OF_ENTITY = re.compile(r"[BIELSU](-.+)?", re.DOTALL)
+# In schemes that mark entities of one word: their prefix, and that of the last word.
+SINGLE_AND_LAST = {
+    IOBES: ("S", "E"),
+    BILOU: ("U", "L"),
+    BMES: ("S", "E"),
+    BIOS: ("S", "I"),
+}
+_PART_OF_ENTITY = re.compile(r"[BIMELSU](-.+)?", re.DOTALL)
+# As in b-per, B_PER; o and 0 are O.
+_OTHER_SPELLING = re.compile(r"([BIMELSUbimelsu])[-_](.+)", re.DOTALL)
+_BETWEEN_LABELS = re.compile(r"[|+/,;]")
 
 Labels = Sequence[str]
 
@@ -172,6 +186,28 @@ def is_part_of_entity(label: str) -> bool:
     return _PART_OF_ENTITY.fullmatch(label) is not None
 
 
+def is_nested(label: str) -> bool:
+    """Whether a label is several, joined: B-ORG|B-LOC."""
+    parts = _BETWEEN_LABELS.split(label)
+    return len(parts) > 1 and all(
+        part == OUTSIDE or ("-" in part and is_part_of_entity(part)) for part in parts
+    )
+
+
+def usual_spelling(labels: Collection[str]) -> dict[str, str]:
+    """Labels of entities that are spelled otherwise: b-per, B_PER, o, 0 -> as usual."""
+    usual = {
+        label: OUTSIDE if label in ("o", "0") else label
+        for label in labels
+        if label in ("o", "0", OUTSIDE) or is_part_of_entity(label)
+    }
+    for label in labels:
+        if found := _OTHER_SPELLING.fullmatch(label):
+            usual[label] = f"{found[1].upper()}-{found[2]}"
+    is_all = {*usual} == {*labels} and any("-" in label for label in usual.values())
+    return {old: new for old, new in usual.items() if old != new} if is_all else {}
+
+
 def find_scheme(sentences: Iterable[Labels]) -> str:
     """The scheme that sentences are labelled in."""
     # IOB1 and IOB2 are told apart by how most entities begin, so that a few wrong
@@ -191,8 +227,10 @@ def find_scheme(sentences: Iterable[Labels]) -> str:
         return NO_SCHEME
     if prefixes & {"L", "U"}:
         return BILOU
+    if "M" in prefixes:
+        return BMES
     if prefixes & {"E", "S"}:
-        return IOBES
+        return BIOS if "E" not in prefixes and "I" in prefixes else IOBES
     return IOB1 if starts["I"] > starts["B"] else IOB2
 
 
@@ -223,13 +261,14 @@ def respelt(labels: Labels, scheme: str, wanted: str) -> list[str]:
 def labels_in(scheme: str, labels: Collection[str]) -> list[str]:
     """All labels of a scheme for the types of some labels, O first."""
     if scheme == NO_SCHEME:
-        return sorted(set(labels))
+        return in_order(set(labels))
     names = {split_label(label)[1] for label in labels} - {""}
     if any(is_part_of_entity(label) and "-" not in label for label in labels):
         names.add("")
     types = sorted(names)
     single, last = SINGLE_AND_LAST.get(scheme, ("", ""))
-    prefixes = [prefix for prefix in ("B", "I", last, single) if prefix]
+    inner = "M" if scheme == BMES else "I"
+    prefixes = dict.fromkeys(filter(None, ("B", inner, last, single)))
     return [
         OUTSIDE,
         *(joined_label(prefix, name) for name in types for prefix in prefixes),
@@ -238,7 +277,7 @@ def labels_in(scheme: str, labels: Collection[str]) -> list[str]:
 
 def _prefixes(length: int, scheme: str, *, is_after_its_type: bool) -> list[str]:
     """The prefixes of an entity's words."""
-    prefixes = ["B", *["I"] * (length - 1)]
+    prefixes = ["B", *["M" if scheme == BMES else "I"] * (length - 1)]
     if scheme == IOB1 and not is_after_its_type:
         prefixes[0] = "I"
     if scheme in SINGLE_AND_LAST:

@@ -11,6 +11,9 @@ conll     One word per line, columns separated by blanks or tabs, and a blank li
               EU NNP B-NP B-ORG
               rejects VBZ B-VP O
 
+          Where a word or a label has blanks in it, so that lines would have
+          different columns, tabs alone separate them; in labels and predictions a
+          blank is then written _.
           A line before a sentence is a comment if it has a # alone and other columns
           than a word's, or reads "# key = value", "# newdoc", "# id 4037ff98-",
           "#begin document" or "# http...". Comments are passed over, and
@@ -44,6 +47,7 @@ from typing import Any
 
 from bert_tf import files
 from bert_tf.errors import InputError
+from bert_tf.tasks.tagging.labels import is_nested
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.tfds import TfdsRows
@@ -117,6 +121,11 @@ def _cell(text: str) -> str:
     return re.sub(r"\s", "_", text) or "_"
 
 
+def _joined(cell: str) -> str:
+    """A cell between tabs as a column between blanks."""
+    return _BETWEEN.sub("_", cell) or "_"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
     """How files are read."""
@@ -148,6 +157,7 @@ def read_sentences(
             found.append(one)
     if not found:
         raise InputError(f"{', '.join(paths)}: no sentence in it.")
+    _refuse_nested(found)
     unlabelled = sum(one.labels is None for one in found)
     if has_labels is None and 0 < unlabelled < len(found):
         raise InputError(
@@ -182,7 +192,22 @@ def read_tfds(
             )
     if not found:
         raise InputError(f"{rows.path}: no sentences in this split.")
+    _refuse_nested(found)
     return found
+
+
+def _refuse_nested(sentences: Iterable[Sentence]) -> None:
+    """Raises InputError for a word with the labels of several entities in one."""
+    known: set[str] = set()
+    for one in sentences:
+        for label in {*(one.labels or ())} - known:
+            known.add(label)
+            if is_nested(label):
+                raise InputError(
+                    f"{one.source}: {label!r} is several labels of one word, which"
+                    " nested entities have; a word has one label here. Keep one of"
+                    " them, such as the outermost entity's."
+                )
 
 
 def _lines(path: str) -> Iterator[Numbered]:
@@ -199,7 +224,9 @@ def _lines(path: str) -> Iterator[Numbered]:
 def _conll(
     path: str, layout: Layout, has_labels: bool | None, document: int
 ) -> Iterable[Sentence]:
-    lines, first, width = _with_width(_lines(path))
+    numbered = [*_lines(path)]
+    split = _split_of(numbered)
+    lines, first, width = _with_width(iter(numbered), split)
     where = f"{path}:{first}"
     label_column = _column(layout.label_column, -1, "label_column", where, None)
     word_column = _column(
@@ -221,14 +248,16 @@ def _conll(
     found: list[Sentence] = []
 
     def end_sentence() -> None:
-        labels = tuple(cells[label_column] for cells in rows) if has_labels else None
+        labels = None
+        if has_labels:
+            labels = tuple(_joined(cells[label_column]) for cells in rows)
         found.append(
             Sentence(
                 words=tuple(cells[word_column] for cells in rows),
                 labels=labels,
                 document=document,
                 source=source,
-                rows=tuple(" ".join(cells) for cells in rows),
+                rows=tuple(" ".join(map(_joined, cells)) for cells in rows),
                 before=tuple(before),
             )
         )
@@ -236,7 +265,7 @@ def _conll(
         before.clear()
 
     for number, line in lines:
-        cells = _BETWEEN.split(line)
+        cells = split(line)
         # A hashtag (#word) without its columns is a fault.
         is_comment = not rows and (
             (len(cells) != width and line.startswith(("# ", "#\t")))
@@ -264,7 +293,25 @@ def _conll(
     return found
 
 
-def _with_width(lines: Iterator[Numbered]) -> tuple[Iterator[Numbered], int, int]:
+def _split_of(lines: Iterable[Numbered]) -> Callable[[str], list[str]]:
+    """Splits a line at blanks and tabs; at tabs alone if only so columns are equal."""
+
+    def at_tabs(line: str) -> list[str]:
+        return [cell.strip() for cell in line.split("\t")]
+
+    words = [
+        line for _, line in lines if line and not line.startswith(("#", DOCUMENT_START))
+    ]
+    at_blanks, with_tabs = (
+        {len(split(line)) for line in words} for split in (_BETWEEN.split, at_tabs)
+    )
+    is_tabs = len(at_blanks) > 1 and len(with_tabs) == 1 and with_tabs != {1}
+    return at_tabs if is_tabs else _BETWEEN.split
+
+
+def _with_width(
+    lines: Iterator[Numbered], split: Callable[[str], list[str]]
+) -> tuple[Iterator[Numbered], int, int]:
     """The lines, and number and columns of the first that is surely a word, or 0."""
     seen: list[Numbered] = []
     found = 0, 0
@@ -272,7 +319,7 @@ def _with_width(lines: Iterator[Numbered]) -> tuple[Iterator[Numbered], int, int
         seen.append((number, line))
         if not line or line.startswith(DOCUMENT_START):
             continue
-        here = number, len(_BETWEEN.split(line))
+        here = number, len(split(line))
         found = found if found[0] else here
         if not line.startswith("#"):
             found = here

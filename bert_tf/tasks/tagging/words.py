@@ -28,6 +28,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +56,7 @@ from bert_tf.records.batching import (
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.long_texts import Window, best_windows, windows
+from bert_tf.tasks.reports import kept_order
 from bert_tf.tasks.tagging.labels import (
     IOB1,
     IOB2,
@@ -69,6 +71,7 @@ from bert_tf.tasks.tagging.labels import (
     respelt,
     scheme_of_labels,
     total,
+    usual_spelling,
 )
 from bert_tf.tasks.tagging.sentences import (
     Layout,
@@ -194,6 +197,36 @@ def blocks(
 AUTO = "auto"
 
 
+def with_usual_labels(
+    splits: Mapping[str, Sequence[Sentence]], known: AbstractSet[str]
+) -> Mapping[str, Sequence[Sentence]]:
+    """The sentences with labels such as b-per and 0 as B-PER and O are spelled.
+
+    Unless a label as it is written is one of the model's, which are `known`.
+    """
+    written = {
+        label
+        for sentences in splits.values()
+        for labels in _labels(sentences)
+        for label in labels
+    }
+    usual = usual_spelling(written)
+    if not usual or known & usual.keys():
+        return splits
+    logging.info(
+        "Labels that mark entities are read as usually spelled: %s.",
+        shown([f"{old} as {new}" for old, new in sorted(usual.items())]),
+    )
+
+    def respelled(one: Sentence) -> Sentence:
+        if one.labels is None:
+            return one
+        labels = tuple(usual.get(label, label) for label in one.labels)
+        return dataclasses.replace(one, labels=labels)
+
+    return {split: [*map(respelled, rows)] for split, rows in splits.items()}
+
+
 class TaggerLabels(NamedTuple):
     """The labels that a tagger predicts."""
 
@@ -246,6 +279,7 @@ def find_labels(
     # Labels that are the files', which the model has in another scheme, are as well.
     if not given or (in_files <= set(given) and not used <= set(given)):
         ours = tuple(labels_in(scheme, used))
+        ours = kept_order(ours, options.output_dir, None)
     there = None
     if source is not None and names.TAGGING in names.heads_of(source.weights):
         there = source.labels
@@ -438,13 +472,18 @@ class Words:
         splits: Mapping[str, Sequence[Sentence]],
     ) -> None:
         self._options = options
+        recorded = read_labels(finetuning.folder_of_model(options))[0]
+        there = found.source.labels if found.source is not None else None
+        if options.tag_scheme != NO_SCHEME:
+            known = {*(options.labels or ()), *(recorded or ()), *(there or ())}
+            splits = with_usual_labels(splits, known)
         self.splits = splits
         self._file_schemes = find_file_schemes(splits, options.tag_scheme)
         self.labels = find_labels(
             options,
             splits.get(TRAIN),
             self._file_schemes.get(TRAIN, NO_SCHEME),
-            recorded=read_labels(finetuning.folder_of_model(options))[0],
+            recorded=recorded,
             source=found.source,
         )
         self.featurizer = options.as_kind(SentenceFeaturizer, tokenizer=found.tokenizer)
@@ -459,6 +498,14 @@ class Words:
             self._label_ids[split] = label_ids(
                 split, sentences, golds, self.labels.names, split == TRAIN
             )
+            if golds and (self._label_ids[split] == NO_LABEL).all():
+                said = shown([*dict.fromkeys(itertools.chain(*_labels(sentences)))])
+                raise InputError(
+                    f"{sentences[0].source}: the model has none of the {split} set's"
+                    f" labels: {said}. The model's are {shown(self.labels.names)}."
+                    " Is each line a word, with its label in `label_column`? For a"
+                    " test set without labels: --test_has_labels=false."
+                )
         self._features: dict[str, list[SentenceFeatures]] = {}
 
     def task(self, **own: Any) -> finetuning.FineTuningTask[WordPredictions]:
@@ -515,7 +562,7 @@ class Words:
         num_words, num_correct = self._num_correct(split, found)
         labels = itertools.chain.from_iterable(_labels(self.splits[split]))
         results = {
-            finetuning.LOSS: float(losses.mean()) if len(losses) else 0.0,
+            **({finetuning.LOSS: float(losses.mean())} if len(losses) else {}),
             ACCURACY: num_correct / num_words,
             finetuning.MAJORITY: max(Counter(labels).values()) / num_words,
         }

@@ -202,7 +202,6 @@ class ReaderTest(FolderCase):
         for faulty, what, of_training_alone in (
             ({**good, "id": None}, "2: its `id` must be text or a number. Fou", False),
             ({**good, "id": True}, "2: its `id` must be text or a number. Fou", False),
-            ({**good, "id": "r1"}, "'r1': a question before it has the same", False),
             ({**good, "question": None}, "'r2': its `question` must be text.", False),
             ({**good, "question": [1]}, "'r2': its `question` must be text.", False),
             ("r2", "2: it must be an object. Found: 'r2'", False),
@@ -217,6 +216,15 @@ class ReaderTest(FolderCase):
                 where = "article 2 ('River'), paragraph 1, question "
                 self.assertStartsWith(message, where + what)
                 self.assertEndsWith(message, "; skipped.")
+
+    def test_an_id_that_repeats_costs_a_question_to_answer_alone(self):
+        again = qa("r1", entry("Ohre", 10))
+        questions, (message,) = self.of_river(again, for_training=False)
+        self.assertEmpty(questions)
+        self.assertIn("question 'r1': a question before it has the same id", message)
+        questions, messages = self.of_river(again, for_training=True)
+        self.assertLen(questions, 1)
+        self.assertEmpty(messages)
 
     def test_faulty_answers_cost_no_question_that_is_not_trained_on(self):
         faulty = qa(

@@ -31,6 +31,32 @@ class SchemesTest(tf.test.TestCase):
                         respelt(labels.split(), scheme, other), expected.split()
                     )
 
+    def test_entities_of_three_words_in_schemes_with_another_inner_label(self):
+        iob2 = ["B-A", "I-A", "I-A", "O", "B-B", "B-A", "I-A"]
+        for scheme, labels in (
+            ("iobes", "B-A I-A E-A O S-B B-A E-A"),
+            ("bmes", "B-A M-A E-A O S-B B-A E-A"),
+            ("bios", "B-A I-A I-A O S-B B-A I-A"),
+        ):
+            self.assertEqual(find_scheme([labels.split()]), scheme)
+            self.assertEqual(respelt(iob2, "iob2", scheme), labels.split())
+            self.assertEqual(respelt(labels.split(), scheme, "iob2"), iob2)
+            self.assertLen(labels_module.strict_entities(labels.split(), scheme), 3)
+
+    def test_other_spellings_of_entities(self):
+        for labels, expected in (
+            ("o b-per i-per", {"o": "O", "b-per": "B-per", "i-per": "I-per"}),
+            ("0 B-PER", {"0": "O"}),
+            ("O B_PER I_PER", {"B_PER": "B-PER", "I_PER": "I-PER"}),
+            ("O B-PER", {}),
+            # No entities: numbers, and parts of speech.
+            ("0 1 2", {}),
+            ("o nn b-x", {}),
+            ("b i o", {}),
+        ):
+            found = labels_module.usual_spelling(labels.split())
+            self.assertEqual(found, expected, labels)
+
     def test_a_wrong_label_does_not_change_the_scheme(self):
         right, wrong = ["B-A", "I-A", "O", "B-B"], ["O", "I-A"]
         self.assertEqual(find_scheme([right, wrong, right]), "iob2")
@@ -46,9 +72,12 @@ class SchemesTest(tf.test.TestCase):
             ("iob2", ["O", "I-B", "B-A"], ["O", "B-A", "I-A", "B-B", "I-B"]),
             ("iobes", ["B-A"], ["O", "B-A", "I-A", "E-A", "S-A"]),
             ("none", ["vb", "nn", "vb"], ["nn", "vb"]),
+            ("none", ["10", "9", "9"], ["9", "10"]),
             ("iob2", ["O", "B"], ["O", "B", "I"]),
             ("iob2", ["B_A", "B-A"], ["O", "B-A", "I-A"]),
             ("bilou", ["U", "O"], ["O", "B", "I", "L", "U"]),
+            ("bmes", ["O", "B-A"], ["O", "B-A", "M-A", "E-A", "S-A"]),
+            ("bios", ["O", "S-A"], ["O", "B-A", "I-A", "S-A"]),
         ):
             self.assertEqual(labels_in(scheme, labels), expected)
 

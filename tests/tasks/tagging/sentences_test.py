@@ -212,6 +212,16 @@ class ReaderTest(SentencesTestCase):
         self.assertEqual(found.rows, ("a DT", "b NN"))
         self.assertEqual(self.read("a DT\n", has_labels=None)[0].labels, ("DT",))
 
+    def test_tabs_separate_where_cells_have_blanks(self):
+        text = "the\tX\tO\n10 000\tY\tB-a b\n\n# c d\nwe\tX\tO\n"
+        found = self.read(text)
+        self.assertEqual([one.words for one in found], [("the", "10 000"), ("we",)])
+        self.assertEqual(found[0].labels, ("O", "B-a_b"))
+        self.assertEqual(found[0].rows, ("the X O", "10_000 Y B-a_b"))
+        # Blanks and tabs mixed are as before, and so are labels that are not nested.
+        found = self.read("a X\tI-A|x\nb\tY  O\n")
+        self.assertEqual(found[0].labels, ("I-A|x", "O"))
+
     def test_json_lines(self):
         rows = [
             {"tokens": ["a b", ""], "ner_tags": ["O", "B-X"], "document_id": 7},
@@ -260,6 +270,9 @@ class ReaderTest(SentencesTestCase):
             (number, json_lines, "a number that --labels"),
             (number, json_lines | {"labels": ("O",)}, "name for, from 0. Found: 2"),
             (b"\xff O\n", {}, ":1: not UTF-8"),
+            ("a O\nb B-A|I-B\n", {}, ":1: 'B-A|I-B' is several labels"),
+            ("a O\n\nb B-A+O\n", {}, ":3: 'B-A.O' is several labels"),
+            ('{"words": ["a"], "tags": ["O|I-B"]}', json_lines, ":1: 'O|I-B' is sev"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.read(text, **layout)

@@ -129,7 +129,12 @@ def source(labels, head=TAGGING):
 
 
 def find(train, file_scheme="iob2", *, recorded=None, source=None, **options):
-    flag_values = {"labels": None, "init_head": True, **options}
+    flag_values = {
+        "output_dir": "nowhere",
+        "labels": None,
+        "init_head": True,
+        **options,
+    }
     found = find_labels(
         SimpleNamespace(**flag_values),
         None if train is None else [labelled(train)],
@@ -336,8 +341,8 @@ class WordsTest(ScriptCase):
     script = run_ner
     tokens = (*SPECIAL, "ann", "lee", "and")
 
-    def words(self, *arguments):
-        path = self.write("train.txt", TRAIN)
+    def words(self, *arguments, text=TRAIN):
+        path = self.write("train.txt", text)
         files = {"train_file": path, "dev_file": path}
         options = self.flags(*arguments, max_seq_length=6, **files)
         found = finetuning.files_of(options, options.output_dir)
@@ -351,6 +356,25 @@ class WordsTest(ScriptCase):
         ):
             (batch,) = self.words("--do_train", *arguments).records.batches(2)
             self.assertAllEqual(batch["label_ids"][:, 1:4], expected)
+
+    def test_other_spellings_of_labels(self):
+        found = self.words("--do_train", text="ann b-per\nlee i-per\nand 0\n")
+        self.assertEqual(found.labels, (("O", "B-per", "I-per"), "iob2"))
+        # A model that was trained on them as they are written keeps them.
+        asked = "--do_eval", "--labels=0,b-per,i-per"
+        found = self.words(*asked, text="ann b-per\nlee i-per\nand 0\n")
+        self.assertEqual(found.splits["dev"][0].labels, ("b-per", "i-per", "0"))
+
+    def test_sentences_that_are_no_columns(self):
+        text = "ann and lee\nlee and ann\n"
+        with self.assertRaisesRegex(InputError, "train.txt:1: the model has none of"):
+            self.words("--do_eval", "--labels=O,B-PER,I-PER", text=text)
+
+    def test_a_loss_over_no_words_is_absent(self):
+        found = self.words("--do_eval", "--labels=O,B-PER,I-PER")
+        found._label_ids["dev"][:] = words.NO_LABEL
+        predictions = WordPredictions(np.zeros(5, np.int64), np.zeros(5))
+        self.assertNotIn("loss", found.scores("dev", predictions))
 
     def test_scores_are_those_of_what_is_written(self):
         """An entity without a B is right in IOB1, and is written so."""
