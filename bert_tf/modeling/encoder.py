@@ -1,8 +1,9 @@
 """BERT's encoder as a functional model."""
 
+import collections
 import contextlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -18,6 +19,64 @@ from bert_tf.modeling.layers import Embeddings, Pooler, at_positions, dense, tap
 from bert_tf.modeling.transformer import AttentionBias, TransformerLayer
 
 # Models that take whole parsed records.
+
+
+# Which parts of a model are trained.
+#
+# Keras stores the flag `trainable` of a model as a whole. Each layer below it, and each
+# weight, has a flag of its own, which a copy or a saved model must have too.
+
+
+def frozen_parts(model: keras.Model) -> dict[str, bool]:
+    """The layers and weights whose flag `trainable` is not that of what owns them.
+
+    By a layer's path of names, or a weight's after "weight:". A layer of several owners
+    has an entry below each one.
+    """
+    flags = {
+        path: layer.trainable
+        for path, layer, owner in _layers_below(model)
+        if layer.trainable != owner.trainable
+    }
+    owners = _owners(model)
+    for weight in model.weights:
+        if weight.trainable != owners[id(weight)].trainable:
+            flags[f"weight:{weight.path}"] = weight.trainable
+    return flags
+
+
+def freeze_parts(model: keras.Model, is_trainable: bool, flags: dict) -> None:
+    """Gives a model, its layers and its weights the flags of `frozen_parts`."""
+    left = dict(flags)
+    model.trainable = is_trainable
+    # One by one: Keras hands a flag down only where it changes.
+    for path, layer, owner in _layers_below(model):
+        layer.trainable = left.pop(path, owner.trainable)
+    owners = _owners(model)
+    for weight in model.weights:
+        flag = left.pop(f"weight:{weight.path}", owners[id(weight)].trainable)
+        weight.trainable = flag
+    if left:
+        raise ValueError(f"{model.name} has no part {min(left)!r} to freeze.")
+
+
+def _owners(model: keras.Model) -> dict[int, Any]:
+    """The layer that each weight belongs to, by the weight's id."""
+    owners = {id(weight): model for weight in model.weights}
+    for _, layer, _ in _layers_below(model):
+        owners.update((id(weight), layer) for weight in layer.weights)
+    return owners
+
+
+def _layers_below(owner: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Each layer's path, itself and its owner; owners before what they own."""
+    names: collections.Counter[str] = collections.Counter()
+    for layer in owner._flatten_layers(include_self=False, recursive=False):
+        names[layer.name] += 1
+        number = names[layer.name]
+        path = f"{prefix}{layer.name}" + (f"_{number}" if number > 1 else "")
+        yield path, layer, owner
+        yield from _layers_below(layer, f"{path}/")
 
 
 class RecordModel(keras.Model):
@@ -62,6 +121,10 @@ class RecordModel(keras.Model):
             optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 
+    def _constructor_arguments(self) -> dict[str, Any]:
+        """What `get_config` describes a model by, `trainable` apart."""
+        raise NotImplementedError
+
     def _labels(self, y: Any) -> Any:
         """Targets in Keras' form; a head checks them."""
         return y
@@ -87,6 +150,30 @@ class RecordModel(keras.Model):
                     f" {config.max_position_embeddings} positions. Received:"
                     f" {length[0]} ids a sequence"
                 )
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, and which parts are trained."""
+        return {
+            **self._constructor_arguments(),
+            "trainable": self.trainable,
+            "frozen_parts": frozen_parts(self),
+        }
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "RecordModel":
+        """The model that `get_config` describes."""
+        config = dict(config)
+        if isinstance(config.get("dtype"), dict):
+            config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
+        is_trainable = config.pop("trainable", True)
+        flags = config.pop("frozen_parts", None)
+        model = cls(**config)
+        # Files of earlier versions lack them; True would thaw what LoRA has frozen.
+        if flags is not None:
+            freeze_parts(model, is_trainable, flags)
+        elif not is_trainable:
+            model.trainable = False
+        return model
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         """Runs the model on its own inputs among `inputs`."""
@@ -527,8 +614,10 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
         for variable in self.trainable_variables:
             variable.trainable = bool(is_trained(variable.path))
 
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, for .keras files."""
-        config = super().get_config()
-        config.update(config=self.bert_config.to_dict(), **self.options)
-        return config
+    def _constructor_arguments(self) -> dict[str, Any]:
+        return {
+            "config": self.bert_config.to_dict(),
+            **self.options,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+            "name": self.name,
+        }

@@ -173,8 +173,7 @@ class HeadModel(RecordModel):
             return super().metrics
         return [m for m in super().metrics if m not in self._record_metrics]
 
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, for .keras files."""
+    def _constructor_arguments(self) -> dict[str, Any]:
         options = self.encoder.options.items()
         return {
             "config": self.bert_config.to_dict(),
@@ -182,20 +181,7 @@ class HeadModel(RecordModel):
             **self._arguments,
             "dtype": keras.dtype_policies.serialize(self.encoder.dtype_policy),
             "name": self.name,
-            "trainable": self.trainable,
         }
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> "HeadModel":
-        """The model that `get_config` describes."""
-        config = dict(config)
-        if isinstance(config.get("dtype"), dict):
-            config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
-        is_trainable = config.pop("trainable", True)
-        model = cls(**config)
-        if not is_trainable:  # setting True would thaw what LoRA has frozen
-            model.trainable = False
-        return model
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -628,11 +614,5 @@ class BiLstmTagger(RecordModel):
             "dropout": dropout,
         }
 
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, for .keras files."""
-        return {**self._arguments, "name": self.name, "trainable": self.trainable}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "BiLstmTagger":
-        """The model that `get_config` describes."""
-        return cls(**config)
+    def _constructor_arguments(self) -> dict[str, Any]:
+        return {**self._arguments, "name": self.name}

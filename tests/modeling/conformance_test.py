@@ -22,6 +22,7 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
+from bert_tf.modeling.transformer import TransformerLayer
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.optimization.optimizers import create_optimizer
 from tests.golden import random_numbers
@@ -124,6 +125,20 @@ def records_of(name, config, **sizes):
     return records, {key: tf.constant(value) for key, value in records.items()}
 
 
+def _all_layers(model):
+    return [x for x in model._flatten_layers() if x is not model]
+
+
+def _flags(model):
+    """Of every layer and every weight, in order."""
+    return (
+        model.trainable,
+        [(layer.name, layer.trainable) for layer in _all_layers(model)],
+        [(weight.path, weight.trainable) for weight in model.weights],
+        [weight.path for weight in model.trainable_variables],
+    )
+
+
 class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
     """What every model must do: saved, compiled, in half precision, any batch, ..."""
 
@@ -147,6 +162,41 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual(paths, expected)
         actual, expected = (outputs_of(m, records) for m in (loaded, model))
         tf.nest.map_structure(self.assertAllEqual, actual, expected)
+
+    @parameterized.parameters(*MODELS, *SAVED)
+    def test_what_is_frozen_stays_so(self, name):
+        """In a saved file and in a copy: whole models, layers, parts of them, weights.
+
+        A layer in a frozen model may have been thawed again.
+        """
+        model = (MODELS | SAVED)[name](CONFIG)
+        layers = _all_layers(model)
+        layer = next(x for x in layers if isinstance(x, TransformerLayer))
+        encoder = getattr(model, "encoder", model)
+
+        def freeze(part, value=False):
+            part.trainable = value
+
+        for change in (
+            lambda: freeze(layer.attention_output),
+            lambda: freeze(layer.intermediate.bias),
+            lambda: freeze(encoder),
+            lambda: freeze(layer, True),
+            lambda: freeze(model),
+            lambda: freeze(model, True),
+        ):
+            change()
+            expected = _flags(model)
+            copied = type(model).from_config(model.get_config())
+            self.assertEqual(_flags(copied), expected)
+        freeze(encoder)
+        freeze(layer, True)
+        model.compile("sgd", "mse" if name in ("encoder", "every_option") else None)
+        path = os.path.join(self.get_temp_dir(), "frozen.keras")
+        model.save(path)
+        loaded = keras.models.load_model(path)
+        self.assertEqual(_flags(loaded), _flags(model))
+        self.assertLen(loaded.trainable_variables, len(model.trainable_variables))
 
     # tests/training/xla_test.py compiles every task's steps and predictions.
     @parameterized.parameters(*MODELS)
