@@ -25,7 +25,7 @@ STANDARD_INPUT = "-"
 NO_ANSWER = "no answer"
 
 # The run's flags.json takes precedence over these, and the user's flags over both.
-_DEFAULTS: dict[str, int] = {
+DEFAULTS: dict[str, int] = {
     "max_seq_length": 384,
     "doc_stride": 128,
     "max_query_length": 64,
@@ -35,7 +35,7 @@ _DEFAULTS: dict[str, int] = {
 
 
 def _as_run(name: str, help_text: str) -> Any:
-    text = f"{help_text} Default: as the run had it, or else {_DEFAULTS[name]}."
+    text = f"{help_text} Default: as the run had it, or else {DEFAULTS[name]}."
     return option(None, text, least=1)
 
 
@@ -150,8 +150,8 @@ def options_of(
         of_run["null_score_diff_threshold"] = found
     num_positions = source.require_config().max_position_embeddings
     options = {
-        **_DEFAULTS,
-        "max_seq_length": min(_DEFAULTS["max_seq_length"], num_positions),
+        **DEFAULTS,
+        "max_seq_length": min(DEFAULTS["max_seq_length"], num_positions),
         "version_2_with_negative": found is not None,
         "null_score_diff_threshold": 0.0,
     }

@@ -15,13 +15,21 @@ KerasHub preset. Formats:
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from bert_tf import cli, keras_backend
+from bert_tf.answer import DEFAULTS
 from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, BackendOptions, Path, option, with_default
+from bert_tf.options import (
+    REQUIRED,
+    BackendOptions,
+    Path,
+    flags_of_run,
+    option,
+    with_default,
+)
 from bert_tf.training.training_options import ModelOptions, OutputOptions
 
 if TYPE_CHECKING:
@@ -40,7 +48,7 @@ HEADS = {
 }
 _NO_HEADS = "none"
 
-# For saved_model with a span head.
+# For saved_model with a span head; the first for other heads that have windows, too.
 _OF_SPANS = ("doc_stride", "max_query_length", "max_answer_length")
 
 # [CLS] A [SEP] B [SEP] with a token cut away, as in the original.
@@ -67,24 +75,25 @@ class ExportOptions(BackendOptions, ModelOptions):
     max_seq_length: int | None = option(
         None,
         "For saved_model: longer texts are truncated, or read in windows. Default:"
-        " the model's number of positions.",
+        " as the run had it, or else the model's number of positions.",
         least=_LEAST_SEQ_LENGTH,
     )
-    doc_stride: int = option(
-        128,
-        "For saved_model with a span head: tokens from the start of one window to"
-        " the start of the next.",
+    doc_stride: int | None = option(
+        None,
+        "For saved_model: tokens from the start of one window to the start of the next,"
+        " where the head reads long texts in windows. Default: as the run had it.",
         least=1,
     )
-    max_query_length: int = option(
-        64,
+    max_query_length: int | None = option(
+        None,
         "For saved_model with a span head: the maximum length of a question in"
-        " tokens; longer ones are truncated.",
+        " tokens; longer ones are truncated. Default: as the run had it, or else 64.",
         least=1,
     )
-    max_answer_length: int = option(
-        30,
-        "For saved_model with a span head: the maximum length of an answer in tokens.",
+    max_answer_length: int | None = option(
+        None,
+        "For saved_model with a span head: the maximum length of an answer in tokens."
+        " Default: as the run had it, or else 30.",
         least=1,
     )
 
@@ -119,10 +128,10 @@ def run(options: ExportOptions) -> None:
     heads = None if words is None else [HEADS[w] for w in words if w != _NO_HEADS]
     model = export.source_of(options, heads)
     settings = {"format": options.format}
+    reading: dict[str, Any] = {}
     if options.format == "saved_model":
-        for name in ("max_seq_length", *_OF_SPANS):
-            settings[name] = getattr(options, name)
-    if folder.is_done(export.identity(model, settings)):
+        reading = _reading(model, options)
+    if folder.is_done(export.identity(model, settings | reading)):
         logging.info("All is done already: %s.", options.output_dir)
         return
     with folder as path:
@@ -133,7 +142,7 @@ def run(options: ExportOptions) -> None:
         elif options.format == "kerashub":
             export.write_kerashub(path, model)
         elif options.format == "saved_model":
-            _write_saved_model(path, model, options)
+            _write_saved_model(path, model, reading)
         else:
             from bert_tf.conversion.serving import head_to_serve, write_by_keras
 
@@ -141,39 +150,88 @@ def run(options: ExportOptions) -> None:
     logging.info("Wrote %s: %s.", options.format, options.output_dir)
 
 
-def _write_saved_model(path: str, model: "Source", options: ExportOptions) -> None:
-    from bert_tf.conversion.names import SPAN
+def _write_saved_model(path: str, model: "Source", reading: dict[str, Any]) -> None:
     from bert_tf.conversion.serving import head_to_serve, write_saved_model
 
-    config = model.require_config()
-    max_seq_length = options.max_seq_length or config.max_position_embeddings
+    signatures = write_saved_model(path, model, head_to_serve(model), **reading)
+    logging.info("Its signatures: %s.", ", ".join(sorted(signatures)))
+    if model.tokenizer.vocabulary is None:
+        logging.warning(
+            "%s has no vocabulary, so the SavedModel takes ids; give --vocab_file.",
+            model.path,
+        )
+
+
+def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
+    """How a SavedModel reads texts: as is given, or else as the run's prediction."""
+    from bert_tf.conversion import names
+    from bert_tf.conversion.serving import head_to_serve
+    from bert_tf.tasks.long_texts import ATTENTION
+
+    head, config = head_to_serve(model), model.require_config()
+    # The prediction of masks has no length but the model's.
+    of_run = {} if head == names.MASKED_LM else flags_of_run(model.folder)
+    inherited = {
+        name: of_run[name]
+        for name in ("max_seq_length", *_OF_SPANS)
+        if of_run.get(name) is not None and not options.is_given(name)
+    }
+    found = {
+        **inherited,
+        **{
+            n: options.given(n)
+            for n in ("max_seq_length", *_OF_SPANS)
+            if options.is_given(n)
+        },
+    }
+    max_seq_length = found.get("max_seq_length") or config.max_position_embeddings
     config.check_sequence_length(max_seq_length)
     if max_seq_length < _LEAST_SEQ_LENGTH:
         raise InputError(
             f"A pair takes {_LEAST_SEQ_LENGTH} tokens; the model has {max_seq_length}"
             " positions. Export it as another format."
         )
-    head = head_to_serve(model)
-    of_spans: dict[str, int] = {}
-    if head == SPAN:
-        of_spans = _span_options(options, max_seq_length)
-    signatures = write_saved_model(
-        path, model, head, max_seq_length=max_seq_length, **of_spans
-    )
-    logging.info("Its signatures: %s.", ", ".join(sorted(signatures)))
-    if model.tokenizer.vocabulary is None:
-        logging.warning(
-            "%s has no vocabulary, so the SavedModel takes ids; give --vocab_file.",
-            options.checkpoint,
-        )
+    used: dict[str, Any] = {"max_seq_length": max_seq_length}
+    if head == names.SPAN:
+        used |= _span_options(options, found, max_seq_length)
+    elif head == names.TAGGING:
+        used["doc_stride"] = found.get("doc_stride")
+    elif head == names.CLASSIFIER and of_run.get("long_text") == "window":
+        pooling = of_run.get("window_pooling") or "mean"
+        if pooling != ATTENTION:
+            used |= {
+                "window_pooling": pooling,
+                "doc_stride": found.get("doc_stride"),
+            }
+        elif not options.is_given("max_seq_length"):
+            raise InputError(
+                f"{model.path} reads long texts with attention to their windows, which"
+                " a SavedModel cannot. Give `max_seq_length` to truncate them there."
+            )
+    for name in _OF_SPANS:
+        if options.is_given(name) and name not in used:
+            raise InputError(
+                f"`{name}` has no effect on this model, which serves {head}: leave it"
+                " out."
+            )
+    shown = [
+        f"{name}={used[name]}"
+        for name in (*inherited, "window_pooling")
+        if used.get(name) is not None
+    ]
+    if shown:
+        logging.info("As in the run: %s.", " ".join(shown))
+    return used
 
 
-def _span_options(options: ExportOptions, max_seq_length: int) -> dict[str, int]:
+def _span_options(
+    options: ExportOptions, found: dict[str, Any], max_seq_length: int
+) -> dict[str, int]:
     """The windows of contexts: each has room for the question and more."""
-    of_spans = {name: getattr(options, name) for name in _OF_SPANS}
+    of_spans = {name: found.get(name) or DEFAULTS[name] for name in _OF_SPANS}
     # [CLS], two [SEP] and at least one token of the context.
     most = max_seq_length - 4
-    if options.max_query_length > most:
+    if of_spans["max_query_length"] > most:
         if options.is_given("max_query_length"):
             raise InputError(
                 f"`max_query_length={options.max_query_length}` must leave room for a"

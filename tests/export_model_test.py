@@ -2,18 +2,26 @@ import dataclasses
 import os
 from unittest import mock
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+import bert_tf
 from bert_tf import cli, export_model
 from bert_tf.conversion import serving
 from bert_tf.conversion.source import open_source
+from bert_tf.conversion.tokenizer_files import write_labels
 from bert_tf.errors import InputError
-from bert_tf.modeling.heads import BertClassifier, BertPretrainer, BertSpanPredictor
+from bert_tf.modeling.heads import (
+    BertClassifier,
+    BertPretrainer,
+    BertSpanPredictor,
+    BertTagger,
+)
 from bert_tf.text.vocabulary import Vocabulary
 from tests.conversion import runs
 from tests.modeling.examples import randomize
-from tests.run_classifier_test import TOKENS, RunClassifierTestCase
+from tests.run_classifier_test import TOKENS, WORDS, RunClassifierTestCase
 from tests.script_case import printed
 from tests.training import toy
 
@@ -49,9 +57,7 @@ class ExportModelTest(RunClassifierTestCase):
         )
         results = self.table("run", "test_results.tsv")
         self.assertAllEqual(self.table("again", "test_results.tsv"), results)
-        saved = self.export(
-            self.path("run"), "saved_model", self.path("saved"), "--max_seq_length=10"
-        )
+        saved = self.export(self.path("run"), "saved_model", self.path("saved"))
         lines = self.read("data", "test.tsv").splitlines()[1:]
         texts = [line.split("\t")[0] for line in lines]
         served = tf.saved_model.load(saved).signatures["one_text"]
@@ -113,6 +119,64 @@ class ExportModelTest(RunClassifierTestCase):
             self.export(folder, "saved_model", self.path("saved"))
         self.assertEqual(write.call_args.kwargs["max_query_length"], 6)
         self.assertEqual(write.call_args.kwargs["max_seq_length"], 16)
+
+    def run_and_served(self, model, signature, labels, **flags):
+        """A run's own predictions, and its SavedModel's signature."""
+        name = f"run{len(os.listdir(self.path()))}"
+        folder = self.checkpoint(model, name)
+        write_labels(folder, labels, None)
+        runs.write_json(flags, folder, "flags.json")
+        with mock.patch.object(tf.saved_model, "save") as save:
+            self.export(folder, "saved_model", self.path(f"{name}.saved"))
+        return bert_tf.load(folder), save.call_args.kwargs["signatures"][signature]
+
+    def test_a_saved_model_predicts_as_its_run(self):
+        rng = np.random.default_rng(3)
+        texts, pairs = (
+            [" ".join(rng.choice(WORDS, number)) for number in numbers]
+            for numbers in ((1, 4, 9, 30, 2, 14, 20), (20, 4, 1, 30, 3, 0, 0))
+        )
+        of_windows = {"long_text": "window", "window_pooling": "mean"}
+        for flags in (
+            {"max_seq_length": 9, **of_windows, "window_pooling": "max"},
+            {"max_seq_length": 12, **of_windows, "doc_stride": 2},
+        ):
+            run, served = self.run_and_served(
+                BertClassifier(toy.CONFIG, 2), "serving_default", ["no", "yes"], **flags
+            )
+            found = served(text_a=tf.constant(texts), text_b=tf.constant(pairs))
+            expected = [
+                [*one.probabilities.values()] for one in run.predict(texts, pairs)
+            ]
+            self.assertAllClose(found["probabilities"], expected, rtol=1e-4)
+        run, served = self.run_and_served(
+            BertTagger(toy.CONFIG, 2),
+            *("serving_default", ["A", "B"]),
+            max_seq_length=12,
+            doc_stride=3,
+        )
+        texts[0] += " \u00ad \u00a0" + texts[3]
+        found = served(text_a=tf.constant(texts))["label"].numpy().tolist()
+        expected = [list(one.labels) for one in run.tag(texts)]
+        self.assertEqual([[x.decode() for x in row if x] for row in found], expected)
+
+    def test_what_a_saved_model_cannot_do_is_refused(self):
+        folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))
+        flags = {"max_seq_length": 9, "long_text": "window"}
+        runs.write_json(flags | {"window_pooling": "attention"}, folder, "flags.json")
+        with self.assertRaisesRegex(InputError, "with attention to their windows"):
+            self.export(folder, "saved_model", self.path("x"))
+        with self.assertRaisesRegex(InputError, "`max_query_length` has no effect"):
+            given = "--max_query_length=4", "--max_seq_length=9"
+            self.export(folder, "saved_model", self.path("x"), *given)
+
+    def test_a_span_predictor_reads_as_its_run(self):
+        folder = self.checkpoint(BertSpanPredictor(toy.CONFIG))
+        flags = {"max_seq_length": 12, "doc_stride": 3, "max_query_length": 4}
+        runs.write_json(flags | {"max_answer_length": 5}, folder, "flags.json")
+        with mock.patch.object(serving, "write_saved_model", return_value={}) as write:
+            self.export(folder, "saved_model", self.path("x"), "--max_answer_length=7")
+        self.assertEqual(write.call_args.kwargs, flags | {"max_answer_length": 7})
 
     def test_left_to_right_fills_no_masks(self):
         config = dataclasses.replace(toy.CONFIG, left_to_right=True)

@@ -421,7 +421,7 @@ class GraphTokenizer(tf.Module):
         special = (PAD, UNK, CLS, SEP, MASK) if recognize_special_tokens else ()
         self._special_tokens = [token for token in special if token in vocabulary]
         self._unicode = unicode_tables(do_lower_case)
-        self._unknown_id = vocabulary.unk_id
+        self.unknown_id = vocabulary.unk_id
         # tensorflow-text rejects some tokens that cannot occur as words.
         tokens = {
             token: token_id
@@ -488,7 +488,7 @@ class GraphTokenizer(tf.Module):
         firsts = ids.row_starts()
         first_ids = tf.gather(ids.flat_values, firsts)
         first_lengths = tf.where(
-            tf.equal(first_ids, self._unknown_id),
+            tf.equal(first_ids, self.unknown_id),
             tf.cast(words.characters.row_lengths(), tf.int32),
             tf.gather(self._lengths, first_ids),
         )

@@ -6,12 +6,12 @@ Each has signatures, functions of named tensors that return named tensors:
     tensors          the model's own inputs and outputs
 
 A batch may have any size; it is padded to its longest sequence. Texts are tokenized in
-the graph (`graph_tokenizer`), token for token as in training, and cut to
-`max_seq_length`. A result has as many columns as its longest row needs; the rest of a
-row is "" or 0.
+the graph (`graph_tokenizer`), token for token as in training. They are cut to
+`max_seq_length`, or read in windows where the task's command reads them so. A result
+has as many columns as its longest row needs; the rest of a row is "" or 0.
 
 Shapes: B batch, S the longest sequence, C labels, L the most labels of a row, N
-choices, H hidden, M masks, W words (of contexts: windows). Ragged tensors have int32
+choices, H hidden, M masks, W words, or windows of all texts. Ragged tensors have int32
 row splits.
 """
 
@@ -82,11 +82,68 @@ def _encoder_inputs(*segments: tf.RaggedTensor) -> _Tensors:
     """The encoder's inputs from the segments of whole sequences: int32 [B, S]."""
     ids = tf.concat(segments, axis=1)
     numbers = [tf.ones_like(part) * number for number, part in enumerate(segments)]
-    return {
-        "input_ids": ids.to_tensor(),
-        "input_mask": tf.ones_like(ids).to_tensor(),
-        "segment_ids": tf.concat(numbers, axis=1).to_tensor(),
+    # The model needs a column even of a batch without texts.
+    padding = [[0, 0], [0, tf.cast(ids.nrows() == 0, tf.int32)]]
+    inputs = {
+        "input_ids": ids,
+        "input_mask": tf.ones_like(ids),
+        "segment_ids": tf.concat(numbers, axis=1),
     }
+    return {name: tf.pad(part.to_tensor(), padding) for name, part in inputs.items()}
+
+
+class _Windows(NamedTuple):
+    """Parts of texts, of all texts one after the other: int32 [W]."""
+
+    rows: tf.Tensor  # which text
+    starts: tf.Tensor  # its first token there
+    sizes: tf.Tensor  # its tokens
+
+
+def _windows(counts: tf.Tensor, room: tf.Tensor, stride: int | None) -> _Windows:
+    """The windows of texts with `counts` tokens, as `long_texts.windows` has them."""
+    steps = tf.minimum(room, stride or tf.maximum(1, room // 2))
+    numbers = 1 + (tf.maximum(0, counts - room) + steps - 1) // steps
+    number = tf.ragged.range(numbers, row_splits_dtype=tf.int32)
+    rows = number.value_rowids()
+    starts = number.flat_values * tf.gather(steps, rows)
+    sizes = tf.minimum(tf.gather(room, rows), tf.gather(counts, rows) - starts)
+    return _Windows(rows, starts, sizes)
+
+
+class _BestPlaces(NamedTuple):
+    """Where each token has most context, among its places in the windows."""
+
+    is_best: tf.Tensor  # bool [W, S]
+    most: tf.Tensor  # token t of text b has the number b * most + t here:
+    of_token: tf.Tensor  # int32 [B * most + 1], places in [W * S]
+
+
+def _best_places(
+    windows: _Windows, counts: tf.Tensor, offsets: tf.Tensor, length: tf.Tensor
+) -> _BestPlaces:
+    """Each token's window, as `long_texts.best_windows` has it.
+
+    Windows of `length` tokens have `offsets` [W] others before their part of the text.
+    """
+    place = tf.range(length)[None, :] - offsets[:, None]
+    sizes = windows.sizes[:, None]
+    inside = (place >= 0) & (place < sizes)
+    # The original's arithmetic, which decides ties.
+    worth = tf.cast(tf.minimum(place, sizes - 1 - place), tf.float64)
+    worth += 0.01 * tf.cast(sizes, tf.float64)
+    # One number for each token of the batch; what is no token has the last one.
+    most = tf.maximum(0, tf.reduce_max(counts))
+    slots = tf.size(counts) * most
+    token = place + windows.starts[:, None]
+    slot = tf.where(inside, windows.rows[:, None] * most + token, slots)
+    best = tf.math.unsorted_segment_max(worth, slot, slots + 1)
+    number = tf.reshape(tf.range(tf.size(slot)), tf.shape(slot))
+    as_good = inside & (worth == tf.gather(best, slot))
+    earliest = tf.math.unsorted_segment_min(
+        tf.where(as_good, number, tf.int32.max), slot, slots + 1
+    )
+    return _BestPlaces(as_good & (number == tf.gather(earliest, slot)), most, earliest)
 
 
 class _ServedModel(tf.Module):
@@ -104,9 +161,7 @@ class _ServedModel(tf.Module):
         labels: Sequence[str] | None,
     ):
         super().__init__()
-        self._model = model
-        # A SavedModel holds the variables that a module holds.
-        self.weights = [variable.value for variable in model.weights]
+        self._model = model  # a SavedModel holds its variables
         self.max_seq_length = max_seq_length
         self.labels = list(labels or ())
         self.tokenizer = None
@@ -137,14 +192,14 @@ class _ServedModel(tf.Module):
         """The functions of a text or a pair: text_a [B], text_b [B], "" for none."""
         return {
             SERVING_DEFAULT: (
-                lambda text_a, text_b: self._answer(self._inputs(text_a, text_b)),
+                self._of_texts,
                 [_texts("text_a"), _texts("text_b")],
             ),
-            "one_text": (
-                lambda text_a: self._answer(self._inputs(text_a)),
-                [_texts("text_a")],
-            ),
+            "one_text": (lambda text_a: self._of_texts(text_a), [_texts("text_a")]),
         }
+
+    def _of_texts(self, text_a: tf.Tensor, text_b: tf.Tensor | None = None) -> _Tensors:
+        return self._answer(self._inputs(text_a, text_b))
 
     def _answer(self, inputs: _Tensors) -> _Tensors:
         raise NotImplementedError
@@ -199,10 +254,59 @@ class _ServedClassifier(_ServedModel):
     logits and probabilities [B, C], each label's own, and labels [B, L], those of
     more than 0.5 (the rest of a row is "", or -1 if labels have no names). A number:
     score [B]. Several: scores [B, C].
+
+    With `window_pooling` long texts are read in windows, as with --long_text=window.
     """
 
-    def _answer(self, inputs: _Tensors) -> _Tensors:
+    def __init__(
+        self,
+        *args: Any,
+        window_pooling: str | None = None,
+        doc_stride: int | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(*args, **kwargs)
+        self._pooling = window_pooling
+        self._doc_stride = doc_stride
+
+    def _of_texts(self, text_a: tf.Tensor, text_b: tf.Tensor | None = None) -> _Tensors:
+        if self._pooling is None:
+            return self._answer(self._inputs(text_a, text_b))
+        windows, inputs = self._windows_of_pairs(text_a, text_b)
         logits = self._call(inputs)["logits"]
+        pool = {"mean": tf.math.segment_mean, "max": tf.math.segment_max}[self._pooling]
+        return self._results(pool(logits, windows.rows))
+
+    def _windows_of_pairs(
+        self, text_a: tf.Tensor, text_b: tf.Tensor | None
+    ) -> tuple[_Windows, _Tensors]:
+        """The longer text's windows, each with the other text: `windows_of_pair`."""
+        ids_a = self._ids(text_a)
+        ids_b = self._ids(tf.fill(tf.shape(text_a), "") if text_b is None else text_b)
+        length_a, length_b = _lengths(ids_a), _lengths(ids_b)
+        has_b = tf.cast(length_b > 0, tf.int32)
+        room = self.max_seq_length - 2 - has_b
+        whole = tf.minimum(tf.minimum(length_a, length_b), room // 2)
+        windows = _windows(
+            tf.maximum(length_a, length_b), room - whole, self._doc_stride
+        )
+        is_split = tf.gather(length_a > length_b, windows.rows)
+        whole = tf.gather(whole, windows.rows)
+
+        def part(ids: tf.RaggedTensor, is_split: tf.Tensor) -> tf.RaggedTensor:
+            begins = tf.gather(ids.row_starts(), windows.rows)
+            begins += tf.where(is_split, windows.starts, 0)
+            return _slices(ids, begins, tf.where(is_split, windows.sizes, whole))
+
+        segment_b = self._ended(part(ids_b, ~is_split))
+        ended = tf.where(tf.gather(has_b, windows.rows) > 0, _lengths(segment_b), 0)
+        first = self._first_segment(part(ids_a, is_split))
+        return windows, _encoder_inputs(first, _cut(segment_b, ended))
+
+    def _answer(self, inputs: _Tensors) -> _Tensors:
+        return self._results(self._call(inputs)["logits"])
+
+    def _results(self, logits: tf.Tensor) -> _Tensors:
         if self._model.problem_type == REGRESSION:
             if logits.shape[-1] == 1:
                 return {"score": logits[:, 0]}
@@ -260,7 +364,7 @@ class _ServedMultipleChoice(_ServedModel):
         number = tf.shape(text_b)[1]
         pairs = self._inputs(tf.repeat(text_a, number), tf.reshape(text_b, [-1]))
         inputs = {
-            name: tf.reshape(value, [-1, number, tf.shape(value)[1]])
+            name: tf.reshape(value, [tf.size(text_a), number, tf.shape(value)[1]])
             for name, value in pairs.items()
         }
         logits = self._call(inputs)["logits"]
@@ -275,39 +379,70 @@ class _ServedTagger(_ServedModel):
     """Takes text_a [B], split at white space into words; or words [B, W] ("" for none).
 
     Returns words, label [B, W] and probabilities [B, W, C]. A word's label is that of
-    its first piece (Devlin et al. 2018, section 5.3). Words beyond the longest sequence
-    have the label "" and probabilities of 0.
+    its first piece (Devlin et al. 2018, section 5.3); a word without a piece is [UNK].
+    A text that is too long for one sequence is read in windows, as in run_ner.
     """
+
+    def __init__(self, *args: Any, doc_stride: int | None = None, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._doc_stride = doc_stride
 
     def text_signatures(self) -> dict[str, _Signature]:
         return {
             SERVING_DEFAULT: (
-                lambda text_a: self._of_words(tf.strings.split(text_a).to_tensor("")),
+                lambda text_a: self._of_words(_split(text_a)),
                 [_texts("text_a")],
             ),
             "words": (self._of_words, [_texts("words", None)]),
         }
 
     def _of_words(self, words: tf.Tensor) -> _Tensors:
-        most = self.max_seq_length - 2
+        assert self.tokenizer is not None
         pieces = self._ids(tf.reshape(words, [-1]))
-        counts = tf.reshape(_lengths(pieces), tf.shape(words))
-        # Where each word begins in its row; a word that the tokenizer removes has none.
-        begins = tf.cumsum(counts, axis=1, exclusive=True)
-        tokens = tf.RaggedTensor.from_row_lengths(
-            pieces.flat_values, tf.reduce_sum(counts, axis=1)
+        is_word = words != ""
+        flat_is_word = tf.reshape(is_word, [-1])
+        is_removed = flat_is_word & (_lengths(pieces) == 0)
+        unknown = tf.RaggedTensor.from_row_lengths(
+            tf.repeat(self.tokenizer.unknown_id, tf.math.count_nonzero(is_removed)),
+            tf.cast(is_removed, tf.int32),
         )
-        inputs = _encoder_inputs(self._first_segment(_cut(tokens, most)))
-        logits = self._call(inputs)["logits"]
-        has_label = (counts > 0) & (begins < most)
-        places = tf.where(has_label, begins + 1, 0)
-        probabilities = tf.nn.softmax(tf.gather(logits, places, batch_dims=1))
+        pieces = tf.concat([pieces, unknown], axis=1)
+        counts = tf.reshape(_lengths(pieces), tf.shape(words))
+        # Where each word begins in its row.
+        begins = tf.cumsum(counts, axis=1, exclusive=True)
+        sums = tf.reduce_sum(counts, axis=1)
+        tokens = tf.RaggedTensor.from_row_lengths(pieces.flat_values, sums)
+        room = self.max_seq_length - 2
+        windows = _windows(sums, tf.fill(tf.shape(sums), room), self._doc_stride)
+        # The last one is moved back to be as long as the others.
+        ends = tf.gather(sums, windows.rows)
+        starts = tf.where(
+            windows.starts + windows.sizes == ends,
+            tf.maximum(0, ends - room),
+            windows.starts,
+        )
+        windows = _Windows(windows.rows, starts, tf.minimum(room, ends - starts))
+        begin = tf.gather(tokens.row_starts(), windows.rows) + windows.starts
+        part = _slices(tokens, begin, windows.sizes)
+        logits = self._call(_encoder_inputs(self._first_segment(part)))["logits"]
+        length = tf.shape(logits)[1]
+        best = _best_places(windows, sums, tf.ones_like(windows.rows), length)
+        token = tf.range(tf.size(sums))[:, None] * best.most + begins
+        places = tf.gather(best.of_token, tf.where(is_word, token, 0))
+        flat = tf.reshape(logits, [-1, logits.shape[-1]])
+        probabilities = tf.nn.softmax(tf.gather(flat, tf.where(is_word, places, 0)))
         label = self._likeliest(probabilities)
         return {
             "words": words,
-            "label": tf.where(has_label, label, "" if self.labels else -1),
-            "probabilities": tf.where(has_label[:, :, None], probabilities, 0.0),
+            "label": tf.where(is_word, label, "" if self.labels else -1),
+            "probabilities": tf.where(is_word[:, :, None], probabilities, 0.0),
         }
+
+
+def _split(texts: tf.Tensor) -> tf.Tensor:
+    """The words of texts, split as `str.split` does: [B, W]."""
+    spaces = tf.strings.regex_replace(texts, r"[\pZ\t-\r\x1c-\x1f\x{85}]", " ")
+    return tf.strings.split(spaces).to_tensor("")
 
 
 class _ServedFillMask(_ServedModel):
@@ -350,14 +485,6 @@ class _ServedFillMask(_ServedModel):
         }
 
 
-class _Windows(NamedTuple):
-    """Parts of contexts, of all contexts one after the other: int32 [W]."""
-
-    rows: tf.Tensor  # which context
-    starts: tf.Tensor  # its first token there
-    sizes: tf.Tensor  # its tokens
-
-
 class _ServedSpanPredictor(_ServedModel):
     """Takes question and context [B].
 
@@ -397,7 +524,8 @@ class _ServedSpanPredictor(_ServedModel):
         parts = self.tokenizer.encode_with_offsets(context)
         encoding = GraphEncoding(*(x.with_row_splits_dtype(tf.int32) for x in parts))
         tokens, counts = encoding.ids, _lengths(encoding.ids)
-        windows = self._windows(counts, self.max_seq_length - 3 - _lengths(query))
+        room = self.max_seq_length - 3 - _lengths(query)
+        windows = _windows(counts, room, self._doc_stride)
         begins = tf.gather(tokens.row_starts(), windows.rows) + windows.starts
         inputs = _encoder_inputs(
             self._first_segment(tf.gather(query, windows.rows)),
@@ -430,17 +558,6 @@ class _ServedSpanPredictor(_ServedModel):
             ),
         }
 
-    def _windows(self, counts: tf.Tensor, room: tf.Tensor) -> _Windows:
-        """The windows of contexts with `counts` tokens; each has room for `room`."""
-        stride = tf.minimum(room, self._doc_stride)
-        further = tf.maximum(0, counts - room)
-        numbers = 1 + (further + stride - 1) // stride
-        number = tf.ragged.range(numbers, row_splits_dtype=tf.int32)
-        rows = number.value_rowids()
-        starts = number.flat_values * tf.gather(stride, rows)
-        sizes = tf.minimum(tf.gather(room, rows), tf.gather(counts, rows) - starts)
-        return _Windows(rows, starts, sizes)
-
     def _best_spans(
         self,
         windows: _Windows,
@@ -453,7 +570,7 @@ class _ServedSpanPredictor(_ServedModel):
         length = tf.shape(start_logits)[1]
         place = tf.range(length)[None, :] - offsets[:, None]
         inside = (place >= 0) & (place < windows.sizes[:, None])
-        may_start = _has_most_context(windows, place, inside, tf.reduce_max(counts))
+        may_start = _best_places(windows, counts, offsets, length).is_best
         starts = tf.where(may_start, start_logits, _NEVER)[:, :, None]
         ends = tf.where(inside, end_logits, _NEVER)[:, None, :]
         # The diagonals from 0 on: an end at its start or up to the longest answer on.
@@ -473,26 +590,6 @@ class _ServedSpanPredictor(_ServedModel):
         begin = tf.gather(windows.starts - offsets, chosen)
         span = tf.gather(best, chosen)
         return row_scores, begin + span // length, begin + span % length
-
-
-def _has_most_context(
-    windows: _Windows, place: tf.Tensor, inside: tf.Tensor, most: tf.Tensor
-) -> tf.Tensor:
-    """Whether no other window, nor an earlier one as good, is better: bool [W, S]."""
-    sizes = windows.sizes[:, None]
-    worth = tf.cast(tf.minimum(place, sizes - 1 - place), tf.float32)
-    worth += 0.01 * tf.cast(sizes, tf.float32)
-    # One number for each token of the batch; what is no token has the last one.
-    slots = (tf.reduce_max(windows.rows) + 1) * most
-    token = place + windows.starts[:, None]
-    slot = tf.where(inside, windows.rows[:, None] * most + token, slots)
-    best = tf.math.unsorted_segment_max(worth, slot, slots + 1)
-    number = tf.range(tf.size(windows.rows))[:, None] + tf.zeros_like(slot)
-    as_good = inside & (worth == tf.gather(best, slot))
-    earliest = tf.math.unsorted_segment_min(
-        tf.where(as_good, number, tf.int32.max), slot, slots + 1
-    )
-    return as_good & (number == tf.gather(earliest, slot))
 
 
 def _load_classifier(source: Source) -> keras.Model:

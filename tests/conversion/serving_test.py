@@ -206,27 +206,34 @@ class TaggerTest(ServingTestCase):
     def test_a_words_first_piece_has_its_label(self):
         model = BertTagger(CONFIG, 3)
         signatures = self.served(model, ["O", "B", "I"])
-        # The last three words stand beyond the ten tokens that there is room for.
-        text = "cats  running on the mat . the dog ran far away"
+        # The text has a window more than the ten tokens that there is room for; the
+        # tokenizer removes a word, and a word has a blank that is not ASCII after it.
+        text = "cats  running on \u00ad the mat .\u3000the dog ran far away"
         outputs = signatures["serving_default"](text_a=tf.constant([text, "dog"]))
-        cls_id, sep_id = TOKENIZER.convert_tokens_to_ids(["[CLS]", "[SEP]"])
-        ids = [cls_id, *TOKENIZER.encode(text)[: LENGTH - 2], sep_id]
-        expected = ["cat", "##s", "[UNK]", "on", "the", "mat"]
-        self.assertEqual(TOKENIZER.tokenize("cats running on the mat"), expected)
-        batch = {
-            "input_ids": np.array([ids]),
-            "input_mask": np.ones((1, LENGTH), np.int32),
-            "segment_ids": np.zeros((1, LENGTH), np.int32),
-        }
-        logits = model(batch, training=False)["logits"][0]
-        places = [1, 3, 4, 5, 6, 7, 8, 9, 10]
-        labels = np.array([b"O", b"B", b"I"])[np.argmax(logits, 1)[places]]
-        self.assertAllEqual(outputs["words"][0], text.encode().split())
-        self.assertAllEqual(outputs["label"][0], [*labels, b"", b""])
+        unknown = TOKENIZER.vocabulary.unk_id
+        tokens, places = [], []
+        for word in text.split():
+            places.append(len(tokens))
+            tokens += TOKENIZER.encode(word) or [unknown]
+        self.assertEqual(places, [0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])
+        # The second window is moved back to begin at the fourth token; of the tokens
+        # that both have, those from the seventh on have more context in it.
+        logits = []
+        for part in (tokens[:10], tokens[3:]):
+            cls_id, sep_id = TOKENIZER.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+            batch = {
+                "input_ids": np.array([[cls_id, *part, sep_id]]),
+                "input_mask": np.ones((1, LENGTH), np.int32),
+                "segment_ids": np.zeros((1, LENGTH), np.int32),
+            }
+            logits.append(model(batch, training=False)["logits"][0, 1:-1].numpy())
+        expected = [logits[1][i - 3] if i > 6 else logits[0][i] for i in places]
+        labels = np.array([b"O", b"B", b"I"])[np.argmax(expected, 1)]
+        self.assertAllEqual(outputs["words"][0], [w.encode() for w in text.split()])
+        self.assertAllEqual(outputs["label"][0], labels)
+        self.assertAllEqual(outputs["label"][1, 1:], [b""] * 11)
         self.assertAllClose(
-            outputs["probabilities"][0, :9],
-            tf.nn.softmax(logits.numpy()[places]),
-            rtol=1e-4,
+            outputs["probabilities"][0], tf.nn.softmax(expected), rtol=1e-4
         )
         by_words = signatures["words"](words=tf.constant([text.split()]))
         self.assertAllEqual(by_words["label"][0], outputs["label"][0])
@@ -305,6 +312,30 @@ class SpanTest(ServingTestCase):
         )
         self.assertAllEqual(outputs["answer"], [b"", b""])
         self.assertAllEqual(outputs["end"], [0, 0])
+
+
+class SavedModelsTest(ServingTestCase):
+    def test_an_empty_batch_and_each_weight_once(self):
+        for model, labels in (
+            (BertClassifier(CONFIG, 2), ["no", "yes"]),
+            (BertMultipleChoice(CONFIG), None),
+            (BertSpanPredictor(CONFIG), None),
+        ):
+            signatures = self.served(model, labels)
+            for name in signatures.keys() - {"tensors"}:
+                given = {
+                    one.name: tf.zeros([0, 2][: len(one.shape)], tf.string)
+                    if one.dtype == tf.string
+                    else tf.constant(2)
+                    for one in signatures[name].input_signature
+                }
+                for value in signatures[name](**given).values():
+                    self.assertEqual(value.shape[0], 0)
+        self.served(model, is_saved=True)
+        path = os.path.join(self.folder, "variables", "variables")
+        stored = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+        number = sum(key.endswith("VARIABLE_VALUE") for key in stored)
+        self.assertEqual(number, len(model.weights))
 
 
 class WithoutVocabularyTest(ServingTestCase):
