@@ -515,6 +515,24 @@ class NewDataTest(RunClassifierTestCase):
             self.assertEqual("As in the training of" in log, name != "new head", name)
             self.assertIn("several runs: the best one", log)
 
+    def test_new_data_that_lack_a_class_keep_the_head(self):
+        labelled = [
+            (text, ("neg", "mid", "pos")[i % 3])
+            for i, (text, _) in enumerate(rows(30, seed=1))
+        ]
+        self.write("train.tsv", [("text_a", "label"), *labelled])
+        self.run_script("--do_train", num_train_epochs=1)
+        self.write_tsv()
+        base = {"num_train_epochs": 1, "init_checkpoint": self.path("run")}
+        with self.assertLogs(level="INFO") as logs:
+            self.run_script("--do_train", output_dir=self.path("on"), **base)
+        self.assertIn("no example has mid", "\n".join(logs.output))
+        labels = pathlib.Path(self.path("on", "labels.txt")).read_text().split()
+        self.assertEqual(labels, ["mid", "neg", "pos"])
+        self.write_tsv(label=lambda number: ("good", "bad")[number])
+        with self.assertRaisesRegex(InputError, "give `labels=mid,neg,pos`; `init_hea"):
+            self.run_script("--do_train", output_dir=self.path("other"), **base)
+
 
 class EncoderTest(RunClassifierTestCase):
     def test_a_bilstm_on_two_encoders(self):

@@ -396,6 +396,12 @@ def _target(
     if data_set.labels is not None:
         return target
     head = trained.labels if trained is not None and options.init_head else None
+    if trained and head and {*target.labels} < {*head}:
+        missing = ", ".join(name for name in head if name not in target.labels)
+        logging.info(
+            "The labels are those of %s; no example has %s.", trained.path, missing
+        )
+        return data_set.target(tuple(head))
     return data_set.target(kept_order(target.labels, options.output_dir, head))
 
 
@@ -411,7 +417,8 @@ def _refuse_other_head(trained: Source | AdapterFiles, target: Target) -> None:
         raise InputError(
             f"{trained.path} has a head that predicts {_described(kind, labels)}; this"
             f" task's predicts {_described(target.kind, target.labels)}."
-            " --init_head=false begins with a new head."
+            f" If they mean the same, give `labels={','.join(labels)}`;"
+            " `init_head=false` begins with a new head."
         )
 
 

@@ -289,7 +289,8 @@ def find_labels(
         if ours != there:
             raise InputError(
                 f"{source.path} has a head that predicts {shown(there)}; the labels"
-                f" here are {shown(ours)}. --init_head=false begins with a new head."
+                f" here are {shown(ours)}. If they mean the same, give `labels`;"
+                " `init_head=false` begins with a new head."
             )
     return TaggerLabels(ours, scheme)
 
