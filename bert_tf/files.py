@@ -261,14 +261,22 @@ _MOST_COMMAS = 8
 
 
 def split_paths(paths: str) -> list[str]:
-    """Paths with commas between them; a comma in an existing file's name is no end."""
+    """Paths with commas between them, but for those in an existing file's path."""
+
+    def is_in_a_folder(path: str) -> bool:
+        folder = os.path.dirname(path)
+        return "," in folder and exists_here(folder)
+
     parts, found = paths.split(","), []
     while parts:
         count = 1
         if not exists_here(parts[0]):
-            counts = range(2, min(len(parts), _MOST_COMMAS + 1) + 1)
-            joined = (n for n in counts if exists_here(",".join(parts[:n])))
-            count = next(joined, 1)
+            most = min(len(parts), _MOST_COMMAS + 1)
+            joined = {n: ",".join(parts[:n]) for n in range(2, most + 1)}
+            existing = [n for n in joined if exists_here(joined[n])]
+            count = next(
+                iter(existing or [n for n in joined if is_in_a_folder(joined[n])]), 1
+            )
         found.append(",".join(parts[:count]))
         del parts[:count]
     return found

@@ -52,6 +52,11 @@ class PathsTest(FolderCase):
         one, two, three = (self.path(n) for n in ("a, b.txt", "c.txt", "d,e,f.txt"))
         for paths in ([one], [one, two], [two, one, three], [three, three]):
             self.assertEqual(files.split_paths(",".join(paths)), paths)
+        # And in the name of the folder that a file is to be in.
+        self.write("g, h/i.txt", "")
+        both = self.write("g, h/j,k.txt", "")
+        new = [self.path("g, h/new.txt"), self.path("g, h/*"), two, both]
+        self.assertEqual(files.split_paths(",".join(new)), new)
         self.assertEqual(files.split_paths("x*,y,gs://b/c"), ["x*", "y", "gs://b/c"])
 
     def test_a_folder_or_file_with_a_globs_characters(self):

@@ -115,7 +115,7 @@ def run(options: PretrainingDataOptions) -> None:
         )
     vocabulary = Vocabulary.from_file(options.vocab_file)
     vocabulary.require_special_tokens(options.vocab_file)
-    output_files = options.output_file.split(",")
+    output_files = files.split_paths(options.output_file)
     # A pattern may match what an earlier run of this command wrote next to its text,
     # and the vocabulary.
     ours = output_files if files.exists(manifest_path(output_files)) else []
