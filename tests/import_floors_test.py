@@ -34,6 +34,7 @@ FLOORS = {
     "bert_tf.training": 5,
     "bert_tf.tasks": 7,
     "bert_tf.features": 6,
+    "bert_tf.predict": 9,
     "bert_tf.text_models": 9,
     "bert_tf": SCRIPTS,
     "tfrecords": SCRIPTS,
