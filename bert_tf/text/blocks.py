@@ -92,10 +92,8 @@ def lines(block: Block, path: str, keep_mark: bool = True) -> list[str]:
         text = block.data.decode("utf-8")
     except UnicodeDecodeError as error:
         number = line_number(path, block.offset + error.start)
-        raise InputError(
-            f"{path}:{number}: not UTF-8 (byte 0x{block.data[error.start]:02x}); "
-            "convert the file, e.g. with iconv -t utf-8."
-        ) from error
+        message = files.not_utf8(block.data, error.start, path, number)
+        raise InputError(message) from error
     text = text.replace("\r", "")
     if block.offset == 0 and not keep_mark:
         text = text.removeprefix("\ufeff")
