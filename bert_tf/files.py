@@ -4,6 +4,7 @@ Local paths use Python's own calls, so that reading a vocabulary costs no Tensor
 import; a path with a scheme (`gs://...`) goes through `tf.io.gfile`.
 """
 
+import codecs
 import contextlib
 import fcntl
 import glob as local_glob
@@ -12,6 +13,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -126,10 +128,21 @@ def decoded(content: bytes, path: str, encoding: str = "utf-8") -> str:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"{path}:{line}: not UTF-8 (byte 0x{content[error.start]:02x}); "
-            f"convert the file, e.g. with iconv -t utf-8."
-        ) from error
+        raise InputError(not_utf8(content, error.start, path, line)) from error
+
+
+def not_utf8(content: bytes, byte: int, path: str, line: int) -> str:
+    """The message for a byte that is not UTF-8's, with the command that converts it."""
+    encoding = "WINDOWS-1252"
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "UTF-16"
+    message = f"{path}:{line}: not UTF-8 (byte 0x{content[byte]:02x}). Convert the"
+    if not os.path.isfile(path) or path.endswith((".gz", ".bz2", ".xz")):
+        return f"{message} text to UTF-8."
+    return (
+        f"{message} file from its encoding, if that is {encoding}:"
+        f" iconv -f {encoding} -t UTF-8 {shlex.quote(path)} > NEW_FILE"
+    )
 
 
 def read_json(path: str, what: str = "file") -> Any:

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import cli, export_model
-from bert_tf.conversion import serving
+from bert_tf.conversion import runtimes, serving
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.tokenizer_files import write_labels
 from bert_tf.errors import InputError
@@ -126,7 +126,10 @@ class ExportModelTest(RunClassifierTestCase):
         folder = self.checkpoint(model, name)
         write_labels(folder, labels, None)
         runs.write_json(flags, folder, "flags.json")
-        with mock.patch.object(tf.saved_model, "save") as save:
+        with (
+            mock.patch.object(tf.saved_model, "save") as save,
+            mock.patch.object(runtimes, "check"),
+        ):
             self.export(folder, "saved_model", self.path(f"{name}.saved"))
         return bert_tf.load(folder), save.call_args.kwargs["signatures"][signature]
 
@@ -196,10 +199,35 @@ class ExportModelTest(RunClassifierTestCase):
             with self.assertRaisesRegex(cli.flags.Error, message):
                 self.export("a", kind, "b", flag)
 
-    @pytest.mark.slow
-    def test_litert_as_keras_exports_it(self):
+    def test_litert_runs_in_its_interpreter(self):
         folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))
-        path = self.export(folder, "litert", self.path("litert"))
+        with self.assertLogs() as logs:
+            path = self.export(folder, "litert", self.path("litert"))
+        self.assertIn("its outputs are the model's", "".join(logs.output))
         with open(os.path.join(path, "model.tflite"), "rb") as file:
             # The file identifier of LiteRT's flatbuffers.
             self.assertEqual(file.read(8)[4:], b"TFL3")
+
+    def test_onnx_with_the_exact_gelu_runs(self):
+        for package in ("tf2onnx", "onnx", "onnxruntime"):
+            pytest.importorskip(package)
+        config = dataclasses.replace(toy.CONFIG, hidden_act="gelu_erf")
+        folder = self.checkpoint(BertClassifier(config, 2))
+        toy.write_config(folder, config)
+        with self.assertLogs() as logs:
+            self.export(folder, "onnx", self.path("onnx"))
+        self.assertIn("its outputs are the model's", "".join(logs.output))
+
+    def test_an_export_that_does_not_run_is_none(self):
+        folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))
+
+        def broken(model, path, **_):
+            with open(path, "wb") as file:
+                file.write(b"no flatbuffer")
+
+        with (
+            mock.patch.object(BertClassifier, "export", broken),
+            self.assertRaisesRegex(InputError, "litert cannot express this model"),
+        ):
+            self.export(folder, "litert", self.path("x"))
+        self.assertFalse(os.path.exists(self.path("x")))

@@ -1,5 +1,7 @@
 import os
 import pathlib
+import shlex
+import subprocess
 from unittest import mock
 
 import tensorflow as tf
@@ -33,6 +35,26 @@ class RemoveTest(tf.test.TestCase):
             files.remove(link)
             self.assertFalse(os.path.lexists(link))
         self.assertTrue(os.path.isdir(folder))
+
+
+class EncodingTest(FolderCase):
+    def test_the_command_that_converts_a_file_works_as_printed(self):
+        new = self.path("new")
+        for encoding, text in (
+            ("cp1252", "a\ncaf\u00e9 \u2013\n"),
+            ("utf-16", "caf\u00e9\n"),
+        ):
+            path = self.write("it's [1].txt", text.encode(encoding))
+            with self.assertRaisesRegex(InputError, "txt:[12]: not UTF-8") as caught:
+                files.read_text(path)
+            command = str(caught.exception).rpartition(": ")[2]
+            command = command.replace("NEW_FILE", shlex.quote(new))
+            subprocess.run(command, shell=True, check=True)
+            self.assertEqual(files.read_text(new), text)
+        with self.assertRaisesRegex(
+            InputError, r"\(byte 0xff\). Convert the text to U"
+        ):
+            files.decoded(b"\xff", "tfds:x")
 
 
 class PathTest(tf.test.TestCase):

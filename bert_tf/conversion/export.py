@@ -28,7 +28,12 @@ from bert_tf.conversion.tokenizer_files import (
     write_labels,
     write_tokenizer,
 )
-from bert_tf.conversion.weights import added_options, check_against_config, num_outputs
+from bert_tf.conversion.weights import (
+    added_options,
+    check_against_config,
+    num_outputs,
+    refuse_foreign,
+)
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -55,6 +60,7 @@ def completed(
                 f" {', '.join(there) or 'none'}."
             )
         weights = weights.with_heads(heads)
+    refuse_foreign(weights, "--heads=none exports its encoder alone.")
     path = "--vocab_file"
     if vocabulary is None and source.tokenizer.vocabulary is not None:
         source.tokenizer.require_same()

@@ -149,6 +149,8 @@ _COPIES = {
     "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
+# The beginnings of its tensors' names in a model without a head.
+_ENCODER = ("embeddings.", "embeddings_project.", "encoder.", "pooler.")
 # Constants stored among the weights.
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 # Older files have TensorFlow's names of these.
@@ -430,19 +432,18 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
         for copy, name in _COPIES.items()
     }
     found: dict[str, Tensor] = {}
+    foreign: dict[str, Tensor] = {}
     left_over = []
     for name, tensor in _stored(folder).items():
         key = _current_name(name).removeprefix(f"{model_type}.")
-        if key in found or key not in {*rows, *copied, *_BUFFERS}:
+        if key in found:
             left_over.append(name)
+        elif key not in {*rows, *copied, *_BUFFERS}:
+            if name == key and not key.startswith(_ENCODER):
+                foreign[names.FOREIGN + name] = tensor
+            else:
+                left_over.append(name)
         found[key] = tensor
-    if classifier is None and "classifier.weight" in left_over:
-        classes = [n for n, (h, _) in _ARCHITECTURES.items() if {*h} & {*_CLASSIFIERS}]
-        raise InputError(
-            f"{os.path.join(folder, CONFIG_NAME)}: `architectures` must say what"
-            f" `classifier.weight` classifies: {', '.join(classes)}."
-            f" Found: {values.get('architectures')!r}."
-        )
     if left_over:
         raise InputError(
             f"{folder}: tensors that have no place in {model_type.upper()}:"
@@ -453,7 +454,8 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
         # A file may have either, or both.
         found.setdefault(copied[copy], tensor)
     there = ((found[key], row) for key, row in rows.items() if key in found)
-    weights = Weights(folder, {row.original: _transposed(x, row) for x, row in there})
+    ours = {row.original: _transposed(x, row) for x, row in there}
+    weights = Weights(folder, ours | foreign)
     check_against_config(weights, config)
     for copy, tensor in copies.items():
         other = found[copied[copy]]

@@ -22,7 +22,13 @@ from bert_tf.conversion.source import (
     open_tokenizer,
 )
 from bert_tf.conversion.tokenizer_files import VOCAB_NAME, casing_of
-from bert_tf.conversion.weights import Weights, added_options, listed, num_outputs
+from bert_tf.conversion.weights import (
+    Weights,
+    added_options,
+    listed,
+    num_outputs,
+    refuse_foreign,
+)
 from bert_tf.errors import InputError
 from bert_tf.modeling import heads
 from bert_tf.modeling.adapters import is_added
@@ -87,6 +93,7 @@ def load_weights(
     if missing:
         logging.info("Not taken from it, so new: %s.", listed(missing))
     heads = names.heads_of(unused)
+    heads += [n for n in unused if n.startswith(names.FOREIGN)]
     if heads:
         logging.info("In the checkpoint, and not used: the %s head.", ", ".join(heads))
     return missing
@@ -104,7 +111,13 @@ def _refuse_what_does_not_fit(
         if name in variables and there != tuple(variables[name].shape)
     }
     known = {*variables, *optional, *filter(names.is_of_a_generator, weights)}
-    left_over = [n for n in weights if n not in known]
+    left_over = [
+        n for n in weights if n not in known and not n.startswith(names.FOREIGN)
+    ]
+    if not all(name.startswith("bert/") for name in variables):
+        refuse_foreign(
+            weights, "`init_head=False` begins with its encoder and a new head."
+        )
     of_encoder = [n for n in variables if n.startswith("bert/") and not is_added(n)]
     missing = [n for n in of_encoder if n not in weights and n not in optional]
     if wrong and wrong.keys() <= of_heads:

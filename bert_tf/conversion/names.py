@@ -28,6 +28,8 @@ or a tagger).
 """
 
 import dataclasses
+import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from bert_tf.config import BertConfig
@@ -263,6 +265,20 @@ def is_electra(config: BertConfig, heads: Iterable[str]) -> bool:
 def is_of_a_generator(name: str) -> bool:
     """Whether a weight is the generator's of ELECTRA, which only pre-training uses."""
     return name.startswith(("cls/generator/", "cls/generator_predictions/"))
+
+
+# Before the name of a head's tensor that has no row here: another program's.
+FOREIGN = "unknown head/"
+
+
+def is_known(name: str) -> bool:
+    """Whether a weight of this name is BERT's, ALBERT's or ELECTRA's of any size."""
+    rows = (
+        *(*EMBEDDINGS, *MAPPING_IN, *LAYER, *SHARED_LAYER, *POOLER),
+        *itertools.chain.from_iterable(HEADS.values()),
+    )
+    general = re.sub(r"/layer_\d+/", "/layer_{}/", name)
+    return is_of_a_generator(name) or any(row.original == general for row in rows)
 
 
 def encoder_names(config: BertConfig) -> Iterator[Name]:

@@ -25,7 +25,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import MULTI_LABEL, REGRESSION
-from bert_tf.conversion import loading, names
+from bert_tf.conversion import loading, names, runtimes
 from bert_tf.conversion.graph_tokenizer import GraphEncoding, GraphTokenizer
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
@@ -629,8 +629,9 @@ def write_saved_model(
             " knows no [MASK]. Export its encoder: --heads=none."
         )
     load, served = _SERVED[head]
+    model = load(source)
     module = served(
-        load(source),
+        model,
         source.tokenizer.vocabulary,
         do_lower_case=bool(source.tokenizer.do_lower_case),
         max_seq_length=max_seq_length,
@@ -639,6 +640,7 @@ def write_saved_model(
     )
     signatures = module.signatures()
     tf.saved_model.save(module, folder, signatures=signatures)
+    runtimes.check(folder, "saved_model", model)
     return signatures
 
 
@@ -651,10 +653,13 @@ def write_by_keras(folder: str, source: Source, head: str, format_: str) -> str:
     model(
         {name: np.zeros([1] * len(x.shape), "int32") for name, x in model.input.items()}
     )
+    if format_ == "onnx":
+        runtimes.teach_onnx()
     try:
         model.export(path, format=format_, verbose=False)
     except ImportError as error:
         raise InputError(
             f"--format={format_} needs a package that is not installed: {error}"
         ) from error
+    runtimes.check(path, format_, model)
     return path

@@ -25,6 +25,7 @@ import dataclasses
 import enum
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from absl import logging
@@ -37,11 +38,24 @@ from bert_tf.conversion.tokenizer_files import (
     read_labels,
     read_tokenizer,
 )
-from bert_tf.conversion.weights import Weights, num_outputs
+from bert_tf.conversion.weights import Weights, listed, num_outputs
 from bert_tf.errors import InputError
 
 CONFIG_NAME = "bert_config.json"
 EXPORT_NAME = "export.json"
+
+_OF_TRANSFORMERS = (
+    "is a file of transformers 4, and not read. Convert it there, with the class that"
+    " config.json names: BertForPreTraining.from_pretrained(FOLDER, from_{}=True)"
+    f".save_pretrained(NEW_FOLDER) writes {huggingface.WEIGHTS_NAME}."
+)
+_EXPORTED = "is an exported model, and not read. Give the checkpoint it was made from."
+# What other programs, and export_model, leave where a checkpoint is looked for.
+_OTHERS = {
+    "tf_model.h5": _OF_TRANSFORMERS.format("tf"),
+    "flax_model.msgpack": _OF_TRANSFORMERS.format("flax"),
+    **dict.fromkeys(("saved_model.pb", "model.tflite", "model.onnx"), _EXPORTED),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,6 +160,7 @@ def find_format(path: str) -> Format:
                 return Format.KERAS_HUB
             if huggingface.is_folder_of_hugging_face(path):
                 return Format.HUGGING_FACE
+            _refuse_others(path, sorted(files.names_in(path)))
             raise InputError(
                 f"{path}: no checkpoint in this folder: neither a run's file"
                 f" 'checkpoint', nor {tensorflow.RELEASED_PREFIX}.index,"
@@ -158,6 +173,7 @@ def find_format(path: str) -> Format:
         ):
             if path.endswith(ending):
                 # A file stands for its folder: config and vocabulary are next to it.
+                _refuse_others(os.path.dirname(path), [os.path.basename(path)])
                 if os.path.basename(path) != name or not files.exists(path):
                     raise InputError(
                         f"{path}: give the folder of a checkpoint, or its {name}."
@@ -169,6 +185,23 @@ def find_format(path: str) -> Format:
             huggingface.refuse_pickles(path)
     prefix = tensorflow.find_checkpoint(path)
     return Format.RUN if tensorflow.is_of_a_run(prefix) else Format.TF1
+
+
+def _refuse_others(folder: str, there: Sequence[str]) -> None:
+    """Raises InputError for files that are not read, with what to do."""
+    for name, advice in _OTHERS.items():
+        if name in there:
+            raise InputError(f"{os.path.join(folder, name)} {advice}")
+    prefixes = [
+        os.path.join(folder, name.removesuffix(".index"))
+        for name in there
+        if name.endswith(".index")
+    ]
+    if prefixes:
+        raise InputError(
+            f"{folder} has no file 'checkpoint' that says which checkpoint is meant."
+            f" Give one: {listed(prefixes)}"
+        )
 
 
 def open_source(path: str) -> Source:

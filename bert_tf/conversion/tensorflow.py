@@ -4,9 +4,10 @@ Both are the same files, told apart by their keys:
 
 - ours: a `tf.train.Checkpoint` whose `weights` are a dictionary of the original's
   names (see `bert_tf.training.checkpoints`);
-- the original's, whose keys are those names themselves. What a TF1 optimizer left
-  among them (`adam_m`, `adam_v`, `global_step`, a loss scale) is left out. ELECTRA's
-  are renamed (`bert_tf.conversion.names`).
+- the original's, whose keys are those names themselves. What is no weight of BERT's is
+  left out, as the original does: what an optimizer left among them (`adam_m`,
+  `global_step`, a loss scale), and, in one line of the log, what other programs did
+  (`lamb_m`, moving averages, a CRF). ELECTRA's are renamed (see `names`).
 """
 
 import functools
@@ -14,16 +15,17 @@ import itertools
 import os
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.conversion import names
-from bert_tf.conversion.weights import Tensor, Weights
+from bert_tf.conversion.weights import Tensor, Weights, listed
 from bert_tf.errors import InputError, first_line
 from bert_tf.options import no_checkpoint
 
@@ -155,17 +157,34 @@ def read_weights(path: str) -> Weights:
         for key in shapes
         if key.startswith(_OUR_PREFIX)
     }
-    keys = ours or {
-        names.name_of_electra(key) if _is_of_electra(shapes) else key: key
-        for key in shapes
-        if not _OPTIMIZERS_OWN.fullmatch(key)
-    }
-
+    keys = ours
+    if not ours:
+        is_electra = _is_of_electra(shapes)
+        keys = {
+            names.name_of_electra(key) if is_electra else key: key
+            for key in shapes
+            if not _OPTIMIZERS_OWN.fullmatch(key)
+        }
+        foreign = [name for name in keys if _is_foreign(name, keys)]
+        for name in foreign:
+            del keys[name]
+        if foreign:
+            logging.info(
+                "%s: %d tensors are no weights of BERT's, and not read: %s.",
+                *(prefix, len(foreign), listed(sorted(foreign))),
+            )
     tensors = {
         name: Tensor(shapes[key], functools.partial(reader.read, key))
         for name, key in keys.items()
     }
     return Weights(prefix, tensors)
+
+
+def _is_foreign(name: str, every: Container[str]) -> bool:
+    """Whether a tensor of a release is below another one, or of an unknown head."""
+    if os.path.dirname(name) in every:
+        return True
+    return not names.is_known(name) and not name.startswith("bert/")
 
 
 def _is_of_electra(keys: Iterable[str]) -> bool:

@@ -4,6 +4,8 @@
     tokenizer_config.json  {"do_lower_case": true, ...}
     tokenizer.json         Hugging Face's: vocabulary, casing and rules in one; newer
                            versions write it instead of vocab.txt
+    special_tokens_map.json, added_tokens.json
+                           what older versions of it write next to vocab.txt
     labels.txt             the labels, one per line, in the order of the outputs; empty
                            for a regression of one number. If a label has a line end in
                            it: a JSON list of the labels in one line
@@ -34,6 +36,8 @@ PROBLEM_TYPE_NAME = "problem_type.txt"
 VOCAB_NAME = "vocab.txt"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
 TOKENIZER_NAME = "tokenizer.json"
+_SPECIAL_TOKENS_NAME = "special_tokens_map.json"
+_ADDED_TOKENS_NAME = "added_tokens.json"
 
 # SentencePiece's models, as in ALBERT's releases.
 _SENTENCE_PIECES = ("spiece.model", "30k-clean.model")
@@ -58,6 +62,13 @@ _CONFIG_FIXED = {
     "do_basic_tokenize": True,
     **_SPECIAL_TOKENS,
 }
+# Its settings, and special_tokens_map.json's, for words that are tokens as they are.
+_ADDED_WORDS = (
+    "added_tokens_decoder",
+    "additional_special_tokens",
+    "extra_special_tokens",
+    "never_split",
+)
 # And of the parts of tokenizer.json.
 _JSON_FIXED = {
     ("model", "type"): "WordPiece",
@@ -219,7 +230,12 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
     """What the files ask for that is not the original's tokenizer."""
     config_path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     json_path = os.path.join(folder, TOKENIZER_NAME)
-    config = files.read_object(config_path) if files.exists(config_path) else {}
+    special_path = os.path.join(folder, _SPECIAL_TOKENS_NAME)
+    added_path = os.path.join(folder, _ADDED_TOKENS_NAME)
+    config, special, added = (
+        files.read_object(path) if files.exists(path) else {}
+        for path in (config_path, special_path, added_path)
+    )
     casing = casing_of(folder)
     pieces = [os.path.join(folder, name) for name in _SENTENCE_PIECES]
     if not files.exists(os.path.join(folder, VOCAB_NAME)):
@@ -231,10 +247,8 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
     # (file, setting, its value, the values that are the original's)
     found: list[tuple[str, str, Any, tuple]] = []
     for key, wanted in _CONFIG_FIXED.items():
-        value = config.get(key, wanted)
-        # A special token may be an object with its text in it.
-        value = value.get("content") if isinstance(value, dict) else value
-        found.append((config_path, key, value, (wanted,)))
+        for path, settings in ((config_path, config), (special_path, special)):
+            found.append((path, key, _content(settings.get(key, wanted)), (wanted,)))
     allowed = {"tokenizer_class": (None, *_CLASSES), "strip_accents": (None, casing)}
     for key, values in allowed.items():
         found.append((config_path, key, config.get(key), values))
@@ -252,14 +266,23 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
                 f"{path} sets {key}={json.dumps(value)}; BERT's tokenizer has"
                 f" {json.dumps(values[-1])}."
             )
-    added = (tokenizer or {}).get("added_tokens")
-    for token in added if isinstance(added, list) else ():
-        if (
-            isinstance(token, dict)
-            and {"content", "id"} <= token.keys()
-            and token["content"] not in _SPECIAL_TOKENS.values()
-        ):
-            yield f"{json_path} adds words that are never split: {token['content']!r}."
+    added_words = [
+        (json_path, (tokenizer or {}).get("added_tokens")),
+        (added_path, [*added]),
+    ]
+    for path, settings in ((config_path, config), (special_path, special)):
+        added_words += [(path, settings.get(key)) for key in _ADDED_WORDS]
+    for path, words in added_words:
+        # A list, or an object of words by name or number.
+        words = [*words.values()] if isinstance(words, dict) else words
+        for word in map(_content, words if isinstance(words, list) else ()):
+            if isinstance(word, str) and word not in _SPECIAL_TOKENS.values():
+                yield f"{path} adds words that are never split: {word!r}."
+
+
+def _content(token: Any) -> Any:
+    """A token's text, which may stand in an object."""
+    return token.get("content") if isinstance(token, dict) else token
 
 
 def _vocabulary_in(tokenizer: dict[str, Any], path: str) -> dict[str, int]:

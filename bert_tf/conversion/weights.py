@@ -10,6 +10,7 @@ import numpy as np
 from bert_tf.config import BertConfig
 from bert_tf.conversion.names import (
     CLASSIFIER,
+    FOREIGN,
     HEADS,
     MULTIPLE_CHOICE,
     NEXT_SENTENCE,
@@ -83,6 +84,7 @@ class Weights(Mapping[str, np.ndarray]):
             name: x
             for name, x in self.tensors.items()
             if name not in others
+            and not name.startswith(FOREIGN)
             and (REPLACED_TOKENS in heads or not is_of_a_generator(name))
         }
         return Weights(self.path, kept)
@@ -168,7 +170,10 @@ def check_against_config(weights: Weights, config: BertConfig) -> list[Name]:
     left_over = [
         name
         for name in weights
-        if name not in known and not is_added(name) and not is_of_a_generator(name)
+        if name not in known
+        and not is_added(name)
+        and not is_of_a_generator(name)
+        and not name.startswith(FOREIGN)
     ]
     wrong = [
         f"{row.original} is {shown(weights.shapes[row.original])}, by the config"
@@ -184,6 +189,17 @@ def check_against_config(weights: Weights, config: BertConfig) -> list[Name]:
         left_over,
     )
     return rows
+
+
+def refuse_foreign(weights: Weights, advice: str) -> None:
+    """Raises InputError if there are tensors of a head that is unknown here."""
+    foreign = [n.removeprefix(FOREIGN) for n in weights if n.startswith(FOREIGN)]
+    if foreign:
+        raise InputError(
+            f"{weights.path} has a head that is unknown here: {listed(foreign)}."
+            f" {advice} If it is transformers' own, its class must be named as"
+            " `architectures` in config.json."
+        )
 
 
 def refuse_differences(

@@ -30,7 +30,8 @@ class AttentionBias(keras.layers.Layer):
 
         In a packed row a token attends only to those with its own sequence's id.
         """
-        visible = ops.cast(input_mask, self.compute_dtype)[:, None, None, :]
+        # Indexing by None would be a strided slice, which LiteRT does not have.
+        visible = ops.expand_dims(ops.cast(input_mask, self.compute_dtype), (1, 2))
         if attention_mask is not None:
             visible *= ops.cast(attention_mask, self.compute_dtype)[:, None, :, :]
         if sequence_ids is not None:

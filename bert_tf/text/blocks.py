@@ -105,10 +105,8 @@ def lines(
         text = block.data.decode("utf-8")
     except UnicodeDecodeError as error:
         number = line_number(path, block.offset + error.start)
-        raise InputError(
-            f"{path}:{number}: not UTF-8 (byte 0x{block.data[error.start]:02x}); "
-            "convert the file, e.g. with iconv -t utf-8."
-        ) from error
+        message = files.not_utf8(block.data, error.start, path, number)
+        raise InputError(message) from error
     if joined := files.num_joined_by_returns(text, path):
         if dropped is None:
             logging.warning("%s: left out %d %s.", path, joined, RETURNS)

@@ -2,7 +2,7 @@ r"""The vocabulary: one token per line; the line's number is the token's id.
 
 The file is the original's `vocab.txt`: UTF-8, lines end at \n only, white space around
 a token is not part of it. A token written twice keeps its last id, as in the original,
-but each line counts for the size of the embedding table.
+but each line counts for the size of the embedding table, except blank ones at the end.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +68,9 @@ class Vocabulary:
         """
         content = files.read_text(path, "vocabulary file")
         tokens = [line.strip() for line in files.lines(content)]
-        if not any(tokens):
+        while tokens and not tokens[-1]:
+            tokens.pop()
+        if not tokens:
             raise InputError(f"{path}: the vocabulary file must have one token a line.")
         return cls(tokens)
 

@@ -3,9 +3,10 @@ import functools
 import os
 
 import numpy as np
+import safetensors.numpy
 import tensorflow as tf
 
-from bert_tf.conversion import loading
+from bert_tf.conversion import export, loading
 from bert_tf.conversion.loading import checked_casing, model_files
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
@@ -55,6 +56,49 @@ class LoadTest(CheckpointTestCase):
             self.assert_same_weights(loading.load_pretrainer(path), values)
         self.assertEqual(set(open_source(folder).weights), set(values))
 
+    def test_what_other_programs_left_in_a_tf1_release_is_named(self):
+        model = BertPretrainer(toy.CONFIG)
+        randomize(model)
+        values = {k: weight.numpy() for k, weight in weights_by_name(model).items()}
+        ends = ("lamb_m", "accum", "ExponentialMovingAverage")
+        extra = {f"{k}/{end}": x for k, x in values.items() for end in ends}
+        crf = {"crf_loss/transitions": np.zeros([3, 3], "f")}
+        others = {"local_step": np.int32(3), "signal_early_stopping/STOP": True}
+        folder = self.folder()
+        arrays = values | extra | crf | others
+        runs.save_tf1(os.path.join(folder, "bert_model.ckpt"), arrays)
+        with self.assertLogs() as logs:
+            self.assertEqual(set(open_source(folder).weights), set(values))
+        number = len(arrays) - len(values)
+        self.assertIn(f"{number} tensors are no weights of BERT's", logs.output[-1])
+        del arrays["bert/embeddings/word_embeddings"]
+        folder = self.folder("without")
+        runs.save_tf1(os.path.join(folder, "bert_model.ckpt"), arrays)
+        with self.assertRaisesRegex(InputError, "lacks 1 weights of the encoder"):
+            loading.load_encoder(folder)
+
+    def test_a_head_of_another_program_in_a_hugging_face_folder(self):
+        source = open_source(self.folder(model=BertTagger(toy.CONFIG, 3)))
+        there = os.path.join(self.get_temp_dir(), "there")
+        os.makedirs(there)
+        export.write_huggingface(there, source)
+        path = os.path.join(there, "model.safetensors")
+        tensors = safetensors.numpy.load_file(path)
+        tensors["crf.transitions"] = np.zeros([3, 3], "f")
+        safetensors.numpy.save_file(tensors, path)
+        with self.assertRaisesRegex(InputError, "unknown here: crf.transitions"):
+            loading.load_tagger(there)
+        with self.assertRaisesRegex(InputError, "--heads=none"):
+            export.completed(open_source(there))
+        encoder = set(weights_by_name(BertEncoder(toy.CONFIG, use_pooler=False)))
+        tagger = BertTagger(toy.CONFIG, 2)
+        missing = loading.load_weights(tagger, there, init_head=False)
+        self.assertEqual(set(missing), set(weights_by_name(tagger)) - encoder)
+        loading.load_encoder(there)
+        self.assertEqual(
+            set(export.completed(open_source(there), heads=[]).weights), encoder
+        )
+
     def test_a_classifier_from_pre_training_and_back(self):
         pretrainer = BertPretrainer(toy.CONFIG)
         randomize(pretrainer)
@@ -98,10 +142,10 @@ class LoadTest(CheckpointTestCase):
         encoder = {k: v.numpy() for k, v in weights_by_name(model).items()}
         for name, values, message in (
             ("other", {}, "lacks .* weights of the encoder"),
-            ("more", encoder, "1 weights .*bert_extra/weight"),
+            ("more", encoder, "1 weights .*bert/extra/weight"),
         ):
             folder = self.folder(name)
-            values = {**values, "bert_extra/weight": np.zeros(3, "f")}
+            values = {**values, "bert/extra/weight": np.zeros(3, "f")}
             runs.save_tf1(os.path.join(folder, "bert_model.ckpt"), values)
             with self.assertRaisesRegex(InputError, message):
                 loading.load_encoder(folder)

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import pathlib
 from unittest import mock
@@ -7,7 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from bert_tf.conversion import export, names
+from bert_tf.conversion import export, names, runtimes
 from bert_tf.conversion.serving import head_to_serve, write_saved_model
 from bert_tf.errors import InputError
 from bert_tf.fill_mask import fill_masks
@@ -43,8 +44,11 @@ class ServingTestCase(export_test.ExportTestCase):
         """The signatures of a randomized model, of its SavedModel if it is saved."""
         source = self.serving_source(model, labels, problem_type, seed=seed)
         self.folder = os.path.join(self.get_temp_dir(), "saved_model")
-        save = tf.saved_model.save if is_saved else lambda *_, **__: None
-        with mock.patch.object(tf.saved_model, "save", save):
+        with contextlib.ExitStack() as stack:
+            for module, name in (
+                ((tf.saved_model, "save"), (runtimes, "check")) if not is_saved else ()
+            ):
+                stack.enter_context(mock.patch.object(module, name))
             arguments = self.folder, source, head_to_serve(source)
             signatures = write_saved_model(*arguments, max_seq_length=LENGTH, **options)
         if is_saved:

@@ -92,7 +92,7 @@ class TokenizerFilesTest(FolderCase):
         if "vocab" in contents:
             Vocabulary(contents.pop("vocab")).save(os.path.join(folder, "vocab.txt"))
         for name, values in contents.items():
-            name = {"config": "tokenizer_config", "tokenizer": "tokenizer"}[name]
+            name = {"config": "tokenizer_config"}.get(name, name)
             self.write(f"{folder}/{name}.json", values)
         return folder
 
@@ -168,6 +168,44 @@ class TokenizerFilesTest(FolderCase):
             difference = self.difference(tokenizer=tokenizer_json(**changes))
             self.assertIn("tokenizer.json", difference)
             self.assertIn(named, difference)
+
+    def test_words_that_were_added_are_named(self):
+        of_config = (
+            {
+                "added_tokens_decoder": {
+                    "0": {"content": "[PAD]"},
+                    "7": {"content": "x1"},
+                }
+            },
+            {"additional_special_tokens": ["[MASK]", "x1"]},
+            {"additional_special_tokens": [{"content": "x1", "lstrip": False}]},
+            {"extra_special_tokens": {"image_token": "x1"}},
+            {"never_split": ["x1"]},
+        )
+        for contents in (
+            {"added_tokens": {"x1": 7}},
+            *({"config": values} for values in of_config),
+            *({"special_tokens_map": values} for values in of_config),
+            {"tokenizer": tokenizer_json(added_tokens=[{"id": 7, "content": "x1"}])},
+        ):
+            difference = self.difference(vocab=TOKENS, **contents)
+            self.assertIn(" adds words that are never split: 'x1'.", difference)
+            (name,) = contents
+            self.assertIn(f"{name}.json adds", difference)
+        difference = self.difference(
+            vocab=TOKENS, special_tokens_map={"sep_token": "</s>"}
+        )
+        self.assertIn("special_tokens_map.json sets sep_token", difference)
+        specials = {"unk_token": "[UNK]", "mask_token": {"content": "[MASK]"}}
+        decoder = {"4": {"content": "[MASK]", "special": True}}
+        read_tokenizer(
+            self.folder_of(
+                vocab=TOKENS,
+                special_tokens_map=specials,
+                added_tokens={"[MASK]": 4},
+                config={"added_tokens_decoder": decoder},
+            )
+        ).require_same()
 
     def test_casings_that_contradict_are_both_named(self):
         difference = self.difference(

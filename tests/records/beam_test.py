@@ -219,7 +219,7 @@ class WrongInputTest(BeamCase):
         for changes, message in (
             (
                 {"input_file": latin},
-                r"latin.txt:601: not UTF-8 [^\n]*iconv -t utf-8\.$",
+                r"latin.txt:601: not UTF-8 [^\n]*iconv -f WINDOWS-1252 [^\n]*$",
             ),
             (
                 {"input_file": f"{latin},{more}"},

@@ -1,0 +1,173 @@
+"""Exported models, run by the runtimes of their formats: the numbers must be Keras'.
+
+saved_model  TensorFlow
+litert       ai-edge-litert, or the interpreter of TensorFlow where it has one
+onnx         onnxruntime
+"""
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.errors import InputError, first_line
+
+Arrays = Mapping[str, np.ndarray]
+
+# Two lengths, so that none of them is a constant of the file.
+_LENGTHS = (7, 16)
+# Of the largest output; float32 on a CPU differs by a hundredth of this.
+_TOLERANCE = 1e-3
+
+
+def check(path: str, format_: str, model: keras.Model) -> None:
+    """Runs what was written, and compares its outputs with the model's.
+
+    Logs that this was not done where the runtime is not installed.
+
+    Args:
+        path: the file, or a SavedModel's folder.
+        format_: saved_model, litert or onnx.
+        model: the model that was exported.
+
+    Raises:
+        InputError: the runtime cannot run it, or the outputs differ.
+    """
+    opener, package, errors = _RUNTIMES[format_]
+    if format_ == "onnx":
+        errors += _errors_of_onnx()
+    try:
+        run = opener(path)
+        if run is None:
+            logging.warning(
+                "%s was not run, and not compared with the model: pip install %s.",
+                *(path, package),
+            )
+            return
+        for length in _LENGTHS:
+            inputs = _inputs(model, length)
+            with tf.device("CPU:0"):  # whose float32 is exact
+                expected = model(inputs, training=False)
+                found = run(inputs)
+            _compare(path, found, expected)
+    except errors as error:
+        raise InputError(
+            f"--format={format_} cannot express this model: its runtime says:"
+            f" {first_line(error)}"
+        ) from error
+    logging.info("  Run by %s: its outputs are the model's.", package)
+
+
+def _inputs(model: keras.Model, length: int) -> dict[str, np.ndarray]:
+    """Two made-up sequences, the second one shorter; of choices, two each."""
+    config, rng = model.bert_config, np.random.default_rng(length)
+    length = min(length, config.max_position_embeddings)
+    sizes = {
+        "input_ids": config.vocab_size,
+        "segment_ids": config.type_vocab_size,
+        "masked_lm_positions": length,
+    }
+    inputs = {}
+    for name, tensor in model.input.items():
+        shape = [2] * (len(tensor.shape) - 1)
+        shape.append(3 if name == "masked_lm_positions" else length)
+        values = rng.integers(0, sizes.get(name, 2), shape)
+        if name == "input_mask":
+            values[:] = 1
+            values[1, ..., length - length // 3 :] = 0
+        inputs[name] = values.astype(np.int32)
+    return inputs
+
+
+def _compare(path: str, found: Arrays, expected: Mapping[str, Any]) -> None:
+    for name, value in expected.items():
+        if isinstance(value, list | tuple):  # the layers' states, which have numbers
+            continue
+        wanted = np.asarray(value)
+        scale = max(1.0, np.abs(wanted).max())
+        is_same = name in found and found[name].shape == wanted.shape
+        if not is_same or not np.abs(found[name] - wanted).max() <= _TOLERANCE * scale:
+            raise InputError(
+                f"{path}: its {name} is not the model's, so it is unusable."
+            )
+
+
+def _saved_model(path: str) -> Callable[[Arrays], Arrays]:
+    loaded = tf.saved_model.load(path)
+
+    def run(inputs: Arrays) -> Arrays:
+        function = loaded.signatures["tensors"]
+        outputs = function(**{name: tf.constant(x) for name, x in inputs.items()})
+        return {name: x.numpy() for name, x in outputs.items()}
+
+    return run
+
+
+def _litert(path: str) -> Callable[[Arrays], Arrays] | None:
+    if importlib.util.find_spec("ai_edge_litert") is not None:
+        from ai_edge_litert import interpreter
+    elif hasattr(tf.lite, "Interpreter"):
+        interpreter = tf.lite
+    else:
+        return None
+    runner = interpreter.Interpreter(path).get_signature_runner()
+    return lambda inputs: runner(**inputs)
+
+
+def _onnx(path: str) -> Callable[[Arrays], Arrays] | None:
+    import onnx
+
+    # Operations that ONNX does not have are in the file as they were.
+    onnx.checker.check_model(path)
+    if importlib.util.find_spec("onnxruntime") is None:
+        return None
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return lambda inputs: dict(zip(names, session.run(None, inputs), strict=True))
+
+
+def _errors_of_onnx() -> tuple[type[Exception], ...]:
+    import onnx
+
+    if importlib.util.find_spec("onnxruntime") is None:
+        return (onnx.checker.ValidationError,)
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    kinds = ("Fail", "InvalidArgument", "InvalidGraph", "NotImplemented")
+    return (onnx.checker.ValidationError, *(getattr(state, kind) for kind in kinds))
+
+
+# A format -> what opens it, the runtime's package, the runtime's errors.
+_RUNTIMES: Mapping[str, tuple[Callable[[str], Any], str, tuple[type[Exception], ...]]]
+_RUNTIMES = {
+    "saved_model": (_saved_model, "tensorflow", (tf.errors.OpError,)),
+    "litert": (_litert, "ai-edge-litert", (ValueError, RuntimeError)),
+    "onnx": (_onnx, "onnxruntime", ()),
+}
+
+
+def teach_onnx() -> None:
+    """Adds the operation of the exact GELU that tf2onnx lacks: erfc x = 1 - erf x."""
+    from tf2onnx.handler import tf_op
+
+    @tf_op("Erfc")
+    class Erfc:
+        @classmethod
+        def version_9(cls, ctx: Any, node: Any, **_: Any) -> None:
+            node.type = "Erf"
+            one = ctx.make_const(f"{node.name}_one", np.array(1, np.float32))
+            (erf,) = node.output
+            rest = ctx.make_node(
+                "Sub",
+                [one.output[0], erf],
+                shapes=[ctx.get_shape(erf)],
+                dtypes=[ctx.get_dtype(erf)],
+            )
+            others = [each for each in ctx.get_nodes() if each.name != rest.name]
+            ctx.replace_all_inputs(erf, rest.output[0], ops=others)
