@@ -71,7 +71,8 @@ _LOSSES_OF_LOGITS = {
 class HeadModel(RecordModel):
     """The encoder with a task's head: a functional model with named outputs."""
 
-    weight_name = "is_real_example"  # the records' name of `sample_weight`
+    # The records' names of the labels that the objective needs.
+    label_names: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -128,14 +129,31 @@ class HeadModel(RecordModel):
                 )
         return y[:, None] if y.ndim == 1 else y  # as records have them
 
+    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Keras' own; InputError if an input or label is wrong."""
+        has_class = self._arguments.get("problem_type") in (None, SINGLE_LABEL)
+        if kwargs.get("class_weight") is not None and (
+            not has_class or "label_weights" in self.label_names
+        ):
+            # Keras would take the place of the largest for a row's class.
+            raise InputError(
+                "`class_weight` is for models that choose one class for each example."
+                " Give `sample_weight`."
+            )
+        return super().fit(x, y, *args, **kwargs)
+
     def _records(self, x: Any, y: Any, sample_weight: Any) -> Any:
         """A batch with its targets under the records' names."""
-        if y is None:
-            return x
-        labels = y if isinstance(y, Mapping) else {"label_ids": y}
-        if sample_weight is not None:
-            labels = {**labels, self.weight_name: sample_weight}
-        return {**x, **labels}
+        del sample_weight
+        if y is not None:
+            x = {**x, **(y if isinstance(y, Mapping) else {"label_ids": y})}
+        if missing := [name for name in self.label_names if name not in x]:
+            raise InputError(
+                f"{type(self).__name__} learns from labels under the names"
+                f" {', '.join(self.label_names)}, in `x` or as a dict `y`."
+                f" {', '.join(missing)} is missing."
+            )
+        return x
 
     def compute_loss(
         self,
@@ -150,7 +168,8 @@ class HeadModel(RecordModel):
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         x = self._records(x, y, sample_weight)
         total = sum(
-            function(x, y_pred).value() for function in self.objective.losses.values()
+            function(x, y_pred, sample_weight).value()
+            for function in self.objective.losses.values()
         )
         return self._scaled_loss(total, total)
 
@@ -218,6 +237,8 @@ class BertClassifier(HeadModel):
         **options: BertEncoder's: recompute, layer_mixture, lora_rank, adapter_size,
             train_pooler, ...
     """
+
+    label_names = ("label_ids",)
 
     def __init__(
         self,
@@ -316,6 +337,8 @@ class BertMultipleChoice(HeadModel):
         **options: as BertClassifier's.
     """
 
+    label_names = ("label_ids",)
+
     def __init__(
         self,
         config: BertConfig | Mapping[str, Any] | str,
@@ -367,6 +390,8 @@ class BertSpanPredictor(HeadModel):
         **options: as BertClassifier's.
     """
 
+    label_names = ("start_positions", "end_positions")
+
     def __init__(
         self,
         config: BertConfig | Mapping[str, Any] | str,
@@ -413,7 +438,7 @@ class BertTagger(HeadModel):
         **options: as BertClassifier's.
     """
 
-    weight_name = "label_weights"
+    label_names = ("label_ids", "label_weights")
 
     def __init__(
         self,
@@ -453,6 +478,16 @@ class BertTagger(HeadModel):
         )
         self.num_labels = num_labels
 
+    def _records(self, x: Any, y: Any, sample_weight: Any) -> Any:
+        """As every head's; what has a weight, of weights for each token, is a word."""
+        names = {*x, *(y if isinstance(y, Mapping) else ())}
+        if sample_weight is not None and "label_weights" not in names:
+            sample_weight = ops.convert_to_tensor(sample_weight)
+            if len(sample_weight.shape) == 2 and sample_weight.shape[1] != 1:
+                is_word = ops.cast(sample_weight != 0, "float32")
+                x = {**x, "label_weights": is_word}
+        return super()._records(x, y, sample_weight)
+
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertPretrainer(HeadModel):
@@ -479,6 +514,8 @@ class BertPretrainer(HeadModel):
         **options: as BertClassifier's; of the options also
             `packed`, for rows that hold several sequences.
     """
+
+    label_names = ("masked_lm_ids", "masked_lm_weights")
 
     def __init__(
         self,
@@ -529,6 +566,8 @@ class BertPretrainer(HeadModel):
             next_sentence=next_sentence,
             num_pair_labels=num_pair_labels,
         )
+        if next_sentence:
+            self.label_names += ("next_sentence_labels",)
 
 
 HIDDEN_SIZE = 768
