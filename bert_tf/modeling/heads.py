@@ -58,14 +58,11 @@ from bert_tf.modeling.objectives import (
     TAGGING,
     Objective,
 )
-
-# Keras takes a model's outputs for probabilities if a loss is named by a string;
-# these models' outputs are logits.
-_LOSSES_OF_LOGITS = {
-    "sparse_categorical_crossentropy": keras.losses.SparseCategoricalCrossentropy,
-    "categorical_crossentropy": keras.losses.CategoricalCrossentropy,
-    "binary_crossentropy": keras.losses.BinaryCrossentropy,
-}
+from bert_tf.modeling.of_logits import (
+    is_of_logits,
+    losses_of_logits,
+    metrics_of_logits,
+)
 
 
 class HeadModel(RecordModel):
@@ -98,9 +95,16 @@ class HeadModel(RecordModel):
     def compile(
         self, optimizer: Any = "rmsprop", loss: Any = None, **kwargs: Any
     ) -> None:
-        """Keras' own; without a loss the model's objective is minimised."""
-        if isinstance(loss, str) and loss in _LOSSES_OF_LOGITS:
-            loss = _LOSSES_OF_LOGITS[loss](from_logits=True)
+        """Keras' own; without a loss the model's objective is minimised.
+
+        Losses and metrics are of logits, which the outputs are: see `of_logits`.
+        """
+        kind = self._arguments.get("problem_type") or SINGLE_LABEL
+        outputs = self.output
+        loss = losses_of_logits(loss, kind, outputs)
+        if kind != REGRESSION or is_of_logits(loss):
+            for name in ("metrics", "weighted_metrics"):
+                kwargs[name] = metrics_of_logits(kwargs.get(name), kind, outputs)
         self.loss = None  # Keras would keep that of an earlier call
         super().compile(optimizer, loss, **kwargs)
 
@@ -515,7 +519,7 @@ class BertPretrainer(HeadModel):
             `packed`, for rows that hold several sequences.
     """
 
-    label_names = ("masked_lm_ids", "masked_lm_weights")
+    label_names: tuple[str, ...] = ("masked_lm_ids", "masked_lm_weights")
 
     def __init__(
         self,
