@@ -24,8 +24,11 @@ from keras import ops
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_enabled = True
-_in_inference = False
+# Of a thread's own: one that serves must not have the switches of one that trains.
+_enabled: contextvars.ContextVar[bool] = contextvars.ContextVar("enabled", default=True)
+_in_inference: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "in_inference", default=False
+)
 
 
 def compiled(function: Function) -> Function:
@@ -117,32 +120,20 @@ def xla_compiles_for_the_cpu() -> bool:
 
 def _is_on() -> bool:
     return (
-        _enabled
+        _enabled.get()
         and keras.backend.backend() == "tensorflow"
         and xla_compiles_for_the_cpu()
     )
 
 
-@contextlib.contextmanager
-def pieces_left_alone() -> Iterator[None]:
+def pieces_left_alone() -> contextlib.AbstractContextManager:
     """Within it, `compiled` is the identity: for what XLA compiles as a whole, TPUs."""
-    global _enabled
-    before, _enabled = _enabled, False
-    try:
-        yield
-    finally:
-        _enabled = before
+    return having((_enabled, False))
 
 
-@contextlib.contextmanager
-def pieces_in_inference() -> Iterator[None]:
+def pieces_in_inference() -> contextlib.AbstractContextManager:
     """Within it, models compute by pieces in inference, too: for few shapes."""
-    global _in_inference
-    before, _in_inference = _in_inference, True
-    try:
-        yield
-    finally:
-        _in_inference = before
+    return having((_in_inference, True))
 
 
 def compiles_inference() -> bool:
@@ -151,7 +142,7 @@ def compiles_inference() -> bool:
     Only within `pieces_in_inference`: models that are exported, or called with any
     length, are faster with the backend's own operations.
     """
-    return _in_inference and _is_on()
+    return _in_inference.get() and _is_on()
 
 
 # Dropout whose mask is computed where it is used, and never stored.

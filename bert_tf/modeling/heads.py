@@ -58,20 +58,18 @@ from bert_tf.modeling.objectives import (
     TAGGING,
     Objective,
 )
-
-# Keras takes a model's outputs for probabilities if a loss is named by a string;
-# these models' outputs are logits.
-_LOSSES_OF_LOGITS = {
-    "sparse_categorical_crossentropy": keras.losses.SparseCategoricalCrossentropy,
-    "categorical_crossentropy": keras.losses.CategoricalCrossentropy,
-    "binary_crossentropy": keras.losses.BinaryCrossentropy,
-}
+from bert_tf.modeling.of_logits import (
+    is_of_logits,
+    losses_of_logits,
+    metrics_of_logits,
+)
 
 
 class HeadModel(RecordModel):
     """The encoder with a task's head: a functional model with named outputs."""
 
-    weight_name = "is_real_example"  # the records' name of `sample_weight`
+    # The records' names of the labels that the objective needs.
+    label_names: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -97,9 +95,16 @@ class HeadModel(RecordModel):
     def compile(
         self, optimizer: Any = "rmsprop", loss: Any = None, **kwargs: Any
     ) -> None:
-        """Keras' own; without a loss the model's objective is minimised."""
-        if isinstance(loss, str) and loss in _LOSSES_OF_LOGITS:
-            loss = _LOSSES_OF_LOGITS[loss](from_logits=True)
+        """Keras' own; without a loss the model's objective is minimised.
+
+        Losses and metrics are of logits, which the outputs are: see `of_logits`.
+        """
+        kind = self._arguments.get("problem_type") or SINGLE_LABEL
+        outputs = self.output
+        loss = losses_of_logits(loss, kind, outputs)
+        if kind != REGRESSION or is_of_logits(loss):
+            for name in ("metrics", "weighted_metrics"):
+                kwargs[name] = metrics_of_logits(kwargs.get(name), kind, outputs)
         self.loss = None  # Keras would keep that of an earlier call
         super().compile(optimizer, loss, **kwargs)
 
@@ -128,14 +133,31 @@ class HeadModel(RecordModel):
                 )
         return y[:, None] if y.ndim == 1 else y  # as records have them
 
+    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Keras' own; InputError if an input or label is wrong."""
+        has_class = self._arguments.get("problem_type") in (None, SINGLE_LABEL)
+        if kwargs.get("class_weight") is not None and (
+            not has_class or "label_weights" in self.label_names
+        ):
+            # Keras would take the place of the largest for a row's class.
+            raise InputError(
+                "`class_weight` is for models that choose one class for each example."
+                " Give `sample_weight`."
+            )
+        return super().fit(x, y, *args, **kwargs)
+
     def _records(self, x: Any, y: Any, sample_weight: Any) -> Any:
         """A batch with its targets under the records' names."""
-        if y is None:
-            return x
-        labels = y if isinstance(y, Mapping) else {"label_ids": y}
-        if sample_weight is not None:
-            labels = {**labels, self.weight_name: sample_weight}
-        return {**x, **labels}
+        del sample_weight
+        if y is not None:
+            x = {**x, **(y if isinstance(y, Mapping) else {"label_ids": y})}
+        if missing := [name for name in self.label_names if name not in x]:
+            raise InputError(
+                f"{type(self).__name__} learns from labels under the names"
+                f" {', '.join(self.label_names)}, in `x` or as a dict `y`."
+                f" {', '.join(missing)} is missing."
+            )
+        return x
 
     def compute_loss(
         self,
@@ -150,7 +172,8 @@ class HeadModel(RecordModel):
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         x = self._records(x, y, sample_weight)
         total = sum(
-            function(x, y_pred).value() for function in self.objective.losses.values()
+            function(x, y_pred, sample_weight).value()
+            for function in self.objective.losses.values()
         )
         return self._scaled_loss(total, total)
 
@@ -218,6 +241,8 @@ class BertClassifier(HeadModel):
         **options: BertEncoder's: recompute, layer_mixture, lora_rank, adapter_size,
             train_pooler, ...
     """
+
+    label_names = ("label_ids",)
 
     def __init__(
         self,
@@ -316,6 +341,8 @@ class BertMultipleChoice(HeadModel):
         **options: as BertClassifier's.
     """
 
+    label_names = ("label_ids",)
+
     def __init__(
         self,
         config: BertConfig | Mapping[str, Any] | str,
@@ -367,6 +394,8 @@ class BertSpanPredictor(HeadModel):
         **options: as BertClassifier's.
     """
 
+    label_names = ("start_positions", "end_positions")
+
     def __init__(
         self,
         config: BertConfig | Mapping[str, Any] | str,
@@ -413,7 +442,7 @@ class BertTagger(HeadModel):
         **options: as BertClassifier's.
     """
 
-    weight_name = "label_weights"
+    label_names = ("label_ids", "label_weights")
 
     def __init__(
         self,
@@ -453,6 +482,16 @@ class BertTagger(HeadModel):
         )
         self.num_labels = num_labels
 
+    def _records(self, x: Any, y: Any, sample_weight: Any) -> Any:
+        """As every head's; what has a weight, of weights for each token, is a word."""
+        names = {*x, *(y if isinstance(y, Mapping) else ())}
+        if sample_weight is not None and "label_weights" not in names:
+            sample_weight = ops.convert_to_tensor(sample_weight)
+            if len(sample_weight.shape) == 2 and sample_weight.shape[1] != 1:
+                is_word = ops.cast(sample_weight != 0, "float32")
+                x = {**x, "label_weights": is_word}
+        return super()._records(x, y, sample_weight)
+
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertPretrainer(HeadModel):
@@ -479,6 +518,8 @@ class BertPretrainer(HeadModel):
         **options: as BertClassifier's; of the options also
             `packed`, for rows that hold several sequences.
     """
+
+    label_names: tuple[str, ...] = ("masked_lm_ids", "masked_lm_weights")
 
     def __init__(
         self,
@@ -529,6 +570,8 @@ class BertPretrainer(HeadModel):
             next_sentence=next_sentence,
             num_pair_labels=num_pair_labels,
         )
+        if next_sentence:
+            self.label_names += ("next_sentence_labels",)
 
 
 HIDDEN_SIZE = 768

@@ -61,11 +61,21 @@ class Loss:
     logits: tuple[str, ...] = ()
     kind: str = config.SINGLE_LABEL
 
-    def __call__(self, records: Records, outputs: Outputs) -> Mean:
-        """The mean of a batch."""
+    def __call__(
+        self, records: Records, outputs: Outputs, sample_weight: Any = None
+    ) -> Mean:
+        """The mean of a batch.
+
+        Keras' sample weights, of each example or of each of its values, multiply the
+        values alone: they are not divided by.
+        """
         weights = ops.cast(self.weights(records), "float32")
-        total = ops.sum(self.values(records, outputs) * weights)
-        return Mean(total, ops.sum(weights), self.epsilon, self.factor)
+        values = self.values(records, outputs) * weights
+        if sample_weight is not None:
+            factors = _flat(ops.cast(sample_weight, "float32"))
+            values = ops.reshape(values, (ops.shape(factors)[0], -1))
+            values *= factors[:, None]
+        return Mean(ops.sum(values), ops.sum(weights), self.epsilon, self.factor)
 
     def weight(self, records: Records) -> Any:
         """The sum of a batch's weights."""

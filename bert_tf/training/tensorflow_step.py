@@ -176,6 +176,9 @@ def evaluation_step(
     as_a_whole = jit_compile and not is_tpu(strategy)
     if as_a_whole:
         forward = tf.function(forward, jit_compile=True, autograph=False)
+    # A replica's thread has none of the switches of the one that started it.
+    whole = as_a_whole or is_tpu(strategy)
+    forward = _within(pieces_left_alone if whole else pieces_in_inference, forward)
 
     def replica_step(batch: Records) -> Sums:
         weights = objective.weights(batch)
@@ -193,8 +196,6 @@ def evaluation_step(
             for name, value in per_replica.items()
         }
 
-    whole = as_a_whole or is_tpu(strategy)
-    step = _within(pieces_left_alone if whole else pieces_in_inference, step)
     return lambda batch: as_float64(step(_dealt_out(strategy, batch)))
 
 
@@ -216,6 +217,11 @@ def prediction_step(
     as_a_whole = jit_compile and not is_tpu(strategy)
     if as_a_whole:
         forward = tf.function(forward, jit_compile=True, autograph=False)
+    # As in `evaluation_step`.
+    if as_a_whole or is_tpu(strategy):
+        forward = _within(pieces_left_alone, forward)
+    elif by_pieces:
+        forward = _within(pieces_in_inference, forward)
 
     @tf.function(reduce_retracing=not is_tpu(strategy), autograph=False)
     def step(batch: Records) -> Mapping[str, Any]:
@@ -230,10 +236,6 @@ def prediction_step(
         local = strategy.experimental_local_results(value)
         return np.concatenate([part.numpy() for part in local])
 
-    if as_a_whole or is_tpu(strategy):
-        step = _within(pieces_left_alone, step)
-    elif by_pieces:
-        step = _within(pieces_in_inference, step)
     return lambda batch: {
         name: rows(value) for name, value in step(_dealt_out(strategy, batch)).items()
     }

@@ -1,6 +1,9 @@
 """Kernels of training beside the same formulas in numpy, and Keras' layers."""
 
+import concurrent.futures
+import contextlib
 import functools
+import threading
 import unittest
 
 import keras
@@ -17,14 +20,16 @@ from bert_tf.modeling.fused import (
     dropout,
     masks_of_examples,
     next_seed,
+    pieces_in_inference,
     pieces_left_alone,
     random_bits,
     xla_compiles_for_the_cpu,
 )
-from bert_tf.modeling.heads import BertPretrainer
+from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.modeling.layers import HeadDropout, gelu
 from tests.modeling.examples import (
     gradients_of,
+    outputs_of,
     random_records,
     randomize,
     small_config,
@@ -74,6 +79,35 @@ class CompiledTest(tf.test.TestCase):
                 self.assertFalse(is_compiled(function, *self.args))
                 self.assertAllClose(function(*self.args), [17.0, 57.0])
             self.assertTrue(is_compiled(function, *self.args))
+
+    @needs_compiler
+    def test_each_thread_has_switches_of_its_own(self):
+        model = BertClassifier(small_config(num_hidden_layers=1), 3)
+        records = random_records(model.bert_config)
+        expected = outputs_of(model, records)["logits"]
+        all_within = threading.Barrier(4, timeout=60)
+
+        def predict(scope):
+            with scope():
+                all_within.wait()
+                function = compiled(square_sum)
+                found = (
+                    fused.compiles_inference(),
+                    is_compiled(function, *self.args, 2),
+                    outputs_of(model, records)["logits"],
+                )
+                all_within.wait()  # the others' scopes end with, or before, its own
+            return found
+
+        nothing = contextlib.nullcontext
+        scopes = (pieces_in_inference, nothing, pieces_left_alone, nothing)
+        with concurrent.futures.ThreadPoolExecutor(4) as threads:
+            results = list(threads.map(predict, scopes))
+        self.assertEqual([by_pieces for by_pieces, *_ in results], [True, *[False] * 3])
+        self.assertEqual([on for _, on, _ in results], [True, True, False, True])
+        for *_, logits in results:
+            self.assertAllClose(logits, expected, rtol=1e-5, atol=1e-6)
+        self.assertFalse(fused.compiles_inference())
 
     @needs_compiler
     def test_gradient(self):

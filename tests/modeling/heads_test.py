@@ -151,11 +151,116 @@ class ClassifierTest(tf.test.TestCase):
         found = model.evaluate(
             inputs, labels, sample_weight=weights, verbose=0, return_dict=True
         )
-        self.assertAllClose(found["loss"], expected @ weights / 3, rtol=1e-5)
+        self.assertAllClose(found["loss"], expected @ weights / 4, rtol=1e-5)
         for held_out in ((inputs, labels), [inputs, labels.tolist(), weights]):
             with pieces_left_alone():
                 history = model.fit(inputs, labels, verbose=0, validation_data=held_out)
             self.assertLess(history.history["val_loss"][0], expected.mean())
+
+    def test_weights_count_as_in_keras(self):
+        """As in a layer of Keras' own on the encoder's outputs, with Keras' loss."""
+        config = small_config(
+            num_hidden_layers=1,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+        )
+        model = BertClassifier(config, 3, dropout=0.0)
+        randomize(model)
+        records = random_records(config, batch=6)
+        inputs = {name: records[name] for name in model.input}
+        pooled = outputs_of(model.encoder, inputs)["pooled_output"]
+        layer = keras.layers.Dense(3)
+        plain = keras.Sequential([keras.Input(pooled.shape[1:]), layer])
+        kernel, bias = model.get_layer("classifier").get_weights()
+        layer.set_weights([kernel.T, bias])
+        plain.compile(
+            "sgd",
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=[keras.metrics.SparseCategoricalAccuracy("accuracy")],
+            weighted_metrics=[keras.metrics.SparseCategoricalAccuracy("weighted")],
+        )
+        model.encoder.trainable = False
+        model.compile(
+            "sgd",
+            weighted_metrics=[keras.metrics.SparseCategoricalAccuracy("weighted")],
+            run_eagerly=True,
+        )
+        labels = np.array([2, 0, 1, 1, 0, 0])
+        weights = np.array([50.0, 0.0, 1.0, 2.0, 0.5, 3.0])
+        found, expected = (
+            one.evaluate(
+                x,
+                labels,
+                sample_weight=weights,
+                batch_size=4,
+                verbose=0,
+                return_dict=True,
+            )
+            for one, x in ((model, inputs), (plain, pooled))
+        )
+        for key, value in expected.items():
+            self.assertAllClose(found[key], value, rtol=1e-5, msg=key)
+        # With batches of one, a weight that is divided out again would do nothing.
+        for options in (
+            {"class_weight": {0: 50.0, 2: 0.1}},
+            {"sample_weight": weights},
+        ):
+            for batch_size in (1, 4):
+                for one, x in ((model, inputs), (plain, pooled)):
+                    one.fit(
+                        x,
+                        labels,
+                        batch_size=batch_size,
+                        shuffle=False,
+                        verbose=0,
+                        **options,
+                    )
+                actual = model.get_layer("classifier").get_weights()
+                kernel, bias = layer.get_weights()
+                self.assertAllClose(actual, [kernel.T, bias], rtol=1e-4, atol=1e-4)
+
+    def test_weights_of_every_head(self):
+        """An example that counts twice is as one that is there twice."""
+        config = small_config(num_hidden_layers=1)
+        for name, (build, make) in {
+            **{name: parts[:2] for name, parts in HEADS.items()},
+            **OTHERS,
+        }.items():
+            model = build(config)
+            randomize(model)
+            records = make(config, batch=4)
+            if name == "regression":
+                records["label_ids"] = np.float32(records["label_ids"])
+            outputs = model(records, training=False)
+            twice = {key: np.repeat(x, [1, 2, 1, 1], 0) for key, x in records.items()}
+            once, weighted = (
+                [
+                    loss(records, outputs, sample_weight=weights).total
+                    for loss in model.objective.losses.values()
+                ]
+                for weights in (None, np.array([1.0, 2.0, 1.0, 1.0]))
+            )
+            repeated = model.objective.means(twice, model(twice, training=False))
+            expected = [repeated[key].total for key in model.objective.losses]
+            self.assertAllClose(weighted, expected, rtol=1e-4, msg=name)
+            self.assertNotAllClose(weighted, once, rtol=1e-3)
+
+    def test_labels_that_are_missing(self):
+        config = small_config(num_hidden_layers=1)
+        tags = random_tags(config)
+        inputs = {k: tags[k] for k in ("input_ids", "input_mask", "segment_ids")}
+        tagger = BertTagger(config, 3)
+        for model, y, missing in (
+            (tagger, tags["label_ids"], "label_weights is missing"),
+            (tagger, None, "label_ids, label_weights is missing"),
+            (BertClassifier(config, 3), None, "label_ids is missing"),
+            (BertSpanPredictor(config), None, "end_positions is missing"),
+        ):
+            model.compile("sgd", run_eagerly=True)
+            with self.assertRaisesRegex(InputError, missing):
+                model.fit(inputs, y, verbose=0)
+        with self.assertRaisesRegex(InputError, "Give `sample_weight`"):
+            tagger.fit(inputs, tags["label_ids"], class_weight={0: 2.0})
 
     def test_targets_of_a_tagger(self):
         config = small_config()
