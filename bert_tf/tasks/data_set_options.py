@@ -65,7 +65,12 @@ class DataSetOptions(run_options.TfdsOptions, title=options.DATA):
     text_b_column: str | None = option(
         None, "For tsv: column of the second sentence, if any."
     )
-    label_column: str = option("label", "For tsv: column of the label.")
+    label_column: str = option(
+        "label",
+        "For tsv: column of the label; with --several_labels or --regression also"
+        " several, with commas between: one of 0 and 1 for each label, or one for each"
+        " number.",
+    )
     labels: tuple[str, ...] | None = option(
         None,
         "For tsv: the labels, in the order of the outputs; for --regression of"
@@ -192,13 +197,25 @@ def _own(given: DataSetOptions) -> tables.DataSet:
     if given.regression or given.several_labels:
         kind = tables.REGRESSION if given.regression else tables.MULTI_LABEL
     labels = tuple(given.labels or ())
+    columns: tuple[str, ...] = ()
+    if kind != tables.SINGLE_LABEL and "," in given.label_column:
+        columns = tuple(map(str.strip, given.label_column.split(",")))
+        labels = labels or columns
+        if len(labels) != len(columns):
+            raise InputError(
+                f"`labels` must name the {len(columns)} columns of `label_column`."
+                f" It has {len(labels)}."
+            )
     labelled = tables.TableSplit(
         text_a=_column(given.text_a_column),
         text_b=given.text_b_column and _column(given.text_b_column),
-        label=_column(given.label_column),
+        label=None if columns else _column(given.label_column),
+        label_columns=dict(zip(labels, map(_column, columns), strict=False)),
+        separator=given.label_separator,
+        numbers=given.regression,
         has_header=given.has_header,
     )
-    test = dataclasses.replace(labelled, label=None)
+    test = dataclasses.replace(labelled, label=None, label_columns={})
     files = (given.train_file, given.dev_file, given.test_file)
     return tables.DataSet(
         name=given.tfds_name or OWN_TABLE,

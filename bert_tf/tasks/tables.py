@@ -119,7 +119,11 @@ class TableSplit:
         text_a: the first sentence's column: a number from 0 (negative: from the end) or
             a name in the header.
         text_b: the second sentence's column, if any.
-        label: the label's column; None if there are no labels.
+        label: the label's column; None if there are no labels, or several columns.
+        label_columns: label -> its own column, which has 1 where a row has the label,
+            else 0; or the number that is to be predicted.
+        separator: what is written between several labels, or numbers.
+        numbers: whether the labels' columns have numbers.
         has_header: whether the first row names the columns.
         only: column -> the value that a row must have to be used.
         rename: label as written -> label meant.
@@ -130,6 +134,9 @@ class TableSplit:
     text_a: Column
     text_b: Column | None = None
     label: Column | None = None
+    label_columns: Mapping[str, Column] = dataclasses.field(default_factory=dict)
+    separator: str = ","
+    numbers: bool = False
     has_header: bool = True
     only: Mapping[Column, str] = dataclasses.field(default_factory=dict)
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -140,7 +147,8 @@ class TableSplit:
         left_out = LeftOutRows(path)
         rows = self._texts(path, left_out)
         examples = [example for _, example in _checked(rows, check, left_out)]
-        left_out.report(has_labels=self.label is not None)
+        has_labels = self.label is not None or bool(self.label_columns)
+        left_out.report(has_labels=has_labels)
         if not examples:
             wanted = "".join(
                 f" with {value!r} in column {column!r}"
@@ -156,6 +164,7 @@ class TableSplit:
         rows = table_rows(text, path, is_csv=path.lower().endswith(".csv"))
         header = next(rows)[1] if self.has_header else None
         columns = [*self.only, self.text_a, self.text_b, self.label]
+        columns += self.label_columns.values()
         places = {
             column: _index(column, header, path)
             for column in columns
@@ -183,8 +192,28 @@ class TableSplit:
                     left_out.unlabelled.append(number)
                     continue
                 label = self.rename.get(label, label)
+            if self.label_columns:
+                try:
+                    label = self._joined(cells)
+                except InputError as error:
+                    left_out.add(number, str(error))
+                    continue
             text_b = None if self.text_b is None else cells[self.text_b]
             yield number, cells[self.text_a], text_b, label
+
+    def _joined(self, cells: Mapping[Column, str]) -> str:
+        """The labels of a row, or its numbers, as in one cell."""
+        found = {name: cells[at].strip() for name, at in self.label_columns.items()}
+        if self.numbers:
+            return self.separator.join(found.values())
+        for name, cell in found.items():
+            if cell not in _FLAGS:
+                raise InputError(f"column {name!r} must be 0 or 1. Found: {cell!r}.")
+        return self.separator.join(name for name in found if _FLAGS[found[name]])
+
+
+_FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True}
+_FLAGS |= {"false": False, "true": True, "False": False, "True": True}
 
 
 def unpacked_text(path: str, what: str = "data file") -> str:

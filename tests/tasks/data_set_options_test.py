@@ -104,6 +104,28 @@ class OwnTableTest(FolderCase):
         )
         self.assertEqual(found.metrics, ("f1_micro", "f1_macro", "exact_match"))
 
+    def test_a_column_for_each_label(self):
+        folder = self.write("text_a\ttoxic\tinsult\nA\t0\t1\nB\t1\t1\nC\t0\t0\n")
+        columns = "--label_column=toxic,insult"
+        found = self.data_set("--several_labels", columns)
+        target = found.read_target("nowhere")
+        self.assertEqual(
+            (target.kind, target.labels), (MULTI_LABEL, ("toxic", "insult"))
+        )
+        read = found.read(folder, "train")
+        self.assertEqual([one.label for one in read], ["insult", "toxic,insult", ""])
+        found = self.data_set("--several_labels", columns, "--labels=x,y")
+        self.assertEqual(found.read(folder, "train")[1].label, "x,y")
+        found = self.data_set("--regression", columns, "--label_separator=;")
+        read = found.read(folder, "train")
+        self.assertEqual(found.read_target("").labels, ("toxic", "insult"))
+        self.assertEqual([one.label for one in read], ["0;1", "1;1", "0;0"])
+        with self.assertRaisesRegex(InputError, "labels` must name the 2 columns"):
+            self.data_set("--several_labels", columns, "--labels=x")
+        folder = self.write("text_a\ttoxic\tinsult\nA\t0\t2\n")
+        with self.assertRaisesRegex(InputError, ":2: column .insult. must be 0"):
+            self.data_set("--several_labels", columns).read(folder, "train")
+
     def test_labels_that_cannot_be(self):
         for labels, reason, *arguments in (
             (["x", "x"], "train.tsv: all rows have .* 'x'"),
