@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from bert_tf import cli, keras_backend
+from bert_tf import cli, files, keras_backend
 from bert_tf.answer import DEFAULTS
 from bert_tf.errors import InputError
 from bert_tf.options import (
@@ -120,9 +120,15 @@ def run(options: ExportOptions) -> None:
         )
     cli.import_tensorflow(options)
     from bert_tf.conversion import export
+    from bert_tf.conversion.tensorflow import is_glob
 
     if options.format in ("saved_model", "litert", "onnx"):
         keras_backend.require_tensorflow(f"--format={options.format}")
+    if options.format == "saved_model" and is_glob(files.absolute(options.output_dir)):
+        raise InputError(
+            f"`output_dir={options.output_dir}`: TensorFlow cannot load a SavedModel"
+            " from a folder with [ or \\ in its path. Give another one."
+        )
     folder = export.NewFolder(options.output_dir)
     words = options.heads
     heads = None if words is None else [HEADS[w] for w in words if w != _NO_HEADS]

@@ -110,6 +110,11 @@ class ExportModelTest(RunClassifierTestCase):
         self.assertFalse(os.path.exists(self.path("x")))
         self.assertFalse([n for n in os.listdir(self.path()) if n.startswith("x.")])
 
+    def test_a_folder_that_a_saved_model_cannot_be_loaded_from(self):
+        with self.assertRaisesRegex(InputError, r"a folder with \[ or . in its path"):
+            self.export(self.checkpoint(), "saved_model", self.path("lr [1]"))
+        self.assertFalse(os.path.exists(self.path("lr [1]")))
+
     def test_a_span_predictors_windows_have_room(self):
         folder = self.checkpoint(BertSpanPredictor(toy.CONFIG))
         with self.assertRaisesRegex(InputError, "max_query_length=13` .* at most 12"):

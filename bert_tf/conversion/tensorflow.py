@@ -93,6 +93,11 @@ class CheckpointReader:
         )
 
 
+def is_glob(path: str) -> bool:
+    """Whether TensorFlow's readers take a path for a glob that does not match it."""
+    return bool(_GLOB.search(path))
+
+
 def _without_glob(prefix: str) -> tuple[str, Any]:
     """A prefix that TensorFlow can read, and what must live while it is read.
 
@@ -100,9 +105,9 @@ def _without_glob(prefix: str) -> tuple[str, Any]:
     to the folder.
     """
     folder, name = os.path.split(prefix)
-    if not _GLOB.search(prefix):
+    if not is_glob(prefix):
         return prefix, None
-    if files.is_remote(prefix) or _GLOB.search(name):
+    if files.is_remote(prefix) or is_glob(name):
         raise InputError(
             f"{prefix}: TensorFlow cannot read a checkpoint with [ or \\ in its name."
             " Rename it."
