@@ -45,6 +45,7 @@ HEADS = {
     "span": "span",
     "multiple_choice": "multiple choice",
     "tagging": "tagging",
+    "replaced_tokens": "replaced tokens",
 }
 _NO_HEADS = "none"
 
@@ -204,16 +205,14 @@ def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
         used["doc_stride"] = found.get("doc_stride")
     elif head == names.CLASSIFIER and of_run.get("long_text") == "window":
         pooling = of_run.get("window_pooling") or "mean"
-        if pooling != ATTENTION:
-            used |= {
-                "window_pooling": pooling,
-                "doc_stride": found.get("doc_stride"),
-            }
-        elif not options.is_given("max_seq_length"):
+        if names.WINDOWS in names.heads_of(model.weights):
             raise InputError(
                 f"{model.path} reads long texts with attention to their windows, which"
-                " a SavedModel cannot. Give `max_seq_length` to truncate them there."
+                " a SavedModel cannot. --heads=classifier leaves that out, and longer"
+                " texts are truncated."
             )
+        if pooling != ATTENTION:
+            used |= {"window_pooling": pooling, "doc_stride": found.get("doc_stride")}
     for name in _OF_SPANS:
         if options.is_given(name) and name not in used:
             raise InputError(

@@ -30,7 +30,8 @@ from absl import logging
 from bert_tf.answer import options_of
 from bert_tf.config import MULTI_LABEL, REGRESSION
 from bert_tf.conversion import loading, names
-from bert_tf.conversion.source import Source, open_source
+from bert_tf.conversion.huggingface import SentenceSettings, sentence_settings
+from bert_tf.conversion.source import Source, folder_of, open_source
 from bert_tf.errors import InputError
 from bert_tf.features import (
     CLS,
@@ -154,9 +155,15 @@ class TextModel:
             )
         self.source = source
         self._run = flags_of_run(source.folder)
+        self._sentences = sentence_settings(folder_of(source.path))
+        if self._sentences != SentenceSettings():
+            logging.info("%s: %s.", source.path, self._sentences)
         # A run of pre-training may have its records' length, not its flag's.
         self.max_length: int = min(
-            max_length or self._run.get("max_seq_length") or self._default_length,
+            max_length
+            or self._run.get("max_seq_length")
+            or self._sentences.max_seq_length
+            or self._default_length,
             positions,
         )
         self._batch_size = batch_size
@@ -192,14 +199,17 @@ class TextModel:
         texts: Texts,
         pairs: str | Sequence[str | None] | None = None,
         *,
-        pooling: str = "mean",
+        pooling: str | None = None,
     ) -> np.ndarray:
         """A vector for each text, or pair, as from extract_features: float32 [N, H].
 
         `pooling` is "mean" over the last layer's tokens, [CLS] and [SEP] included;
         "cls", the last layer's output at [CLS]; or "pooled", the pooler's. What is
-        beyond `max_length` tokens is cut, with a warning.
+        beyond `max_length` tokens is cut, with a warning. A folder of
+        sentence-transformers gives the length and the pooling that are not given, and
+        whether vectors are normalized; any other has "mean".
         """
+        pooling = pooling or self._sentences.pooling or "mean"
         if pooling not in SENTENCE_VECTORS:
             raise ValueError(
                 f"`pooling={pooling}` must be one of {', '.join(SENTENCE_VECTORS)}."
@@ -213,7 +223,10 @@ class TextModel:
         self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
         size = min(self._batch_size, len(inputs))
         found = self._features.extract(inputs, len(inputs), size)
-        return np.stack([one.sentence[pooling].reshape(-1) for one in found])
+        vectors = np.stack([one.sentence[pooling].reshape(-1) for one in found])
+        if self._sentences.normalizes:
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
 
     @property
     def _has_pooler(self) -> bool:

@@ -8,10 +8,11 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import cli, export_model
-from bert_tf.conversion import runtimes, serving
+from bert_tf.conversion import names, runtimes, serving
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.tokenizer_files import write_labels
 from bert_tf.errors import InputError
+from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import (
     BertClassifier,
     BertPretrainer,
@@ -169,14 +170,23 @@ class ExportModelTest(RunClassifierTestCase):
         self.assertEqual([[x.decode() for x in row if x] for row in found], expected)
 
     def test_what_a_saved_model_cannot_do_is_refused(self):
-        folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))
+        model = BertClassifier(toy.CONFIG, 2, window_pooling="attention")
+        folder = self.checkpoint(model)
         flags = {"max_seq_length": 9, "long_text": "window"}
         runs.write_json(flags | {"window_pooling": "attention"}, folder, "flags.json")
         with self.assertRaisesRegex(InputError, "with attention to their windows"):
             self.export(folder, "saved_model", self.path("x"))
         with self.assertRaisesRegex(InputError, "`max_query_length` has no effect"):
-            given = "--max_query_length=4", "--max_seq_length=9"
+            given = "--max_query_length=4", "--heads=classifier"
             self.export(folder, "saved_model", self.path("x"), *given)
+
+    def test_electras_head_can_be_chosen(self):
+        model = ElectraPretrainer(toy.CONFIG, generator_size=0.5)
+        folder = self.checkpoint(model)
+        end = self.export(
+            folder, "huggingface", self.path("end"), "--heads=replaced_tokens"
+        )
+        self.assertEqual(names.heads_of(open_source(end).weights), ["replaced tokens"])
 
     def test_a_span_predictor_reads_as_its_run(self):
         folder = self.checkpoint(BertSpanPredictor(toy.CONFIG))

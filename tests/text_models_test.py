@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 import sys
 from unittest import mock
@@ -11,6 +12,8 @@ import numpy as np
 import bert_tf
 from bert_tf import cli, extract_features, run_classifier, run_ner
 from bert_tf.config import MULTI_LABEL
+from bert_tf.conversion import export
+from bert_tf.conversion.source import open_source
 from bert_tf.conversion.tokenizer_files import write_labels
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
@@ -40,6 +43,39 @@ def texts(count, seed, most=9):
 
 
 class TextModelsTest(FolderCase):
+    def test_a_folder_of_sentence_transformers(self):
+        run = self.random_checkpoint(BertEncoder(toy.CONFIG))
+        folder = self.path("sentences", "0_Transformer")
+        os.makedirs(folder)
+        source = export.completed(open_source(run), do_lower_case=True)
+        export.write_huggingface(folder, source)
+        modules = [
+            {"path": path, "type": f"sentence_transformers.models.{path[2:]}"}
+            for path in ("0_Transformer", "1_Pooling", "2_Normalize")
+        ]
+        self.write("sentences/modules.json", modules)
+        self.write(
+            "sentences/0_Transformer/sentence_bert_config.json", {"max_seq_length": 9}
+        )
+        pooling = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+        self.write(
+            "sentences/1_Pooling/config.json",
+            {**pooling, "word_embedding_dimension": 8},
+        )
+        with self.assertLogs() as logs:
+            model = bert_tf.load(self.path("sentences"))
+        self.assertIn(
+            "max_seq_length=9, pooling='cls', normalizes", "".join(logs.output)
+        )
+        found = model.embed(texts(3, seed=1, most=14))
+        plain = bert_tf.load(run, max_length=9)
+        expected = plain.embed(texts(3, seed=1, most=14), pooling="cls")
+        expected /= np.sqrt((expected**2).sum(1, keepdims=True))
+        self.assertAllClose(found, expected, rtol=1e-5, atol=1e-6)
+        self.assertEqual(
+            bert_tf.load(self.path("sentences"), max_length=8).max_length, 8
+        )
+
     def checkpoint(self, model, tokens=TOKENS, labels=None, kind=None, **flags):
         """A run's folder."""
         folder = runs.save(self.path("run"), model, tokens=tokens)

@@ -27,6 +27,7 @@ from bert_tf.conversion.tokenizer_files import (
     TokenizerFiles,
     write_labels,
     write_tokenizer,
+    write_tokenizer_json,
 )
 from bert_tf.conversion.weights import (
     added_options,
@@ -237,6 +238,8 @@ def write_huggingface(folder: str, model: Source) -> None:
     values = huggingface.to_config(config, architecture, **labels)
     huggingface.write(folder, model.weights, config, values)
     _write_tokenizer(folder, model)
+    if (vocabulary := model.tokenizer.vocabulary) is not None:
+        write_tokenizer_json(folder, vocabulary, bool(model.tokenizer.do_lower_case))
 
 
 def write_kerashub(folder: str, model: Source) -> None:

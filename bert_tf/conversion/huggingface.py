@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors
@@ -402,6 +402,51 @@ def model_folder(folder: str) -> str:
     if not isinstance(first, str):
         raise InputError(f"{path}: must list modules, each with its `path`.")
     return files.inside(folder, first, path) if first else folder
+
+
+class SentenceSettings(NamedTuple):
+    """What sentence-transformers does with a text; None for what no file says."""
+
+    max_seq_length: int | None = None
+    pooling: str | None = None  # cls or mean
+    normalizes: bool = False  # vectors have length 1
+
+
+def sentence_settings(folder: str) -> SentenceSettings:
+    """The settings of a folder of sentence-transformers; none of another folder.
+
+    Raises:
+        InputError: a module changes the vectors in a way that is not known here.
+    """
+    path = os.path.join(folder, _MODULES_NAME)
+    if not files.exists(path):
+        return SentenceSettings()
+    lengths = os.path.join(model_folder(folder), "sentence_bert_config.json")
+    values = files.read_object(lengths) if files.exists(lengths) else {}
+    length, pooling, normalizes = values.get("max_seq_length"), None, False
+    if not isinstance(length, int | None):
+        raise InputError(f"{lengths}: `max_seq_length` must be a number.")
+    for module in files.read_json(path)[1:]:
+        kind = str(module.get("type") if isinstance(module, dict) else module)
+        if kind.endswith(".Normalize"):
+            normalizes = True
+        elif kind.endswith(".Pooling"):
+            place = files.inside(folder, str(module.get("path")), path)
+            pooling = _pooling_in(os.path.join(place, CONFIG_NAME))
+        else:
+            logging.warning("%s: %s is not computed here.", path, kind)
+    return SentenceSettings(length, pooling, normalizes)
+
+
+def _pooling_in(path: str) -> str | None:
+    values = files.read_object(path) if files.exists(path) else {}
+    old = [name for name, value in values.items() if value is True]
+    modes = [n.removeprefix("pooling_mode_") for n in old if "_mode_" in n]
+    mode = values.get("pooling_mode") or "+".join(modes)
+    known = {"cls_token": "cls", "mean_tokens": "mean", "cls": "cls", "mean": "mean"}
+    if mode and mode not in known:
+        logging.warning("%s: pooling of %s is not computed here.", path, mode)
+    return known.get(mode)
 
 
 def is_folder_of_hugging_face(folder: str) -> bool:

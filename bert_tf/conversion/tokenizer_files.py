@@ -30,6 +30,7 @@ from bert_tf import files, strict_json
 from bert_tf.config import MULTI_LABEL, PROBLEM_TYPES, REGRESSION
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
+from bert_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
 LABELS_NAME = "labels.txt"
 PROBLEM_TYPE_NAME = "problem_type.txt"
@@ -198,6 +199,52 @@ def write_tokenizer(
     files.write_atomically(
         os.path.join(folder, TOKENIZER_CONFIG_NAME),
         json.dumps(settings, indent=2) + "\n",
+    )
+
+
+def write_tokenizer_json(
+    folder: str, vocabulary: Vocabulary, do_lower_case: bool
+) -> None:
+    """Writes tokenizer.json, with which the `tokenizers` library gives our ids.
+
+    As in `recognize_special_tokens`, a [MASK] in the text is the special token.
+    """
+    special = [
+        {"id": vocabulary.ids[token], "content": token, "single_word": False}
+        | {"lstrip": False, "rstrip": False, "normalized": False, "special": True}
+        for token in (PAD, UNK, CLS, SEP, MASK)
+        if token in vocabulary
+    ]
+    content = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": special,
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": do_lower_case,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "BertProcessing",
+            "sep": [SEP, vocabulary.sep_id],
+            "cls": [CLS, vocabulary.cls_id],
+        },
+        "decoder": {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": UNK,
+            "continuing_subword_prefix": CONTINUATION,
+            "max_input_chars_per_word": MAX_CHARACTERS_PER_WORD,
+            "vocab": dict(vocabulary.ids),
+        },
+    }
+    files.write_atomically(
+        os.path.join(folder, TOKENIZER_NAME),
+        json.dumps(content, indent=2, ensure_ascii=False) + "\n",
     )
 
 

@@ -2,15 +2,19 @@ import json
 import os
 import pathlib
 
+import tokenizers
+
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.conversion.tokenizer_files import (
     read_labels,
     read_tokenizer,
     write_labels,
     write_tokenizer,
+    write_tokenizer_json,
 )
 from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.script_case import FolderCase
 
 
@@ -114,6 +118,30 @@ class TokenizerFilesTest(FolderCase):
             settings = json.loads(text)
             self.assertEqual(settings["tokenizer_class"], "BertTokenizer")
             self.assertEqual(settings["do_lower_case"], do_lower_case)
+
+    def test_the_tokenizers_library_gives_the_same_ids(self):
+        words = [*TOKENS, "caf", "##\u00e9", "cafe", "\u4e2d", "!", "a", "##a", "CAT"]
+        texts = [
+            "The caf\u00e9s!",
+            "caf\u00e9 \u4e2dthe",
+            "a" * 150,
+            "a" * 201,
+            "CAT zzz",
+        ]
+        for do_lower_case in (True, False):
+            folder = self.folder()
+            write_tokenizer_json(folder, Vocabulary(words), do_lower_case)
+            theirs = tokenizers.Tokenizer.from_file(f"{folder}/tokenizer.json")
+            ours = WordPieceTokenizer(Vocabulary(words), do_lower_case=do_lower_case)
+            for text in texts:
+                ids = theirs.encode(text, add_special_tokens=False).ids
+                self.assertEqual(ids, ours.encode(text))
+            self.assertEqual(
+                theirs.encode("the", "a").ids, [2, 5, 3, words.index("a"), 3]
+            )
+            read = read_tokenizer(folder)
+            read.require_same()
+            self.assertEqual(read.do_lower_case, do_lower_case)
 
     def test_a_folder_with_tokenizer_json_alone(self):
         for lowercase in (True, False):
