@@ -214,27 +214,37 @@ def load_encoder(path: str | Source, **options: Any) -> BertEncoder:
     return _loaded(BertEncoder, source, **options)
 
 
-def load_pretrainer(path: str | Source, **options: Any) -> heads.BertPretrainer:
+def load_pretrainer(
+    path: str | Source, *, init_head: bool = True, **options: Any
+) -> heads.BertPretrainer:
     """The model of a pre-training checkpoint, with the heads that it has.
 
     Args:
         path: as for `open_source`, or the opened checkpoint.
-        **options: passed to BertPretrainer.
+        init_head: whether the heads are the checkpoint's, or new ones.
+        **options: passed to BertPretrainer, such as `output_hidden_states=True`.
 
     Raises:
         InputError: as `load_weights`, or the checkpoint has no masked LM.
     """
     source = _opened(path)
+    if not init_head:
+        return _loaded(heads.BertPretrainer, source, init_head=False, **options)
     has_pairs = names.NEXT_SENTENCE in names.heads_of(source.weights)
     options.setdefault("next_sentence", has_pairs)
     if has_pairs:
         num_labels = num_outputs(source.weights, names.NEXT_SENTENCE)
         options.setdefault("num_pair_labels", num_labels)
-    return _with_head(heads.BertPretrainer, names.MASKED_LM, source, **options)
+    return _with_head(heads.BertPretrainer, names.MASKED_LM, source, True, **options)
 
 
 def load_classifier(
-    path: str | Source, num_labels: int | None = None, problem_type: str | None = None
+    path: str | Source,
+    num_labels: int | None = None,
+    problem_type: str | None = None,
+    *,
+    init_head: bool = True,
+    **options: Any,
 ) -> heads.BertClassifier:
     """A classifier from a checkpoint.
 
@@ -242,6 +252,8 @@ def load_classifier(
         path: as for `open_source`: a fine-tuned classifier, or an encoder.
         num_labels: the number of outputs. Default: the checkpoint's own.
         problem_type: as for BertClassifier. Default: the checkpoint's own.
+        init_head: whether a classifier in the checkpoint is used, or a new one.
+        **options: passed to BertClassifier, such as `output_hidden_states=True`.
 
     Raises:
         InputError: as `load_weights`, or `num_labels` is not given and the checkpoint
@@ -250,31 +262,55 @@ def load_classifier(
     source = _opened(path)
     if num_labels is None:
         num_labels = _outputs(source, names.CLASSIFIER)
+    if init_head:
+        problem_type = problem_type or source.classifier_problem_type()
+        options.setdefault("window_pooling", names.window_pooling(source.weights))
     return _loaded(
         heads.BertClassifier,
         source,
+        init_head=init_head,
         num_labels=num_labels,
-        problem_type=problem_type or source.classifier_problem_type(),
-        window_pooling=names.window_pooling(source.weights),
+        problem_type=problem_type,
+        **options,
     )
 
 
-def load_span_predictor(path: str | Source) -> heads.BertSpanPredictor:
+def load_span_predictor(
+    path: str | Source, *, init_head: bool = True, **options: Any
+) -> heads.BertSpanPredictor:
     """The model of a SQuAD checkpoint; arguments and errors as `load_pretrainer`."""
-    return _with_head(heads.BertSpanPredictor, names.SPAN, _opened(path))
+    return _with_head(
+        heads.BertSpanPredictor, names.SPAN, _opened(path), init_head, **options
+    )
 
 
-def load_multiple_choice(path: str | Source) -> heads.BertMultipleChoice:
+def load_multiple_choice(
+    path: str | Source, *, init_head: bool = True, **options: Any
+) -> heads.BertMultipleChoice:
     """The model of a SWAG checkpoint; arguments and errors as `load_pretrainer`."""
-    return _with_head(heads.BertMultipleChoice, names.MULTIPLE_CHOICE, _opened(path))
+    return _with_head(
+        heads.BertMultipleChoice,
+        names.MULTIPLE_CHOICE,
+        _opened(path),
+        init_head,
+        **options,
+    )
 
 
-def load_tagger(path: str | Source, num_labels: int | None = None) -> heads.BertTagger:
+def load_tagger(
+    path: str | Source,
+    num_labels: int | None = None,
+    *,
+    init_head: bool = True,
+    **options: Any,
+) -> heads.BertTagger:
     """A tagger from a checkpoint; arguments and errors as `load_classifier`."""
     source = _opened(path)
     if num_labels is None:
         num_labels = _outputs(source, names.TAGGING)
-    return _loaded(heads.BertTagger, source, num_labels=num_labels)
+    return _loaded(
+        heads.BertTagger, source, init_head=init_head, num_labels=num_labels, **options
+    )
 
 
 _LOADERS: Mapping[str, Callable[..., keras.Model]] = {
@@ -319,22 +355,33 @@ def refuse_other_teacher(
 
 
 def _with_head(
-    build: Callable[..., Model], head: str, source: Source, **options: Any
+    build: Callable[..., Model],
+    head: str,
+    source: Source,
+    init_head: bool,
+    **options: Any,
 ) -> Model:
-    """A model whose head must be in the checkpoint."""
+    """A model whose head must be in the checkpoint, unless it is to be new."""
     for row in names.HEADS[head]:
-        if row.original not in source.weights:
+        if init_head and row.original not in source.weights:
             raise InputError(
                 f"{source.path}: no checkpoint with a {head} head ({row.original} is"
-                " missing)."
+                " missing). To begin with its encoder and a new head, give"
+                " `init_head=False`."
             )
-    return _loaded(build, source, **options)
+    return _loaded(build, source, init_head=init_head, **options)
 
 
-def _loaded(build: Callable[..., Model], source: Source, **options: Any) -> Model:
+def _loaded(
+    build: Callable[..., Model],
+    source: Source,
+    *,
+    init_head: bool = True,
+    **options: Any,
+) -> Model:
     """A model of a checkpoint, with the adapters or the mixture that it has."""
     model = build(source.require_config(), **(added_options(source.weights) | options))
-    load_weights(model, source)
+    load_weights(model, source, init_head=init_head)
     return model
 
 

@@ -25,6 +25,7 @@ from bert_tf.modeling.heads import HeadModel
 from bert_tf.modeling.layers import (
     GatherPositions,
     MaskedLMHead,
+    Stored,
     activation,
     dense,
 )
@@ -59,7 +60,8 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
     )
 
 
-class ReplacedTokens(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class ReplacedTokens(Stored, keras.layers.Layer):
     """Tokens drawn from a generator's distributions, in the place of the masked ones.
 
     By the Gumbel-max trick: the largest of logits and noise. The noise is a function of
@@ -141,7 +143,8 @@ def _with_tokens(input_ids: Any, positions: Any, tokens: Any, weights: Any) -> A
     return ops.reshape(filled, (batch, width))[:, :length]
 
 
-class ReplacedTokenHead(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class ReplacedTokenHead(Stored, keras.layers.Layer):
     """A score for every token of being another one than the original's."""
 
     def __init__(self, config: BertConfig, dtype: Any = None):

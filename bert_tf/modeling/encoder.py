@@ -1,9 +1,8 @@
 """BERT's encoder as a functional model."""
 
-import collections
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,68 +14,20 @@ from bert_tf import keras_backend
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.modeling.adapters import ADDED
-from bert_tf.modeling.layers import Embeddings, Pooler, at_positions, dense, tap
+from bert_tf.modeling.layers import (
+    Embeddings,
+    Pooler,
+    Stored,
+    at_positions,
+    dense,
+    freeze_parts,
+    frozen_parts,
+    linked_embeddings,
+    tap,
+)
 from bert_tf.modeling.transformer import AttentionBias, TransformerLayer
 
 # Models that take whole parsed records.
-
-
-# Which parts of a model are trained.
-#
-# Keras stores the flag `trainable` of a model as a whole. Each layer below it, and each
-# weight, has a flag of its own, which a copy or a saved model must have too.
-
-
-def frozen_parts(model: keras.Model) -> dict[str, bool]:
-    """The layers and weights whose flag `trainable` is not that of what owns them.
-
-    By a layer's path of names, or a weight's after "weight:". A layer of several owners
-    has an entry below each one.
-    """
-    flags = {
-        path: layer.trainable
-        for path, layer, owner in _layers_below(model)
-        if layer.trainable != owner.trainable
-    }
-    owners = _owners(model)
-    for weight in model.weights:
-        if weight.trainable != owners[id(weight)].trainable:
-            flags[f"weight:{weight.path}"] = weight.trainable
-    return flags
-
-
-def freeze_parts(model: keras.Model, is_trainable: bool, flags: dict) -> None:
-    """Gives a model, its layers and its weights the flags of `frozen_parts`."""
-    left = dict(flags)
-    model.trainable = is_trainable
-    # One by one: Keras hands a flag down only where it changes.
-    for path, layer, owner in _layers_below(model):
-        layer.trainable = left.pop(path, owner.trainable)
-    owners = _owners(model)
-    for weight in model.weights:
-        flag = left.pop(f"weight:{weight.path}", owners[id(weight)].trainable)
-        weight.trainable = flag
-    if left:
-        raise ValueError(f"{model.name} has no part {min(left)!r} to freeze.")
-
-
-def _owners(model: keras.Model) -> dict[int, Any]:
-    """The layer that each weight belongs to, by the weight's id."""
-    owners = {id(weight): model for weight in model.weights}
-    for _, layer, _ in _layers_below(model):
-        owners.update((id(weight), layer) for weight in layer.weights)
-    return owners
-
-
-def _layers_below(owner: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Each layer's path, itself and its owner; owners before what they own."""
-    names: collections.Counter[str] = collections.Counter()
-    for layer in owner._flatten_layers(include_self=False, recursive=False):
-        names[layer.name] += 1
-        number = names[layer.name]
-        path = f"{prefix}{layer.name}" + (f"_{number}" if number > 1 else "")
-        yield path, layer, owner
-        yield from _layers_below(layer, f"{path}/")
 
 
 class RecordModel(keras.Model):
@@ -165,6 +116,13 @@ class RecordModel(keras.Model):
         config = dict(config)
         if isinstance(config.get("dtype"), dict):
             config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
+        if "embeddings" in config:
+            config["embeddings"] = linked_embeddings(
+                config["embeddings"],
+                config["name"],
+                BertConfig(**config["config"]),
+                config["dtype"],
+            )
         is_trainable = config.pop("trainable", True)
         flags = config.pop("frozen_parts", None)
         model = cls(**config)
@@ -229,7 +187,8 @@ def _is_array_of_jax(ids: Any) -> bool:
 SCORE_SCALE = 100.0
 
 
-class LayerMixture(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class LayerMixture(Stored, keras.layers.Layer):
     """The mixture of tensors of one shape; c is the `score_scale`."""
 
     def __init__(self, score_scale: float = SCORE_SCALE, dtype: Any = None):
@@ -265,7 +224,8 @@ class LayerMixture(keras.layers.Layer):
 # Shapes: B batch, S tokens of a row, N sequences of a row, H hidden.
 
 
-class PackedPositions(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class PackedPositions(Stored, keras.layers.Layer):
     """The position of each token in its own sequence."""
 
     def call(self, sequence_ids: Any, cls_positions: Any) -> Any:
@@ -276,7 +236,8 @@ class PackedPositions(keras.layers.Layer):
         return ops.where(sequence_ids > 0, index - begins, 0)
 
 
-class PooledTokens(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class PooledTokens(Stored, keras.layers.Layer):
     """The hidden states that represent whole sequences.
 
     [CLS], the first token; or the last one if tokens only attend to earlier ones:
@@ -310,7 +271,8 @@ class PooledTokens(keras.layers.Layer):
         )
 
 
-class BiLstm(keras.layers.Bidirectional):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BiLstm(Stored, keras.layers.Bidirectional):
     """A bidirectional LSTM of the width that it gets, half for each direction."""
 
     def __init__(self, width: int, dtype: Any = None):
@@ -327,7 +289,8 @@ class BiLstm(keras.layers.Bidirectional):
         return ops.concatenate([ahead, states[:, 0, half:]], axis=-1)
 
 
-class Standardization(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class Standardization(Stored, keras.layers.Layer):
     """(x - mean) / deviation, of each number by its own, which are not trained."""
 
     def build(self, input_shape: tuple) -> None:
@@ -465,6 +428,8 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
             )
 
         # === Layers ===
+        if embeddings is not None:
+            embeddings.is_linked = True
         embeddings = embeddings or Embeddings(config, dtype=dtype)
         attention_bias = AttentionBias(config, dtype=dtype)
         mapping_in = None
@@ -618,6 +583,12 @@ class BertEncoder(RecordModel, keras_hub.models.Backbone):
         return {
             "config": self.bert_config.to_dict(),
             **self.options,
+            **({"embeddings": self.embeddings.link()} if self._shares else {}),
             "dtype": keras.dtype_policies.serialize(self.dtype_policy),
             "name": self.name,
         }
+
+    @property
+    def _shares(self) -> bool:
+        """Whether a head, or another encoder, has the same embeddings."""
+        return self.embeddings.is_linked

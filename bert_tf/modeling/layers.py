@@ -1,9 +1,13 @@
 """The layers of BERT and of its heads, except the transformer block."""
 
+import collections
 import contextlib
 import contextvars
+import inspect
+import itertools
 import math
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -35,6 +39,128 @@ def tapped(function: Tap) -> contextlib.AbstractContextManager:
 def tap(point: str, x: Any) -> Any:
     """What a model continues with at one of these points: x itself, unless tapped."""
     return _tap.get()(point, x)
+
+
+# Which parts of a model are trained.
+#
+# Keras stores the flag `trainable` of a model as a whole. Each layer below it, and each
+# weight, has a flag of its own, which a copy or a saved model must have too.
+
+
+def frozen_parts(model: Any) -> dict[str, bool]:
+    """The layers and weights whose flag `trainable` is not that of what owns them.
+
+    By a layer's path of names, or a weight's after "weight:". A layer of several owners
+    has an entry below each one.
+    """
+    flags = {
+        path: layer.trainable
+        for path, layer, owner in _layers_below(model)
+        if layer.trainable != owner.trainable
+    }
+    owners = _owners(model)
+    for weight in model.weights:
+        if weight.trainable != owners[id(weight)].trainable:
+            flags[_weight_key(model, weight)] = weight.trainable
+    return flags
+
+
+def freeze_parts(model: Any, is_trainable: bool, flags: dict) -> None:
+    """Gives a model, its layers and its weights the flags of `frozen_parts`."""
+    left = dict(flags)
+    model.trainable = is_trainable
+    # One by one: Keras hands a flag down only where it changes.
+    for path, layer, owner in _layers_below(model):
+        layer.trainable = left.pop(path, owner.trainable)
+    owners = _owners(model)
+    for weight in model.weights:
+        flag = left.pop(_weight_key(model, weight), owners[id(weight)].trainable)
+        weight.trainable = flag
+    if left:
+        raise ValueError(f"{model.name} has no part {min(left)!r} to freeze.")
+
+
+def _weight_key(model: Any, weight: keras.Variable) -> str:
+    # A layer may be built again in another scope.
+    return "weight:" + weight.path.removeprefix(f"{model.path}/")
+
+
+def _owners(model: Any) -> dict[int, Any]:
+    """The layer that each weight belongs to, by the weight's id."""
+    owners = {id(weight): model for weight in model.weights}
+    for _, layer, _ in _layers_below(model):
+        owners.update((id(weight), layer) for weight in layer.weights)
+    return owners
+
+
+def _layers_below(owner: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Each layer's path, itself and its owner; owners before what they own."""
+    names: collections.Counter[str] = collections.Counter()
+    for layer in owner._flatten_layers(include_self=False, recursive=False):
+        names[layer.name] += 1
+        number = names[layer.name]
+        path = f"{prefix}{layer.name}" + (f"_{number}" if number > 1 else "")
+        yield path, layer, owner
+        yield from _layers_below(layer, f"{path}/")
+
+
+class Stored:
+    """Lets Keras save and copy a layer: its constructor's arguments are its config."""
+
+    _given: dict[str, Any]
+    _flags: Any
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Keeps the arguments."""
+        layer = super().__new__(cls, *args, **kwargs)
+        bound = inspect.signature(cls.__init__).bind(layer, *args, **kwargs)
+        _, *given = bound.arguments.items()
+        arguments = dict(given)
+        arguments.update(arguments.pop("kwargs", {}))
+        object.__setattr__(layer, "_given", arguments)
+        object.__setattr__(layer, "_flags", None)
+        return layer
+
+    def get_config(self: Any) -> dict[str, Any]:
+        """The constructor's arguments, and which parts are trained."""
+        config = dict(self._given)
+        for name, value in config.items():
+            if isinstance(value, BertConfig):
+                config[name] = value.to_dict()
+            elif isinstance(value, Embeddings):
+                config[name] = value.link()
+        if "dtype" in config:
+            config["dtype"] = keras.dtype_policies.serialize(self.dtype_policy)
+        flags = frozen_parts(self)
+        return {**config, "trainable": self.trainable, "frozen_parts": flags}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Any:
+        """The layer that `get_config` describes."""
+        config = dict(config)
+        is_trainable = config.pop("trainable", True)
+        flags = config.pop("frozen_parts", {})
+        if isinstance(config.get("config"), Mapping):
+            config["config"] = BertConfig(**config["config"])
+        if isinstance(config.get("dtype"), Mapping):
+            config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
+        if "embeddings" in config:
+            config["embeddings"] = linked_embeddings(
+                config["embeddings"], cls.__name__, config["config"], config["dtype"]
+            )
+        layer = cls(**config)
+        if flags or not is_trainable:
+            object.__setattr__(layer, "_flags", (is_trainable, flags))
+        return layer
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Keras' own; with the first call there are weights to freeze."""
+        outputs = super().__call__(*args, **kwargs)  # type: ignore[misc]
+        flags = self._flags
+        if flags is not None:
+            object.__setattr__(self, "_flags", None)
+            freeze_parts(self, *flags)
+        return outputs
 
 
 # The simple layers that all models are made of.
@@ -112,12 +238,14 @@ def dense(
     )
 
 
-class Embeddings(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class Embeddings(Stored, keras.layers.Layer):
     """Word, segment and position embeddings: summed, normalized, dropped out."""
 
     def __init__(self, config: BertConfig, dtype: Any = None):
         super().__init__(dtype=dtype, name="embeddings")
         self.bert_config = config
+        self.is_linked = False  # a head, or another encoder, has them too
         self.layer_norm = layer_norm(config.layer_norm_eps, self.dtype_policy)
         self.dropout = keras.layers.Dropout(
             config.hidden_dropout_prob, dtype=self.dtype_policy, name="dropout"
@@ -177,8 +305,54 @@ class Embeddings(keras.layers.Layer):
         """[B, S, E]: JAX cannot find it where S is unknown."""
         return (*input_ids_shape, self.bert_config.embedding_width)
 
+    def get_config(self) -> dict[str, Any]:
+        """As every layer's; with the number that those who share them know."""
+        config = super().get_config()
+        return {**config, "link": self.link()} if self.is_linked else config
 
-class Pooler(keras.layers.Layer):
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Any:
+        """As every layer's; the same ones for all who share them."""
+        config = dict(config)
+        link = config.pop("link", None)
+        if link is None:
+            return super().from_config(config)
+        build = super().from_config
+        return _linked(link, cls.__name__, lambda: build(config))
+
+    def link(self) -> int:
+        """A number by which the configs of those who share these refer to them."""
+        if self not in _links:
+            _links[self] = next(_numbers)
+        return _links[self]
+
+
+# A copy, or what is loaded from a file, is made layer by layer, each from its config
+# alone; those that shared embeddings must share the copies, too. The first one to ask
+# makes them; when it asks again another copy has begun.
+_numbers = itertools.count(1)
+_links: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_made: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_asked: dict[int, set[str]] = {}
+
+
+def linked_embeddings(link: int, owner: str, config: BertConfig, dtype: Any) -> Any:
+    """The copy of shared embeddings, for one of those that share them."""
+    return _linked(link, owner, lambda: Embeddings(config, dtype=dtype))
+
+
+def _linked(link: int, owner: str, make: Callable[[], Any]) -> Any:
+    found = _made.get(link)
+    if found is None or owner in _asked[link]:
+        found = make()
+        found.is_linked = True
+        _made[link], _asked[link] = found, set()
+    _asked[link].add(owner)
+    return found
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class Pooler(Stored, keras.layers.Layer):
     """tanh of a dense layer on the token that stands for a sequence, [CLS]."""
 
     def __init__(self, config: BertConfig, dtype: Any = None):
@@ -217,7 +391,8 @@ def at_positions(sequence_output: Any, positions: Any) -> Any:
     return ops.take(rows, ops.cast(positions, "int32") + first_rows, axis=0)
 
 
-class GatherPositions(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class GatherPositions(Stored, keras.layers.Layer):
     """`at_positions` in a functional model."""
 
     def call(self, sequence_output: Any, positions: Any) -> Any:
@@ -225,7 +400,8 @@ class GatherPositions(keras.layers.Layer):
         return at_positions(sequence_output, positions)
 
 
-class MaskedLMHead(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class MaskedLMHead(Stored, keras.layers.Layer):
     """Scores of every token at the masked positions.
 
     LayerNorm(act(Dense(x))), as wide as the word embeddings, then the product with
@@ -241,6 +417,7 @@ class MaskedLMHead(keras.layers.Layer):
     ):
         super().__init__(dtype=dtype, name=name)
         self.bert_config = config
+        embeddings.is_linked = True
         self.embeddings = embeddings
         self.activation = activation(config.masked_lm_hidden_act or config.hidden_act)
         self.dense = dense(config, config.embedding_width, self.dtype_policy)
@@ -250,6 +427,8 @@ class MaskedLMHead(keras.layers.Layer):
 
     def build(self, input_shape: tuple) -> None:
         """Makes the transform and the bias."""
+        if not self.embeddings.built:
+            self.embeddings.build()
         with keras.name_scope("transform"):
             self.dense.build(input_shape)
             self.layer_norm.build((*input_shape[:-1], self.dense.units))
@@ -272,6 +451,7 @@ class MaskedLMHead(keras.layers.Layer):
         return ops.reshape(logits, (*ops.shape(x)[:-1], self.bert_config.vocab_size))
 
 
+@keras.saving.register_keras_serializable(package="bert_tf")
 class HeadDropout(keras.layers.Dropout):
     """Dropout of [..., H], with different masks on each replica."""
 
@@ -282,7 +462,8 @@ class HeadDropout(keras.layers.Dropout):
         return fused.dropped(inputs, next_seed(self), self.rate)
 
 
-class MergeChoices(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class MergeChoices(Stored, keras.layers.Layer):
     """The choices of all questions one after the other, each a sequence of its own."""
 
     def call(self, x: Any) -> Any:
@@ -290,7 +471,8 @@ class MergeChoices(keras.layers.Layer):
         return ops.reshape(x, (-1, *ops.shape(x)[2:]))
 
 
-class SplitChoices(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class SplitChoices(Stored, keras.layers.Layer):
     """Each question's scores of its choices."""
 
     def __init__(self, dtype: Any = None, name: str | None = None):
@@ -306,7 +488,8 @@ class SplitChoices(keras.layers.Layer):
         return keras.KerasTensor(tuple(input_ids.shape[:2]), scores.dtype)
 
 
-class WindowAttention(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class WindowAttention(Stored, keras.layers.Layer):
     """The mean of a text's windows, weighted by attention to them.
 
     The weights are softmax(u . p_k) over the windows k. As their pooled outputs p_k are
@@ -344,7 +527,8 @@ class WindowAttention(keras.layers.Layer):
         )
 
 
-class OutputProjection(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class OutputProjection(Stored, keras.layers.Layer):
     """A dense layer whose kernel is stored as the original's: [outputs, inputs]."""
 
     def __init__(

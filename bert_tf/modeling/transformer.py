@@ -10,12 +10,13 @@ from bert_tf.config import ATTENTION_MASK_PENALTY, BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.adapters import Adapter, LowRankDense
 from bert_tf.modeling.fused import compiles_inference, next_seed
-from bert_tf.modeling.layers import activation, dense, layer_norm, tap
+from bert_tf.modeling.layers import Stored, activation, dense, layer_norm, tap
 
 # Shapes: B batch, S sequence, H hidden, A heads, D = H / A.
 
 
-class AttentionBias(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class AttentionBias(Stored, keras.layers.Layer):
     """What to add to attention scores: 0 where a token may attend, else the penalty."""
 
     def __init__(self, config: BertConfig, dtype: Any = None):
@@ -191,7 +192,8 @@ class ResidualOutput(keras.layers.Layer):
         return fused.layer_norm(x, norm.gamma, norm.beta, norm.epsilon)
 
 
-class TransformerLayer(keras.layers.Layer):
+@keras.saving.register_keras_serializable(package="bert_tf")
+class TransformerLayer(Stored, keras.layers.Layer):
     """Self-attention, then the feed-forward network, each with its residual.
 
     With `recompute` the backward pass computes the layer again from its input instead

@@ -1,9 +1,9 @@
 """Examples of a task as records, and batches of sequences of similar length."""
 
+import collections
 import dataclasses
 import functools
 import hashlib
-import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -407,7 +407,8 @@ Group = tuple[list[Item], ExampleTable]
 
 
 class _Batches(Generic[Item]):
-    # The batches of all groups, for a `Predictor`; `group` is the last batch's.
+    # The batches of all groups, for a `Predictor`. Those of several groups may be
+    # fetched before the outputs of the first one are there: `groups` has all of them.
 
     def __init__(
         self,
@@ -416,7 +417,7 @@ class _Batches(Generic[Item]):
         batching: Batching,
         num_items: int,
     ) -> None:
-        self.group = first
+        self.groups = collections.deque([first])
         self._others = others
         self._batch_size = batching.batch_size
         items, table = first
@@ -437,8 +438,9 @@ class _Batches(Generic[Item]):
         return EvaluationBatches(table, rows, np.array(self._lengths)[buckets])
 
     def __iter__(self) -> Iterator[Arrays]:
-        for group in itertools.chain([self.group], self._others):
-            self.group = group
+        yield from self._of_table(self.groups[0][1])
+        for group in self._others:
+            self.groups.append(group)
             yield from self._of_table(group[1])
 
 
@@ -456,9 +458,10 @@ def predict_groups(
     batches = _Batches(first, groups, batching, num_items)
     done: dict[int, Result] = {}
     for batch, outputs in predict(batches, batches.total):
-        items, table = batches.group
+        items, table = batches.groups[0]
         for place, row in enumerate(batch[ROWS].tolist()):
             if row != PADDING:
                 done[row] = keep(items, row, place, batch, outputs)
         if len(done) == len(table):
+            batches.groups.popleft()
             yield items, [done.pop(row) for row in range(len(table))]

@@ -177,6 +177,24 @@ class LoadTest(CheckpointTestCase):
             folder = self.folder(model.name + str(len(model.weights)), model)
             self.assert_same_weights(load(folder), weights_by_name(model))
 
+    def test_every_loader_begins_a_head_and_takes_the_encoders_options(self):
+        path = self.folder("classifier", BertClassifier(toy.CONFIG, 2))
+        for load, options in (
+            (loading.load_pretrainer, {}),
+            (loading.load_classifier, {"num_labels": 3}),
+            (loading.load_span_predictor, {}),
+            (loading.load_multiple_choice, {}),
+            (loading.load_tagger, {"num_labels": 3}),
+        ):
+            if load is loading.load_classifier:
+                with self.assertRaisesRegex(InputError, "give `init_head=False`"):
+                    load(path, **options)
+            model = load(path, init_head=False, output_hidden_states=True, **options)
+            self.assertIn("hidden_states", model.encoder.output)
+        for load in (loading.load_span_predictor, loading.load_multiple_choice):
+            with self.assertRaisesRegex(InputError, "new head, give `init_head=False`"):
+                load(path)
+
     def test_a_head_that_is_not_there(self):
         folder = self.folder(model=encoder())
         for load, head in (

@@ -164,6 +164,51 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
         tf.nest.map_structure(self.assertAllEqual, actual, expected)
 
     @parameterized.parameters(*MODELS, *SAVED)
+    def test_clone_and_graph_of_its_layers(self, name):
+        """Keras copies, saves and loads a graph layer by layer."""
+        records, _ = records_of(name, CONFIG)
+        model = randomized(name)
+        expected = outputs_of(model, records)
+        inputs = {key: records[key] for key in model.input}
+        for _ in range(2):
+            clone = keras.models.clone_model(model)
+            self.assertLen(clone.weights, len(model.weights))
+            clone.set_weights(model.get_weights())
+            actual = outputs_of(clone, inputs)
+            tf.nest.map_structure(self.assertAllEqual, actual, expected)
+        graph = keras.Model(model.input, model.output)
+        path = os.path.join(self.get_temp_dir(), "graph.keras")
+        graph.save(path)
+        loaded = keras.models.load_model(path)
+        actual = outputs_of(loaded, inputs)
+        tf.nest.map_structure(self.assertAllEqual, actual, expected)
+
+    def test_a_layer_of_keras_on_an_encoder(self):
+        """Trained, saved by a callback and loaded; a part is frozen."""
+        records, _ = records_of("encoder", CONFIG)
+        for on_tensor in (True, False):
+            encoder = BertEncoder(CONFIG)
+            inputs = {key: records[key] for key in encoder.input}
+            frozen = encoder if on_tensor is False else encoder.embeddings
+            frozen.trainable = False
+            outputs = encoder.output if on_tensor else encoder(encoder.input)
+            logits = keras.layers.Dense(2)(outputs["pooled_output"])
+            model = keras.Model(encoder.input, logits)
+            count = len(model.trainable_variables)
+            model.compile("sgd", "mse", run_eagerly=True)
+            path = os.path.join(self.get_temp_dir(), "idiom.keras")
+            model.fit(
+                inputs,
+                np.ones((4, 2)),
+                verbose=0,
+                callbacks=[keras.callbacks.ModelCheckpoint(path)],
+            )
+            loaded = keras.models.load_model(path)
+            self.assertLen(loaded.trainable_variables, count)
+            actual, expected = (outputs_of(m, inputs) for m in (loaded, model))
+            self.assertAllEqual(actual, expected)
+
+    @parameterized.parameters(*MODELS, *SAVED)
     def test_what_is_frozen_stays_so(self, name):
         """In a saved file and in a copy: whole models, layers, parts of them, weights.
 

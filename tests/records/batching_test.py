@@ -8,10 +8,12 @@ from bert_tf.errors import InputError
 from bert_tf.records.batching import (
     PADDING,
     ROWS,
+    Batching,
     EvaluationBatches,
     ExampleTable,
     LengthPlan,
     endless_rows,
+    predict_groups,
     static_lengths,
 )
 from bert_tf.records.pipeline import training_dataset
@@ -206,6 +208,40 @@ class TableOfWindowsTest(tf.test.TestCase):
                 self.assertAllEqual(found["input_ids"], expected)
                 self.assertAllEqual(found["input_mask"], np.array(expected) > 0)
         self.assertAllEqual(trained["label_ids"], [[7, 7], [8, 8], [7, 7]])
+
+
+class GroupsTest(tf.test.TestCase):
+    def test_outputs_belong_to_their_group_however_far_batches_are_fetched(self):
+        spec = RecordSpec([Feature("input_mask", "int64", (4,), "max_seq_length")])
+        groups = [
+            (
+                [f"{number} of {count}" for number in range(count)],
+                ExampleTable([{"input_mask": np.ones([count, 4], np.int32)}], spec),
+            )
+            for count in (5, 3, 4)
+        ]
+
+        def as_arrays(batch):
+            return {name: np.asarray(values) for name, values in batch.items()}
+
+        def fetch_all(batches, total):
+            del total
+            yield from [(as_arrays(batch), {}) for batch in batches]
+
+        def one_by_one(batches, total):
+            del total
+            for batch in batches:
+                yield as_arrays(batch), {}
+
+        for predict in (one_by_one, fetch_all):
+            found = predict_groups(
+                iter(groups),
+                predict,
+                lambda items, row, *_: items[row],
+                Batching(batch_size=2, max_seq_length=4),
+                12,
+            )
+            self.assertEqual(list(found), [(items, items) for items, _ in groups])
 
 
 class RecordsOfExamplesTest(tf.test.TestCase):
