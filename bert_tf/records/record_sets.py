@@ -314,17 +314,26 @@ class RecordSet:
         for path in (manifest.path, manifest.vocab_path):
             remove_leftovers(path)
         is_next = self.settings.pairs == NEXT_SENTENCE
-        if is_next and report["used_documents"] == 1:
+        num_read, num_lines = (report["read"][n] for n in ("documents", "sentences"))
+        mean_length = report["read"]["tokens"] / max(num_lines, 1)
+        if mean_length > self.settings.max_seq_length:
+            logging.warning(
+                "A line has %.0f tokens on average, more than a sequence of %d holds;"
+                " the rest of it is cut off. Is a line a paragraph? --split_sentences"
+                " splits it.",
+                *(mean_length, self.settings.max_seq_length),
+            )
+        if is_next and report["used_documents"] == 1 and num_read == 1:
             logging.warning(
                 "There is one document only: random next sentences come from itself."
                 " Put a blank line between documents."
             )
-        elif is_next and statistics.num_random_next == statistics.num_records:
+        elif is_next and statistics.num_random_next > 0.9 * statistics.num_records:
             logging.warning(
-                "All %d instances have a random next sentence: no document has two "
-                "sentences that fit together. Documents are separated by blank lines, "
-                "sentences by line ends alone.",
-                statistics.num_records,
+                "%d of %d instances have a random next sentence: few documents have"
+                " two sentences that fit together. Documents are separated by blank"
+                " lines, sentences by line ends alone.",
+                *(statistics.num_random_next, statistics.num_records),
             )
         read = [f"{count:,} {name}" for name, count in report["read"].items()]
         logging.info("Read %s", ", ".join(read))

@@ -9,7 +9,7 @@ from bert_tf import options as all_options
 from bert_tf.errors import InputError
 from bert_tf.options import Options, Path, option
 from bert_tf.records.manifest import is_companion, listed_records
-from bert_tf.text.documents import Chunk, find_sources, make_chunks
+from bert_tf.text.documents import Chunk, find_sources, language_code, make_chunks
 
 # Small enough that all cores have work for texts from a few dozen MB.
 _CHUNK_BYTES = 4 << 20
@@ -72,13 +72,19 @@ class SentenceTextOptions(TextOptions, title=all_options.DATA):
         "Split lines into sentences. Default: false for plain text, whose lines are"
         " sentences; true for other formats.",
     )
-    language: str = option("en", "The language whose rules split lines into sentences.")
+    language: str = option(
+        "en",
+        "The language whose rules split lines into sentences, by its code: en, de,"
+        " ja. Case and region do not matter: de-AT is de.",
+    )
 
     def problems(self) -> Iterator[str]:
         """A language without a name."""
         yield from super().problems()
-        if not self.language:
-            yield "`language` must be a language's code, such as en."
+        try:
+            language_code(self.language)
+        except InputError as error:
+            yield str(error)
 
 
 def text_chunks(
@@ -88,7 +94,10 @@ def text_chunks(
     split_sentences: bool | None = False
     language = "en"
     if isinstance(options, SentenceTextOptions):
-        split_sentences, language = options.split_sentences, options.language
+        split_sentences, language = (
+            options.split_sentences,
+            language_code(options.language),
+        )
     if options.tfds_name:
         from bert_tf.text.tfds import make_tfds_chunks
 

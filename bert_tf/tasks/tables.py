@@ -8,6 +8,7 @@ import itertools
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -187,7 +188,7 @@ class TableSplit:
                 continue
             label = None
             if self.label is not None:
-                label = cells[self.label]
+                label = cells[self.label].strip()
                 if label == self.no_label:
                     left_out.unlabelled.append(number)
                     continue
@@ -341,7 +342,7 @@ class TfdsSplit:
                 if value < 0:
                     return None
                 value = names[value]
-            return of.rename.get(value, str(value))
+            return of.rename.get(value, str(value).strip())
 
         label_feature = of.label if self.has_labels else None
         features = (of.text_a, of.text_b, label_feature, of.index)
@@ -461,6 +462,7 @@ class Target:
         )
 
 
+_MOST_LABELS = 20  # that a message has
 _NUMBER = re.compile(r"[+-]?\d+([.]\d+)?")
 
 
@@ -597,17 +599,43 @@ class DataSet:
         split = self.splits["train"]
         if isinstance(split, TfdsSplit) and (names := split.class_names()):
             return self.target(names)
-        labels = {example.label or "" for example in self.read(data_dir, "train")}
+        cells = [example.label or "" for example in self.read(data_dir, "train")]
+        labels = Counter(cells)
         if self.kind == MULTI_LABEL:
-            words = (split_cell(cell, self.separator) for cell in labels)
-            labels = set(itertools.chain.from_iterable(words))
+            words = (split_cell(cell, self.separator) for cell in cells)
+            labels = Counter(itertools.chain.from_iterable(words))
         if len(labels) < (2 if self.kind == SINGLE_LABEL else 1):
             where = "tfds" if self.is_from_tfds else self.path(data_dir, "train")
             raise InputError(
                 f"{where}: all rows have the label {''.join(labels)!r}. Is it the right"
                 " `label_column`? (`labels` names them, `regression` is for numbers.)"
             )
+        _report(labels)
         return self.target(tuple(in_order(labels)))
+
+
+def _report(labels: Counter[str]) -> None:
+    """Logs the labels that were found, and warns of what looks odd in them."""
+    found = [f"{label} ({labels[label]:,})" for label in in_order(labels)]
+    more = ", ..." * (len(found) > _MOST_LABELS)
+    logging.info("%d labels: %s%s", len(found), ", ".join(found[:_MOST_LABELS]), more)
+    if once := [label for label in in_order(labels) if labels[label] == 1]:
+        shown = ", ".join(map(repr, once[:_MOST_LABELS]))
+        logging.warning("%d labels occur once: %s.", len(once), shown)
+    alike: dict[str, list[str]] = {}
+    for label in in_order(labels):
+        alike.setdefault("".join(label.casefold().split()), []).append(label)
+    for same in alike.values():
+        if len(same) > 1:
+            said = " and ".join(map(repr, same))
+            logging.warning("The labels %s differ in blanks or case alone.", said)
+    numbers = [label for label in labels if _NUMBER.fullmatch(label)]
+    if len(numbers) > 2:
+        logging.warning(
+            "%d labels are numbers, and are classes here; --regression predicts the"
+            " number.",
+            len(numbers),
+        )
 
 
 def _not_empty(label: str, source: str) -> None:

@@ -21,12 +21,24 @@ from bert_tf.text import blocks
 _WIDE_SPACE_BEFORE_PERIOD = re.compile(r"[^\S\x00-\x7f](?=\.)")
 
 
+def language_code(language: str) -> str:
+    """A language's code without case and region: de of DE, de-AT or de_AT."""
+    code = re.split("[-_]", language.strip().lower())[0]
+    if not re.fullmatch("[a-z]{2,3}", code):
+        raise InputError(
+            f"`language={language}` must be a language's code of two or three letters,"
+            " such as en or de."
+        )
+    return code
+
+
 def sentence_splitter(language: str) -> Callable[[str], Sequence[str]]:
     """A function from a paragraph to its sentences."""
     if not language:
         return _as_one
     import sentencex
 
+    language = language_code(language)
     segment = sentencex.segment
 
     def split(paragraph: str) -> Sequence[str]:

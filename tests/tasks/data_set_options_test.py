@@ -74,6 +74,19 @@ class OwnTableTest(FolderCase):
         self.assertEqual(found.read_target("nowhere").labels, ("good", "bad"))
         self.assertEqual(found.metrics, ("accuracy",))
 
+    def test_what_labels_were_found_is_said(self):
+        labels = ("1", " 1", "2", "n/a", "3", "3", "2", "N/A ")
+        rows = "".join(f"A\t{label}\n" for label in labels)
+        folder = self.write(f"text_a\tlabel\n{rows}")
+        with self.assertLogs("absl", "INFO") as logs:
+            found = self.data_set().read_target(folder)
+        self.assertEqual(found.labels, ("1", "2", "3", "N/A", "n/a"))
+        counts, once, alike, numbers = (line.split(":", 2)[2] for line in logs.output)
+        self.assertEqual(counts, "5 labels: 1 (2), 2 (2), 3 (2), N/A (1), n/a (1)")
+        self.assertEqual(once, "2 labels occur once: 'N/A', 'n/a'.")
+        self.assertIn("'N/A' and 'n/a' differ in blanks or case alone", alike)
+        self.assertIn("3 labels are numbers, and are classes here; --r", numbers)
+
     def test_labels_that_are_numbers_are_in_their_order(self):
         rows = "".join(f"A\t{label}\n" for label in (10, "n/a", 2, "-1.5", 9))
         found = self.data_set().read_target(self.write(f"text_a\tlabel\n{rows}"))

@@ -152,6 +152,7 @@ class WrongInputTest(ScriptCase):
 
     def test_oddities_are_warnings(self):
         one = self.write("one.txt", "the cat\nthe dog\n")
+        long = self.write("long.txt", f"{'the cat ' * 20}\n" * 3)
         apart = self.write("apart.txt", "the cat\n\nthe dog\n\na mat\n")
         for changes, message in (
             (
@@ -159,7 +160,8 @@ class WrongInputTest(ScriptCase):
                 "--max_predictions_per_seq=3 is few for --max_seq_length=128: .* 19",
             ),
             ({"input_file": one}, "one document only: random"),
-            ({"input_file": apart}, "All 9 instances have a random"),
+            ({"input_file": apart}, "9 of 9 instances have a random"),
+            ({"input_file": long}, "A line has 40 tokens on average, .*--split_sent"),
         ):
             with self.assertLogs("absl", "WARNING") as logs:
                 self.run_script(**changes, overwrite=True)
