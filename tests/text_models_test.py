@@ -3,8 +3,10 @@
 import copy
 import io
 import json
+import os
 import pickle
 import shutil
+import signal
 import sys
 from unittest import mock
 
@@ -160,6 +162,19 @@ class TextModelsTest(FolderCase):
                 found = model.predict([" ".join(["w1"] * length)] * number)
                 self.assertLen(found, number)
         self.assertLen(traces, 1)
+
+    def test_a_fork_after_a_prediction_is_refused(self):
+        model = bert_tf.load(self.random_checkpoint(BertClassifier(toy.CONFIG, 3)))
+        model.predict("w1")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # it would wait for ever
+            try:
+                model.predict("w1")
+            except InputError as error:
+                os._exit(7 if "forked" in str(error) else 1)
+            os._exit(2)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
 
     def test_a_copy_opens_the_path_again(self):
         folder = self.random_checkpoint(BertClassifier(toy.CONFIG, 3))

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import keras_backend
 from bert_tf.modeling.fused import (
     masks_of_examples,
     pieces_in_inference,
@@ -238,6 +239,7 @@ def prediction_step(
         return np.concatenate([part.numpy() for part in local])
 
     def outputs_of(batch: Records) -> Mapping[str, Any]:
+        keras_backend.refuse_fork()
         batch = _dealt_out(strategy, batch)
         if by_pieces or as_a_whole or strategy.num_replicas_in_sync > 1:
             return step(batch)
