@@ -445,6 +445,8 @@ class FeatureExtractor:
         selection: LayerSelection,
         strategy: Strategy,
         options: FeatureOptions,
+        *,
+        by_pieces: bool = True,
     ) -> None:
         use_pooler = POOLED in options.sentence_vectors
         if use_pooler and names.POOLER[0].original not in source.weights:
@@ -465,7 +467,11 @@ class FeatureExtractor:
         self._options = options
         self._shape = selection.vectors_shape(config.hidden_size)
         self._predictor = Predictor(
-            "features", model, strategy, jit_compile=options.jit_compile
+            "features",
+            model,
+            strategy,
+            jit_compile=options.jit_compile,
+            by_pieces=by_pieces,
         )
         self._config = config
         self._model = model

@@ -91,3 +91,21 @@ def _backend() -> tuple[str, str]:
         return SUPPORTED[0], ""
     backend = settings.get("backend") if isinstance(settings, dict) else None
     return str(backend or SUPPORTED[0]), path
+
+
+_computed_in: int | None = None  # the process that has run a model
+
+
+def refuse_fork() -> None:
+    """Notes that a model runs here; InputError in a fork of a process that ran one.
+
+    The threads that compute are not in a fork, which would wait for them for ever.
+    """
+    global _computed_in
+    if _computed_in not in (None, os.getpid()):
+        raise InputError(
+            "This process was forked from one in which a model had already run, and"
+            ' would wait for ever. Use multiprocessing.get_context("spawn"), or load'
+            " and run models in the child alone (gunicorn: without --preload)."
+        )
+    _computed_in = os.getpid()

@@ -130,7 +130,13 @@ def load(
     }
     other = _ChoiceModel if names.MULTIPLE_CHOICE in heads else TextModel
     kind = next((kinds[head] for head in kinds if head in heads), other)
-    return kind(source, max_length=max_length, batch_size=batch_size)
+    model = kind(source, max_length=max_length, batch_size=batch_size)
+    model._path = path
+    return model
+
+
+def _is_empty(texts: Any) -> bool:
+    return not isinstance(texts, str) and isinstance(texts, Sequence) and not texts
 
 
 class TextModel:
@@ -154,6 +160,8 @@ class TextModel:
                 f" Received: {max_length}"
             )
         self.source = source
+        self._path = source.path  # as `load` was given it
+        self._max_length = max_length
         self._run = flags_of_run(source.folder)
         self._sentences = sentence_settings(folder_of(source.path))
         if self._sentences != SentenceSettings():
@@ -169,6 +177,14 @@ class TextModel:
         self._batch_size = batch_size
         self._tokenizer = loading.load_tokenizer(source)
         self.model: Any = self._load()
+
+    def __reduce__(self) -> Any:
+        """A copy, here or in another process, opens the path again."""
+        options: dict[str, Any] = {
+            "max_length": self._max_length,
+            "batch_size": self._batch_size,
+        }
+        return functools.partial(load, self._path, **options), ()
 
     def __repr__(self) -> str:
         """Its class, and the checkpoint's path."""
@@ -218,6 +234,9 @@ class TextModel:
             raise InputError(
                 f"{self.source.path} has no pooler: `pooling` must not be {POOLED!r}."
             )
+        if _is_empty(texts):
+            width = self.source.require_config().output_size
+            return np.zeros([0, width], np.float32)
         reader = FeatureReader(self._tokenizer, max_seq_length=self.max_length)
         inputs = list(reader(Line(*pair) for pair in text_pairs(texts, pairs)))
         self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
@@ -242,7 +261,9 @@ class TextModel:
         )
         number = self.source.require_config().num_hidden_layers
         last = LayerSelection(layers=(-1,), num_hidden_layers=number)
-        return FeatureExtractor(self.source, last, create_strategy(), options)
+        return FeatureExtractor(
+            self.source, last, create_strategy(), options, by_pieces=False
+        )
 
     def _load(self) -> keras.Model | None:
         return None
@@ -283,7 +304,7 @@ class TextClassifier(TextModel):
         self.target = Target(
             kind=model.problem_type, labels=() if is_number else tuple(labels or ())
         )
-        self._predict = Predictor("texts", model).run
+        self._predict = Predictor("texts", model, by_pieces=False).run
         return model
 
     def predict(
@@ -294,6 +315,8 @@ class TextClassifier(TextModel):
         A text beyond `max_length` tokens is cut, with a warning, or read in windows if
         the run had --long_text=window. Labels without names are "0", "1", ...
         """
+        if _is_empty(texts):
+            return []
         examples = [
             Example(text, pair, None, f"text {number}")
             for number, (text, pair) in enumerate(text_pairs(texts, pairs))
@@ -345,6 +368,8 @@ class MaskFiller(TextModel):
 
     def fill(self, texts: Texts, *, top_k: int = 5) -> list[list[list[Guess]]]:
         """The likeliest tokens for each [MASK] of each text, as from fill_mask."""
+        if _is_empty(texts):
+            return []
         return fill_masks(
             self.model,
             self._mask_tokenizer,
@@ -379,6 +404,8 @@ class QuestionAnswerer(TextModel):
 
         The model's own answer is first, then the others, the likeliest first.
         """
+        if _is_empty(questions):
+            return []
         if isinstance(contexts, str):
             contexts = [contexts] * (
                 1 if isinstance(questions, str) else len(questions)
@@ -402,7 +429,7 @@ class WordTagger(TextModel):
     def _load(self) -> keras.Model:
         model = loading.load_tagger(self.source)
         self.labels = self.source.labels or tuple(map(str, range(model.num_labels)))
-        self._predict = Predictor("texts", model).run
+        self._predict = Predictor("texts", model, by_pieces=False).run
         return model
 
     def tag(self, texts: Texts | Sequence[Sequence[str]]) -> list[TaggedText]:
@@ -416,7 +443,7 @@ class WordTagger(TextModel):
             for text in ([texts] if isinstance(texts, str) else texts)
         ]
         if not all_words:
-            raise InputError("`texts` must hold a text at least.")
+            return []
         for number, words in enumerate(all_words):
             if not words or not all(isinstance(word, str) for word in words):
                 raise InputError(

@@ -1,9 +1,12 @@
 """`bert_tf.load` against the commands' own predictions of the same folder."""
 
+import copy
 import io
 import json
 import os
+import pickle
 import shutil
+import signal
 import sys
 from unittest import mock
 
@@ -179,6 +182,44 @@ class TextModelsTest(FolderCase):
         (found,) = bert_tf.load(folder).predict("w1")
         self.assertEqual(list(found.probabilities), ["0", "1"])
 
+    def test_one_graph_for_all_numbers_and_lengths_of_texts(self):
+        folder = self.random_checkpoint(BertClassifier(toy.CONFIG, 3))
+        model = bert_tf.load(folder)
+        self.assertEqual(model.predict([]), [])
+        self.assertEqual(model.embed([]).shape, (0, toy.CONFIG.hidden_size))
+        traces = []
+        call = model.model.call
+        model.model.call = lambda *args, **options: (
+            traces.append(1) or call(*args, **options)
+        )
+        for number in (1, 2, 5):
+            for length in (1, 3, 6):
+                found = model.predict([" ".join(["w1"] * length)] * number)
+                self.assertLen(found, number)
+        self.assertLen(traces, 1)
+
+    def test_a_fork_after_a_prediction_is_refused(self):
+        model = bert_tf.load(self.random_checkpoint(BertClassifier(toy.CONFIG, 3)))
+        model.predict("w1")
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)  # it would wait for ever
+            try:
+                model.predict("w1")
+            except InputError as error:
+                os._exit(7 if "forked" in str(error) else 1)
+            os._exit(2)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+
+    def test_a_copy_opens_the_path_again(self):
+        folder = self.random_checkpoint(BertClassifier(toy.CONFIG, 3))
+        model = bert_tf.load(folder, max_length=7)
+        expected = model.predict("w1 w2")
+        for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+            self.assertIs(type(other), type(model))
+            self.assertEqual(other.max_length, 7)
+            self.assertEqual(other.predict("w1 w2"), expected)
+
     def test_fill_of_texts_of_other_lengths_alone_and_together(self):
         model = BertPretrainer(toy.CONFIG)
         folder = self.random_checkpoint(model)
@@ -301,8 +342,7 @@ class TextModelsTest(FolderCase):
             ):
                 getattr(model, name)("w1", *["w2"] * (name == "answer"))
         # Its labels spell no entities, and it has no pooler.
-        with self.assertRaisesRegex(InputError, "`texts` must hold a text"):
-            model.tag([])
+        self.assertEqual(model.tag([]), [])
         (found,) = model.tag("w1 w2")
         self.assertEqual((found.words, found.entities), (("w1", "w2"), ()))
         with self.assertRaisesRegex(InputError, "no pooler: `pooling`"):

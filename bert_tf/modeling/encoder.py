@@ -47,6 +47,7 @@ class RecordModel(keras.Model):
 
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Keras' own, like the two below; InputError if an input or label is wrong."""
+        keras_backend.refuse_fork()
         self._check(x)
         if isinstance(kwargs.get("validation_data"), tuple | list):
             held_x, *others = kwargs["validation_data"]
@@ -57,11 +58,13 @@ class RecordModel(keras.Model):
 
     def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """See `fit`."""
+        keras_backend.refuse_fork()
         self._check(x)
         return super().evaluate(x, self._labels(y), *args, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """See `fit`."""
+        keras_backend.refuse_fork()
         self._check(x)
         return super().predict(x, *args, **kwargs)
 

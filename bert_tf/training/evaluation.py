@@ -87,10 +87,13 @@ class Predictor:
         strategy: Strategy | None = None,
         *,
         jit_compile: bool = False,
+        by_pieces: bool = True,
     ) -> None:
         self._name = name
         self._strategy = strategy or create_strategy()
-        self._step = prediction_step(model, self._strategy, jit_compile=jit_compile)
+        self._step = prediction_step(
+            model, self._strategy, jit_compile=jit_compile, by_pieces=by_pieces
+        )
 
     def run(
         self, dataset: tf.data.Dataset | EvaluationBatches, total_batches: int

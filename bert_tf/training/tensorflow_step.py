@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from bert_tf import keras_backend
 from bert_tf.modeling.fused import (
     masks_of_examples,
     pieces_in_inference,
@@ -208,7 +209,8 @@ def prediction_step(
 ) -> Callable[[Records], dict[str, np.ndarray]]:
     """A compiled function: batch -> the outputs of all its rows, in order.
 
-    For many different shapes it is slower `by_pieces`, which TensorFlow compiles.
+    For many different shapes it is slower `by_pieces`, which TensorFlow compiles; else
+    one graph serves all shapes, where there is one device.
     """
 
     def forward(batch: Records) -> Mapping[str, Any]:
@@ -236,8 +238,20 @@ def prediction_step(
         local = strategy.experimental_local_results(value)
         return np.concatenate([part.numpy() for part in local])
 
+    def outputs_of(batch: Records) -> Mapping[str, Any]:
+        keras_backend.refuse_fork()
+        batch = _dealt_out(strategy, batch)
+        if by_pieces or as_a_whole or strategy.num_replicas_in_sync > 1:
+            return step(batch)
+        tensors = {name: tf.convert_to_tensor(x) for name, x in batch.items()}
+        signature = {
+            name: tf.TensorSpec([None] * x.shape.rank, x.dtype)
+            for name, x in tensors.items()
+        }
+        return step.get_concrete_function(signature)(tensors)
+
     return lambda batch: {
-        name: rows(value) for name, value in step(_dealt_out(strategy, batch)).items()
+        name: rows(value) for name, value in outputs_of(batch).items()
     }
 
 
