@@ -5,6 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 BEAM_VENV ?= $(VENV)/beam
 JAX_VENV ?= $(VENV)/jax
+EXPORT_VENV ?= $(VENV)/exports
 TPU_VENV ?= $(VENV)/tpu
 # For `make test-tpu-build`: the builds of TensorFlow for TPUs to run the tests on.
 TPU_BUILDS ?= 2.19.1 2.20.0
@@ -16,7 +17,7 @@ ORIGINAL_DIR ?=
 # Fast tests only; `make test-slow` runs the others.
 PYTEST_ARGS ?=
 
-.PHONY: venv quickstart test test-slow test-beam test-jax test-tpu-build $(TPU_TESTS)
+.PHONY: venv quickstart test test-slow test-beam test-jax test-exports test-tpu-build $(TPU_TESTS)
 .PHONY: check format benchmark notebooks wheel test-wheel docs clean
 
 venv: $(VENV)/.installed
@@ -69,6 +70,22 @@ $(JAX_VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 	$(JAX_VENV)/bin/python -m pip install --quiet --upgrade pip
 	$(JAX_VENV)/bin/python -m pip install --quiet --constraint constraints.txt \
 	  --editable '.[jax,test]'
+	touch $@
+
+# The runtimes of exported models, which `make test` does without. The requirements of
+# tf2onnx are older than TensorFlow's: nothing that these packages require is installed.
+test-exports: $(EXPORT_VENV)/.installed
+	$(EXPORT_VENV)/bin/python -m pytest -n auto --dist worksteal -m 'not slow' \
+	  tests/export_model_test.py tests/conversion/runtimes_test.py -k 'litert or onnx or run' \
+	  $(PYTEST_ARGS)
+
+$(EXPORT_VENV)/.installed: setup.cfg pyproject.toml constraints.txt constraints-exports.txt
+	test -x $(EXPORT_VENV)/bin/python || $(PYTHON) -m venv $(EXPORT_VENV)
+	$(EXPORT_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(EXPORT_VENV)/bin/python -m pip install --quiet --constraint constraints.txt \
+	  --editable '.[test]'
+	$(EXPORT_VENV)/bin/python -m pip install --quiet --no-deps \
+	  --requirement constraints-exports.txt
 	touch $@
 
 # These builds run on the CPU where there is no TPU. They take the place of the package
