@@ -88,6 +88,17 @@ class RecordModel(keras.Model):
         config: BertConfig | None = getattr(self, "bert_config", None)
         if config is None or not isinstance(inputs, Mapping):
             return
+        if missing := [name for name in self.input if name not in inputs]:
+            hint = ""
+            if {"attention_mask", "token_type_ids"} & inputs.keys():
+                hint = (
+                    " Hugging Face's `attention_mask` is `input_mask` here, and"
+                    " `token_type_ids` is `segment_ids`."
+                )
+            raise InputError(
+                f"{self.name} reads {', '.join(self.input)}; {', '.join(missing)} is"
+                f" missing.{hint}"
+            )
         for name, limit in (
             ("input_ids", config.vocab_size),
             ("segment_ids", config.type_vocab_size),

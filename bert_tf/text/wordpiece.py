@@ -84,9 +84,12 @@ def text_pairs(
             "There must be a text, and as many second ones if any. Received:"
             f" {len(firsts)} and {len(seconds)}"
         )
-    for text in (*firsts, *seconds):
+    for row, text in enumerate((*firsts, *seconds)):
         if not isinstance(text, str):
-            raise InputError(f"Texts must be strings. Received: {text!r}")
+            raise InputError(
+                f"Texts must be strings. Received: {text!r} in row"
+                f" {row % len(firsts)} (from 0)"
+            )
     return [
         (first, second or "") for first, second in zip(firsts, seconds, strict=True)
     ]

@@ -262,6 +262,13 @@ class ClassifierTest(tf.test.TestCase):
         with self.assertRaisesRegex(InputError, "Give `sample_weight`"):
             tagger.fit(inputs, tags["label_ids"], class_weight={0: 2.0})
 
+    def test_inputs_under_other_names(self):
+        model = BertClassifier(small_config(num_hidden_layers=1), 3)
+        ones = np.ones([1, 4], np.int32)
+        names = ("input_ids", "attention_mask", "token_type_ids")
+        with self.assertRaisesRegex(InputError, "`attention_mask` is `input_mask`"):
+            model(dict.fromkeys(names, ones))
+
     def test_targets_of_a_tagger(self):
         config = small_config()
         model = BertTagger(config, 3, dropout=0.25)
