@@ -358,7 +358,7 @@ class ExtractTest(tf.test.TestCase):
 
         def predict(batches, total):
             for batch, outputs in echo(batches, total):
-                groups.append(len(batches.group[0]))
+                groups.append(len(batches.groups[0][0]))
                 yield batch, outputs
 
         def inputs():
