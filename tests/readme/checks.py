@@ -19,7 +19,8 @@ THEIR_COLUMNS = re.compile(
 )
 # Commands of others, whose flags are theirs.
 OTHERS_COMMANDS = (
-    *("cd", "curl", "export", "gcloud", "git", "mkdir", "pip", "python3", "source"),
+    *("cd", "curl", "export", "gcloud", "git", "gunicorn", "mkdir", "pip", "python3"),
+    "source",
     *("tar", "tensorboard", "unzip", "wget", "gsutil", "hf"),
 )
 # Not a value to check, but what a reader puts there: DIR, $GLUE_DIR, N:M, "...".

@@ -123,7 +123,7 @@ class QuestionLogitsTest(tf.test.TestCase):
 
         def predict(batches, total):
             for batch, outputs in echo(batches, total):
-                alive.append(len(batches.group[0]))
+                alive.append(len(batches.groups[0][0]))
                 yield batch, outputs
 
         self.check([4] * 40, 3, at_once=5, predict=predict)
