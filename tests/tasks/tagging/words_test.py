@@ -170,7 +170,7 @@ class LabelsTest(tf.test.TestCase):
             self.assertEqual(find(*arguments, **options), expected)
         for labels, options, message in (
             ("O B-A", {"labels": ["O", "B-A", "O"]}, "each label must be there once"),
-            ("O B-X", there, "ckpt has a head.*--init_head=false"),
+            ("O B-X", there, "ckpt has a head.*`init_head=false`"),
             ("O B-A", there | {"labels": ["O", "B-A"]}, "the labels here are O, B-A"),
         ):
             with self.assertRaisesRegex(InputError, message):
