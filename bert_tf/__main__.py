@@ -21,13 +21,16 @@ from bert_tf.options import Options
 _DISTRIBUTION = "bert-tf"
 
 
-def commands() -> Iterator[tuple[str, str]]:
-    """The name of each installed command, and what it does."""
+def _installed() -> importlib.metadata.EntryPoints:
     try:
-        distribution = importlib.metadata.distribution(_DISTRIBUTION)
+        return importlib.metadata.distribution(_DISTRIBUTION).entry_points
     except importlib.metadata.PackageNotFoundError as error:
         raise InputError("bert_tf is not installed: pip install .") from error
-    for command in distribution.entry_points:
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """The name of each installed command, and what it does."""
+    for command in _installed():
         spec = importlib.util.find_spec(command.module)
         if command.module != "bert_tf.__main__" and spec and spec.origin:
             # The docstring alone: an import would take a second for all of them.
@@ -51,10 +54,9 @@ def main() -> None:
     if not name or name.startswith("-"):
         cli.main(run)
     try:
-        distribution = importlib.metadata.distribution(_DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
-        sys.exit("bert-tf: bert_tf is not installed: pip install .")
-    found = {one.name: one for one in distribution.entry_points}
+        found = {one.name: one for one in _installed()}
+    except InputError as error:
+        sys.exit(f"bert-tf: {error}")
     wanted = f"{_DISTRIBUTION}-{name.replace('_', '-')}"
     if wanted not in found:
         near = difflib.get_close_matches(wanted, found, 1)

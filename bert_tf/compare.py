@@ -129,11 +129,8 @@ def _compare_evaluations(options: CompareOptions) -> bool:
     if options.json:
         print(json.dumps({"evaluations": values, "evaluated_on": names}))
         return True
-    print(
-        "A is {}, B {}; of one evaluation each, so chance is unknown.\n".format(
-            *options.positional
-        )
-    )
+    first, second = options.positional
+    print(f"A is {first}, B {second}; of one evaluation each: chance is unknown.\n")
     if names[0] != names[1]:
         print(f"They were evaluated on different records: {names[0]}, {names[1]}.\n")
     rows = [

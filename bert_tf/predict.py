@@ -41,6 +41,7 @@ from bert_tf.options import (
     option,
 )
 from bert_tf.parallel import grouped
+from bert_tf.tasks.tables import rows_of_lines
 from bert_tf.text import blocks
 
 if TYPE_CHECKING:
@@ -54,7 +55,6 @@ _ENDINGS = {
     ".json": "jsonl",
     ".ndjson": "jsonl",
 }
-_DELIMITERS = {"csv": ",", "tsv": "\t"}
 _ROWS_AT_ONCE = 1024
 _TEXT = "text"
 _ESCAPES = str.maketrans({"\t": r"\t", "\n": r"\n", "\r": r"\r"})
@@ -109,9 +109,9 @@ def read_rows(path: str, format_: str) -> Iterator[Row]:
     """The rows of a table, as they are read; blank lines are counted and left out."""
     shown = "standard input" if path == _STANDARD else path
     num_blank = 0
-    if format_ in _DELIMITERS:
-        table = _table(_lines(path, shown), shown, format_)
-        (_, header), table = next(table, (0, None)), table
+    if format_ in ("csv", "tsv"):
+        table = rows_of_lines(_lines(path, shown), shown, is_csv=format_ == "csv")
+        _, header = next(table, (0, None))
         if header is None:
             raise InputError(f"{shown}: it is empty: the first line names the columns.")
         for number, cells in table:
@@ -164,23 +164,6 @@ def _lines(path: str, shown: str) -> Iterator[str]:
         yield from whole
     if rest:
         yield rest
-
-
-def _table(
-    lines: Iterator[str], shown: str, format_: str
-) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of each row; in CSV a cell may span several lines."""
-    if format_ == "tsv":
-        for number, line in enumerate(lines, start=1):
-            yield number, line.rstrip("\r\n").split("\t")
-        return
-    csv.field_size_limit(sys.maxsize)
-    reader = csv.reader(lines, strict=True)
-    try:
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise InputError(f"{shown}:{reader.line_num}: {error}.") from error
 
 
 class Columns(NamedTuple):

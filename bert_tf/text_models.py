@@ -130,9 +130,7 @@ def load(
     }
     other = _ChoiceModel if names.MULTIPLE_CHOICE in heads else TextModel
     kind = next((kinds[head] for head in kinds if head in heads), other)
-    model = kind(source, max_length=max_length, batch_size=batch_size)
-    model._path = path
-    return model
+    return kind(source, max_length=max_length, batch_size=batch_size)
 
 
 def _is_empty(texts: Any) -> bool:
@@ -160,7 +158,6 @@ class TextModel:
                 f" Received: {max_length}"
             )
         self.source = source
-        self._path = source.path  # as `load` was given it
         self._max_length = max_length
         self._run = flags_of_run(source.folder)
         self._sentences = sentence_settings(folder_of(source.path))
@@ -184,7 +181,7 @@ class TextModel:
             "max_length": self._max_length,
             "batch_size": self._batch_size,
         }
-        return functools.partial(load, self._path, **options), ()
+        return functools.partial(load, self.source.path, **options), ()
 
     def __repr__(self) -> str:
         """Its class, and the checkpoint's path."""

@@ -270,9 +270,9 @@ def _preset_of(path: str) -> str:
 
 
 def folder_of(path: str) -> str:
-    """The folder that a checkpoint's config and vocabulary are in."""
+    """The folder that a checkpoint's config and vocabulary are in, or a handle."""
     if not files.is_folder(path):
-        return os.path.dirname(path)
+        return path if kerashub.is_handle(path) else os.path.dirname(path)
     best = os.path.join(path, "best")  # of several runs, without one of its own
     has_own, has_best = (
         files.exists(os.path.join(folder, "checkpoint")) for folder in (path, best)

@@ -154,9 +154,15 @@ class Manifest:
     @property
     def identity(self) -> str:
         """A digest of what the records were made from, and how."""
+        # Without defaults: a field that a later version adds changes no identity.
         values = dataclasses.asdict(self.nameless)
         return finished.digest(
-            {k: values[k] for k in values if k not in ("path", "report", "complete")}
+            {
+                field.name: values[field.name]
+                for field in dataclasses.fields(self)
+                if field.name not in ("path", "report", "complete")
+                and values[field.name] != field.default
+            }
         )
 
     def records_by_path(self) -> dict[str, int]:

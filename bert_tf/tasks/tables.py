@@ -8,6 +8,7 @@ import itertools
 import math
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -227,16 +228,25 @@ def unpacked_text(path: str, what: str = "data file") -> str:
 def table_rows(
     text: str, path: str, *, is_csv: bool
 ) -> Iterator[tuple[int, list[str]]]:
+    """As `rows_of_lines`, of a whole file."""
+    if is_csv:
+        return rows_of_lines(io.StringIO(text, newline=""), path, is_csv=True)
+    files.num_joined_by_returns(text, path)
+    return rows_of_lines(files.lines(text), path, is_csv=False)
+
+
+def rows_of_lines(
+    lines: Iterable[str], path: str, *, is_csv: bool
+) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of each row; in CSV a cell may span several lines."""
     if not is_csv:
-        files.num_joined_by_returns(text, path)
-        for number, line in enumerate(files.lines(text), start=1):
+        for number, line in enumerate(lines, start=1):
             yield number, line.rstrip("\r\n").split("\t")
         return
     # A cell may be as long as the file. The limit is the whole process's.
-    limit = csv.field_size_limit(max(len(text), csv.field_size_limit()))
+    limit = csv.field_size_limit(sys.maxsize)
     # strict: otherwise an unclosed quote takes all following rows into one cell.
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(lines, strict=True)
     try:
         for row in reader:
             yield reader.line_num, row
