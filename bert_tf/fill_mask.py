@@ -6,14 +6,17 @@ r"""Fills in the blanks: the most probable tokens for each [MASK] in a text.
 It prints the tokens with their probabilities.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_tf import cli
 from bert_tf.errors import InputError
 from bert_tf.options import SourceOptions, option
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from bert_tf.modeling.heads import BertPretrainer
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
@@ -38,8 +41,12 @@ def fill_masks(
     *,
     top_k: int = 5,
     batch_size: int = 32,
+    predict: Callable[[dict[str, "np.ndarray"]], Mapping[str, Any]] | None = None,
 ) -> list[list[list[Guess]]]:
-    """The likeliest tokens for each [MASK] of some texts."""
+    """The likeliest tokens for each [MASK] of some texts.
+
+    `predict` is the model's prediction step, if it has one.
+    """
     import numpy as np
 
     if not model.bert_config.is_bidirectional:
@@ -47,6 +54,7 @@ def fill_masks(
             "The model reads in one direction (see its bert_config.json): it predicts"
             " the next token, and knows no [MASK]."
         )
+    predict = predict or functools.partial(model, training=False)
     vocabulary = tokenizer.vocabulary
     longest = model.bert_config.max_position_embeddings
     lengths = []
@@ -69,10 +77,8 @@ def fill_masks(
         counts = is_mask.sum(axis=1)
         # The masks' places, in their order, before those of other tokens.
         positions = np.argsort(~is_mask, axis=1, kind="stable")[:, : counts.max()]
-        outputs = model(
-            {**inputs, "masked_lm_positions": positions.astype(np.int32)},
-            training=False,
-        )
+        inputs["masked_lm_positions"] = positions.astype(np.int32)
+        outputs = predict(inputs)
         logits = np.asarray(outputs["masked_lm_logits"], np.float64)
         logits = logits[..., : len(vocabulary)]
         probabilities = np.exp(logits - logits.max(axis=-1, keepdims=True))

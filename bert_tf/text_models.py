@@ -54,6 +54,7 @@ from bert_tf.tasks.tagging.labels import NO_SCHEME, entities, scheme_of_labels
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.words import NO_LABEL, SentenceFeaturizer, predict_words
 from bert_tf.text.wordpiece import text_pairs
+from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.strategy import create_strategy
 
@@ -361,7 +362,9 @@ class MaskFiller(TextModel):
         self._mask_tokenizer = loading.load_tokenizer(
             self.source, recognize_special_tokens=True
         )
-        return loading.load_pretrainer(self.source)
+        model = loading.load_pretrainer(self.source)
+        self._predict = prediction_step(model, create_strategy(), by_pieces=False)
+        return model
 
     def fill(self, texts: Texts, *, top_k: int = 5) -> list[list[list[Guess]]]:
         """The likeliest tokens for each [MASK] of each text, as from fill_mask."""
@@ -373,6 +376,7 @@ class MaskFiller(TextModel):
             [text for text, _ in text_pairs(texts, None)],
             top_k=top_k,
             batch_size=self._batch_size,
+            predict=self._predict,
         )
 
 

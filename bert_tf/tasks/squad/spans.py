@@ -55,6 +55,7 @@ from bert_tf.tasks.squad.windows import (
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import candidates, prefix_of
+from bert_tf.training.evaluation import Predictor
 from bert_tf.training.run_folder import RunData
 
 # Devlin et al. 2018, sections 4.2 and 4.3: [CLS] question [SEP] window [SEP]; every
@@ -126,7 +127,7 @@ class Answerer:
         **decoding: Any,  # see `Decoder`
     ) -> None:
         model.bert_config.check_sequence_length(max_seq_length)
-        self._model = model
+        self._predict = Predictor("questions", model, by_pieces=False).run
         self._max_seq_length, self._batch_size = max_seq_length, batch_size
         self._featurizer = QuestionFeaturizer(
             tokenizer,
@@ -166,15 +167,6 @@ class Answerer:
             said = text_or_null(decoded.best_text, decoded.score_diff, self._threshold)
             # The prediction first.
             yield sorted(decoded.n_best, key=lambda entry: entry.text != said)
-
-    def _predict(self, batches: Any, total: int) -> Iterator[tuple[Arrays, Arrays]]:
-        for tensors in batches:
-            batch = {name: np.asarray(value) for name, value in tensors.items()}
-            inputs = {
-                name: batch[name] for name in ("input_ids", "input_mask", "segment_ids")
-            }
-            outputs = self._model(inputs, training=False)
-            yield batch, {name: np.asarray(value) for name, value in outputs.items()}
 
 
 # The runs on SQuAD: questions in, answers out.
