@@ -118,12 +118,12 @@ def main() -> None:
                 stdout=subprocess.PIPE,
             )
             rounds[way].append(json.loads(result.stdout.splitlines()[-1]))
-    print(f"way             20 tokens  128 tokens  first {FIRST}: worst    mean   ready")
+    print(f"way            20 tokens  128 tokens  worst of {FIRST}     mean  ready")
     for way, found in rounds.items():
         best = {name: min(one[name] for one in found) for name in found[0]}
         print(
-            f"{way:14}  {best['20']:6.1f} ms  {best['128']:7.1f} ms"
-            f"  {best['worst']:13.0f} ms  {best['mean']:4.1f} ms  {best['ready']:4.1f} s"
+            f"{way:14} {best['20']:6.1f} ms {best['128']:8.1f} ms {best['worst']:9.0f} ms"
+            f" {best['mean']:5.1f} ms {best['ready']:4.1f} s"
         )
 
 
