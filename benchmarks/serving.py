@@ -122,8 +122,8 @@ def main() -> None:
     for way, found in rounds.items():
         best = {name: min(one[name] for one in found) for name in found[0]}
         print(
-            f"{way:14} {best['20']:6.1f} ms {best['128']:8.1f} ms {best['worst']:9.0f} ms"
-            f" {best['mean']:5.1f} ms {best['ready']:4.1f} s"
+            f"{way:14} {best['20']:6.1f} ms {best['128']:8.1f} ms"
+            f" {best['worst']:9.0f} ms {best['mean']:6.1f} ms {best['ready']:4.1f} s"
         )
 
 
