@@ -43,7 +43,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.records.spec import RecordSpec
-from bert_tf.tasks import finetuning, tables
+from bert_tf.tasks import finetuning, other_formats, tables
 from bert_tf.tasks.classification import LabelledSplits, TextFeaturizer
 from bert_tf.tasks.reports import prediction_cells, write_probabilities
 from bert_tf.tasks.run_options import ChoiceColumns, ChoiceOptions
@@ -131,9 +131,10 @@ def read_choices(
 ) -> ChoiceSet:
     """The examples of a file, or of a TensorFlow dataset such as hellaswag."""
     if isinstance(source, str):
-        header, rows = _rows(source)
-        columns = find_columns(named, header, source, has_labels=has_labels)
-        return _choices(rows, columns, named, source)
+        with other_formats.naming(source, "run_swag"):
+            header, rows = _rows(source)
+            columns = find_columns(named, header, source, has_labels=has_labels)
+            return _choices(rows, columns, named, source)
     there = [*source.features]
     columns = find_columns(named, there, source.path, has_labels=has_labels)
     wanted = (columns.premise, columns.start, *columns.endings, columns.label)

@@ -20,6 +20,7 @@ from bert_tf import files
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
 from bert_tf.metrics import METRICS_OF, OF_TWO_CLASSES
+from bert_tf.tasks import other_formats
 from bert_tf.text import blocks
 from bert_tf.text.tfds import TfdsRows
 
@@ -185,9 +186,10 @@ class TableSplit:
     ) -> list[Example]:
         """The examples of a file; `check` raises InputError for a wrong label."""
         left_out = LeftOutRows(path, max_unusable_rows)
-        rows = self._texts(path, left_out)
-        examples = [example for _, example in _checked(rows, check, left_out)]
-        left_out.report(has_labels=self._has_labels, warns=warns)
+        with other_formats.naming(path, "run_classifier"):
+            rows = self._texts(path, left_out)
+            examples = [example for _, example in _checked(rows, check, left_out)]
+            left_out.report(has_labels=self._has_labels, warns=warns)
         if not examples:
             wanted = "".join(
                 f" with {value!r} in column {column!r}"

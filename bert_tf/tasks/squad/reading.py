@@ -38,6 +38,7 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import InputError
+from bert_tf.tasks import other_formats
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.tables import MAX_UNUSABLE, refuse_unusable, unpacked_text
 from bert_tf.text.tfds import TfdsRows
@@ -260,17 +261,19 @@ def read_file(
 
     To train on, TriviaQA's own files too, with the folder of their documents.
     """
-    content, sha256 = read_json(path)
+    with other_formats.naming(path, "run_squad"):
+        content, sha256 = read_json(path)
     parts = content if isinstance(content, dict) else {}
     articles, entries = parts.get("data"), parts.get("Data")
     if for_training and isinstance(entries, list):
         articles = trivia_qa_articles(entries, path, evidence_dir)
         sha256 = files.sha256(json.dumps(articles).encode())
     if not isinstance(articles, list):
-        raise InputError(
-            f'{path}: a SQuAD file must be an object whose key "data" has the list'
-            f" of articles. Found: {shown(content)}."
-        )
+        with other_formats.naming(path, "run_squad"):
+            raise InputError(
+                f'{path}: a SQuAD file must be an object whose key "data" has the list'
+                f" of articles. Found: {shown(content)}."
+            )
     identity = {"sha256": sha256}
     return CheckedQuestions(articles, path, identity, for_training=for_training, **kind)
 
