@@ -14,7 +14,9 @@ output has all columns of the input, and then
     words        a tagger's words, with spaces between
 
 and in JSON lines `prediction` and `probabilities`, or `words`, `labels` and `entities`.
-Lengths and windows are the run's, and so are the columns' names, unless given.
+Lengths and windows are the run's, and so are the columns' names, unless given. A blank
+line before the last row, or a row without text, is predicted as an empty text (a tagger
+has no words there), so that the output has a row for each of the input's.
 """
 
 import codecs
@@ -106,39 +108,53 @@ def format_of(path: str, default: str) -> str:
 
 
 def read_rows(path: str, format_: str) -> Iterator[Row]:
-    """The rows of a table, as they are read; blank lines are counted and left out."""
+    """The rows of a table, as they are read.
+
+    A blank one before the last has empty cells; those at the end are left out.
+    """
     shown = "standard input" if path == _STANDARD else path
-    num_blank = 0
+    blank: list[int] = []
+    for number, cells in _cells(path, shown, format_):
+        if not cells:
+            blank.append(number)
+            continue
+        for line in blank:
+            yield Row(dict.fromkeys(cells, ""), f"{shown}:{line}")
+        blank.clear()
+        yield Row(cells, f"{shown}:{number}")
+    if blank:
+        logging.warning(
+            "%s: %d blank lines at its end are left out.", shown, len(blank)
+        )
+
+
+def _cells(
+    path: str, shown: str, format_: str
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The number and the cells of each row, without cells if it is blank."""
     if format_ in ("csv", "tsv"):
         table = rows_of_lines(_lines(path, shown), shown, is_csv=format_ == "csv")
         _, header = next(table, (0, None))
         if header is None:
             raise InputError(f"{shown}: it is empty: the first line names the columns.")
         for number, cells in table:
-            if not any(cells):
-                num_blank += 1
-                continue
-            if len(cells) != len(header):
+            if any(cells) and len(cells) != len(header):
                 raise InputError(
                     f"{shown}:{number}: the row has {len(cells)} columns, the header"
                     f" {len(header)}."
                 )
-            yield Row(dict(zip(header, cells, strict=True)), f"{shown}:{number}")
-    else:
-        for number, line in enumerate(_lines(path, shown), start=1):
-            if not line.strip():
-                num_blank += 1
-                continue
-            place = f"{shown}:{number}"
-            if format_ == _TEXT:
-                yield Row({_TEXT: line.rstrip("\r\n")}, place)
-                continue
+            yield number, dict(zip(header, cells, strict=True)) if any(cells) else {}
+        return
+    for number, line in enumerate(_lines(path, shown), start=1):
+        if not line.strip():
+            yield number, {}
+        elif format_ == _TEXT:
+            yield number, {_TEXT: line.rstrip("\r\n")}
+        else:
             value = files.parse_json(line, shown, number)
             if not isinstance(value, dict):
-                raise InputError(f"{place}: each line must be a JSON object.")
-            yield Row(value, place)
-    if num_blank:
-        logging.warning("%s: %d blank lines are left out.", shown, num_blank)
+                raise InputError(f"{shown}:{number}: each line must be a JSON object.")
+            yield number, value
 
 
 def _lines(path: str, shown: str) -> Iterator[str]:
@@ -177,6 +193,10 @@ class Columns(NamedTuple):
         return tuple(  # type: ignore[return-value]
             None if name is None else self._text(row, name) for name in self
         )
+
+    def has_text(self, row: Row) -> bool:
+        """Whether a row has more than white space to predict."""
+        return any(text and text.strip() for text in self.texts(row))
 
     @staticmethod
     def _text(row: Row, name: str) -> str:
@@ -223,15 +243,14 @@ def predictions(
     model: "TextModel", columns: Columns, rows: list[Row], *, as_json: bool
 ) -> list[dict[str, Any]]:
     """What the model says of some rows, as the output's columns."""
-    from bert_tf.text_models import TextClassifier, WordTagger
+    from bert_tf.text_models import TaggedText, TextClassifier, WordTagger
 
     pairs = [columns.texts(row) for row in rows]
     texts = [text for text, _ in pairs]
     if isinstance(model, WordTagger):
-        for row, text in zip(rows, texts, strict=True):
-            if not text.split():
-                raise InputError(f"{row.place}: the text has no words.")
-        tagged = model.tag(texts)
+        with_words = iter(model.tag([text for text in texts if text.split()]))
+        nothing = TaggedText((), (), ())
+        tagged = [next(with_words) if text.split() else nothing for text in texts]
         if as_json:
             return [
                 {
@@ -324,7 +343,7 @@ def run(options: PredictOptions) -> None:
     columns = find_columns(options, flags_of_run(model.source.folder), first)
     output_format = format_of(options.output_file, format_)
     as_json = output_format == "jsonl"
-    count = 0
+    count, empty = 0, []
     with _opened(options.output_file) as file:
         write = _writer(file, output_format)
         for some in grouped(itertools.chain([first], rows), _ROWS_AT_ONCE):
@@ -338,6 +357,12 @@ def run(options: PredictOptions) -> None:
                     )
                 write({**row.cells, **added})
             count += len(group)
+            empty += [row.place for row in group if not columns.has_text(row)]
+    if empty:
+        logging.warning(
+            "%s: %d of %d rows have no text, and are predicted as an empty one.",
+            *(empty[0], len(empty), count),
+        )
     logging.info("Wrote the predictions of %d texts.", count)
 
 

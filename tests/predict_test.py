@@ -84,12 +84,34 @@ class PredictTest(FolderCase):
 
     def test_standard_input_and_output(self):
         self.checkpoint(BertClassifier(toy.CONFIG, 1, problem_type="regression"))
-        stdin = io.TextIOWrapper(io.BytesIO(b"w1 w2\n\nw3\n"))
+        stdin = io.TextIOWrapper(io.BytesIO(b"w1 w2\nw3\n"))
         with mock.patch.object(sys, "stdin", stdin):
             lines = self.predict().splitlines()
         self.assertEqual(lines[0], "text,prediction")
         self.assertEqual([line.split(",")[0] for line in lines[1:]], ["w1 w2", "w3"])
         float(lines[1].split(",")[1])
+
+    def test_a_row_for_each_row_blank_or_not(self):
+        folder = self.checkpoint(
+            BertClassifier(toy.CONFIG, 1, problem_type="regression")
+        )
+        expected = bert_tf.load(folder).predict(["", "w1 w2"])
+        for name, content, columns in (
+            ("a.txt", "\nw1 w2\n \nw1 w2\n\n\n", {}),
+            ("a.csv", "i,x\n\n1,w1 w2\n,\n2,w1 w2\n\n\n", {"text_a_column": "x"}),
+            ("a.csv", "x\n\nw1 w2\n\nw1 w2\n\n\n", {}),
+            ("a.jsonl", '\n{"x": "w1 w2"}\n\n{"x": "w1 w2"}\n\n\n', {}),
+        ):
+            with self.assertLogs("absl", "WARNING") as logs:
+                found = self.predict(
+                    input_file=self.write(name, content),
+                    output_file=self.path("out.jsonl"),
+                    **columns,
+                )
+            values = [json.loads(line)["prediction"] for line in found.splitlines()]
+            self.assertAllClose(values, 2 * [one.label for one in expected])
+            self.assertRegex(logs.output[0], "2 blank lines at its end are left out")
+            self.assertRegex(logs.output[1], r":[12]: 2 of 4 rows have no text")
 
     def test_pairs_and_several_labels_as_json_lines(self):
         folder = self.checkpoint(
@@ -111,9 +133,10 @@ class PredictTest(FolderCase):
         folder = self.checkpoint(
             BertTagger(toy.CONFIG, 3), labels=("O", "B-PER", "I-PER")
         )
-        path = self.write("in.txt", "w1 w2 w3\nw4\n")
+        path = self.write("in.txt", "w1 w2 w3\n\nw4\n")
         lines = self.predict(input_file=path).splitlines()
         expected = bert_tf.load(folder).tag(["w1 w2 w3", "w4"])
+        self.assertEqual(lines[2], ",,")
         self.assertEqual(lines[1], f"w1 w2 w3,w1 w2 w3,{' '.join(expected[0].labels)}")
         found = self.predict(input_file=path, output_file=self.path("out.jsonl"))
         values = json.loads(found.splitlines()[0])

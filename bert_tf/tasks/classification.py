@@ -8,7 +8,6 @@ N examples, C outputs.
 """
 
 import dataclasses
-import itertools
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,7 +43,14 @@ from bert_tf.tasks.finetuning import (
 from bert_tf.tasks.long_texts import ATTENTION, pooled_windows, windows_of_pair
 from bert_tf.tasks.reports import kept_order, write_probabilities, write_reports
 from bert_tf.tasks.run_options import ChoiceOptions
-from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, DataSet, Target
+from bert_tf.tasks.tables import (
+    MULTI_LABEL,
+    REGRESSION,
+    SINGLE_LABEL,
+    DataSet,
+    Example,
+    Target,
+)
 from bert_tf.text.wordpiece import (
     Tokens,
     WordPieceTokenizer,
@@ -290,24 +296,28 @@ def classification_task(
     submission_dir: str | None = None,
 ) -> FineTuningTask[np.ndarray]:
     """The task of classifying, on the options' data set, or another."""
-    data_set = data_set or data_set_of(options)
+    data_set = dataclasses.replace(
+        data_set or data_set_of(options), max_unusable_rows=options.max_unusable_rows
+    )
     if options.do_eval and not data_set.dev_splits:
         raise InputError(
             f"`do_eval`: {data_set.name} has no development set. Leave it out."
         )
     adapter = opened_adapter(options, found.config)
     trained = adapter or found.source
-    target = _target(options, data_set, trained)
+    examples = {}
+    if options.do_train:
+        examples["train"] = data_set.read(options.data_dir, "train")
+    target = _target(options, data_set, trained, examples.get("train"))
     if trained is not None and options.init_head:
         _refuse_other_head(trained, target)
-    wanted = [
-        *(["train"] if options.do_train else []),
+    # A row with another label cannot be used.
+    data_set = dataclasses.replace(data_set, labels=target.labels)
+    for split in (
         *(data_set.dev_splits if options.looks_at_dev else []),
         *(data_set.test_splits if options.do_predict else []),
-    ]
-    examples = {split: data_set.read(options.data_dir, split) for split in wanted}
-    for example in itertools.chain.from_iterable(examples.values()):
-        target.encode(example.label, example.source)  # names the line of a wrong label
+    ):
+        examples[split] = data_set.read(options.data_dir, split)
     # Always the accuracy, which the original reports, and what chooses the best.
     original = ["accuracy"] if target.kind == SINGLE_LABEL else []
     best = [options.best_metric] if options.best_metric in target.metrics else []
@@ -382,7 +392,10 @@ def classification_task(
 
 
 def _target(
-    options: ClassifierOptions, data_set: DataSet, trained: Source | AdapterFiles | None
+    options: ClassifierOptions,
+    data_set: DataSet,
+    trained: Source | AdapterFiles | None,
+    train: Sequence[Example] | None,
 ) -> Target:
     """What the model predicts."""
     # Without training, a table's classes are those that the run recorded, or that the
@@ -392,7 +405,7 @@ def _target(
         labels = recorded or (trained.labels if trained else None)
         if labels:
             return data_set.target(tuple(labels))
-    target = data_set.read_target(options.data_dir)
+    target = data_set.read_target(options.data_dir, train)
     if data_set.labels is not None:
         return target
     head = trained.labels if trained is not None and options.init_head else None

@@ -110,6 +110,7 @@ class SentenceOptions(
     ClassWeightOptions,
     run_options.LongTextOptions,
     run_options.ReportOptions,
+    run_options.UnusableRows,
 ):
     """Fine-tuning on sentences and sentence pairs of any data set."""
 

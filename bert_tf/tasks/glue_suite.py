@@ -322,6 +322,9 @@ def chosen_tasks(options: GlueOptions) -> list[DataSet]:
 def check_examples(data_set: DataSet, options: GlueOptions) -> None:
     """Reads all that a task needs, so that errors appear before any training."""
     folder = _data_dir(data_set, options)
+    data_set = dataclasses.replace(
+        data_set, max_unusable_rows=options.max_unusable_rows
+    )
     losses, target = LossOptions.of(options), data_set.target()
     if data_set.dev_splits:
         refuse_losses(losses, data_set.name, target.kind)
@@ -329,7 +332,7 @@ def check_examples(data_set: DataSet, options: GlueOptions) -> None:
             counts = np.ones(len(target.labels))
             class_weights(losses.class_weights, target.labels, counts)
     for split in _splits(data_set, options):
-        count = len(data_set.read(folder, split))
+        count = len(data_set.read(folder, split, warns=False))  # the run warns
         wanted = task_file(data_set.name, split)
         if wanted is not None and count != wanted.num_examples:
             raise InputError(

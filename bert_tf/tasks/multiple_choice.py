@@ -19,7 +19,8 @@ each part, by name:
 The file's name gives its format: .csv, .tsv, and .jsonl, .json or .ndjson, each
 compressed or not (.gz, .bz2, .xz); any other file is JSON lines if it begins with a
 brace, else CSV. Every row is used or reported with its line number. A few unusable rows
-are left out, but none of a test set, where predictions are identified by position.
+are left out, but none of a test set, where predictions are identified by position: a
+blank row before the last one is predicted as empty texts.
 """
 
 import csv
@@ -42,7 +43,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.records.spec import RecordSpec
-from bert_tf.tasks import finetuning, tables
+from bert_tf.tasks import finetuning, other_formats, tables
 from bert_tf.tasks.classification import LabelledSplits, TextFeaturizer
 from bert_tf.tasks.reports import prediction_cells, write_probabilities
 from bert_tf.tasks.run_options import ChoiceColumns, ChoiceOptions
@@ -130,34 +131,40 @@ def read_choices(
 ) -> ChoiceSet:
     """The examples of a file, or of a TensorFlow dataset such as hellaswag."""
     if isinstance(source, str):
-        header, rows = _rows(source)
-        columns = find_columns(named, header, source, has_labels=has_labels)
-        return _choices(rows, columns, named.labels, source)
+        with other_formats.naming(source, "run_swag"):
+            header, rows = _rows(source)
+            columns = find_columns(named, header, source, has_labels=has_labels)
+            return _choices(rows, columns, named, source)
     there = [*source.features]
     columns = find_columns(named, there, source.path, has_labels=has_labels)
     wanted = (columns.premise, columns.start, *columns.endings, columns.label)
     found = source.read({name: True for name in wanted if name is not None})
     numbered = ((number, row) for number, (_, row) in enumerate(found))
-    return _choices(numbered, columns, named.labels, source.path)
+    return _choices(numbered, columns, named, source.path)
 
 
 def _choices(
-    rows: Iterable[Row], columns: Columns, labels: tuple[str, ...] | None, path: str
+    rows: Iterable[Row], columns: Columns, named: ChoiceColumns, path: str
 ) -> ChoiceSet:
-    left_out = tables.LeftOutRows(path)
+    left_out = tables.LeftOutRows(path, named.max_unusable_rows)
     examples: list[ChoiceExample] = []
     target: tables.Target | None = None
     for number, row in rows:
         if not row:
             left_out.blank.append(number)
             continue
-        left_out.count(number)
+        blank = left_out.kept_blank() if columns.label is None else []
+        left_out.count()
         try:
             example = _example(row, columns, f"{path}:{number}")
         except InputError as error:
             left_out.add(number, str(error))
             continue
-        target = target or _target(labels, len(example.endings), path)
+        target = target or _target(named.labels, len(example.endings), path)
+        for line in blank:
+            left_out.empty(line)
+            nothing = ("",) * len(example.endings)
+            examples.append(ChoiceExample("", "", nothing, None, f"{path}:{line}"))
         if reason := _problem(example, target, has_labels=columns.label is not None):
             left_out.add(number, reason)
         else:

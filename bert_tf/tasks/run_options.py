@@ -10,6 +10,7 @@ from absl import logging
 from bert_tf import options
 from bert_tf.errors import InputError
 from bert_tf.options import Options, Path, option
+from bert_tf.tasks.tables import MAX_UNUSABLE
 from bert_tf.training.training_options import (
     CheckpointOptions,
     ComputingOptions,
@@ -393,6 +394,25 @@ class ReportOptions(Options, title=options.RESULTS):
     )
 
 
+class UnusableRows(Options, title=options.DATA):
+    """How many rows of a file may be left out."""
+
+    max_unusable_rows: float = option(
+        MAX_UNUSABLE,
+        "How many rows of a labelled file may be unusable (without text, with too few"
+        " columns or an unknown label), and are left out: a share below 1, or a number"
+        " of rows. More of them stop the run.",
+        least=0.0,
+    )
+
+    def problems(self) -> Iterator[str]:
+        """Neither a share nor a number."""
+        yield from super().problems()
+        most = self.max_unusable_rows
+        if most >= 1 and not most.is_integer():
+            yield f"`max_unusable_rows={most}` must be below 1, or a whole number."
+
+
 class TfdsOptions(Options, title=options.DATA):
     """TensorFlow Datasets instead of files; each command has its own splits."""
 
@@ -461,7 +481,7 @@ def _as_flag(name: str, value: Any) -> str:
     return f"--{name}={value}"
 
 
-class ChoiceColumns(Options, title=options.DATA):
+class ChoiceColumns(UnusableRows, title=options.DATA):
     """The names of a table's columns, or of the fields of JSON lines."""
 
     premise_column: str | None = option(

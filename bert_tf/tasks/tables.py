@@ -20,16 +20,31 @@ from bert_tf import files
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
 from bert_tf.metrics import METRICS_OF, OF_TWO_CLASSES
+from bert_tf.tasks import other_formats
 from bert_tf.text import blocks
 from bert_tf.text.tfds import TfdsRows
 
 # TSV files are cut at tabs alone, as in the original (quotes are ordinary characters);
 # files that end in .csv are read with commas and quotes. Every row is used or reported
-# with its line number. A few unusable rows (too few columns, an unknown label) are left
-# out; GLUE's own QQP has some.
+# with its line number. A few unusable rows (too few columns, an unknown label, no text)
+# are left out; GLUE's own QQP has some. Without labels none is, because predictions are
+# identified by their position: a row without text, or a blank one before the last row,
+# is predicted as an empty text.
 
 # Per file. QQP's train.tsv has a few rows that line ends within a question split.
 MAX_UNUSABLE = 0.01
+
+
+def refuse_unusable(
+    count: int, total: int, limit: float, first: str, what: str = "rows"
+) -> None:
+    """Raises InputError for more than `limit` unusable rows, a share or a number."""
+    most = int(limit if limit >= 1 else round(limit * total, 6))
+    if count > most:
+        raise InputError(
+            f"{first} ({count:,} of {total:,} {what} cannot be used; at most {most:,}"
+            " may be: `max_unusable_rows`.)"
+        )
 
 
 class Example(NamedTuple):
@@ -51,37 +66,48 @@ Texts = tuple[int, str, str | None, str | None]
 class LeftOutRows:
     """The rows of a file that are left out: few unusable ones, or an error."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, limit: float = MAX_UNUSABLE) -> None:
         self.path = path
         self.num_rows = 0
         self.blank: list[int] = []
         self.unlabelled: list[int] = []
-        self._last = 0
+        self._limit = limit
+        self._empty: list[int] = []
         self._unusable: dict[int, str] = {}
 
-    def count(self, line: int) -> None:
+    def count(self) -> None:
         """Counts a row that is not blank."""
         self.num_rows += 1
-        self._last = line
+
+    def kept_blank(self) -> list[int]:
+        """The blank rows since the latest row: without labels they are examples."""
+        found, self.blank = self.blank, []
+        self.num_rows += len(found)
+        return found
+
+    def empty(self, line: int) -> None:
+        """Notes an example without text, which is not left out."""
+        self._empty.append(line)
 
     def add(self, line: int, reason: str) -> None:
         """Leaves out a row that cannot be used."""
         self._unusable[line] = reason.removeprefix(f"{self.path}:{line}: ")
 
-    def report(self, *, has_labels: bool) -> None:
+    def report(self, *, has_labels: bool, warns: bool = True) -> None:
         """Warns of the rows; raises InputError if too many cannot be used."""
-        # Without labels none may be left out: predictions are identified by their
-        # position.
-        if not has_labels:
-            blank = [line for line in self.blank if line < self._last]
-            self.num_rows += len(blank)
-            self._unusable |= dict.fromkeys(blank, "the row is blank.")
-        count, most = len(self._unusable), MAX_UNUSABLE * has_labels * self.num_rows
-        if count > most:
+        if self._unusable:
             line, reason = next(iter(self._unusable.items()))
-            raise InputError(
-                f"{self.path}:{line}: {reason} ({count:,} of {self.num_rows:,} rows"
-                f" cannot be used; at most {int(most):,} may be.)"
+            first = f"{self.path}:{line}: {reason}"
+            if not has_labels:
+                raise InputError(f"{first} A row without labels cannot be left out.")
+            refuse_unusable(len(self._unusable), self.num_rows, self._limit, first)
+        if not warns:
+            return
+        if self._empty:
+            logging.warning(
+                "%s: %d of %d rows have no text, and are predicted as an empty one; the"
+                " first one is line %d.",
+                *(self.path, len(self._empty), self.num_rows, self._empty[0]),
             )
         for what, lines in (
             ("unusable", [*self._unusable]),
@@ -103,6 +129,12 @@ def _checked(
     known: set[str] = set()
     for number, text_a, text_b, label in rows:
         source = f"{left_out.path}:{number}"
+        if not text_a.strip():
+            if label is not None:
+                left_out.add(number, "the text is empty.")
+                continue
+            if not (text_b or "").strip():
+                left_out.empty(number)
         if check is not None and label is not None and label not in known:
             try:
                 check(label, source)
@@ -144,13 +176,20 @@ class TableSplit:
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
     no_label: str | None = None
 
-    def read(self, path: str, check: LabelCheck | None = None) -> list[Example]:
+    def read(
+        self,
+        path: str,
+        check: LabelCheck | None = None,
+        *,
+        max_unusable_rows: float = MAX_UNUSABLE,
+        warns: bool = True,
+    ) -> list[Example]:
         """The examples of a file; `check` raises InputError for a wrong label."""
-        left_out = LeftOutRows(path)
-        rows = self._texts(path, left_out)
-        examples = [example for _, example in _checked(rows, check, left_out)]
-        has_labels = self.label is not None or bool(self.label_columns)
-        left_out.report(has_labels=has_labels)
+        left_out = LeftOutRows(path, max_unusable_rows)
+        with other_formats.naming(path, "run_classifier"):
+            rows = self._texts(path, left_out)
+            examples = [example for _, example in _checked(rows, check, left_out)]
+            left_out.report(has_labels=self._has_labels, warns=warns)
         if not examples:
             wanted = "".join(
                 f" with {value!r} in column {column!r}"
@@ -158,6 +197,10 @@ class TableSplit:
             )
             raise InputError(f"{path}: no examples{wanted} in this file.")
         return examples
+
+    @property
+    def _has_labels(self) -> bool:
+        return self.label is not None or bool(self.label_columns)
 
     def _texts(self, path: str, left_out: LeftOutRows) -> Iterator[Texts]:
         text = unpacked_text(path)
@@ -176,7 +219,10 @@ class TableSplit:
             if not any(row):
                 left_out.blank.append(number)
                 continue
-            left_out.count(number)
+            if not (self._has_labels or self.only):
+                for blank in left_out.kept_blank():
+                    yield blank, "", None, None
+            left_out.count()
             there = range(-len(row), len(row))
             cells = {
                 column: row[place] for column, place in places.items() if place in there
@@ -309,14 +355,19 @@ class TfdsSplit:
     has_labels: bool = True
 
     def read(
-        self, check: LabelCheck | None = None, *, separator: str = ","
+        self,
+        check: LabelCheck | None = None,
+        *,
+        separator: str = ",",
+        max_unusable_rows: float = MAX_UNUSABLE,
+        warns: bool = True,
     ) -> list[Example]:
         """The examples, in the order of the set's `index`, except those of class -1."""
         rows = self._rows()
-        left_out = LeftOutRows(rows.path)
+        left_out = LeftOutRows(rows.path, max_unusable_rows)
         texts = self._texts(rows, left_out, separator)
         examples = list(_checked(texts, check, left_out))
-        left_out.report(has_labels=True)
+        left_out.report(has_labels=True, warns=warns)
         if not examples:
             labelled = "labelled " if left_out.unlabelled else ""
             raise InputError(f"{rows.path}: no {labelled}examples in this split.")
@@ -359,7 +410,7 @@ class TfdsSplit:
         wanted = {name: True for name in features if name is not None}
         for number, (_, row) in enumerate(rows.read(wanted)):
             place = number if of.index is None else row[of.index]
-            left_out.count(place)
+            left_out.count()
             label = named(row[of.label]) if self.has_labels else None
             if self.has_labels and label is None:
                 left_out.unlabelled.append(place)
@@ -510,6 +561,8 @@ class DataSet:
         test_splits: the splits whose predictions are the result.
         folder: its folder in GLUE's distribution.
         tfds: where it is in TensorFlow Datasets; None if it is not.
+        max_unusable_rows: how many rows of a split may be left out: a share, or a
+            number from 1.
     """
 
     name: str
@@ -523,6 +576,7 @@ class DataSet:
     test_splits: tuple[str, ...] = ("test",)
     folder: str = ""
     tfds: TfdsSet | None = None
+    max_unusable_rows: float = MAX_UNUSABLE
 
     @property
     def is_from_tfds(self) -> bool:
@@ -560,7 +614,9 @@ class DataSet:
         }
         return dataclasses.replace(self, files={}, splits=splits)
 
-    def read(self, data_dir: str | None, split: str) -> list[Example]:
+    def read(
+        self, data_dir: str | None, split: str, *, warns: bool = True
+    ) -> list[Example]:
         """The examples of a split."""
         found = self.splits.get(split)
         if found is None:
@@ -572,9 +628,13 @@ class DataSet:
             check = self.target().encode
         elif self.kind == SINGLE_LABEL:
             check = _not_empty
+        how: dict[str, Any] = {
+            "max_unusable_rows": self.max_unusable_rows,
+            "warns": warns,
+        }
         if isinstance(found, TfdsSplit):
-            return found.read(check, separator=self.separator)
-        return found.read(self.path(data_dir, split), check)
+            return found.read(check, separator=self.separator, **how)
+        return found.read(self.path(data_dir, split), check, **how)
 
     def path(self, data_dir: str | None, split: str) -> str:
         """The file of a split."""
@@ -602,36 +662,46 @@ class DataSet:
             )
         return target
 
-    def read_target(self, data_dir: str | None) -> Target:
-        """What a classifier predicts; reads the labels if the set has no fixed ones."""
-        if self.labels is not None:
-            return self.target()
-        split = self.splits["train"]
-        if isinstance(split, TfdsSplit) and (names := split.class_names()):
-            return self.target(names)
-        cells = [example.label or "" for example in self.read(data_dir, "train")]
+    def read_target(
+        self, data_dir: str | None, train: Sequence[Example] | None = None
+    ) -> Target:
+        """What a classifier predicts; says which labels the training examples have.
+
+        They are read if they are not given and the set has no fixed labels.
+        """
+        split = self.splits.get("train")
+        names = self.labels
+        if names is None and isinstance(split, TfdsSplit):
+            names = split.class_names()
+        if names is None and train is None:
+            train = self.read(data_dir, "train")
+        cells = [example.label or "" for example in train or ()]
         labels = Counter(cells)
         if self.kind == MULTI_LABEL:
             words = (split_cell(cell, self.separator) for cell in cells)
             labels = Counter(itertools.chain.from_iterable(words))
-        if len(labels) < (2 if self.kind == SINGLE_LABEL else 1):
+        if names is None and len(labels) < (2 if self.kind == SINGLE_LABEL else 1):
             where = "tfds" if self.is_from_tfds else self.path(data_dir, "train")
             raise InputError(
                 f"{where}: all rows have the label {''.join(labels)!r}. Is it the right"
                 " `label_column`? (`labels` names them, `regression` is for numbers.)"
             )
-        _report(labels)
-        return self.target(tuple(in_order(labels)))
+        target = self.target(tuple(in_order(labels)) if names is None else names)
+        if train is not None and self.kind != REGRESSION:
+            _report(labels, target, is_given=self.labels is not None)
+        return target
 
 
-def _report(labels: Counter[str]) -> None:
+def _report(labels: Counter[str], target: Target, *, is_given: bool) -> None:
     """Logs the labels that were found, and warns of what looks odd in them."""
-    found = [f"{label} ({labels[label]:,})" for label in in_order(labels)]
+    found = [f"{label} ({labels[label]:,})" for label in target.labels]
     more = ", ..." * (len(found) > _MOST_LABELS)
     logging.info("%d labels: %s%s", len(found), ", ".join(found[:_MOST_LABELS]), more)
-    if once := [label for label in in_order(labels) if labels[label] == 1]:
+    if once := [label for label in target.labels if labels[label] == 1]:
         shown = ", ".join(map(repr, once[:_MOST_LABELS]))
         logging.warning("%d labels occur once: %s.", len(once), shown)
+    if is_given:  # which labels are alike, or numbers, is known to who gave them
+        return
     alike: dict[str, list[str]] = {}
     for label in in_order(labels):
         alike.setdefault("".join(label.casefold().split()), []).append(label)
@@ -641,10 +711,10 @@ def _report(labels: Counter[str]) -> None:
             logging.warning("The labels %s differ in blanks or case alone.", said)
     numbers = [label for label in labels if _NUMBER.fullmatch(label)]
     if len(numbers) > 2:
+        # Several labels in a cell are no number.
+        advice = "; --regression predicts the number" * (target.kind == SINGLE_LABEL)
         logging.warning(
-            "%d labels are numbers, and are classes here; --regression predicts the"
-            " number.",
-            len(numbers),
+            "%d labels are numbers, and are classes here%s.", len(numbers), advice
         )
 
 

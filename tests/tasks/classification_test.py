@@ -330,3 +330,23 @@ class SessionTest(tf.test.TestCase):
         # There is no training file to read them from.
         session = self.session(init_checkpoint=folder, labels="", records="labelled")
         self.assertEqual(session.task.labels, ("yes", "no"))
+
+    def test_the_training_file_is_read_once_and_its_labels_are_counted(self):
+        labels = ["no", "yes", *["yes"] * 97, "no"]
+        self.write("odd.tsv", [1, 0, *[1] * 98], labels)
+        self.write("unknown.tsv", [1] * 9, [*["yes"] * 8, "perhaps"])
+        options = {"train_file": "odd.tsv", "dev_file": "unknown.tsv"}
+        options |= {"max_unusable_rows": 1.0, "records": "odd"}
+        for given, counts in (
+            ("no,yes,maybe", "3 labels: no (2), yes (97), maybe (0)"),
+            ("", "2 labels: no (2), yes (97)"),
+        ):
+            with self.assertLogs("absl", "INFO") as logs:
+                self.session("--do_train", "--init_head=false", labels=given, **options)
+            left_out = [line for line in logs.output if "unusable" in line]
+            self.assertRegex(
+                left_out[0], "odd.tsv: left out 1 .* of 100.*text is empty"
+            )
+            self.assertRegex(left_out[1], "unknown.tsv: .* 1 .* of 9.*Found: 'perhaps'")
+            self.assertLen(left_out, 2)
+            self.assertLen([line for line in logs.output if counts in line], 1)

@@ -86,6 +86,9 @@ class OwnTableTest(FolderCase):
         self.assertEqual(once, "2 labels occur once: 'N/A', 'n/a'.")
         self.assertIn("'N/A' and 'n/a' differ in blanks or case alone", alike)
         self.assertIn("3 labels are numbers, and are classes here; --r", numbers)
+        with self.assertLogs("absl", "WARNING") as logs:
+            self.data_set("--several_labels").read_target(folder)
+        self.assertEndsWith(logs.output[-1], "are classes here.")
 
     def test_labels_that_are_numbers_are_in_their_order(self):
         rows = "".join(f"A\t{label}\n" for label in (10, "n/a", 2, "-1.5", 9))

@@ -146,6 +146,7 @@ class ReadChoicesTest(tf.test.TestCase):
             )
             self.write("f.jsonl", good, line)
             self.assert_refused(f":2: .*{reason}")
+            self.assertLen(self.read(max_unusable_rows=0.5).examples, 1)
         # Of a test set none may be left out; an empty ending can be predicted.
         self.write("f.jsonl", *[good] * 500, bad[2][0])
         self.assert_refused(":501: column 'sent1' must be text", has_labels=False)
@@ -163,8 +164,11 @@ class ReadChoicesTest(tf.test.TestCase):
             self.assertLen(self.read().examples, 2)
         self.assertIn("left out 2 blank rows of 2; the first", logs.output[0])
         # In a test set what follows would have another row's number.
-        with self.assertRaisesRegex(InputError, ":4: the row is blank"):
-            read_choices(self.path, ChoiceColumns(), has_labels=False)
+        found = read_choices(self.path, ChoiceColumns(), has_labels=False)
+        self.assertEqual(
+            [e.premise == "" for e in found.examples], [False, True, False]
+        )
+        self.assertLen(found.examples[1].endings, 4)
         self.write("v.csv", HEADER, ROWS[0], ROWS[0], blank)
         found = read_choices(self.path, ChoiceColumns(), has_labels=False)
         self.assertLen(found.examples, 2)

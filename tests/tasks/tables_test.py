@@ -81,14 +81,13 @@ class TableSplitTest(FolderCase):
                 "a\tb\nA\t1\nC\n",
                 {"text_a": 0, "label": 1},
                 r"data.tsv:3: column 1 is missing: the row has 1 columns\."
-                r" \(1 of 2 rows cannot be used; at most 0 may be\.\)",
+                r" \(1 of 2 rows cannot be used; at most 0 may be: `max",
             ),
             ("a\tb\nA\t1\n", text, "named 'text'. Found: 0. Columns: 'a', 'b'. Files"),
             ("a\tb\ttext\ttext\nA\t1\tB\tC\n", text, "named 'text'. Found: 2"),
             ("text,label\nA,1\n", text, "Columns: 'text,label'. Files named .csv"),
             # Without labels, each line is a prediction's.
             (f"id\ttext\n{rows}500\n", text, ":502: column 'text'"),
-            ("text\none\n\n\nb\n\n", text, r"tsv:3: the row is blank. \(2 of 4 rows"),
             ("header only\n", {"text_a": 0}, "no examples"),
             ("\ufeff", {"text_a": 0}, "the file is empty"),
             (b"t\n\xff\xfe\n", {"text_a": 0}, "data.tsv:2: not UTF-8"),
@@ -127,6 +126,29 @@ class TableSplitTest(FolderCase):
         message = r"data.tsv:97: column 'q2' .* \(6 of 502 rows cannot be .* most 5"
         with self.assertRaisesRegex(InputError, message):
             split.read(path, check)
+
+    def test_another_limit(self):
+        path = self.write("t\tl\n" + 93 * "A\t1\n" + 7 * " \t1\n")
+        split = TableSplit(text_a="t", label="l")
+        for limit in (7.0, 0.07, 50.0):
+            with self.assertLogs(level="WARNING") as logs:
+                examples = split.read(path, max_unusable_rows=limit)
+            self.assertLen(examples, 93)
+            self.assertIn("7 unusable rows of 100; the first one is", logs.output[0])
+        for limit, most in ((6.0, 6), (0.069, 6), (0.0, 0)):
+            message = f":95: the text is empty.*7 of 100 rows .* most {most} may be: `m"
+            with self.assertRaisesRegex(InputError, message):
+                split.read(path, max_unusable_rows=limit)
+
+    def test_without_labels_each_row_is_an_example(self):
+        path = self.write("id\ttext\n1\tone\n\n \t \n2\t\n3\tb\n\n")
+        with self.assertLogs(level="WARNING") as logs:
+            examples = TableSplit(text_a="text").read(path)
+        self.assertEqual([e.text_a.strip() for e in examples], ["one", *3 * [""], "b"])
+        self.assertEqual(examples[1].source, f"{path}:3")
+        self.assertIn("3 of 5 rows have no text, and are predicted", logs.output[0])
+        self.assertIn("line 3.", logs.output[0])
+        self.assertIn("left out 1 blank rows of 5; the first", logs.output[1])
 
     def test_blank_and_unlabelled_rows_are_left_out_and_counted(self):
         path = self.write("t\tl\n" + 7 * "A\t-\n" + "\n\nB\t1\n")

@@ -6,8 +6,9 @@
              "is_impossible": false,
              "answers": [{"text": "Saint Bernadette", "answer_start": 515}]}]}]}]}
 
-Unusable questions are skipped and reported, with one exception: questions without an
-answer are SQuAD 2.0's, and a file with them is rejected unless they are expected.
+Unusable questions are skipped and reported, in training no more than of a table's rows,
+with one exception: questions without an answer are SQuAD 2.0's, and a file with them is
+rejected unless they are expected.
 
 TriviaQA's own files, to train on:
 
@@ -37,8 +38,9 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import InputError
+from bert_tf.tasks import other_formats
 from bert_tf.tasks.squad.squad_options import SquadOptions
-from bert_tf.tasks.tables import unpacked_text
+from bert_tf.tasks.tables import MAX_UNUSABLE, refuse_unusable, unpacked_text
 from bert_tf.text.tfds import TfdsRows
 
 # The original's doc_tokens. U+00A0 and the other spaces do not separate them, so a word
@@ -103,6 +105,7 @@ class CheckedQuestions:
         *,
         version_2_with_negative: bool = False,
         for_training: bool = False,
+        max_unusable_rows: float = MAX_UNUSABLE,
     ) -> None:
         self.source = source
         self._version_2_with_negative = version_2_with_negative
@@ -113,15 +116,23 @@ class CheckedQuestions:
             "version_2_with_negative": version_2_with_negative,
             "for_training": for_training,
         }
-        self.num_skipped = 0
+        self._faults: list[str] = []  # of the questions that are skipped
         self._ids: set[str] = set()
         self._questions = list(self._read(articles))
         self.num_questions = len(self._questions)
         self.have_answers = all(one.answers or one.is_impossible for one in self)
+        self.num_skipped = len(self._faults)
         total = self.num_skipped + self.num_questions
         summary = f"{source}: skipped {self.num_skipped} of {total} questions."
         if not self._questions:
             raise InputError(f"{summary} There is none that can be used.")
+        if for_training and self._faults:
+            first = f"{source}: {self._faults[0]}."
+            refuse_unusable(
+                self.num_skipped, total, max_unusable_rows, first, "questions"
+            )
+        for fault in self._faults:
+            logging.warning("%s: %s; skipped.", source, fault)
         logging.info("%s", summary)
 
     def __iter__(self) -> Iterator[Question]:
@@ -159,8 +170,7 @@ class CheckedQuestions:
             try:
                 yield self._question(qa, question_id, context, place)
             except EntryError as fault:
-                self.num_skipped += 1
-                self._warn(place, f"{fault}; skipped")
+                self._faults.append(f"{place}: {fault}")
 
     def _warn(self, where: str, what: object) -> None:
         logging.warning("%s: %s: %s.", self.source, where, what)
@@ -171,6 +181,8 @@ class CheckedQuestions:
         _checked(entry, dict, "it must be an object")
         _checked(question_id, str, "its `id` must be text or a number")
         text = _checked(entry.get("question"), str, "its `question` must be text")
+        if self._for_training and not text.strip():
+            raise EntryError("its `question` is empty")
         # An id is for predictions: the original does not look at it in training.
         if question_id in self._ids and not self._for_training:
             raise EntryError("a question before it has the same id")
@@ -243,28 +255,30 @@ def read_file(
     *,
     for_training: bool = False,
     evidence_dir: str | None = None,
-    **kind: bool,
+    **kind: Any,
 ) -> CheckedQuestions:
     """The questions of a file in SQuAD's format, which may be compressed.
 
     To train on, TriviaQA's own files too, with the folder of their documents.
     """
-    content, sha256 = read_json(path)
+    with other_formats.naming(path, "run_squad"):
+        content, sha256 = read_json(path)
     parts = content if isinstance(content, dict) else {}
     articles, entries = parts.get("data"), parts.get("Data")
     if for_training and isinstance(entries, list):
         articles = trivia_qa_articles(entries, path, evidence_dir)
         sha256 = files.sha256(json.dumps(articles).encode())
     if not isinstance(articles, list):
-        raise InputError(
-            f'{path}: a SQuAD file must be an object whose key "data" has the list'
-            f" of articles. Found: {shown(content)}."
-        )
+        with other_formats.naming(path, "run_squad"):
+            raise InputError(
+                f'{path}: a SQuAD file must be an object whose key "data" has the list'
+                f" of articles. Found: {shown(content)}."
+            )
     identity = {"sha256": sha256}
     return CheckedQuestions(articles, path, identity, for_training=for_training, **kind)
 
 
-def read_tfds(rows: TfdsRows, split: str, **kinds: bool) -> CheckedQuestions:
+def read_tfds(rows: TfdsRows, split: str, **kinds: Any) -> CheckedQuestions:
     """The questions of a set of TensorFlow Datasets with SQuAD's features.
 
     The library shuffles a set's questions when it prepares it. They are yielded by
@@ -306,7 +320,8 @@ def read_tfds(rows: TfdsRows, split: str, **kinds: bool) -> CheckedQuestions:
 
 def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestions:
     """The questions to train on, or to answer."""
-    kinds = {
+    kinds: dict[str, Any] = {
+        "max_unusable_rows": options.max_unusable_rows,
         "version_2_with_negative": options.version_2_with_negative,
         "for_training": for_training,
     }

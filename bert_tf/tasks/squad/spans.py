@@ -321,6 +321,7 @@ def squad_task(
             version_2_with_negative=options.version_2_with_negative,
             for_training=True,
             evidence_dir=options.evidence_dir,
+            max_unusable_rows=options.max_unusable_rows,
         )
     questions = read_questions(options, found)
 

@@ -10,12 +10,13 @@ from bert_tf.tasks.run_options import (
     FineTuningOptions,
     Predicts,
     TfdsOptions,
+    UnusableRows,
     tfds_splits,
 )
 from bert_tf.training.training_options import LengthOptions, Trains
 
 
-class QuestionOptions(TfdsOptions, title=options.DATA):
+class QuestionOptions(TfdsOptions, UnusableRows, title=options.DATA):
     """The questions."""
 
     train_file: str | None = option(

@@ -47,6 +47,7 @@ from typing import Any
 
 from bert_tf import files
 from bert_tf.errors import InputError
+from bert_tf.tasks import other_formats
 from bert_tf.tasks.tagging.labels import is_nested
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
@@ -150,7 +151,9 @@ def read_sentences(
             by_name = (one for one, it in _FORMAT_OF_NAME.items() if it.search(path))
             name = next(by_name, "conll")
         document = found[-1].document + 1 if found else 0
-        for one in _READERS[name](path, layout, has_labels, document):
+        with other_formats.naming(path, "run_ner"):
+            read = [*_READERS[name](path, layout, has_labels, document)]
+        for one in read:
             # One file's last sentence may have no blank line before the next file.
             if found and not one.before and not found[-1].after:
                 one = dataclasses.replace(one, before=("",))

@@ -119,7 +119,7 @@ class ReaderTest(FolderCase):
 
     def of_river(self, *qas, for_training=True, **flags):
         """The questions read from those of one paragraph, and what was said."""
-        flags["for_training"] = for_training
+        flags = {"max_unusable_rows": 9.0, **flags, "for_training": for_training}
         questions, messages, found = self.read(plain(*qas), **flags)
         total = found.num_questions + found.num_skipped
         self.assertEqual(total, 4 + len(qas))
@@ -181,7 +181,10 @@ class ReaderTest(FolderCase):
         content["data"][0]["paragraphs"][0]["qas"][1]["is_impossible"] = False
         for for_training in (False, True):
             questions, _, found = self.read(
-                content, version_2_with_negative=True, for_training=for_training
+                content,
+                version_2_with_negative=True,
+                for_training=for_training,
+                max_unusable_rows=0.5,
             )
             first, *others = questions
             self.assertTrue(first.is_impossible)
@@ -204,6 +207,7 @@ class ReaderTest(FolderCase):
             ({**good, "id": True}, "2: its `id` must be text or a number. Fou", False),
             ({**good, "question": None}, "'r2': its `question` must be text.", False),
             ({**good, "question": [1]}, "'r2': its `question` must be text.", False),
+            ({**good, "question": " "}, "'r2': its `question` is empty", True),
             ("r2", "2: it must be an object. Found: 'r2'", False),
             (qa("r2"), "'r2': it has no answer, nor is it impossible", True),
             (qa("r2", answers=None), "'r2': its `answers` must be a list", True),
@@ -216,6 +220,17 @@ class ReaderTest(FolderCase):
                 where = "article 2 ('River'), paragraph 1, question "
                 self.assertStartsWith(message, where + what)
                 self.assertEndsWith(message, "; skipped.")
+
+    def test_training_skips_few_questions_or_stops(self):
+        path = self.write("squad.json", plain(qa("r2"), qa("r3")))
+        message = (
+            r"'r2': it has no ans.*\(2 of 6 questions cannot .* most {} may be: `m"
+        )
+        for flags, most in (({}, 0), ({"max_unusable_rows": 1}, 1)):
+            with self.assertRaisesRegex(InputError, message.format(most)):
+                read_file(path, for_training=True, **flags)
+        found = read_file(path, for_training=True, max_unusable_rows=0.34)
+        self.assertEqual(found.num_skipped, 2)
 
     def test_an_id_that_repeats_costs_a_question_to_answer_alone(self):
         again = qa("r1", entry("Ohre", 10))

@@ -1,0 +1,93 @@
+"""Names the format of a file that a command does not read, by its beginning."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from bert_tf import files
+from bert_tf.errors import InputError
+from bert_tf.text import blocks
+
+_NUM_CHARACTERS = 20_000
+_OFFSETS = r'\[\s*[\[(]\s*\d+\s*,\s*\d+\s*,\s*["\']'
+_WORDS = (
+    "run_ner reads a word and its label per line, or JSON lines of tokens and ner_tags"
+)
+
+# The commands for which it says nothing new, what its beginning has, what to say.
+_FORMATS = tuple(
+    (commands, re.compile(pattern, re.DOTALL), said)
+    for commands, pattern, said in (
+        (
+            "run_squad",
+            r'\s*[{\[].*"(paragraphs|qas)"\s*:',
+            "SQuAD's JSON, which run_squad reads",
+        ),
+        (
+            "",
+            r'\s*\[?\s*\{.*"(annotations|completions)"\s*:\s*\[.*"result"\s*:',
+            "Label Studio's JSON: for run_ner export CONLL2003, for run_classifier CSV",
+        ),
+        (
+            "",
+            r'\s*\[?\s*\{.*("_(input|task)_hash"|"spans"\s*:\s*\[\s*\{)',
+            f"Prodigy's JSON lines; {_WORDS}, which its tokens and spans give",
+        ),
+        (
+            "",
+            rf'.*\{{\s*["\']entities["\']\s*:\s*({_OFFSETS}|\[\s*\])',
+            f"spaCy's texts with offsets; {_WORDS}: spacy.training"
+            ".offsets_to_biluo_tags gives the labels",
+        ),
+        (
+            "",
+            rf'\s*\[?\s*\{{.*("(labels?|entities)"\s*:\s*{_OFFSETS}|"start_offset"\s*:)',
+            f"doccano's JSON lines with offsets; {_WORDS}",
+        ),
+        (
+            "run_ner",
+            r'\s*\{.*"(tokens|words)"\s*:\s*\[',
+            "JSON lines of words, which run_ner reads (--format=jsonl)",
+        ),
+        (
+            "run_swag",
+            r'\s*\{.*"endings"\s*:\s*\[',
+            "JSON lines of choices, which run_swag reads",
+        ),
+        (
+            "run_classifier run_ner run_swag",
+            r"(?i)(?=[^\n]*\bquestion\b)(?=[^\n]*[,\t])[^\n{\[]*\b(context|answers?)\b",
+            "a table of questions; run_squad reads SQuAD's JSON, whose answers are"
+            " given by their text and answer_start",
+        ),
+        (
+            "run_ner run_squad run_swag",
+            r'\s*\{.*"(text|sentence)"\s*:\s*"',
+            "JSON lines; run_classifier reads CSV and TSV, as pandas.read_json(PATH,"
+            " lines=True).to_csv(...) writes it",
+        ),
+    )
+)
+
+
+def format_of(text: str, command: str) -> str:
+    """What a text looks like that is not the command's; "" if that is unknown."""
+    for commands, pattern, said in _FORMATS:
+        if pattern.match(text):
+            return "" if command in commands.split() else said
+    return ""
+
+
+@contextlib.contextmanager
+def naming(path: str, command: str) -> Iterator[None]:
+    """Adds to an InputError what the file looks like."""
+    try:
+        yield
+    except InputError as error:
+        if not files.exists(path) or files.is_folder(path):
+            raise
+        beginning = next(iter(blocks.read_pieces(path)), b"").decode(errors="replace")
+        said = format_of(beginning.lstrip("\ufeff")[:_NUM_CHARACTERS], command)
+        if not said:
+            raise
+        raise InputError(f"{error} The file looks like {said}.") from error
