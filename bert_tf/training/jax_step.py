@@ -56,6 +56,7 @@ class JaxStrategy:
         self.num_workers = len({device.process_index for device in devices})
         self.worker = jax.process_index()
         self.device_kind = devices[0].platform.upper()
+        self.device_name = devices[0].device_kind
 
     def scope(self) -> contextlib.AbstractContextManager:
         """Where models and optimizers are built."""

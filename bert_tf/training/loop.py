@@ -344,7 +344,7 @@ class _Run:
         start = self.records
         peak = None
         if hasattr(self.model, "bert_config"):
-            peak = peak_flops(self._strategy, config.precision)
+            peak = peak_flops(self._strategy)
         window = LogInterval()
         seconds_per_step = None
         while self.step < phase.end_step:

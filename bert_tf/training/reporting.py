@@ -107,9 +107,9 @@ def mean(total_and_weight: np.ndarray) -> float:
 #     gradient_norm               over all weights, before clipping
 #     steps_per_second, sequences_per_second
 #     tokens_per_second           excluding padding
-#     model_flops_utilization     share of the devices' peak that the model's own
+#     model_flops_utilization     share of the accelerators' peak that the model's own
 #                                 matrix products take, 0 to 1: see
-#                                 `bert_tf.training.throughput`
+#                                 `bert_tf.training.throughput`; a CPU has none
 #     input_wait_share            share of the time that steps waited for records,
 #                                 0 to 1
 #     loss_scale                  what float16's loss is multiplied by

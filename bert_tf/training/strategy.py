@@ -268,6 +268,19 @@ def device_kind(strategy: Strategy) -> str:
     return "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
 
 
+def device_name(strategy: Strategy) -> str:
+    """What the maker calls a strategy's devices: "TPU v4", "NVIDIA H100 80GB HBM3"."""
+    if keras_backend.is_jax():
+        return strategy.device_name
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        # Cloud TPU VMs and Colab say it here, as v5litepod-8.
+        kind = os.environ.get("TPU_ACCELERATOR_TYPE", "").split("-")[0]
+        return f"TPU {kind.replace('v5litepod', 'v5e')}"
+    for device in tf.config.list_physical_devices("GPU")[:1]:
+        return tf.config.experimental.get_device_details(device).get("device_name", "")
+    return "CPU"
+
+
 def check_batch_size(
     strategy: Strategy,
     batch_size: int,
