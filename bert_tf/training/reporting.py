@@ -17,7 +17,9 @@ from absl import logging
 from bert_tf import files, strict_json
 from bert_tf.errors import InputError
 from bert_tf.pictures import picture
-from bert_tf.training.step import LOSS_SCALE, SEQUENCES, SKIPPED, TOKENS
+from bert_tf.training.step import SEQUENCES, SKIPPED, TOKENS, TOTAL_LOSS
+
+_COLUMNS = 100
 
 # Metrics summed up between two lines of the log.
 
@@ -59,12 +61,11 @@ class LogInterval:
             self._timed["flops"] += steps * (flops_per_step or 0.0)
 
     def shown(self) -> dict[str, str]:
-        """The last call's metrics, for the progress bar."""
-        hidden = (TOKENS, SEQUENCES, SKIPPED, LOSS_SCALE)
+        """The last call's loss and accuracies, for the progress bar."""
         return {
             name: f"{mean(value):.3f}"
             for name, value in self._last.items()
-            if name not in hidden
+            if _is_shown(name)
         }
 
     def metrics(self, peak_flops: float | None = None) -> dict[str, float]:
@@ -86,6 +87,36 @@ class LogInterval:
                 rate = self._timed["flops"] / seconds
                 metrics["model_flops_utilization"] = rate / peak_flops
         return metrics
+
+
+def _is_shown(name: str) -> bool:
+    """Whether a person who watches a run wants this metric of a step."""
+    return name == TOTAL_LOSS or name.endswith("accuracy")
+
+
+def training_line(step: int, metrics: Mapping[str, float]) -> str:
+    """The log's line of some steps of training, of at most 100 columns.
+
+    What has no room is in metrics.jsonl, as all the other metrics are.
+    """
+    ends = []
+    if "sequences_per_second" in metrics:
+        ends.append(f"{metrics['sequences_per_second']:,.0f} seq/s")
+    if "learning_rate" in metrics:
+        ends.append(f"lr {metrics['learning_rate']:.3g}")
+    shown = []
+    for name, value in metrics.items():
+        if _is_shown(name):
+            is_first = not any("accuracy" in one for one in shown)
+            short = name.removesuffix("_accuracy")
+            if short != name and is_first:
+                short = f"accuracy {short}"
+            shown.append(f"{short} {value:.4g}")
+    while True:
+        line = f"step {step}: {', '.join(shown + ends)}"
+        if len(line) <= _COLUMNS or not shown:
+            return line
+        shown.pop()
 
 
 def mean(total_and_weight: np.ndarray) -> float:
@@ -212,10 +243,14 @@ class Reporter:
             for name, value in metrics.items():
                 tf.summary.scalar((prefix or _TRAINING_TAG) + name, float(value))
         self._summaries.flush()
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in named.items())
+        if prefix:
+            shown = ", ".join(f"{name} {value:.4g}" for name, value in named.items())
+            line = f"step {step}: {shown}"
+        else:
+            line = training_line(step, metrics)
         # Above the progress bar, if there is one, not through it.
         with tqdm.tqdm.external_write_mode(file=sys.stderr):
-            logging.info("step %d: %s", step, shown)
+            logging.info("%s", line)
 
     def _is_of_our_kind(self, entry: _Entry) -> bool:
         """Whether a line is an evaluation: within the run, or after training."""

@@ -14,6 +14,7 @@ from bert_tf.training.reporting import (
     Reporter,
     curves_picture,
     read_curves,
+    training_line,
     write_curves,
 )
 from tests.drawn import drawn
@@ -126,6 +127,32 @@ class ReporterTest(FolderCase):
         self.assertEqual(self.shown(), [(10, 10.0, None), (20, 20.0, None)])
         self.assertEqual(
             self.tags(), [(10, "train/loss", 10.0), (20, "train/loss", 20.0)]
+        )
+
+    def test_the_log_has_what_a_person_watches_in_100_columns(self):
+        metrics = {
+            "loss": 5.29712,
+            "masked_lm_loss": 4.7,
+            "next_sentence_loss": 0.6,
+            "masked_lm_accuracy": 0.24861,
+            "next_sentence_accuracy": 0.5938,
+            "gradient_norm": 1.1,
+            "sequences_per_second": 1384.2,
+            "tokens_per_second": 43830.0,
+            "learning_rate": 7.505e-4,
+        }
+        line = training_line(1_000_000, metrics)
+        self.assertEqual(
+            line,
+            "step 1000000: loss 5.297, accuracy masked_lm 0.2486, next_sentence 0.5938,"
+            " 1,384 seq/s, lr 0.00075",
+        )
+        self.assertLessEqual(len(line), 100)
+        metrics |= {"discriminator_accuracy": 0.8}
+        self.assertEqual(training_line(1_000_000, metrics), line)
+        self.assertEqual(
+            training_line(7, {"loss": 0.5, "cross_entropy": 0.5, "accuracy": 0.875}),
+            "step 7: loss 0.5, accuracy 0.875",
         )
 
     def test_an_evaluation_after_training_leaves_that_within_the_run(self):
