@@ -50,7 +50,12 @@ from bert_tf.records.batching import Batching, ExampleTable
 from bert_tf.tasks import classification
 from bert_tf.tasks.squad.spans import Answerer
 from bert_tf.tasks.tables import Example, Target
-from bert_tf.tasks.tagging.labels import NO_SCHEME, entities, scheme_of_labels
+from bert_tf.tasks.tagging.labels import (
+    NO_SCHEME,
+    entities,
+    scheme_of_labels,
+    usual_spelling,
+)
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.words import NO_LABEL, SentenceFeaturizer, predict_words
 from bert_tf.text.wordpiece import text_pairs
@@ -468,15 +473,18 @@ class WordTagger(TextModel):
             ),
         )
         names = iter(self.labels[number] for number in found.label_ids)
-        spells_entities = scheme_of_labels(self.labels) != NO_SCHEME
+        usual = usual_spelling(self.labels)
+        all_usual = [usual.get(label, label) for label in self.labels]
+        spells_entities = scheme_of_labels(all_usual) != NO_SCHEME
         tagged = []
         for words in all_words:
             labels = tuple(itertools.islice(names, len(words)))
+            usual_labels = [usual.get(label, label) for label in labels]
             spelt = tuple(
                 TaggedEntity(
                     " ".join(words[one.start : one.end]), one.type, (one.start, one.end)
                 )
-                for one in (entities(labels) if spells_entities else ())
+                for one in (entities(usual_labels) if spells_entities else ())
             )
             tagged.append(TaggedText(words, labels, spelt))
         return tagged
