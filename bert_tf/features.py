@@ -126,21 +126,21 @@ class LayerSelection:
                     found.append(word if word == EMBEDDINGS else int(word))
         except ValueError as error:
             raise InputError(
-                f"--layers must be numbers, `{EMBEDDINGS}` or `{ALL}`, with commas"
+                f"`layers` must be numbers, `{EMBEDDINGS}` or `{ALL}`, with commas"
                 f" between. Received: {error}"
             ) from error
         object.__setattr__(self, "layers", tuple(found))
         for layer in found:
             if layer != EMBEDDINGS and not -number <= int(layer) < number:
                 raise InputError(
-                    f"--layers: the model has {number} layers, {-number} to"
+                    f"`layers`: the model has {number} layers, {-number} to"
                     f" {number - 1}, and `{EMBEDDINGS}`. Received: {layer}"
                 )
         wanted = len(found) if self.combine == WEIGHTED else 0
         if len(self.weights) != wanted or not np.isfinite(self.weights).all():
             raise InputError(
-                f"--layer_weights must be {wanted} finite numbers: one for each of"
-                f" --layers with --combine={WEIGHTED}, else none. Received:"
+                f"`layer_weights` must be {wanted} finite numbers: one for each of"
+                f" `layers` with `combine={WEIGHTED}`, else none. Received:"
                 f" {self.weights}"
             )
 
@@ -287,7 +287,7 @@ class FeatureReader:
     def __post_init__(self) -> None:
         if self.max_seq_length < 5:
             raise InputError(
-                "--max_seq_length must be at least 5, so that there is room for a pair."
+                "`max_seq_length` must be at least 5, so that there is room for a pair."
                 f" Received: {self.max_seq_length}"
             )
 
@@ -452,7 +452,7 @@ class FeatureExtractor:
         if use_pooler and names.POOLER[0].original not in source.weights:
             raise InputError(
                 f"{source.path} has no pooler: leave `{POOLED}` out of"
-                " --sentence_vectors."
+                " `sentence_vectors`."
             )
         config = source.require_config()
         config.check_sequence_length(options.max_seq_length)
@@ -639,7 +639,7 @@ def write_arrays(
         for name, block in blocks.items():
             columns.setdefault(name, []).append(block.astype(vector_type))
     if not columns:
-        raise InputError("The input has no line: give one, or --format=jsonl.")
+        raise InputError("The input has no line: give one, or `format=jsonl`.")
     arrays: dict[str, Any] = {
         name: np.concatenate(parts) for name, parts in columns.items()
     }

@@ -348,7 +348,7 @@ class RefusalTest(RunPretrainingTestCase):
                     "gradient_accumulation_steps": 2,
                     "num_train_steps": None,
                 },
-                "--phases: BATCH=3 cannot be dealt",
+                "`phases=.*:2:3: BATCH=3` cannot be dealt",
             ),
             # Found before training.
             (

@@ -328,7 +328,7 @@ def architecture_of(weights: Iterable[str], config: BertConfig) -> str:
             return name
     raise InputError(
         f"transformers has no class with these heads: {', '.join(heads)}. Choose one by"
-        " --heads."
+        " `heads`."
     )
 
 
@@ -359,7 +359,7 @@ def to_config(
             raise InputError(
                 f"transformers' {architecture} has one `{field}` for the encoder and"
                 f" the masked LM's head; here `masked_lm_{field}` is {own!r} and"
-                f" `{field}` {encoders!r}. Leave the head out by --heads."
+                f" `{field}` {encoders!r}. Leave the head out by `heads`."
             )
     model_type = _model_type_of(architecture)
     further = [key for key in ALBERT_FIELDS if key in _DEFAULTS[model_type]]

@@ -614,7 +614,7 @@ def head_to_serve(source: Source) -> str:
     served = [head for head in names.heads_of(source.weights) if head in _SERVED]
     if len(served) > 1:
         raise InputError(
-            f"{source.path} has several heads: {', '.join(served)}. Choose by --heads."
+            f"{source.path} has several heads: {', '.join(served)}. Choose by `heads`."
         )
     return served[0] if served else FEATURES
 
@@ -626,7 +626,7 @@ def write_saved_model(
     if head == names.MASKED_LM and not source.require_config().is_bidirectional:
         raise InputError(
             f"{source.path} reads in one direction: it predicts the next token, and"
-            " knows no [MASK]. Export its encoder: --heads=none."
+            " knows no [MASK]. Export its encoder: `heads=none`."
         )
     load, served = _SERVED[head]
     model = load(source)
@@ -659,7 +659,7 @@ def write_by_keras(folder: str, source: Source, head: str, format_: str) -> str:
         model.export(path, format=format_, verbose=False)
     except ImportError as error:
         raise InputError(
-            f"--format={format_} needs a package that is not installed: {error}"
+            f"`format={format_}` needs a package that is not installed: {error}"
         ) from error
     runtimes.check(path, format_, model)
     return path

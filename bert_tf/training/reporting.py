@@ -320,7 +320,7 @@ def curves_picture(folder: str, title: str | None = None) -> bytes:
     if "loss" not in curves:
         raise InputError(
             f"{os.path.join(folder, METRICS_NAME)} has no loss yet: the first line"
-            " comes after --log_steps steps."
+            " comes after `log_steps` steps."
         )
     panels: dict[str, dict[str, Curve]] = {
         label: {} for label in (*_PANELS.values(), _EVALUATION_PANEL)
