@@ -203,6 +203,9 @@ def feature_model(
         # A row of padding has no token.
         count = ops.maximum(ops.sum(is_token, axis=1), 1.0)
         outputs[MEAN_OF_TOKENS] = ops.sum(vectors * is_token, axis=1) / count
+    if options.normalizes:
+        for name in sentence_vectors:
+            outputs[name] = ops.normalize(outputs[name], axis=-1)
     return RecordModel(inputs=inputs, outputs=outputs, name="features")
 
 
@@ -375,6 +378,7 @@ class FeatureOptions(Batching):
 
     token_vectors: bool = True
     sentence_vectors: tuple[str, ...] = ()
+    normalizes: bool = False  # whether sentence vectors have length 1
     word_vectors: str = FIRST_PIECE  # for inputs with words
     precision: str = "float32"
     jit_compile: bool = False
@@ -486,7 +490,12 @@ class FeatureExtractor:
             "config": config,
             "weights": weights_digest(self._model),
             "selection": dataclasses.asdict(self.selection),
-            "options": dataclasses.asdict(self._options),
+            # Without what most have not, as before there was such an option.
+            "options": {
+                name: value
+                for name, value in dataclasses.asdict(self._options).items()
+                if name != "normalizes" or value
+            },
         }
 
     def extract(

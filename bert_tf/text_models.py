@@ -30,7 +30,7 @@ from absl import logging
 from bert_tf.answer import options_of
 from bert_tf.config import MULTI_LABEL, REGRESSION
 from bert_tf.conversion import loading, names
-from bert_tf.conversion.huggingface import SentenceSettings, sentence_settings
+from bert_tf.conversion.huggingface import sentence_settings
 from bert_tf.conversion.source import Source, folder_of, open_source
 from bert_tf.errors import InputError
 from bert_tf.features import (
@@ -166,8 +166,6 @@ class TextModel:
         self._max_length = max_length
         self._run = flags_of_run(source.folder)
         self._sentences = sentence_settings(folder_of(source.path))
-        if self._sentences != SentenceSettings():
-            logging.info("%s: %s.", source.path, self._sentences)
         # A run of pre-training may have its records' length, not its flag's.
         self.max_length: int = min(
             max_length
@@ -244,10 +242,7 @@ class TextModel:
         self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
         size = min(self._batch_size, len(inputs))
         found = self._features.extract(inputs, len(inputs), size)
-        vectors = np.stack([one.sentence[pooling].reshape(-1) for one in found])
-        if self._sentences.normalizes:
-            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        return vectors
+        return np.stack([one.sentence[pooling].reshape(-1) for one in found])
 
     @property
     def _has_pooler(self) -> bool:
@@ -260,6 +255,7 @@ class TextModel:
             max_seq_length=self.max_length,
             token_vectors=False,
             sentence_vectors=(CLS, MEAN_OF_TOKENS, *[POOLED] * self._has_pooler),
+            normalizes=self._sentences.normalizes,
         )
         number = self.source.require_config().num_hidden_layers
         last = LayerSelection(layers=(-1,), num_hidden_layers=number)
