@@ -71,8 +71,8 @@ class AnswererOptions(SourceOptions):
     null_score_diff_threshold: float | None = option(
         None,
         "Predict no answer if its score exceeds the best answer's by more than"
-        " this. Default: the threshold found by run_squad --find_null_threshold,"
-        " else the run's own.",
+        " this. Default: the threshold found by run_squad's"
+        " --find_null_threshold, else the run's own.",
     )
     language: str = option(
         "en", "The text's language, for splitting it into sentences."
@@ -173,7 +173,8 @@ def run(options: AnswererOptions) -> None:
     questions = options.positional
     if not questions or not all(map(str.strip, questions)):
         raise InputError(
-            'Give a question: answer --checkpoint=DIR --context_file=FILE "Who ...?"'
+            "Give a question: python -m bert_tf.answer --checkpoint=DIR"
+            ' --context_file=FILE "Who ...?"'
         )
     context = read_context(options.context_file)
     cli.import_tensorflow(options)

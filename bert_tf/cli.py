@@ -9,6 +9,7 @@ signal N (143 for SIGTERM) with everything saved.
 """
 
 import errno
+import functools
 import gc
 import importlib
 import importlib.util
@@ -162,15 +163,16 @@ def _refuse_usage(message: object) -> NoReturn:
     sys.exit(EXIT_USAGE_ERROR)
 
 
+@functools.cache
+def _our_folders() -> tuple[str, ...]:
+    # In a checkout tfrecords/ is next to bert_tf/, in a wheel within it.
+    records = importlib.util.find_spec("bert_tf.tfrecords")
+    others = records.submodule_search_locations if records else None
+    return os.path.dirname(os.path.abspath(__file__)), *(others or ())
+
+
 class _OurLines(python_logging.Filter):
     """Keeps bert_tf's log, and warnings of any library."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        # In a checkout tfrecords/ is next to bert_tf/, in a wheel within it.
-        records = importlib.util.find_spec("bert_tf.tfrecords")
-        others = records.submodule_search_locations if records else None
-        self._ours = (os.path.dirname(os.path.abspath(__file__)), *(others or ()))
 
     def filter(self, record: python_logging.LogRecord) -> bool:
         """Whether a line is shown."""
@@ -178,7 +180,7 @@ class _OurLines(python_logging.Filter):
         if "triggered tf.function retracing" in record.getMessage():
             return False
         return record.levelno >= python_logging.WARNING or record.pathname.startswith(
-            self._ours
+            _our_folders()
         )
 
 
@@ -186,8 +188,10 @@ class _PlainFormatter(python_logging.Formatter):
     """The message alone; preceded by its level unless it is just information."""
 
     def format(self, record: python_logging.LogRecord) -> str:
-        """A line of the log."""
+        """A line of the log, in ours with flags for arguments."""
         message = super().format(record)
+        if record.pathname.startswith(_our_folders()):
+            message = _with_flags(message)
         if record.levelno == python_logging.INFO:
             return message
         return f"{record.levelname}: {message}"
@@ -259,7 +263,7 @@ def _with_flags(message: str, names: Container[str] | None = None) -> str:
     def flag(match: re.Match[str]) -> str:
         return f"--{match[1]}" if match[2] in known else match[0]
 
-    return re.sub("`(([a-z_]+)(?:=[^`]*)?)`", flag, message)
+    return re.sub("`(([a-z_0-9]+)(?:=[^`]*)?)`", flag, message)
 
 
 def one_line(error: Exception) -> str:
@@ -273,7 +277,7 @@ def one_line(error: Exception) -> str:
         if "gs://" in text and "HTTP" in text:
             text += (
                 ". Check the network, and the credentials: gcloud auth"
-                " application-default login."
+                " application-default login"
             )
     text = _with_flags(without_nodes(text))
     # By its name: nothing here imports TensorFlow.
@@ -448,7 +452,7 @@ def _meaning(name: str, names: Sequence[str]) -> str:
     if name in names:
         return f"--{name}"
     for ours in _OURS.get(name, "").split(" or "):
-        flag = re.match("--([a-z_]+)", ours)
+        flag = re.match("--([a-z_0-9]+)", ours)
         if ours and (flag is None or flag[1] in names):
             return ours
     return ""

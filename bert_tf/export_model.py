@@ -76,7 +76,8 @@ class ExportOptions(BackendOptions, ModelOptions):
     max_seq_length: int | None = option(
         None,
         "For saved_model: longer texts are truncated, or read in windows. Default:"
-        " as the run had it, or else the model's number of positions.",
+        " as the run, or a folder of sentence-transformers, had it, or else the model's"
+        " number of positions.",
         least=_LEAST_SEQ_LENGTH,
     )
     doc_stride: int | None = option(
@@ -172,7 +173,9 @@ def _write_saved_model(path: str, model: "Source", reading: dict[str, Any]) -> N
 def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
     """How a SavedModel reads texts: as is given, or else as the run's prediction."""
     from bert_tf.conversion import names
-    from bert_tf.conversion.serving import head_to_serve
+    from bert_tf.conversion.huggingface import SentenceSettings, sentence_settings
+    from bert_tf.conversion.serving import FEATURES, head_to_serve
+    from bert_tf.conversion.source import folder_of
     from bert_tf.tasks.long_texts import ATTENTION
 
     head, config = head_to_serve(model), model.require_config()
@@ -191,7 +194,14 @@ def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
             if options.is_given(n)
         },
     }
-    max_seq_length = found.get("max_seq_length") or config.max_position_embeddings
+    sentences = SentenceSettings()
+    if head != names.MASKED_LM:
+        sentences = sentence_settings(folder_of(model.path))
+    max_seq_length = (
+        found.get("max_seq_length")
+        or sentences.max_seq_length
+        or config.max_position_embeddings
+    )
     config.check_sequence_length(max_seq_length)
     if max_seq_length < _LEAST_SEQ_LENGTH:
         raise InputError(
@@ -201,6 +211,9 @@ def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
     used: dict[str, Any] = {"max_seq_length": max_seq_length}
     if head == names.SPAN:
         used |= _span_options(options, found, max_seq_length)
+    elif head == FEATURES:
+        chosen = {"pooling": sentences.pooling, "normalizes": sentences.normalizes}
+        used |= {name: value for name, value in chosen.items() if value}
     elif head == names.TAGGING:
         used["doc_stride"] = found.get("doc_stride")
     elif head == names.CLASSIFIER and of_run.get("long_text") == "window":

@@ -60,7 +60,7 @@ class ExtractionOptions(
         (),
         "Vectors of whole lines, separated by commas: the pooler's output (pooled),"
         " that of [CLS] (cls), the mean over all tokens including [CLS] and [SEP]"
-        " (mean).",
+        " (mean). Of length 1 where a folder of sentence-transformers says so.",
         choices=("pooled", "cls", "mean"),
     )
     words: str | None = option(
@@ -97,7 +97,12 @@ def run(options: ExtractionOptions) -> None:
         raise InputError(f"--output_file: {paths[1]} is also the input file.")
     cli.import_tensorflow(options)
     from bert_tf import features
+    from bert_tf.conversion.huggingface import sentence_settings
+    from bert_tf.conversion.source import folder_of
 
+    of_folder = sentence_settings(folder_of(options.init_checkpoint))
+    if of_folder.max_seq_length and not options.is_given("max_seq_length"):
+        options = options.with_defaults(max_seq_length=of_folder.max_seq_length)
     # The whole input is read and checked before any computation.
     num_lines = features.count_lines(options.input_file)
     extractor, tokenizer = features.open_extractor(
@@ -106,6 +111,7 @@ def run(options: ExtractionOptions) -> None:
         combine=options.combine,
         weights=options.layer_weights,
         sentence_vectors=tuple(sorted(set(options.sentence_vectors))),
+        normalizes=of_folder.normalizes,
         word_vectors=options.words or features.FIRST_PIECE,
     )
     reader = features.FeatureReader(

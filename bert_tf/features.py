@@ -126,21 +126,21 @@ class LayerSelection:
                     found.append(word if word == EMBEDDINGS else int(word))
         except ValueError as error:
             raise InputError(
-                f"--layers must be numbers, `{EMBEDDINGS}` or `{ALL}`, with commas"
+                f"`layers` must be numbers, `{EMBEDDINGS}` or `{ALL}`, with commas"
                 f" between. Received: {error}"
             ) from error
         object.__setattr__(self, "layers", tuple(found))
         for layer in found:
             if layer != EMBEDDINGS and not -number <= int(layer) < number:
                 raise InputError(
-                    f"--layers: the model has {number} layers, {-number} to"
+                    f"`layers`: the model has {number} layers, {-number} to"
                     f" {number - 1}, and `{EMBEDDINGS}`. Received: {layer}"
                 )
         wanted = len(found) if self.combine == WEIGHTED else 0
         if len(self.weights) != wanted or not np.isfinite(self.weights).all():
             raise InputError(
-                f"--layer_weights must be {wanted} finite numbers: one for each of"
-                f" --layers with --combine={WEIGHTED}, else none. Received:"
+                f"`layer_weights` must be {wanted} finite numbers: one for each of"
+                f" `layers` with `combine={WEIGHTED}`, else none. Received:"
                 f" {self.weights}"
             )
 
@@ -203,6 +203,9 @@ def feature_model(
         # A row of padding has no token.
         count = ops.maximum(ops.sum(is_token, axis=1), 1.0)
         outputs[MEAN_OF_TOKENS] = ops.sum(vectors * is_token, axis=1) / count
+    if options.normalizes:
+        for name in sentence_vectors:
+            outputs[name] = ops.normalize(outputs[name], axis=-1)
     return RecordModel(inputs=inputs, outputs=outputs, name="features")
 
 
@@ -287,7 +290,7 @@ class FeatureReader:
     def __post_init__(self) -> None:
         if self.max_seq_length < 5:
             raise InputError(
-                "--max_seq_length must be at least 5, so that there is room for a pair."
+                "`max_seq_length` must be at least 5, so that there is room for a pair."
                 f" Received: {self.max_seq_length}"
             )
 
@@ -375,6 +378,7 @@ class FeatureOptions(Batching):
 
     token_vectors: bool = True
     sentence_vectors: tuple[str, ...] = ()
+    normalizes: bool = False  # whether sentence vectors have length 1
     word_vectors: str = FIRST_PIECE  # for inputs with words
     precision: str = "float32"
     jit_compile: bool = False
@@ -452,7 +456,7 @@ class FeatureExtractor:
         if use_pooler and names.POOLER[0].original not in source.weights:
             raise InputError(
                 f"{source.path} has no pooler: leave `{POOLED}` out of"
-                " --sentence_vectors."
+                " `sentence_vectors`."
             )
         config = source.require_config()
         config.check_sequence_length(options.max_seq_length)
@@ -486,7 +490,12 @@ class FeatureExtractor:
             "config": config,
             "weights": weights_digest(self._model),
             "selection": dataclasses.asdict(self.selection),
-            "options": dataclasses.asdict(self._options),
+            # Without what most have not, as before there was such an option.
+            "options": {
+                name: value
+                for name, value in dataclasses.asdict(self._options).items()
+                if name != "normalizes" or value
+            },
         }
 
     def extract(
@@ -639,7 +648,7 @@ def write_arrays(
         for name, block in blocks.items():
             columns.setdefault(name, []).append(block.astype(vector_type))
     if not columns:
-        raise InputError("The input has no line: give one, or --format=jsonl.")
+        raise InputError("The input has no line: give one, or `format=jsonl`.")
     arrays: dict[str, Any] = {
         name: np.concatenate(parts) for name, parts in columns.items()
     }

@@ -131,13 +131,18 @@ def decoded(content: bytes, path: str, encoding: str = "utf-8") -> str:
         raise InputError(not_utf8(content, error.start, path, line)) from error
 
 
+def _is_plain(path: str) -> bool:
+    """Whether other programs can read it."""
+    return os.path.isfile(path) and not path.endswith((".gz", ".bz2", ".xz"))
+
+
 def not_utf8(content: bytes, byte: int, path: str, line: int) -> str:
     """The message for a byte that is not UTF-8's, with the command that converts it."""
     encoding = "WINDOWS-1252"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "UTF-16"
     message = f"{path}:{line}: not UTF-8 (byte 0x{content[byte]:02x}). Convert the"
-    if not os.path.isfile(path) or path.endswith((".gz", ".bz2", ".xz")):
+    if not _is_plain(path):
         return f"{message} text to UTF-8."
     return (
         f"{message} file from its encoding, if that is {encoding}:"
@@ -329,7 +334,11 @@ def num_joined_by_returns(content: str, path: str) -> int:
     if found > content.count("\n"):
         raise InputError(
             f"{path}: its lines end at carriage returns alone, as on old Macs. Convert"
-            " it: tr '\\r' '\\n' < FILE > NEW_FILE"
+            + (
+                f" it: tr '\\r' '\\n' < {shlex.quote(path)} > NEW_FILE"
+                if _is_plain(path)
+                else " them to line feeds."
+            )
         )
     return found
 

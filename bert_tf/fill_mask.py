@@ -111,7 +111,10 @@ def run(options: FillMaskOptions) -> None:
     """Prints the guesses for each text."""
     texts = options.positional
     if not texts:
-        raise InputError('Give a text: fill_mask --checkpoint=DIR "Text with [MASK]."')
+        raise InputError(
+            "Give a text: python -m bert_tf.fill_mask --checkpoint=DIR"
+            ' "Text with [MASK]."'
+        )
     for text in texts:
         if "[MASK]" not in text:
             raise InputError(f"No [MASK] in the text: {text!r}")

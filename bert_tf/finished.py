@@ -70,7 +70,7 @@ def keep_settings(path: str, values: Mapping[str, Any], what: str) -> None:
     text = json.dumps(values, indent=1) + "\n"
     if files.exists(path) and (there := files.read_text(path)) != text:
         raise InputError(
-            f"--output_dir={os.path.dirname(path)} holds {what} with other settings:"
+            f"`output_dir={os.path.dirname(path)}` holds {what} with other settings:"
             f" {' '.join(there.split())}. Give another folder."
         )
     files.make_folder(os.path.dirname(path))

@@ -24,7 +24,7 @@ def choose(backend: str | None) -> None:
             os.environ["KERAS_BACKEND"] = backend
         elif _backend()[0] != backend:
             raise InputError(
-                f"--backend={backend}: Keras is already imported with the back end"
+                f"`backend={backend}`: Keras is already imported with the back end"
                 f" {_backend()[0]!r}. Set KERAS_BACKEND={backend} in the environment"
                 " instead, before Keras is imported."
             )

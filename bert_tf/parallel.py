@@ -95,7 +95,7 @@ class Workers:
         except concurrent.futures.process.BrokenProcessPool as error:
             raise ChildProcessError(
                 "A worker process was killed, perhaps for want of memory; try a "
-                "smaller --num_workers."
+                "smaller `num_workers`."
             ) from error
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

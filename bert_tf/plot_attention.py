@@ -103,7 +103,8 @@ def run(options: AttentionOptions) -> None:
     """Draws the text's attention."""
     if len(options.positional) != 1:
         raise InputError(
-            'Give one text: plot_attention --checkpoint=DIR --output_dir=DIR "A text."'
+            "Give one text: python -m bert_tf.plot_attention --checkpoint=DIR"
+            ' --output_dir=DIR "A text."'
         )
     (text,) = options.positional
     cli.import_tensorflow(options)

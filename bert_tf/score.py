@@ -201,7 +201,8 @@ def _texts(options: ScoreOptions) -> list[tuple[str, str]]:
         ]
     if not texts:
         raise InputError(
-            'Give a sentence, or --input_file: score --checkpoint=DIR "A sentence."'
+            "Give a sentence, or --input_file: python -m bert_tf.score --checkpoint=DIR"
+            ' "A sentence."'
         )
     return texts
 

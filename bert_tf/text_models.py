@@ -30,7 +30,7 @@ from absl import logging
 from bert_tf.answer import options_of
 from bert_tf.config import MULTI_LABEL, REGRESSION
 from bert_tf.conversion import loading, names
-from bert_tf.conversion.huggingface import SentenceSettings, sentence_settings
+from bert_tf.conversion.huggingface import sentence_settings
 from bert_tf.conversion.source import Source, folder_of, open_source
 from bert_tf.errors import InputError
 from bert_tf.features import (
@@ -50,7 +50,12 @@ from bert_tf.records.batching import Batching, ExampleTable
 from bert_tf.tasks import classification
 from bert_tf.tasks.squad.spans import Answerer
 from bert_tf.tasks.tables import Example, Target
-from bert_tf.tasks.tagging.labels import NO_SCHEME, entities, scheme_of_labels
+from bert_tf.tasks.tagging.labels import (
+    NO_SCHEME,
+    entities,
+    scheme_of_labels,
+    usual_spelling,
+)
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.words import NO_LABEL, SentenceFeaturizer, predict_words
 from bert_tf.text.wordpiece import text_pairs
@@ -162,8 +167,6 @@ class TextModel:
         self._max_length = max_length
         self._run = flags_of_run(source.folder)
         self._sentences = sentence_settings(folder_of(source.path))
-        if self._sentences != SentenceSettings():
-            logging.info("%s: %s.", source.path, self._sentences)
         # A run of pre-training may have its records' length, not its flag's.
         self.max_length: int = min(
             max_length
@@ -240,10 +243,7 @@ class TextModel:
         self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
         size = min(self._batch_size, len(inputs))
         found = self._features.extract(inputs, len(inputs), size)
-        vectors = np.stack([one.sentence[pooling].reshape(-1) for one in found])
-        if self._sentences.normalizes:
-            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-        return vectors
+        return np.stack([one.sentence[pooling].reshape(-1) for one in found])
 
     @property
     def _has_pooler(self) -> bool:
@@ -256,6 +256,7 @@ class TextModel:
             max_seq_length=self.max_length,
             token_vectors=False,
             sentence_vectors=(CLS, MEAN_OF_TOKENS, *[POOLED] * self._has_pooler),
+            normalizes=self._sentences.normalizes,
         )
         number = self.source.require_config().num_hidden_layers
         last = LayerSelection(layers=(-1,), num_hidden_layers=number)
@@ -472,15 +473,18 @@ class WordTagger(TextModel):
             ),
         )
         names = iter(self.labels[number] for number in found.label_ids)
-        spells_entities = scheme_of_labels(self.labels) != NO_SCHEME
+        usual = usual_spelling(self.labels)
+        all_usual = [usual.get(label, label) for label in self.labels]
+        spells_entities = scheme_of_labels(all_usual) != NO_SCHEME
         tagged = []
         for words in all_words:
             labels = tuple(itertools.islice(names, len(words)))
+            usual_labels = [usual.get(label, label) for label in labels]
             spelt = tuple(
                 TaggedEntity(
                     " ".join(words[one.start : one.end]), one.type, (one.start, one.end)
                 )
-                for one in (entities(labels) if spells_entities else ())
+                for one in (entities(usual_labels) if spells_entities else ())
             )
             tagged.append(TaggedText(words, labels, spelt))
         return tagged

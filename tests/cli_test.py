@@ -215,7 +215,7 @@ class ParseTest(tf.test.TestCase):
             cli.one_line(error),
             "Error executing an HTTP request: libcurl code 6 when reading metadata of"
             " gs://a/b. Check the network, and the credentials: gcloud auth"
-            " application-default login.",
+            " application-default login",
         )
         for kind in ("Aborted", "DeadlineExceeded", "Unauthenticated", "Unavailable"):
             kind = getattr(tf.errors, f"{kind}Error")
@@ -235,6 +235,7 @@ class ParseTest(tf.test.TestCase):
 
     def test_arguments_are_flags_on_a_command_line(self):
         code = """
+import logging
 from absl import flags
 from bert_tf import cli, config, errors
 flags.DEFINE_integer("max_seq_length", 640, "")
@@ -243,7 +244,11 @@ try:
 except errors.InputError as error:
     print(error)
     print(cli.one_line(error))
-print(cli.one_line(errors.InputError("`no_flag` is `max_seq_length`")))
+flags.DEFINE_float("beta_1", 0.9, "")
+print(cli.one_line(errors.InputError("`no_flag` is `beta_1`")))
+for path in cli.__file__, "/site-packages/other.py":
+    record = logging.LogRecord("", 20, path, 1, "`beta_1=%s`.", (0.5,), None)
+    print(cli._PlainFormatter().format(record))
 """
         done = run_python("-c", code)
         rest = " must not exceed the model's max_position_embeddings (512)."
@@ -252,7 +257,9 @@ print(cli.one_line(errors.InputError("`no_flag` is `max_seq_length`")))
             [
                 "`max_seq_length=640`" + rest,
                 "--max_seq_length=640" + rest,
-                "`no_flag` is --max_seq_length",
+                "`no_flag` is --beta_1",
+                "--beta_1=0.5.",
+                "`beta_1=0.5`.",
             ],
         )
 

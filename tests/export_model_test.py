@@ -242,7 +242,7 @@ class ExportModelTest(RunClassifierTestCase):
 
         with (
             mock.patch.object(BertClassifier, "export", broken),
-            self.assertRaisesRegex(InputError, "litert cannot express this model"),
+            self.assertRaisesRegex(InputError, "litert` cannot express this model"),
         ):
             self.export(folder, "litert", self.path("x"))
         self.assertFalse(os.path.exists(self.path("x")))

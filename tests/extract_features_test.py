@@ -107,7 +107,7 @@ class ExtractFeaturesTest(FolderCase):
 
     def test_what_is_wrong_is_said_before_anything_is_written(self):
         for options, message in (
-            ({"layers": "1"}, "--layers: the model has 1 layers, -1 to 0"),
+            ({"layers": "1"}, "`layers`: the model has 1 layers, -1 to 0"),
             (
                 {"layers": "-1", "sentence_vectors": "pooled", "max_seq_length": 99},
                 "16",

@@ -54,7 +54,7 @@ class OrderedMapTest(tf.test.TestCase):
                 next(results)
 
     def test_a_worker_that_is_killed(self):
-        with self.assertRaisesRegex(ChildProcessError, "--num_workers"):
+        with self.assertRaisesRegex(ChildProcessError, "`num_workers`"):
             list(ordered_map(end_this_process, range(3), num_workers=2))
 
     def test_workers_end_when_the_parent_is_killed(self):

@@ -24,7 +24,7 @@ def _quoted():
 
 
 def _messages():
-    """All texts of the package, with a line end for each value put into them."""
+    """All texts, also as a command shows them, with line ends for values in them."""
     found = []
     for folder in ("bert_tf", "tfrecords"):
         for path in sorted((_ROOT / folder).rglob("*.py")):
@@ -39,7 +39,7 @@ def _messages():
                             for part in parts
                         )
                     )
-    return found
+    return [re.sub("`([a-z_0-9]+(=[^`]*)?)`", r"--\1", text) for text in found] + found
 
 
 def _is_part(quote, messages):

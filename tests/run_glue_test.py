@@ -174,7 +174,7 @@ class RefusalTest(RunGlueTestCase):
             ({"tasks": "RTF"}, "RTF: no such task.* Did you mean RTE"),
             ({"tasks": "XNLI"}, "XNLI is none of GLUE's"),
             ({"tasks": "sst2,MRPC"}, "MRPC: no file .*glue/MRPC/train.tsv"),
-            ({"tasks": "RTE", "two_stage": True}, "add MNLI to --tasks"),
+            ({"tasks": "RTE", "two_stage": True}, "add MNLI to `tasks`"),
             ({"class_weights": "entailment:2"}, "one of the labels 0, 1 and"),
             ({"glue_dir": self.path("nowhere")}, "no such folder: .*nowhere"),
             ({"glue_dir": self.path("glue", "RTE")}, "has none of GLUE's folders"),

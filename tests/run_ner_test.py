@@ -162,7 +162,7 @@ class RunNerTest(ScriptCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script("--do_train", **options)
-        with self.assertRaisesRegex(InputError, "give --labels"):
+        with self.assertRaisesRegex(InputError, "give `labels`"):
             self.run_script("--do_predict", test_file=train)
         self.assertFalse(os.path.exists(self.path("run")))
 

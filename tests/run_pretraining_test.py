@@ -348,12 +348,12 @@ class RefusalTest(RunPretrainingTestCase):
                     "gradient_accumulation_steps": 2,
                     "num_train_steps": None,
                 },
-                "--phases: BATCH=3 cannot be dealt",
+                "`phases=.*:2:3: BATCH=3` cannot be dealt",
             ),
             # Found before training.
             (
                 {"eval_steps": 1000, "best_metric": "f1"},
-                "--best_metric=f1 .* metrics: loss, ",
+                "`best_metric=f1` .* metrics: loss, ",
             ),
         ):
             self.assert_refused(message, **options)

@@ -188,7 +188,7 @@ class RunSquadTest(ScriptCase):
         for options, message in (
             ({"train_file": negative}, "version_2_with_negative"),
             ({"max_seq_length": 512}, "max_position_embeddings .16."),
-            ({"max_query_length": 13}, "greater than --max_query_length"),
+            ({"max_query_length": 13}, "greater than `max_query_length`"),
             ({"cls_normalization": True}, "cls_normalization`: .* no pooler"),
             ({"best_metric": "best_f1"}, "best_metric=best_f1` is none"),
             (
@@ -197,7 +197,7 @@ class RunSquadTest(ScriptCase):
             ),
             (
                 {"first_train_file": train, "num_train_epochs": 0.4, "pad": "max"},
-                "num_train_epochs=0.4: .* one step",
+                "num_train_epochs=0.4`: .* one step",
             ),
         ):
             with self.assertRaisesRegex(InputError, message):

@@ -11,14 +11,16 @@ import sys
 from unittest import mock
 
 import numpy as np
+import tensorflow as tf
 
 import bert_tf
-from bert_tf import cli, extract_features, run_classifier, run_ner
+from bert_tf import cli, export_model, extract_features, run_classifier, run_ner
 from bert_tf.config import MULTI_LABEL
 from bert_tf.conversion import export
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.tokenizer_files import write_labels
 from bert_tf.errors import InputError
+from bert_tf.features import SENTENCE_VECTORS
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import (
     BertClassifier,
@@ -65,19 +67,54 @@ class TextModelsTest(FolderCase):
             "sentences/1_Pooling/config.json",
             {**pooling, "word_embedding_dimension": 8},
         )
+        sentences = self.path("sentences")
+        said = "max_seq_length=9, pooling='cls', normalizes=True"
         with self.assertLogs() as logs:
-            model = bert_tf.load(self.path("sentences"))
-        self.assertIn(
-            "max_seq_length=9, pooling='cls', normalizes", "".join(logs.output)
-        )
-        found = model.embed(texts(3, seed=1, most=14))
+            model = bert_tf.load(sentences)
+        self.assertIn(said, "".join(logs.output))
+        lines = texts(3, seed=1, most=14)
+        found = model.embed(lines)
         plain = bert_tf.load(run, max_length=9)
-        expected = plain.embed(texts(3, seed=1, most=14), pooling="cls")
+        expected = plain.embed(lines, pooling="cls")
         expected /= np.sqrt((expected**2).sum(1, keepdims=True))
         self.assertAllClose(found, expected, rtol=1e-5, atol=1e-6)
-        self.assertEqual(
-            bert_tf.load(self.path("sentences"), max_length=8).max_length, 8
-        )
+        shorter = bert_tf.load(sentences, max_length=8)
+        self.assertEqual(shorter.max_length, 8)
+        # The commands' vectors are those that `embed` gives.
+        self.write_lines("lines.txt", lines)
+        output = self.path("vectors.npz")
+        for given, of_model in (({"max_seq_length": 8}, shorter), ({}, model)):
+            with self.assertLogs() as logs:
+                cli.run_script(
+                    extract_features,
+                    init_checkpoint=sentences,
+                    input_file=self.path("lines.txt"),
+                    output_file=output,
+                    format="npz",
+                    layers="-1",
+                    token_vectors=False,
+                    sentence_vectors=SENTENCE_VECTORS,
+                    **given,
+                )
+            self.assertIn(said, "".join(logs.output))
+            expected = {p: of_model.embed(lines, pooling=p) for p in SENTENCE_VECTORS}
+            for name, vectors in expected.items():
+                found = np.load(output)[name].reshape(vectors.shape)
+                self.assertAllClose(found, vectors, rtol=1e-5, atol=1e-6)
+        folder = self.path("exported")
+        with self.assertLogs() as logs:
+            cli.run_script(
+                export_model,
+                checkpoint=sentences,
+                output_dir=folder,
+                format="saved_model",
+            )
+        self.assertIn(said, "".join(logs.output))
+        served = tf.saved_model.load(folder).signatures["one_text"]
+        outputs = served(text_a=tf.constant(lines))
+        for name, vectors in expected.items():
+            found = outputs[f"{name}_output"]
+            self.assertAllClose(found, vectors, rtol=1e-5, atol=1e-6)
 
     def checkpoint(self, model, tokens=TOKENS, labels=None, kind=None, **flags):
         """A run's folder."""

@@ -50,7 +50,7 @@ def completed(
     """A source, checked as a whole, with the user's options for it."""
     weights = source.weights
     if config is not None:
-        refuse_other_function(source, config, "--bert_config_file")
+        refuse_other_function(source, config, "`bert_config_file`")
     config = config or source.require_config()
     check_against_config(weights, config)
     if heads is not None:
@@ -61,8 +61,8 @@ def completed(
                 f" {', '.join(there) or 'none'}."
             )
         weights = weights.with_heads(heads)
-    refuse_foreign(weights, "--heads=none exports its encoder alone.")
-    path = "--vocab_file"
+    refuse_foreign(weights, "`heads=none` exports its encoder alone.")
+    path = "`vocab_file`"
     if vocabulary is None and source.tokenizer.vocabulary is not None:
         source.tokenizer.require_same()
         vocabulary = source.tokenizer.vocabulary
@@ -71,7 +71,7 @@ def completed(
         config.check_vocabulary(len(vocabulary), path)
         vocabulary.require_special_tokens(path)
         do_lower_case = checked_casing(
-            source, vocabulary, do_lower_case, "--vocab_file"
+            source, vocabulary, do_lower_case, "`vocab_file`"
         )
     return dataclasses.replace(
         source,
@@ -132,7 +132,7 @@ class NewFolder:
 
     def __init__(self, folder: str) -> None:
         if not folder:
-            raise InputError("--output_dir must not be empty.")
+            raise InputError("`output_dir` must not be empty.")
         self._folder = folder.rstrip("/") or folder
         self._made_from: dict[str, Any] = {}
         self._is_new = not files.exists(folder)
@@ -140,7 +140,7 @@ class NewFolder:
 
     def _refuse(self) -> NoReturn:
         raise InputError(
-            f"--output_dir={self._folder} is not empty, and nothing is overwritten."
+            f"`output_dir={self._folder}` is not empty, and nothing is overwritten."
             " Give another folder, or remove this one."
         )
 

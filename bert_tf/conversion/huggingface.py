@@ -328,7 +328,7 @@ def architecture_of(weights: Iterable[str], config: BertConfig) -> str:
             return name
     raise InputError(
         f"transformers has no class with these heads: {', '.join(heads)}. Choose one by"
-        " --heads."
+        " `heads`."
     )
 
 
@@ -359,7 +359,7 @@ def to_config(
             raise InputError(
                 f"transformers' {architecture} has one `{field}` for the encoder and"
                 f" the masked LM's head; here `masked_lm_{field}` is {own!r} and"
-                f" `{field}` {encoders!r}. Leave the head out by --heads."
+                f" `{field}` {encoders!r}. Leave the head out by `heads`."
             )
     model_type = _model_type_of(architecture)
     further = [key for key in ALBERT_FIELDS if key in _DEFAULTS[model_type]]
@@ -413,7 +413,7 @@ class SentenceSettings(NamedTuple):
 
 
 def sentence_settings(folder: str) -> SentenceSettings:
-    """The settings of a folder of sentence-transformers; none of another folder.
+    """The settings of a folder of sentence-transformers, logged; none of another one.
 
     Raises:
         InputError: a module changes the vectors in a way that is not known here.
@@ -426,6 +426,10 @@ def sentence_settings(folder: str) -> SentenceSettings:
     length, pooling, normalizes = values.get("max_seq_length"), None, False
     if not isinstance(length, int | None):
         raise InputError(f"{lengths}: `max_seq_length` must be a number.")
+    config = os.path.join(model_folder(folder), CONFIG_NAME)
+    if length and files.exists(config):
+        positions = files.read_object(config).get("max_position_embeddings")
+        length = min(length, positions) if isinstance(positions, int) else length
     for module in files.read_json(path)[1:]:
         kind = str(module.get("type") if isinstance(module, dict) else module)
         if kind.endswith(".Normalize"):
@@ -435,7 +439,9 @@ def sentence_settings(folder: str) -> SentenceSettings:
             pooling = _pooling_in(os.path.join(place, CONFIG_NAME))
         else:
             logging.warning("%s: %s is not computed here.", path, kind)
-    return SentenceSettings(length, pooling, normalizes)
+    found = SentenceSettings(length, pooling, normalizes)
+    logging.info("%s: %s, unless given.", folder, found)
+    return found
 
 
 def _pooling_in(path: str) -> str | None:

@@ -150,7 +150,7 @@ def _download(handle: str) -> str:
     except ModuleNotFoundError as error:
         raise InputError(
             f"{handle}: its download needs the package {error.name}: pip install"
-            f" {error.name}."
+            f" {error.name}"
         ) from error
     except (
         OSError,

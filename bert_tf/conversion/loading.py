@@ -350,7 +350,7 @@ def refuse_other_teacher(
     if labels and teacher.labels and tuple(labels) != tuple(teacher.labels):
         raise InputError(
             f"`teacher_checkpoint={path}` predicts {', '.join(teacher.labels)}; this"
-            f" model {', '.join(labels)}. Give --labels in its order."
+            f" model {', '.join(labels)}. Give `labels` in its order."
         )
 
 
@@ -416,7 +416,7 @@ def model_files(options: Any, output_dir: str) -> ModelFiles:
     if config_file:
         config = BertConfig.from_json_file(config_file)
         if source is not None:
-            refuse_other_function(source, config, f"--bert_config_file={config_file}")
+            refuse_other_function(source, config, f"`bert_config_file={config_file}`")
     elif source is not None:
         config = source.require_config()
     else:
@@ -439,7 +439,7 @@ def model_files(options: Any, output_dir: str) -> ModelFiles:
             do_lower_case = casing_of(output_dir)
     vocabulary.require_special_tokens(path)
     config.check_vocabulary(len(vocabulary), path)
-    casing = checked_casing(source, vocabulary, do_lower_case, "--vocab_file")
+    casing = checked_casing(source, vocabulary, do_lower_case, "`vocab_file`")
     return ModelFiles(config, vocabulary, casing, source)
 
 
@@ -447,7 +447,7 @@ def _own_file(output_dir: str, name: str, flag: str) -> str:
     path = os.path.join(output_dir, name)
     if not files.exists(path):
         raise InputError(
-            f"Give --{flag}, or an --init_checkpoint with a {name} next to it."
+            f"Give `{flag}`, or an `init_checkpoint` with a {name} next to it."
         )
     return path
 
@@ -470,7 +470,7 @@ def checked_casing(
         said_by, there = source.path, source.tokenizer.do_lower_case
     if there is None and vocabulary.has_upper_case:
         logging.info(
-            "%s has upper-case letters: text keeps its case unless --do_lower_case.",
+            "%s has upper-case letters: text keeps its case unless `do_lower_case`.",
             said_by,
         )
         return bool(do_lower_case)
@@ -478,7 +478,7 @@ def checked_casing(
         return True if there is None else there
     if there is not None and there != do_lower_case:
         raise InputError(
-            f"--do_lower_case={do_lower_case}, but the checkpoint {said_by} was"
+            f"`do_lower_case={do_lower_case}`, but the checkpoint {said_by} was"
             f" trained with {there}."
         )
     return do_lower_case

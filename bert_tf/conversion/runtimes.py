@@ -44,7 +44,7 @@ def check(path: str, format_: str, model: keras.Model) -> None:
         run = opener(path)
         if run is None:
             logging.warning(
-                "%s was not run, and not compared with the model: pip install %s.",
+                "%s was not run, and not compared with the model: pip install %s",
                 *(path, package),
             )
             return
@@ -56,7 +56,7 @@ def check(path: str, format_: str, model: keras.Model) -> None:
             _compare(path, found, expected)
     except errors as error:
         raise InputError(
-            f"--format={format_} cannot express this model: its runtime says:"
+            f"`format={format_}` cannot express this model: its runtime says:"
             f" {first_line(error)}"
         ) from error
     logging.info("  Run by %s: its outputs are the model's.", package)

@@ -334,17 +334,39 @@ class _ServedFeatures(_ServedModel):
 
     sequence_output [B, S, H]; pooled_output [B, H] if the model has a pooler;
     mean_output [B, H], over the tokens that are no padding, [CLS] and [SEP] included;
-    tokens [B, S] in letters; input_mask [B, S].
+    tokens [B, S] in letters; input_mask [B, S]. As a folder of sentence-transformers
+    has it, cls_output [B, H], and the vectors of whole texts of length 1.
     """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        pooling: str | None = None,
+        normalizes: bool = False,
+        **options: Any,
+    ):
+        super().__init__(*arguments, **options)
+        self._pooling, self._normalizes = pooling, normalizes
 
     def _answer(self, inputs: _Tensors) -> _Tensors:
         outputs = self._call(inputs)
         mask = tf.cast(inputs["input_mask"], tf.float32)[:, :, None]
         states = tf.cast(outputs["sequence_output"], tf.float32)
         tokens = tf.gather(self.tokens, inputs["input_ids"])
+        of_texts = {
+            "mean_output": tf.reduce_sum(states * mask, 1) / tf.reduce_sum(mask, 1)
+        }
+        if "pooled_output" in outputs:
+            of_texts["pooled_output"] = outputs["pooled_output"]
+        if self._pooling == "cls":
+            of_texts["cls_output"] = states[:, 0]
+        if self._normalizes:
+            of_texts = {
+                name: tf.math.l2_normalize(x, -1) for name, x in of_texts.items()
+            }
         return {
             **outputs,
-            "mean_output": tf.reduce_sum(states * mask, 1) / tf.reduce_sum(mask, 1),
+            **of_texts,
             "tokens": tf.where(inputs["input_mask"] == 1, tokens, ""),
             "input_mask": inputs["input_mask"],
         }
@@ -614,7 +636,7 @@ def head_to_serve(source: Source) -> str:
     served = [head for head in names.heads_of(source.weights) if head in _SERVED]
     if len(served) > 1:
         raise InputError(
-            f"{source.path} has several heads: {', '.join(served)}. Choose by --heads."
+            f"{source.path} has several heads: {', '.join(served)}. Choose by `heads`."
         )
     return served[0] if served else FEATURES
 
@@ -626,7 +648,7 @@ def write_saved_model(
     if head == names.MASKED_LM and not source.require_config().is_bidirectional:
         raise InputError(
             f"{source.path} reads in one direction: it predicts the next token, and"
-            " knows no [MASK]. Export its encoder: --heads=none."
+            " knows no [MASK]. Export its encoder: `heads=none`."
         )
     load, served = _SERVED[head]
     model = load(source)
@@ -659,7 +681,7 @@ def write_by_keras(folder: str, source: Source, head: str, format_: str) -> str:
         model.export(path, format=format_, verbose=False)
     except ImportError as error:
         raise InputError(
-            f"--format={format_} needs a package that is not installed: {error}"
+            f"`format={format_}` needs a package that is not installed: {error}"
         ) from error
     runtimes.check(path, format_, model)
     return path

@@ -28,8 +28,8 @@ def warn_if_few(max_predictions: int, max_tokens: int, masked_lm_prob: float) ->
     full = num_predictions(max_tokens, masked_lm_prob, max_tokens)
     if max_predictions < full:
         logging.warning(
-            "--max_predictions_per_seq=%d is few for --max_seq_length=%d: a full"
-            " sequence needs %d for --masked_lm_prob=%g.",
+            "`max_predictions_per_seq=%d` is few for `max_seq_length=%d`: a full"
+            " sequence needs %d for `masked_lm_prob=%g`.",
             max_predictions,
             max_tokens,
             full,

@@ -7,6 +7,13 @@ from typing import Any
 from bert_tf.errors import InputError
 from bert_tf.options import Options, declarations, option
 
+# How to make records that are masked as they are read.
+UNMASKED = (
+    "python -m bert_tf.tfrecords.create_pretraining_data --masking=dynamic"
+    " --input_file=TEXT --vocab_file=VOCAB --output_file=RECORDS makes records without"
+    " masks"
+)
+
 # [CLS], [SEP], [SEP]
 NUM_SPECIAL_TOKENS = 3
 # Both segments must keep a token.
@@ -189,8 +196,7 @@ class MaskingOptions(Options):
         """Rejects options of masking for records that have their masks in them."""
         self.refuse_masking(
             f"is for records that are masked as they are read, but the masks of"
-            f" {source} are in the records. Make them by create_pretraining_data"
-            " --masking=dynamic"
+            f" {source} are in the records. {UNMASKED}"
         )
 
     def refuse_masking(self, reason: str, **others: Any) -> None:

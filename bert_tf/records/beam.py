@@ -88,7 +88,7 @@ def tokenize(
     except InputError as error:
         yield TaggedOutput(PROBLEMS, (READING, index, str(error)))
     except FileNotFoundError as error:
-        message = f"--input_file: {error.filename} is not there for a worker."
+        message = f"`input_file`: {error.filename} is not there for a worker."
         yield TaggedOutput(PROBLEMS, (READING, index, message))
     else:
         yield TaggedOutput(SUMMARIES, (index, dataclasses.asdict(summary)))
@@ -286,11 +286,11 @@ def _pipeline(runner: str, beam_options: Sequence[str]) -> beam.Pipeline:
             options.get_all_options()
     except SystemExit as error:
         reason = complaint.getvalue().rstrip().rpartition("error: ")[2]
-        raise InputError(f"--beam_option: {reason}") from error
+        raise InputError(f"`beam_option`: {reason}") from error
     try:
         return beam.Pipeline(options=options)
     except (ValueError, ImportError) as error:
-        raise InputError(f"--runner={runner}: {error}") from error
+        raise InputError(f"`runner={runner}`: {error}") from error
 
 
 def _open_folder(record_set: RecordSet) -> str:
@@ -320,7 +320,7 @@ def _results(jobs: Sequence[ShardJob]) -> Iterator[ShardResult]:
 
 def _not_seen(path: str) -> InputError:
     return InputError(
-        f"--output_file: the workers have written {path}, and it is not to be seen "
+        f"`output_file`: the workers have written {path}, and it is not to be seen "
         "here; name a folder that all machines share."
     )
 

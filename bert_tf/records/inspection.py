@@ -120,7 +120,7 @@ class InspectedRecords:
         except InputError as error:
             if vocab_file:
                 raise
-            self.warn(f"{error}; give --vocab_file to see tokens instead of ids.")
+            self.warn(f"{error}; give `vocab_file` to see tokens instead of ids.")
             return None
         return found
 
@@ -389,7 +389,7 @@ def examples(
             if number >= end:
                 return
     if start >= number:
-        records.warn(f"--start={start}, but there are {number} records.")
+        records.warn(f"`start={start}`, but there are {number} records.")
 
 
 def example_lines(

@@ -345,7 +345,7 @@ def find_finished(wanted: Manifest, output_files: Sequence[str]) -> Manifest | N
             if files.exists(path):
                 raise InputError(
                     f"{path} exists, and no {wanted.path} says that this command made"
-                    " it; give another --output_file, or --overwrite to replace it."
+                    " it; give another `output_file`, or `overwrite` to replace it."
                 )
         return None
     existing = Manifest.from_json_file(wanted.path)
@@ -353,8 +353,8 @@ def find_finished(wanted: Manifest, output_files: Sequence[str]) -> Manifest | N
         flag, *values = difference
         theirs, ours = (textwrap.shorten(str(value), 200) for value in values)
         raise InputError(
-            f"{wanted.path}: these records were made with --{flag}={theirs}, not "
-            f"{ours}; give another --output_file, or --overwrite to replace them."
+            f"{wanted.path}: these records were made with `{flag}={theirs}`, not "
+            f"{ours}; give another `output_file`, or `overwrite` to replace them."
         )
     if not existing.complete:
         return None

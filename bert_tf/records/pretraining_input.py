@@ -20,6 +20,7 @@ from bert_tf.instances.settings import (
     DYNAMIC_MASKING,
     FULL_SENTENCES,
     PREVIOUS_OR_NEXT,
+    UNMASKED,
     MaskingOptions,
 )
 from bert_tf.records.dynamic_masking import (
@@ -114,8 +115,7 @@ class PretrainingRecords:
             if not self.is_dynamic:
                 raise InputError(
                     f"{self.paths[0]}: the records are masked, but a model that reads"
-                    " in one direction predicts every token. Make them by"
-                    " create_pretraining_data --masking=dynamic."
+                    f" in one direction predicts every token. {UNMASKED}."
                 )
             masking.refuse_masking(
                 "is for masking, but a model that reads in one direction predicts"
@@ -241,7 +241,7 @@ class PretrainingRecords:
         if self._vocabulary is None:
             logging.warning(
                 "There is no vocabulary next to the records, so the run will have no"
-                " vocab.txt: fill_mask will not work. Give --vocab_file."
+                " vocab.txt: fill_mask will not work. Give `vocab_file`."
             )
         for manifest in self.manifests[:1]:
             if do_lower_case not in (None, manifest.do_lower_case):

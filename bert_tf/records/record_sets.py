@@ -139,11 +139,11 @@ def require_documents(
     num_documents = len(documents.document_starts) - 1
     least = settings.least_documents
     if num_documents < least:
-        exact = ", for --nsp_labels=exact takes random sentences from another one"
+        exact = ", for `nsp_labels=exact` takes random sentences from another one"
         raise InputError(
             f"{what} must be at least {least}{exact if least > 1 else ''}. Found:"
-            f" {num_documents}. Give more text, or a smaller --num_shards or "
-            "--min_document_tokens."
+            f" {num_documents}. Give more text, or a smaller `num_shards` or "
+            "`min_document_tokens`."
         )
 
 
@@ -253,7 +253,7 @@ class RecordSet:
         """Raises InputError for text without a token; warns of few slots."""
         if not any(chunk.num_tokens for chunk in tokenized):
             raise InputError(
-                f"--input_file: nothing in {self.chunks[0].source.path}"
+                f"`input_file`: nothing in {self.chunks[0].source.path}"
                 f"{' and the others' if len(self.chunks) > 1 else ''}: no line gives a"
                 " token."
             )
@@ -319,7 +319,7 @@ class RecordSet:
         if mean_length > self.settings.max_seq_length:
             logging.warning(
                 "A line has %.0f tokens on average, more than a sequence of %d holds;"
-                " the rest of it is cut off. Is a line a paragraph? --split_sentences"
+                " the rest of it is cut off. Is a line a paragraph? `split_sentences`"
                 " splits it.",
                 *(mean_length, self.settings.max_seq_length),
             )
@@ -384,14 +384,14 @@ def plan_record_set(
     """Checks the arguments, and reads the input once to identify it."""
     if deduplicate == PARAGRAPHS and not all(chunk.language for chunk in chunks):
         raise InputError(
-            "--deduplicate=paragraphs: the lines of plain text are sentences, not "
-            "paragraphs; give --deduplicate=documents, or --split_sentences if the "
+            "`deduplicate=paragraphs`: the lines of plain text are sentences, not "
+            "paragraphs; give `deduplicate=documents`, or `split_sentences` if the "
             "lines are paragraphs."
         )
     if num_shards is not None:
         if len(output_files) > 1:
             raise InputError(
-                "--num_shards: --output_file must be one name, to which -00000-of-"
+                "`num_shards`: `output_file` must be one name, to which -00000-of-"
                 f"{num_shards:05d} is added. Found: {len(output_files)}."
             )
         output_files = [
@@ -449,11 +449,11 @@ def _check_output_files(chunks: Sequence[Chunk], output_files: Sequence[str]) ->
     taken = {files.identity(path): f"the input file {path}" for path in inputs}
     for path in output_files:
         if not path:
-            raise InputError("--output_file: a name between two commas is empty.")
+            raise InputError("`output_file`: a name between two commas is empty.")
         if files.is_folder(path):
-            raise InputError(f"--output_file: {path} is a folder; name a file in it.")
+            raise InputError(f"`output_file`: {path} is a folder; name a file in it.")
         if other := taken.get(files.identity(path)):
-            raise InputError(f"--output_file: {path} is also {other}.")
+            raise InputError(f"`output_file`: {path} is also {other}.")
         taken[files.identity(path)] = f"the output file {path}"
 
 
@@ -560,8 +560,8 @@ def _write_shards(
     num_documents = sum(chunk.num_documents for chunk in corpus.chunks)
     if num_documents < least:
         raise InputError(
-            f"--num_shards={num_shards} takes {least} documents or more. Found:"
-            f" {num_documents}. Give a smaller --num_shards, or more text."
+            f"`num_shards={num_shards}` takes {least} documents or more. Found:"
+            f" {num_documents}. Give a smaller `num_shards`, or more text."
         )
     record_set.announce()
     jobs = record_set.jobs(corpus.work_folder)

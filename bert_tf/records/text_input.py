@@ -119,14 +119,14 @@ def text_chunks(
     ]
     if len(paths) < len(found):
         logging.info(
-            "--input_file: %d of %d files are no text but were written here, or are the"
+            "`input_file`: %d of %d files are no text but were written here, or are the"
             " vocabulary; they are passed over",
             len(found) - len(paths),
             len(found),
         )
     if not paths:
         raise InputError(
-            f"--input_file: {options.input_file!r} has nothing but what was written"
+            f"`input_file`: {options.input_file!r} has nothing but what was written"
             " here: records, manifests, vocabularies."
         )
     return make_chunks(

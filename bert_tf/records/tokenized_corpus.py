@@ -39,7 +39,7 @@ DIGEST_BYTES = 16
 
 NO_TOKEN = "sentences without a token (control characters, say)"
 EMPTIED_DOCUMENTS = "documents of nothing but repeated paragraphs"
-SHORT_DOCUMENTS = "documents shorter than --min_document_tokens"
+SHORT_DOCUMENTS = "documents shorter than `min_document_tokens`"
 
 
 class TokenizedPart(NamedTuple):
@@ -151,7 +151,7 @@ def work_folder_path(name: str, identity: str, work_dir: str | None) -> str:
     work_dir = work_dir or tempfile.gettempdir()
     if files.is_remote(work_dir):
         raise InputError(
-            f"--work_dir={work_dir} must be a folder of this machine: tokens are read "
+            f"`work_dir={work_dir}` must be a folder of this machine: tokens are read "
             "from all over it."
         )
     # Sets of one name in several folders may share the user's folder.
@@ -216,7 +216,7 @@ def _refuse_strangers(path: str) -> None:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or writable:
         raise InputError(
             f"{path} is in the way of the work folder, and others may have made it:"
-            " remove it, or give another --work_dir."
+            " remove it, or give another `work_dir`."
         )
     os.chmod(path, 0o700)
 

@@ -274,7 +274,7 @@ class LabelledSplits:
         records = ExampleTable(featurizer.blocks(examples), featurizer.spec, made_from)
         if featurizer.num_truncated:
             logging.info(
-                "%d of %d %s examples were longer than --max_seq_length=%d and cut.",
+                "%d of %d %s examples were longer than `max_seq_length=%d` and cut.",
                 *(featurizer.num_truncated, len(examples), split),
                 featurizer.max_seq_length,
             )

@@ -150,7 +150,7 @@ def data_set_of(given: DataSetOptions) -> tables.DataSet:
     if given.metrics:
         if given.metrics[0] == "mean_squared_error":
             raise InputError(
-                "--metrics: the best run has the highest score by the first one, which"
+                "`metrics`: the best run has the highest score by the first one, which"
                 " mean_squared_error cannot be: name another one before it."
             )
         found = dataclasses.replace(found, metrics=given.metrics)
@@ -167,7 +167,7 @@ def _data_set(given: DataSetOptions) -> tables.DataSet:
     found = find(task_name)
     if tfds_name is not None and found.tfds and not found.tfds_has(tfds_name):
         raise InputError(
-            f"--tfds_name={tfds_name} is not {found.name}'s: leave --task_name out."
+            f"`tfds_name={tfds_name}` is not {found.name}'s: leave `task_name` out."
         )
     return xnli(given.xnli_language) if found.name == "XNLI" else found
 
@@ -176,24 +176,24 @@ def _refuse_useless(given: DataSetOptions, found: tables.DataSet) -> None:
     """Raises InputError for a flag that only applies to other data sets."""
     useless: dict[str, str] = {}
     if found.name in TASKS:
-        where = f"it is for --task_name={OWN_TABLE}, not for {found.name}"
+        where = f"it is for `task_name={OWN_TABLE}`, not for {found.name}"
         useless |= dict.fromkeys((*_OF_OWN, *_OF_FILES, "tfds_splits"), where)
     if given.tfds_name is not None:
-        useless["has_header"] = "--tfds_name has no files"
+        useless["has_header"] = "`tfds_name` has no files"
     if found.name != "XNLI":
-        useless["xnli_language"] = "it is for --task_name=XNLI"
+        useless["xnli_language"] = "it is for `task_name=XNLI`"
     for name, reason in useless.items():
         default = DataSetOptions.__dataclass_fields__[name].default
         if getattr(given, name) != default:
-            raise InputError(f"--{name} has no effect here: {reason}. Leave it out.")
+            raise InputError(f"`{name}` has no effect here: {reason}. Leave it out.")
 
 
 def _own(given: DataSetOptions) -> tables.DataSet:
     """A user's table, or any set of TensorFlow Datasets."""
     if given.regression and given.several_labels:
-        raise InputError("--regression is of numbers, --several_labels is not.")
+        raise InputError("`regression` is of numbers, `several_labels` is not.")
     if not given.label_separator:
-        raise InputError("--label_separator must not be empty.")
+        raise InputError("`label_separator` must not be empty.")
     kind = tables.SINGLE_LABEL
     if given.regression or given.several_labels:
         kind = tables.REGRESSION if given.regression else tables.MULTI_LABEL
@@ -232,6 +232,8 @@ def _own(given: DataSetOptions) -> tables.DataSet:
             text_a=given.text_a_column,
             text_b=given.text_b_column,
             label=given.label_column,
+            label_columns=dict(zip(labels, columns, strict=False)),
+            numbers=given.regression,
             index=None,
         ),
     )

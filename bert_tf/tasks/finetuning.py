@@ -167,13 +167,13 @@ def steps_of(
     passed = num_batches * num_train_epochs
     if passed > np.iinfo(np.int32).max:
         raise InputError(
-            f"--{flag}={num_train_epochs} makes {passed:g} steps. Lower it."
+            f"`{flag}={num_train_epochs}` makes {passed:g} steps. Lower it."
         )
     steps = math.ceil(passed) if is_whole else int(passed)
     if steps < 1:
         raise InputError(
-            f"--{flag}={num_train_epochs}: {num_batches:g} batches per epoch make less"
-            " than one step. Raise it, or lower --train_batch_size."
+            f"`{flag}={num_train_epochs}`: {num_batches:g} batches per epoch make less"
+            " than one step. Raise it, or lower `train_batch_size`."
         )
     return steps
 

@@ -339,7 +339,7 @@ def write_submission(
                 if not fill_missing:
                     logging.warning(
                         "%s is missing, and the server refuses a zip without it."
-                        " Predict it, or --fill_missing_tasks.",
+                        " Predict it, or `fill_missing_tasks`.",
                         file.file_name,
                     )
                     continue
@@ -355,7 +355,7 @@ def write_submission(
     if len(missing) == len(TASK_FILES):
         raise InputError(
             f"{folder}: no predictions of GLUE's test sets. Predict some first"
-            " (--do_predict=true)."
+            " (`do_predict=true`)."
         )
     files.write_atomically(path, content.getvalue())
     logging.info("Wrote %s.", path)

@@ -281,14 +281,14 @@ SECOND_STAGE = ("MRPC", "STS-B", "RTE")
 def chosen_tasks(options: GlueOptions) -> list[DataSet]:
     """The tasks of --tasks, in the order in which they are to be run."""
     if not files.is_folder(options.glue_dir):
-        raise InputError(f"--glue_dir: no such folder: {options.glue_dir}")
+        raise InputError(f"`glue_dir`: no such folder: {options.glue_dir}")
     wants_all = [name.lower() for name in options.tasks] == [ALL]
     names = [*GLUE_TASKS] if wants_all else options.tasks
     chosen: dict[str, DataSet] = {}
     for data_set in map(find, names):
         if data_set.name not in GLUE_TASKS:
             raise InputError(
-                f"--tasks: {data_set.name} is none of GLUE's: {', '.join(GLUE_TASKS)}."
+                f"`tasks`: {data_set.name} is none of GLUE's: {', '.join(GLUE_TASKS)}."
                 " Use bert_tf.run_classifier."
             )
         folder = _data_dir(data_set, options)
@@ -302,19 +302,19 @@ def chosen_tasks(options: GlueOptions) -> list[DataSet]:
         else:
             raise InputError(
                 f"{data_set.name}: no file {missing}. GLUE's files are at"
-                " gluebenchmark.com/tasks; --tasks names the tasks to run, and without"
-                " --do_predict no test files are needed."
+                " gluebenchmark.com/tasks; `tasks` names the tasks to run, and without"
+                " `do_predict` no test files are needed."
             )
     has_mnli = "MNLI" in chosen or files.exists(_best_of(options, "MNLI"))
     if not has_mnli and "AX" in chosen:
         if not wants_all:
-            raise InputError("--tasks: AX is predicted by MNLI's model: add MNLI.")
+            raise InputError("`tasks`: AX is predicted by MNLI's model: add MNLI.")
         logging.warning("AX is left out: MNLI's model predicts it, and there is none.")
         del chosen["AX"]
     if not chosen:
-        raise InputError(f"--glue_dir={options.glue_dir} has none of GLUE's folders.")
+        raise InputError(f"`glue_dir={options.glue_dir}` has none of GLUE's folders.")
     if options.two_stage and not has_mnli and {*chosen} & {*SECOND_STAGE}:
-        raise InputError("--two_stage begins with MNLI's model: add MNLI to --tasks.")
+        raise InputError("`two_stage` begins with MNLI's model: add MNLI to `tasks`.")
     # Other tasks start from MNLI's model, or are predicted by it.
     return sorted(chosen.values(), key=lambda data_set: data_set.name != "MNLI")
 
@@ -338,7 +338,7 @@ def check_examples(data_set: DataSet, options: GlueOptions) -> None:
             raise InputError(
                 f"{data_set.path(folder, split)}: {count} examples; the test set of"
                 f" {data_set.name} has {wanted.num_examples}, and GLUE's server takes"
-                " no other number. Give the whole of it, or --do_predict=false."
+                " no other number. Give the whole of it, or `do_predict=false`."
             )
 
 

@@ -116,7 +116,7 @@ def find_columns(
         for name in columns:
             if name is not None and name not in there:
                 raise InputError(
-                    f"{path}: no column {name!r}; --{flag} gives another name."
+                    f"{path}: no column {name!r}; `{flag}` gives another name."
                     f" {tables.columns_of(there)}"
                 )
     return found

@@ -47,7 +47,7 @@ _FORMATS = tuple(
         (
             "run_ner",
             r'\s*\{.*"(tokens|words)"\s*:\s*\[',
-            "JSON lines of words, which run_ner reads (--format=jsonl)",
+            "JSON lines of words, which run_ner reads with `format=jsonl`",
         ),
         (
             "run_swag",

@@ -280,7 +280,7 @@ class PretrainingSession:
         ]
         for fewer, more in itertools.pairwise(layers):
             if more % fewer:
-                found = f"--stacking={options.stacking}: {more} layers"
+                found = f"`stacking={options.stacking}`: {more} layers"
                 raise InputError(f"{found} are no multiple of {fewer}.")
         if files.exists(os.path.join(options.output_dir, STATE_NAME)):
             return start
@@ -369,7 +369,8 @@ class PretrainingSession:
         options = self._options
         flag, sizes = "train_batch_size", [options.train_batch_size]
         if specs:
-            flag, sizes = "phases: BATCH", [spec.batch_size for spec in specs]
+            flag = f"phases={options.phases}: BATCH"
+            sizes = [spec.batch_size for spec in specs]
         parts = options.gradient_accumulation_steps
         for size in sizes if options.do_train else ():
             check_batch_size(self._strategy, size, parts, flag=flag)
@@ -391,7 +392,7 @@ class PretrainingSession:
             if length not in by_length:
                 lengths = ", ".join(map(str, sorted(by_length)))
                 raise InputError(
-                    f"--phases asks for records of length {length}; those of --{flag}"
+                    f"`phases` asks for records of length {length}; those of `{flag}`"
                     f" have {lengths or 'no records'}."
                 )
         options = self._options
@@ -438,7 +439,7 @@ class PretrainingSession:
         metrics = ("loss", *objective.losses, *objective.metrics)
         if self._options.eval_steps and self._options.best_metric not in metrics:
             raise InputError(
-                f"--best_metric={self._options.best_metric} is none of the evaluation's"
+                f"`best_metric={self._options.best_metric}` is none of the evaluation's"
                 f" metrics: {', '.join(metrics)}."
             )
 

@@ -372,7 +372,7 @@ def warn_of_stride(doc_stride: int | None, max_seq_length: int) -> None:
     room = max_seq_length - 3
     if doc_stride is not None and doc_stride >= room:
         logging.warning(
-            "--doc_stride=%d is no less than the %d tokens of a window: windows do not"
+            "`doc_stride=%d` is no less than the %d tokens of a window: windows do not"
             " overlap, and what crosses the end of one is seen whole in none.",
             doc_stride,
             room,
@@ -469,7 +469,7 @@ def with_recipe(given: T) -> T:
                 changed[each] = (value,) if isinstance(default, tuple) else value
     if changed:
         flags = " ".join(_as_flag(name, value) for name, value in changed.items())
-        logging.info("--recipe=%s: %s.", given.recipe, flags)
+        logging.info("`recipe=%s`: %s.", given.recipe, flags)
     if kept:
         logging.info("  As given, not as the recipe: %s.", " ".join(kept))
     return given.with_defaults(**changed)
@@ -478,7 +478,7 @@ def with_recipe(given: T) -> T:
 def _as_flag(name: str, value: Any) -> str:
     if isinstance(value, tuple):
         value = ",".join(map(str, value))
-    return f"--{name}={value}"
+    return f"`{name}={value}`"
 
 
 class ChoiceColumns(UnusableRows, title=options.DATA):

@@ -216,7 +216,7 @@ class Records:
 
     def _read(self) -> None:
         lines = files.read_text(self._path).splitlines() or [""]
-        advice = "Give another --output_dir."
+        advice = "Give another `output_dir`."
         try:
             for number, line in enumerate(lines, start=1):
                 source = f"{self._path}:{number}"
@@ -240,7 +240,7 @@ class Records:
             if name in old and new[name] != old[name]:
                 raise InputError(
                     f"{self._path} has other runs than these: {name} is {old[name]}"
-                    f" there, {new[name]} here. Give another --output_dir."
+                    f" there, {new[name]} here. Give another `output_dir`."
                 )
 
 
@@ -435,7 +435,7 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
     options, task, metric = tuning.options, tuning.task, tuning.metric
     if files.exists(os.path.join(output_dir, STATE_NAME)):
         raise InputError(
-            f"--output_dir={output_dir} holds a single run, whose best/ would make way"
+            f"`output_dir={output_dir}` holds a single run, whose best/ would make way"
             " for the best of several. Give another folder."
         )
     several = "train_batch_sizes" if options.train_batch_sizes else "train_batch_size"
@@ -582,7 +582,7 @@ def _what_seeds_explain(selection: Selection) -> str:
     p_value = paired_test(next_best, best).p_value
     if math.isnan(p_value):
         return lines[0] + (
-            " What seeds alone explain is unknown: give --num_restarts=5, and the best"
+            " What seeds alone explain is unknown: give `num_restarts=5`, and the best"
             " settings are compared with the next best."
         )
     is_better_on_average = sign * mean([*best.values()]) > sign * mean(

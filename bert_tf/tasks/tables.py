@@ -241,23 +241,25 @@ class TableSplit:
                     continue
                 label = self.rename.get(label, label)
             if self.label_columns:
+                found = {name: cells[at] for name, at in self.label_columns.items()}
                 try:
-                    label = self._joined(cells)
+                    label = _joined(found, self.separator, numbers=self.numbers)
                 except InputError as error:
                     left_out.add(number, str(error))
                     continue
             text_b = None if self.text_b is None else cells[self.text_b]
             yield number, cells[self.text_a], text_b, label
 
-    def _joined(self, cells: Mapping[Column, str]) -> str:
-        """The labels of a row, or its numbers, as in one cell."""
-        found = {name: cells[at].strip() for name, at in self.label_columns.items()}
-        if self.numbers:
-            return self.separator.join(found.values())
-        for name, cell in found.items():
-            if cell not in _FLAGS:
-                raise InputError(f"column {name!r} must be 0 or 1. Found: {cell!r}.")
-        return self.separator.join(name for name in found if _FLAGS[found[name]])
+
+def _joined(cells: Mapping[str, str], separator: str, *, numbers: bool) -> str:
+    """The labels of a row, or its numbers, as in one cell, from one for each."""
+    found = {name: cell.strip() for name, cell in cells.items()}
+    if numbers:
+        return separator.join(found.values())
+    for name, cell in found.items():
+        if cell not in _FLAGS:
+            raise InputError(f"column {name!r} must be 0 or 1. Found: {cell!r}.")
+    return separator.join(name for name in found if _FLAGS[found[name]])
 
 
 _FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True}
@@ -339,6 +341,9 @@ class TfdsSet:
     text_a: str  # the first sentence's feature
     text_b: str | None = None  # the second one's, if any
     label: str = "label"
+    # As in `TableSplit`: a feature for each label, or number, instead of `label`.
+    label_columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    numbers: bool = False
     index: str | None = "idx"  # the rows' numbers in the original file, if any
     rename: Mapping[str, str] = dataclasses.field(
         default_factory=dict
@@ -377,6 +382,8 @@ class TfdsSplit:
         """The labels in the set's own order, if it names them."""
         if not self.has_labels:
             return None
+        if self.of.label_columns:
+            return None
         names = self._rows().class_names(self.of.label)
         return names and tuple(self.of.rename.get(name, name) for name in names)
 
@@ -385,15 +392,22 @@ class TfdsSplit:
         rows.check(self.of.text_a, "text_a_column", is_text=True)
         if self.of.text_b is not None:
             rows.check(self.of.text_b, "text_b_column", is_text=True)
-        if self.has_labels:
-            rows.check(self.of.label, "label_column")
+        for feature in self._label_features:
+            rows.check(feature, "label_column")
         return rows
+
+    @property
+    def _label_features(self) -> tuple[str, ...]:
+        if not self.has_labels:
+            return ()
+        return tuple(self.of.label_columns.values()) or (self.of.label,)
 
     def _texts(
         self, rows: TfdsRows, left_out: LeftOutRows, separator: str
     ) -> Iterator[Texts]:
         of = self.of
-        names = rows.class_names(of.label) if self.has_labels else None
+        has_one = self.has_labels and not of.label_columns
+        names = rows.class_names(of.label) if has_one else None
 
         def named(value: Any) -> str | None:
             """Our name of a label; None for a class of -1, which means no label."""
@@ -405,16 +419,22 @@ class TfdsSplit:
                 value = names[value]
             return of.rename.get(value, str(value).strip())
 
-        label_feature = of.label if self.has_labels else None
-        features = (of.text_a, of.text_b, label_feature, of.index)
+        features = (of.text_a, of.text_b, *self._label_features, of.index)
         wanted = {name: True for name in features if name is not None}
         for number, (_, row) in enumerate(rows.read(wanted)):
             place = number if of.index is None else row[of.index]
             left_out.count()
-            label = named(row[of.label]) if self.has_labels else None
-            if self.has_labels and label is None:
+            label = named(row[of.label]) if has_one else None
+            if has_one and label is None:
                 left_out.unlabelled.append(place)
                 continue
+            if self.has_labels and not has_one:
+                found = {name: str(row[at]) for name, at in of.label_columns.items()}
+                try:
+                    label = _joined(found, separator, numbers=of.numbers)
+                except InputError as error:
+                    left_out.add(place, str(error))
+                    continue
             text_b = None if of.text_b is None else row[of.text_b]
             yield place, row[of.text_a], text_b, label
 
@@ -712,7 +732,7 @@ def _report(labels: Counter[str], target: Target, *, is_given: bool) -> None:
     numbers = [label for label in labels if _NUMBER.fullmatch(label)]
     if len(numbers) > 2:
         # Several labels in a cell are no number.
-        advice = "; --regression predicts the number" * (target.kind == SINGLE_LABEL)
+        advice = "; `regression` predicts the number" * (target.kind == SINGLE_LABEL)
         logging.warning(
             "%d labels are numbers, and are classes here%s.", len(numbers), advice
         )

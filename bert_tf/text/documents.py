@@ -120,7 +120,7 @@ def read_wikiextractor(
             elif paragraphs is None:
                 raise InputError(
                     f"{place(block.offset, index)}: text outside <doc ...> and </doc>;"
-                    " if this is not a file of wikiextractor's, give --input_format."
+                    " if this is not a file of wikiextractor's, give `input_format`."
                 )
             elif not paragraphs and title and html.unescape(text) == title:
                 title = None
@@ -185,7 +185,7 @@ def _text_of(values: Any, text_field: str) -> str:
         raise ValueError(f"it must be a JSON object. Found: {type(values).__name__}")
     if text_field not in values:
         raise ValueError(
-            f"it has no field {text_field!r}; --text_field names one of its own: "
+            f"it has no field {text_field!r}; `text_field` names one of its own: "
             f"{', '.join(values)}"
         )
     text = values[text_field]
@@ -270,7 +270,7 @@ def find_sources(patterns: str, flag: str) -> list[str]:
             for path in (sorted(_walk(name)) if files.is_folder(name) else [name])
         ]
         if not matches:
-            raise InputError(f"--{flag}: there is no file in the folder {pattern!r}.")
+            raise InputError(f"`{flag}`: there is no file in the folder {pattern!r}.")
         found.extend(matches)
     return found
 

@@ -118,7 +118,7 @@ class TfdsRows:
             kind = "text feature" if is_text else "feature"
             raise InputError(
                 f"TensorFlow dataset {self.full_name} has no {kind} {feature!r};"
-                f" --{flag} names one of its own: {', '.join(there)}."
+                f" `{flag}` names one of its own: {', '.join(there)}."
             )
 
     def read(self, wanted: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

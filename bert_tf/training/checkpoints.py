@@ -443,7 +443,7 @@ class RunCheckpoints:
             raise InputError(
                 f"{(damage or ['A checkpoint is named'])[0]}; and no other in"
                 f" {self._folder} is whole. Bring its files back, or give another"
-                " --output_dir."
+                " `output_dir`."
             )
         self._tidy()
         return False
@@ -510,7 +510,7 @@ class RunCheckpoints:
         if misfit:
             raise InputError(
                 f"{prefix} is of another model or optimizer than this run's: {misfit}."
-                " Give another --output_dir."
+                " Give another `output_dir`."
             )
         for key in sorted(reader.shapes):  # their order in the file
             if key in variables:
@@ -584,8 +584,8 @@ def restore_or_initialize(
         return model, checkpoints.step
     if not init_checkpoint:
         raise InputError(
-            f"Nothing to evaluate: --output_dir={folder} has no checkpoint and there is"
-            " no --init_checkpoint. Train first (--do_train)."
+            f"Nothing to evaluate: `output_dir={folder}` has no checkpoint and there is"
+            " no `init_checkpoint`. Train first (`do_train`)."
         )
     missing = [
         name
@@ -596,8 +596,8 @@ def restore_or_initialize(
     ]
     if missing:
         raise InputError(
-            f"--init_checkpoint={init_checkpoint} is not trained for this task: it has"
-            f" no {missing[0]}. Train first (--do_train)."
+            f"`init_checkpoint={init_checkpoint}` is not trained for this task: it has"
+            f" no {missing[0]}. Train first (`do_train`)."
         )
     return model, 0
 

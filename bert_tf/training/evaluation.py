@@ -110,7 +110,7 @@ def refuse_not_finite(what: str, values: Any) -> None:
     if not np.isfinite(values).all():
         raise DivergedError(
             f"The {what} is not finite: the model's weights are too large to be of use."
-            " Train again with a lower --learning_rate."
+            " Train again with a lower `learning_rate`."
         )
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import shlex
 import signal
 import sys
 import time
@@ -20,7 +21,12 @@ from bert_tf import files
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.optimization.layerwise import freeze, keeping_initial
 from bert_tf.optimization.optimizers import create_optimizer
-from bert_tf.records.pipeline import ALL_ROWS, READING_ERRORS, record_error
+from bert_tf.records.pipeline import (
+    ALL_ROWS,
+    READING_ERRORS,
+    first_record,
+    record_error,
+)
 from bert_tf.records.spec import FLOAT32, INT64, Feature, RecordSpec
 from bert_tf.records.writing import framed
 from bert_tf.training import run_folder
@@ -133,6 +139,19 @@ def save_batch(folder: str, step: int, batch: Mapping[str, Any], task_name: str)
             break
     logging.info("%s: the batch of step %d is in %s.", task_name, step, path)
     return path
+
+
+def _where_shown(path: str) -> str:
+    """Where a step's batch is, with the command that shows those of some tasks."""
+    found = first_record([path])
+    try:
+        RecordSpec.of_record(found[1] if found else b"", path)
+    except InputError:
+        return f"The step's batch is in {path}."
+    return (
+        f"python -m bert_tf.tfrecords.inspect_records {shlex.quote(path)} shows the"
+        " step's batch."
+    )
 
 
 def train(
@@ -251,7 +270,7 @@ class _Run:
         if self.checkpoints.restore():
             if init_checkpoint:
                 logging.info(
-                    "--init_checkpoint=%s is ignored: %s takes precedence.",
+                    "`init_checkpoint=%s` is ignored: %s takes precedence.",
                     init_checkpoint,
                     self.checkpoints.latest,
                 )
@@ -455,9 +474,8 @@ class _Run:
         batch = next(iter(stream(position, ALL_ROWS)))
         path = save_batch(self._folder, step, batch, self._task.name)
         self._end_diverged(
-            f"The loss is not finite at step {step}. Lower --learning_rate, or lengthen"
-            f" the warmup. The step's batch is in {path} (python -m"
-            " bert_tf.tfrecords.inspect_records shows it)."
+            f"The loss is not finite at step {step}. Lower `learning_rate`, or lengthen"
+            f" the warmup. {_where_shown(path)}"
         )
 
     def _check_gradients(self, skipped: float, steps: int) -> None:
@@ -466,7 +484,7 @@ class _Run:
         if float(self._loss_scale.scale) <= 1.0 and skipped >= steps:
             self._end_diverged(
                 f"The gradients are not finite at step {self.step}, even without"
-                " scaling the loss. Train with --precision=bfloat16 or float32."
+                " scaling the loss. Train with `precision=bfloat16` or float32."
             )
 
     def _check_weights(self) -> None:
@@ -477,7 +495,7 @@ class _Run:
         ):
             self._end_diverged(
                 f"The weights are not finite after step {self.step}. Lower"
-                " --learning_rate, or lengthen the warmup."
+                " `learning_rate`, or lengthen the warmup."
             )
 
     def _end_diverged(self, message: str) -> NoReturn:
@@ -506,7 +524,7 @@ class _Run:
         name = self._config.best_metric
         if name not in results:
             raise InputError(
-                f"--best_metric={name} is none of the evaluation's metrics:"
+                f"`best_metric={name}` is none of the evaluation's metrics:"
                 f" {', '.join(results)}."
             )
         self.checkpoints.keep_best(
@@ -531,7 +549,7 @@ class _Run:
             return ""
         return (
             f"The run ends at step {self.step}: no better {name} for {since}"
-            f" evaluations (best: {best:.6g}; --patience={patience})."
+            f" evaluations (best: {best:.6g}; `patience={patience}`)."
         )
 
     def _asked(self) -> list[float]:
@@ -581,5 +599,5 @@ class _Run:
         if count * squares != total**2:
             raise InputError(
                 f"The workers stand at different steps (this one at {self.step}):"
-                f" --output_dir={self._folder} must be one folder that all of them see."
+                f" `output_dir={self._folder}` must be one folder that all of them see."
             )

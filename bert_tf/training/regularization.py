@@ -269,7 +269,7 @@ class Regularized(keras.layers.Layer):
         if getattr(self.teacher, "window_pooling", None) != window_pooling:
             raise InputError(
                 "`teacher_checkpoint`: both models must read a text's windows at once"
-                " (--window_pooling=attention), or neither."
+                " (`window_pooling=attention`), or neither."
             )
         for name, logits in self.model.output.items():
             there, here = self.teacher.output.get(name, logits).shape, logits.shape

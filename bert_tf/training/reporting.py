@@ -104,7 +104,7 @@ def training_line(step: int, metrics: Mapping[str, float]) -> str:
         ends.append(f"{metrics['sequences_per_second']:,.0f} seq/s")
     if "learning_rate" in metrics:
         ends.append(f"lr {metrics['learning_rate']:.3g}")
-    shown = []
+    shown: list[str] = []
     for name, value in metrics.items():
         if _is_shown(name):
             is_first = not any("accuracy" in one for one in shown)
@@ -355,7 +355,7 @@ def curves_picture(folder: str, title: str | None = None) -> bytes:
     if "loss" not in curves:
         raise InputError(
             f"{os.path.join(folder, METRICS_NAME)} has no loss yet: the first line"
-            " comes after --log_steps steps."
+            " comes after `log_steps` steps."
         )
     panels: dict[str, dict[str, Curve]] = {
         label: {} for label in (*_PANELS.values(), _EVALUATION_PANEL)

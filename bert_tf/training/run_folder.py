@@ -87,7 +87,7 @@ def held_for_training(folder: str, strategy: Strategy) -> Iterator[None]:
             try:
                 handle = files.lock(
                     folder,
-                    "another run is training in this --output_dir; wait for it, stop"
+                    "another run is training in this `output_dir`; wait for it, stop"
                     " it, or give another folder.",
                 )
                 stack.callback(os.close, handle)
@@ -128,7 +128,7 @@ def prepare(
     is_own_vocab = files.exists(vocab_path) and not has_flags
     if has_run and not files.exists(config_path):
         raise InputError(
-            f"--output_dir={folder} has a checkpoint, but no {CONFIG_NAME}: it is"
+            f"`output_dir={folder}` has a checkpoint, but no {CONFIG_NAME}: it is"
             " another program's, or the file was removed. Give another folder, or put"
             " the file back."
         )
@@ -147,7 +147,7 @@ def prepare(
             old_new = f"do_lower_case={casing}", str(do_lower_case)
         if old_new:
             raise InputError(
-                f"--output_dir={folder} holds a run with another vocabulary or casing:"
+                f"`output_dir={folder}` holds a run with another vocabulary or casing:"
                 f" {old_new[0]} there, {old_new[1]} here. Give another folder."
             )
     if not is_own:
@@ -232,8 +232,8 @@ def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> N
     else:
         return
     raise InputError(
-        f"--output_dir={folder} holds a run on {old}; this one is on {new}. Give"
-        " another folder; to start from that run, name it as --init_checkpoint."
+        f"`output_dir={folder}` holds a run on {old}; this one is on {new}. Give"
+        " another folder; to start from that run, name it as `init_checkpoint`."
     )
 
 
@@ -249,7 +249,7 @@ def _refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) 
     )
     if old != new:
         raise InputError(
-            f"--output_dir={folder} holds a run with the labels {old}; this one has"
+            f"`output_dir={folder}` holds a run with the labels {old}; this one has"
             f" {new}. Give another folder."
         )
 
@@ -268,7 +268,7 @@ def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> Non
             continue
         if old[key] != new[key]:
             raise InputError(
-                f"--output_dir={folder} holds a run of another model:"
+                f"`output_dir={folder}` holds a run of another model:"
                 f" {key} is {old[key]} there, {new[key]} here. Give another folder."
             )
 
@@ -283,7 +283,7 @@ def _refuse_other_head(folder: str, head: str) -> None:
         there = heads_of(shown_key(key).removeprefix("weights/") for key in keys)
         if there and head not in there:
             raise InputError(
-                f"--output_dir={folder} holds a run of another task: its model's head"
+                f"`output_dir={folder}` holds a run of another task: its model's head"
                 f" is for {' and '.join(there)}, this one's for {head}. Give another"
                 " folder."
             )

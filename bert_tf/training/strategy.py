@@ -46,7 +46,7 @@ def create_strategy(options: DeviceOptions | None = None) -> Strategy:
     strategy = make(distribution, options)
     count, wanted = strategy.num_replicas_in_sync, options.given("num_tpu_cores")
     if distribution == "tpu" and wanted not in (None, count):
-        raise InputError(f"--num_tpu_cores={wanted}, but the TPU has {count}.")
+        raise InputError(f"`num_tpu_cores={wanted}`, but the TPU has {count}.")
     return strategy
 
 
@@ -79,9 +79,9 @@ def _tensorflow_strategy(
         return tf.distribute.TPUStrategy(resolver)
     except (OSError, ValueError, tf.errors.OpError) as error:
         raise InputError(
-            f"--distribution=tpu: no TPU answers under --tpu_name={address}:"
-            f" {first_line(error)} Give its name, with --tpu_zone and"
-            " --gcp_project where the metadata lacks them, its grpc://HOST:PORT, or"
+            f"`distribution=tpu`: no TPU answers under `tpu_name={address}`:"
+            f" {first_line(error)} Give its name, with `tpu_zone` and"
+            " `gcp_project` where the metadata lacks them, its grpc://HOST:PORT, or"
             " `local` on a TPU VM and in Colab."
         ) from error
 
@@ -115,7 +115,7 @@ def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
         return JaxStrategy(jax.devices("tpu"))
     except RuntimeError as error:
         raise InputError(
-            f"--distribution=tpu: JAX finds no TPU: {first_line(error)}"
+            f"`distribution=tpu`: JAX finds no TPU: {first_line(error)}"
             " Run this on a TPU VM or a TPU runtime, with jax[tpu] installed."
         ) from error
 
@@ -149,7 +149,7 @@ def _cluster() -> _Cluster:
         lacks = "there is no " if isinstance(error, KeyError) else ""
         reason = lacks + first_line(error).rstrip(".")
         raise InputError(
-            f"--distribution=multi_worker: TF_CONFIG={text or 'nothing'} does not name"
+            f"`distribution=multi_worker`: TF_CONFIG={text or 'nothing'} does not name"
             f" this process: {reason}. Give {wanted}."
         ) from error
     return _Cluster(places, f"{job} {index}")
@@ -180,7 +180,7 @@ def _meet(places: Mapping[str, tuple[str, int]], own: str) -> None:
         )
     except OSError as error:
         raise InputError(
-            f"--distribution=multi_worker: {own} cannot listen at port"
+            f"`distribution=multi_worker`: {own} cannot listen at port"
             f" {places[own][1]}: {error.strerror}. Does another process have its index"
             " in TF_CONFIG?"
         ) from error
@@ -209,7 +209,7 @@ def _meet(places: Mapping[str, tuple[str, int]], own: str) -> None:
                     f"{name} ({host}:{port})" for name, (host, port) in missing.items()
                 )
                 raise InputError(
-                    "--distribution=multi_worker: no answer from"
+                    "`distribution=multi_worker`: no answer from"
                     f" {described or 'all others'} in"
                     f" {SECONDS_TO_ANSWER} seconds. Start the same command there, with"
                     " its own index in TF_CONFIG; the ports must be open."
@@ -291,7 +291,7 @@ def check_batch_size(
     replicas = strategy.num_replicas_in_sync
     if batch_size % (replicas * accumulation_steps):
         raise InputError(
-            f"--{flag}={batch_size} cannot be dealt out to {replicas}"
+            f"`{flag}={batch_size}` cannot be dealt out to {replicas}"
             f" device{'s' if replicas > 1 else ''} in {accumulation_steps} micro-batch"
             f"{'es' if accumulation_steps > 1 else ''} each: give a multiple of"
             f" {replicas * accumulation_steps}."

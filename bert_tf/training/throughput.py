@@ -116,7 +116,7 @@ def parse_steps(spec: str) -> tuple[int, int]:
         if first < last:
             return first, last
     raise InputError(
-        f"--profile_steps={spec}: give two steps, the second one larger, such as"
+        f"`profile_steps={spec}`: give two steps, the second one larger, such as"
         " 100,110: the ten steps after step 100."
     )
 
@@ -147,7 +147,7 @@ class StepProfiler:
             try:
                 self._tracing.enter_context(_trace(self._folder))
             except (tf.errors.AlreadyExistsError, RuntimeError):  # TensorFlow's, JAX's
-                logging.warning("--profile_steps: another profile is being made.")
+                logging.warning("`profile_steps`: another profile is being made.")
                 self._traces = False
                 return
             self._is_tracing = True

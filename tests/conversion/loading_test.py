@@ -88,7 +88,7 @@ class LoadTest(CheckpointTestCase):
         safetensors.numpy.save_file(tensors, path)
         with self.assertRaisesRegex(InputError, "unknown here: crf.transitions"):
             loading.load_tagger(there)
-        with self.assertRaisesRegex(InputError, "--heads=none"):
+        with self.assertRaisesRegex(InputError, "`heads=none`"):
             export.completed(open_source(there))
         encoder = set(weights_by_name(BertEncoder(toy.CONFIG, use_pooler=False)))
         tagger = BertTagger(toy.CONFIG, 2)
@@ -228,10 +228,10 @@ class ModelFilesTest(FolderTestCase):
             self.assertEqual(source is None, checkpoint is None)
 
     def test_what_is_said_nowhere_is_asked_for(self):
-        with self.assertRaisesRegex(InputError, "Give --bert_config_file"):
+        with self.assertRaisesRegex(InputError, "Give `bert_config_file`"):
             self.resolve()
         config = toy.write_config(self.get_temp_dir())
-        with self.assertRaisesRegex(InputError, "Give --vocab_file"):
+        with self.assertRaisesRegex(InputError, "Give `vocab_file`"):
             self.resolve(bert_config_file=config)
 
     def test_contradictions_name_both(self):
@@ -245,12 +245,12 @@ class ModelFilesTest(FolderTestCase):
         large = other("large", [*TOKENS, *map(str, range(toy.CONFIG.vocab_size))])
         relu = other("relu", hidden_act="relu")
         for name, value, message in (
-            ("vocab_file", f"{dog}/vocab.txt", "vocab_file has .*model/vocab.txt"),
+            ("vocab_file", f"{dog}/vocab.txt", "vocab_file` has .*model/vocab.txt"),
             ("vocab_file", f"{large}/vocab.txt", "large/.*Give those of one model"),
             ("do_lower_case", False, "do_lower_case=False.*model was"),
             (
                 *("bert_config_file", f"{relu}/bert_config.json"),
-                "model was trained with hidden_act=gelu; .*relu/bert_c.*json has relu",
+                "model was trained with hidden_act=gelu; .*relu/bert_c.*json` has relu",
             ),
         ):
             with self.assertRaisesRegex(InputError, message):

@@ -118,7 +118,7 @@ class SameFilesTest(BeamCase):
             ({"packed_length": 80}, []),
             (
                 {"deduplicate": "documents", "min_document_tokens": 30},
-                ["documents shorter than --min_document_tokens", "repeated documents"],
+                ["documents shorter than `min_document_tokens`", "repeated documents"],
             ),
             ({"deduplicate": "paragraphs"}, ["repeated paragraphs"]),
         ):
@@ -187,7 +187,7 @@ class InterruptedTest(BeamCase):
         expected = self.taken_files()
         self.run_beam(random_seed=2)
         os.remove(self.path("out-00001-of-00004"))
-        with self.assertRaisesRegex(InputError, "--random_seed=2, not 1"):
+        with self.assertRaisesRegex(InputError, "`random_seed=2`, not 1"):
             self.run_beam(random_seed=1)
         os.mkdir(self.path(".out.beam-0123"))
         self.run_beam(random_seed=1, overwrite=True)
@@ -225,7 +225,7 @@ class WrongInputTest(BeamCase):
                 {"input_file": f"{latin},{more}"},
                 r"latin.txt:601: not UTF-8 [^\n]* \(1 more like this\.\)$",
             ),
-            ({"input_file": empty}, "--input_file: nothing in .*empty.txt"),
+            ({"input_file": empty}, "`input_file`: nothing in .*empty.txt"),
             ({"num_shards": 150}, "00120-of-00150 must be at least 1. Found: 0"),
         ):
             with self.assertRaisesRegex(InputError, message):
@@ -235,11 +235,11 @@ class WrongInputTest(BeamCase):
 
     def test_wrong_options(self):
         for options, changes, message in (
-            ([], {"runner": "NoRunner"}, "--runner=NoRunner: Unexpected pipeline"),
+            ([], {"runner": "NoRunner"}, "`runner=NoRunner`: Unexpected pipeline"),
             (
                 ["--beam_option=--direct_num_workers=many"],
                 {},
-                "--beam_option: argument --direct_num_workers: invalid int",
+                "`beam_option`: argument --direct_num_workers: invalid int",
             ),
         ):
             with self.assertRaisesRegex(InputError, message):

@@ -162,7 +162,7 @@ class FindFinishedTest(ManifestCase):
     def test_files_that_no_manifest_knows_are_refused(self):
         for name in ("y", "x.vocab.txt"):
             path = self.write(name, "precious")
-            with self.assertRaisesRegex(InputError, f"{name} exists.*--overwrite"):
+            with self.assertRaisesRegex(InputError, f"{name} exists.*`overwrite`"):
                 find_finished(self.wanted, self.outputs)
             os.remove(path)
 

@@ -283,7 +283,7 @@ class SessionTest(tf.test.TestCase):
         self.assertAlmostEqual(scores["accuracy"], 6 / 11)
         self.assertAlmostEqual(scores["majority"], 7 / 11)  # yes is each third of 11
         self.assertEqual(set(scores), {"accuracy", "eval_loss", "loss", "majority"})
-        with self.assertRaisesRegex(DivergedError, "lower --learning_rate"):
+        with self.assertRaisesRegex(DivergedError, "lower `learning_rate`"):
             score("dev", np.full([11, 2], np.nan))
 
     def test_what_records_are_made_from(self):

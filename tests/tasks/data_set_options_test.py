@@ -22,15 +22,18 @@ class TaskNameTest(tf.test.TestCase):
 
     def test_flags_that_would_have_no_effect(self):
         for reason, arguments in (
-            ("--train_file has no.* for --task_name=tsv, not", "MRPC --train_file=my"),
-            ("--regression has no effect", "STS-B --regression"),
-            ("--labels has no effect", "XNLI --labels=a,b"),
-            ("--xnli_language.* for --task_name=XNLI", "MNLI --xnli_language=de"),
-            ("=glue/rte is not CoLA's", "cola --tfds_name=glue/rte"),
+            ("`train_file` has no.* for `task_name=tsv`, not", "MRPC --train_file=my"),
+            ("`regression` has no effect", "STS-B --regression"),
+            ("`labels` has no effect", "XNLI --labels=a,b"),
+            ("`xnli_language`.* for `task_name=XNLI`", "MNLI --xnli_language=de"),
+            ("=glue/rte` is not CoLA's", "cola --tfds_name=glue/rte"),
             ("XNLI is not read from", "xnli --tfds_name=glue/rte"),
-            ("--regression is of numbers", "tsv --regression --several_labels"),
-            ("--label_separator must not be empty", "tsv --label_separator="),
-            ("--has_header.*name has no files", "tsv --tfds_name=x --has_header=false"),
+            ("`regression` is of numbers", "tsv --regression --several_labels"),
+            ("`label_separator` must not be empty", "tsv --label_separator="),
+            (
+                "`has_header`.*has no files",
+                "tsv --tfds_name=x --has_header=false",
+            ),
             ("--tfds_name and --dev_file mean the", "tsv --tfds_name=x --dev_file=a"),
             ("--tfds_splits has no effect without", "tsv --tfds_splits=a,b,c"),
             ("=train must name 3 splits", "tsv --tfds_name=x --tfds_splits=train"),
@@ -45,7 +48,7 @@ class TaskNameTest(tf.test.TestCase):
         found = self.data_set("--task_name=MRPC", "--metrics=accuracy,f1_macro")
         self.assertEqual(found.metrics, ("accuracy", "f1_macro"))
         self.assertEqual(found.splits, TASKS["MRPC"].splits)
-        with self.assertRaisesRegex(InputError, "--metrics: the best run has the high"):
+        with self.assertRaisesRegex(InputError, "`metrics`: the best run has the high"):
             self.data_set("--task_name=STS-B", "--metrics=mean_squared_error")
         for metric in ("f1", "bleu"):
             found = self.data_set("--task_name=MNLI", f"--metrics=accuracy,{metric}")
@@ -74,6 +77,13 @@ class OwnTableTest(FolderCase):
         self.assertEqual(found.read_target("nowhere").labels, ("good", "bad"))
         self.assertEqual(found.metrics, ("accuracy",))
 
+    def test_a_feature_of_a_tensorflow_dataset_for_each_label(self):
+        given = "--tfds_name=x --several_labels --labels=big,odd"
+        columns = "--label_column=is_big, is_odd"
+        found = data_set("--task_name=tsv", *given.split(), columns)
+        own = {"big": "is_big", "odd": "is_odd"}
+        self.assertEqual(found.tfds.label_columns, own)
+
     def test_what_labels_were_found_is_said(self):
         labels = ("1", " 1", "2", "n/a", "3", "3", "2", "N/A ")
         rows = "".join(f"A\t{label}\n" for label in labels)
@@ -85,7 +95,7 @@ class OwnTableTest(FolderCase):
         self.assertEqual(counts, "5 labels: 1 (2), 2 (2), 3 (2), N/A (1), n/a (1)")
         self.assertEqual(once, "2 labels occur once: 'N/A', 'n/a'.")
         self.assertIn("'N/A' and 'n/a' differ in blanks or case alone", alike)
-        self.assertIn("3 labels are numbers, and are classes here; --r", numbers)
+        self.assertIn("3 labels are numbers, and are classes here; `r", numbers)
         with self.assertLogs("absl", "WARNING") as logs:
             self.data_set("--several_labels").read_target(folder)
         self.assertEndsWith(logs.output[-1], "are classes here.")

@@ -224,7 +224,7 @@ class FinetuneTest(tf.test.TestCase):
         with self.assertRaisesRegex(InputError, "less than one step"):
             self.planned(0.3, None)
         self.assertEqual(self.planned(0.3).num_train_steps, 1)
-        with self.assertRaisesRegex(InputError, "=1e\\+300 makes .* steps. Lower it"):
+        with self.assertRaisesRegex(InputError, "=1e\\+300` makes .* steps. Lower it"):
             self.planned(1e300)
 
     def test_the_schedule(self):

@@ -143,8 +143,8 @@ class RecipeTest(tf.test.TestCase):
         # Mosbach et al. 2021, section 6.
         expected = ((20.0,), 0.1, 2e-5, None, 16, True)
         self.assertEqual(values, dict(zip(NAMES, expected, strict=True)))
-        self.assertIn("--num_train_epochs=20.0", logs.output[0])
-        self.assertIn("--bias_correction", logs.output[0])
+        self.assertIn("`num_train_epochs=20.0`", logs.output[0])
+        self.assertIn("`bias_correction=True`", logs.output[0])
 
     def test_a_given_flag_wins_even_with_the_default(self):
         with self.assertLogs(level="INFO") as logs:
@@ -153,7 +153,7 @@ class RecipeTest(tf.test.TestCase):
         expected = ((3.0,), 0.1, 2e-5, None, 32, False)
         self.assertEqual(values, dict(zip(NAMES, expected, strict=True)))
         self.assertIn("As given", logs.output[1])
-        self.assertIn("--bias_correction=False", logs.output[1])
+        self.assertIn("`bias_correction=False`", logs.output[1])
 
     def test_lists_to_choose_from(self):
         values = resolved("--recipe=mosbach", parse=parse_glue)

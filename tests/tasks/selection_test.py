@@ -309,7 +309,7 @@ class RefusalTest(SelectionTestCase):
         other = {"init_checkpoint": "/b", "lengths": [1, 2]}
         longer = {"init_checkpoint": "/a", "lengths": (1, 3)}
         for options, message in (
-            ({"made_with": other}, "t is /a there, /b here. Give another --output_dir"),
+            ({"made_with": other}, "t is /a there, /b here. Give another `output_dir`"),
             ({"made_with": longer}, r"lengths is \[1, 2\] there, \[1, 3\] here"),
             ({"metric": "loss"}, "the metric is accuracy there, loss here"),
         ):
@@ -400,7 +400,7 @@ the same (0.6200; Mosbach et al. 2021), or whose numbers were not finite.
   0.6000 |      2 |             1 |
 
 Expected best of 1, 2, ... such runs (Dodge et al. 2019): 0.7667, 0.8333, 0.8630. What \
-seeds alone explain is unknown: give --num_restarts=5, and the best settings are \
+seeds alone explain is unknown: give `num_restarts=5`, and the best settings are \
 compared with the next best.
 
 Standard deviations are those of samples (n - 1). Runs that were stopped early are in \

@@ -244,6 +244,9 @@ class Reviews(MadeHere):
             tfds.features.ClassLabel(names=["plot", "cast", "music"])
         ),
         "numbers": tfds.features.Sequence(tf.float32, length=2),
+        "is_odd": tf.bool,
+        "is_large": tf.int64,
+        "weight": tf.float32,
     }
 
     @staticmethod
@@ -255,6 +258,9 @@ class Reviews(MadeHere):
             "word": "yes" if number % 2 else "no",
             "topics": list(range(number % 4)),
             "numbers": [0.5, number],
+            "is_odd": number % 2 == 1,
+            "is_large": number > 99 if number else 7,
+            "weight": number / 2,
         }
 
 
@@ -266,9 +272,9 @@ class AnySetTest(tf.test.TestCase):
         # One for all tests: the set is prepared once.
         cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
 
-    def data_set(self, label, metric="accuracy", **kwargs):
+    def data_set(self, label, metric="accuracy", columns=None, **kwargs):
         splits = {"train": "train", "dev": "train[90%:]", "test": "nowhere"}
-        columns = {"text_a": "text", "label": label, "index": None}
+        columns = {"text_a": "text", "label": label, "index": None, **(columns or {})}
         return DataSet(
             name="reviews",
             metrics=(metric,),
@@ -309,11 +315,30 @@ class AnySetTest(tf.test.TestCase):
         data_set = self.data_set("numbers", "pearson", kind=REGRESSION, **options)
         self.assertEqual(self.by_number(data_set)[12], "0.5;12.0")
 
+    def test_a_feature_for_each_label_or_number(self):
+        own = {"odd": "is_odd", "large": "is_large"}
+        options = {"columns": {"label_columns": own}, "labels": tuple(own)}
+        data_set = self.data_set("label", "f1_micro", kind=MULTI_LABEL, **options)
+        with self.assertLogs(level="WARNING") as logs:
+            labels = self.by_number(data_set)
+        found = [labels[i] for i in (1, 2, 100, 101)]
+        self.assertEqual(found, ["odd", "", "large", "odd,large"])
+        self.assertIn("'large' must be 0 or 1. Found: '7'", logs.output[-1])
+        own = {"stars": "stars", "weight": "weight"}
+        options["columns"] = {"label_columns": own, "numbers": True}
+        options["labels"] = tuple(own)
+        data_set = self.data_set("label", "pearson", kind=REGRESSION, **options)
+        self.assertEqual(self.by_number(data_set)[13], "3,6.5")
+        options["columns"] = {"label_columns": {"a": "is_odd", "b": "no"}}
+        data_set = self.data_set("label", "f1_micro", kind=MULTI_LABEL, **options)
+        with self.assertRaisesRegex(InputError, "no feature 'no'; `label_column`"):
+            data_set.read(None, "train")
+
     def test_errors_are_one_line(self):
         for reason, arguments in (
-            ("'body'; --text_a_column names .* own: text, word", {"text_a": "body"}),
-            ("no text feature 'stars'; --text_b_column", {"text_b": "stars"}),
-            ("no feature 'tag'; --label_column", {"label": "tag"}),
+            ("'body'; `text_a_column` names .* own: text, word", {"text_a": "body"}),
+            ("no text feature 'stars'; `text_b_column`", {"text_b": "stars"}),
+            ("no feature 'tag'; `label_column`", {"label": "tag"}),
         ):
             values = {"name": "reviews", "text_a": "text", **arguments}
             of = TfdsSet(folder=self.folder, index=None, **values)

@@ -152,7 +152,7 @@ class JsonLinesTest(ReaderTestCase):
             ('{"text": "a"}{"text": "b"}', "one JSON object on one line"),
             ("plain text", "one JSON object on one line"),
             ('[{"text": "a"}]', "must be a JSON object. Found: list"),
-            ('{"txt": "a", "n": 1}', "no field 'text'; --text_field .*: txt, n"),
+            ('{"txt": "a", "n": 1}', "no field 'text'; `text_field` .*: txt, n"),
             ('{"text": null}', "field 'text' must be text. Found: NoneType"),
             ("[" * 100_000, "c.jsonl:6"),
             ('{"text": "a", "n": ' + "1" * 5000 + "}", "c.jsonl:6"),
@@ -411,7 +411,7 @@ class FindSourcesTest(ReaderTestCase):
         os.makedirs(self.path("empty"))
         for pattern, message in (
             ("nowhere", "`input`: no file matches .*nowhere"),
-            (self.path("empty"), "--input: there is no file in .*empty"),
+            (self.path("empty"), "`input`: there is no file in .*empty"),
             ("", "`input`: no file matches ''"),
         ):
             with self.assertRaisesRegex(InputError, message):

@@ -125,7 +125,7 @@ class WrongInputTest(ScriptCase):
         latin = self.write("latin.txt", b"the cat\nBl\xe4tter\n")
         no_mask = self.write("no_mask.txt", "[UNK]\n[CLS]\n[SEP]\nthe\n")
         for changes, message in (
-            ({"input_file": empty}, "--input_file: nothing in .*empty.txt"),
+            ({"input_file": empty}, "`input_file`: nothing in .*empty.txt"),
             ({"input_file": latin}, "latin.txt:2: not UTF-8"),
             ({"vocab_file": no_mask}, r"no_mask.txt: .*Missing: \[MASK\]"),
             ({"vocab_file": self.path("no")}, "No such vocabulary file"),
@@ -157,11 +157,11 @@ class WrongInputTest(ScriptCase):
         for changes, message in (
             (
                 {"max_seq_length": 128, "max_predictions_per_seq": 3},
-                "--max_predictions_per_seq=3 is few for --max_seq_length=128: .* 19",
+                "`max_predictions_per_seq=3` is few for `max_seq_length=128`: .* 19",
             ),
             ({"input_file": one}, "one document only: random"),
             ({"input_file": apart}, "9 of 9 instances have a random"),
-            ({"input_file": long}, "A line has 40 tokens on average, .*--split_sent"),
+            ({"input_file": long}, "A line has 40 tokens on average, .*`split_sent"),
         ):
             with self.assertLogs("absl", "WARNING") as logs:
                 self.run_script(**changes, overwrite=True)

@@ -108,7 +108,7 @@ class SoundRecordsTest(ScriptCase):
         output, warning = self.show_and_warn(
             self.path("out*"), "--start=5", "--nostatistics"
         )
-        self.assertIn("--start=5, but there are 5 records", warning)
+        self.assertIn("`start=5`, but there are 5 records", warning)
 
     def test_other_kinds_of_records(self):
         names = ("input_ids", "input_mask", "segment_ids", "next_sentence_labels")

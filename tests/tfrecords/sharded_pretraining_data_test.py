@@ -143,10 +143,10 @@ class ShardsTest(ScriptCase):
         with self.assertLogs("absl", "INFO") as logs:
             self.run_script(num_shards=3, num_workers=2)
         self.assertIn("All is done already", logs.output[0])
-        with self.assertRaisesRegex(InputError, "--dupe_factor=3, not 4"):
+        with self.assertRaisesRegex(InputError, "`dupe_factor=3`, not 4"):
             self.run_script(num_shards=3, dupe_factor=4)
         outputs = ",".join(self.path(f"out-0000{n}-of-00003") for n in range(3))
-        with self.assertRaisesRegex(InputError, "--num_shards=3, not None"):
+        with self.assertRaisesRegex(InputError, "`num_shards=3`, not None"):
             self.run_script(output_file=outputs)
         self.assertEqual(self.files(), before)
 
@@ -154,13 +154,13 @@ class ShardsTest(ScriptCase):
         for changes, message in (
             (
                 {"num_shards": 2, "output_file": self.path("a") + "," + self.path("b")},
-                "--num_shards: --output_file must be one name",
+                "`num_shards`: `output_file` must be one name",
             ),
-            ({"deduplicate": "paragraphs"}, "--deduplicate=paragraphs: .*sentences"),
-            ({"num_shards": 99}, "--num_shards=99 takes 99 documents .*Found: 37"),
+            ({"deduplicate": "paragraphs"}, "`deduplicate=paragraphs`: .*sentences"),
+            ({"num_shards": 99}, "`num_shards=99` takes 99 documents .*Found: 37"),
             (
                 {"num_shards": 30, "nsp_labels": "exact"},
-                "--num_shards=30 takes 60 documents or more. Found: 37",
+                "`num_shards=30` takes 60 documents or more. Found: 37",
             ),
             (
                 {"num_shards": 20, "min_document_tokens": 25},
@@ -172,10 +172,10 @@ class ShardsTest(ScriptCase):
             ),
             (
                 {"min_document_tokens": 999},
-                "must be at least 1. Found: 0. .*smaller .*--min_document_tokens",
+                "must be at least 1. Found: 0. .*smaller .*`min_document_tokens`",
             ),
             ({"vocab_file": self.path("text.txt")}, "text.txt: .*CLS"),
-            ({"work_dir": "gs://bucket"}, "--work_dir=gs://bucket must be a folder"),
+            ({"work_dir": "gs://bucket"}, "`work_dir=gs://bucket` must be a folder"),
             ({"input_file": self.path("no")}, "`input_file`: no file matches"),
         ):
             with self.assertRaisesRegex(InputError, message):
@@ -249,9 +249,9 @@ class PackedTest(ScriptCase, parameterized.TestCase):
         before = self.files()
         self.run_script(packed_length=80)
         for changes, message in (
-            ({"packed_length": 90}, "made with --packed_length=80, not 90"),
-            ({}, "made with --packed_length=80, not None"),
-            ({"packed_length": 80, "max_seq_length": 30}, "--max_seq_length=24, not"),
+            ({"packed_length": 90}, "made with `packed_length=80`, not 90"),
+            ({}, "made with `packed_length=80`, not None"),
+            ({"packed_length": 80, "max_seq_length": 30}, "`max_seq_length=24`, not"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script(**changes)

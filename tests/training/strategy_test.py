@@ -39,7 +39,7 @@ class StrategyTest(tf.test.TestCase):
             port = unused.getsockname()[1]
             names = f"grpc://localhost:{port}", "grpc://", "grpc://localhost:0x1"
             for name in names:
-                with self.assertRaisesRegex(InputError, f"no TPU answers .*={name}: "):
+                with self.assertRaisesRegex(InputError, f"no TPU answers .*={name}`: "):
                     create_strategy(DeviceOptions(distribution="tpu", tpu_name=name))
 
     def test_each_address_of_a_pod_is_tried(self):
@@ -113,9 +113,9 @@ class StrategyTest(tf.test.TestCase):
     def test_a_batch_that_cannot_be_dealt_out_is_refused(self):
         default = create_strategy()
         check_batch_size(default, 12, 4)
-        with self.assertRaisesRegex(InputError, "=10 .* give a multiple of 4"):
+        with self.assertRaisesRegex(InputError, "=10` .* give a multiple of 4"):
             check_batch_size(default, 10, 4)
-        with self.assertRaisesRegex(InputError, "^--eval_batch_size=3 "):
+        with self.assertRaisesRegex(InputError, "^`eval_batch_size=3` "):
             check_batch_size(default, 3, 2, flag="eval_batch_size")
 
     def test_one_worker_agrees_with_itself(self):

@@ -128,5 +128,5 @@ class StepProfilerTest(tf.test.TestCase):
 
     def test_no_steps(self):
         for spec in ("100", "5,5", "7,3", "a,b", "1,2,3", "-1,4", "1.5,3"):
-            with self.assertRaisesRegex(InputError, f"--profile_steps={spec}: "):
+            with self.assertRaisesRegex(InputError, f"`profile_steps={spec}`: "):
                 throughput.StepProfiler(self.get_temp_dir(), spec)

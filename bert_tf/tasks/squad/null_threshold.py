@@ -118,7 +118,7 @@ def read(folder: str, checkpoint: str = "") -> float | None:
     if not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise InputError(
             f'{path}: needs "{_KEY}": NUMBER. Mend it, or remove the file and find the'
-            " threshold again with --find_null_threshold."
+            " threshold again with `find_null_threshold`."
         )
     noted = content.get("checkpoint")
     if checkpoint and noted:
@@ -126,7 +126,7 @@ def read(folder: str, checkpoint: str = "") -> float | None:
         if found_for != files.absolute(checkpoint):
             logging.warning(
                 "%s is ignored: it was found for %s, and the model is %s."
-                " --find_null_threshold finds it again.",
+                " `find_null_threshold` finds it again.",
                 path,
                 found_for,
                 checkpoint,

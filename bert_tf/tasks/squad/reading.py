@@ -214,7 +214,7 @@ class CheckedQuestions:
         if value and not self._version_2_with_negative:
             raise InputError(
                 f"{self.source}: {where}: it has no answer, as in SQuAD 2.0:"
-                " give --version_2_with_negative."
+                " give `version_2_with_negative`."
             )
         return value
 

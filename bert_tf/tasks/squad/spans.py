@@ -413,6 +413,6 @@ def _threshold(run: FineTuning, answers: Answers, golds: Golds, step: int) -> fl
     for each in folders:
         if (found := null_threshold.read(each, checkpoint)) is not None:
             path = null_threshold.path_in(each)
-            logging.info("--null_score_diff_threshold=%s, from %s.", found, path)
+            logging.info("`null_score_diff_threshold=%s`, from %s.", found, path)
             return found
     return options.null_score_diff_threshold

@@ -106,7 +106,7 @@ class QuestionFeaturizer:
     def __post_init__(self) -> None:
         if self.max_seq_length <= self.max_query_length + _SPECIAL_TOKENS:
             raise InputError(
-                f"--max_seq_length must be greater than --max_query_length + 3, so that"
+                f"`max_seq_length` must be greater than `max_query_length` + 3, so that"
                 f" there is room for the paragraph. Received: {self.max_seq_length} and"
                 f" {self.max_query_length}"
             )

@@ -9,16 +9,17 @@ words, and one of two of the same type after another one:
     iobes   S        B I E      B E
     bilou   U        B I L      B L
     bmes    S        B M E      B E
+    bmewo   W        B M E      B E
     bios    S        B I I      B I
 
 Labels that spell no entity, such as parts of speech, have no scheme. Labels can be
 read in two ways:
 
-default   Every label but O belongs to an entity. One starts at B (or S, U), where the
-          type changes, after O, and after a word that ends one (E, L, S, U). Anything
-          a model predicts can be read. IOB1 and IOB2 are read as the official scorer
-          (conlleval) reads them. It lacks S and U: to it, `S-PER S-PER` is one entity;
-          here it is two.
+default   Every label but O belongs to an entity. One starts at B (or S, U, W), where
+          the type changes, after O, and after a word that ends one (E, L, S, U, W).
+          Anything a model predicts can be read. IOB1 and IOB2 are read as the official
+          scorer (conlleval) reads them. It lacks S and U: to it, `S-PER S-PER` is one
+          entity; here it is two.
 strict    An entity counts only if it is spelled as in its scheme; I-PER after O is none
           in IOB2. As seqeval's mode of this name. Not of IOB1.
 
@@ -29,30 +30,35 @@ entities at once.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from typing import NamedTuple
 
 from bert_tf.tasks.tables import in_order
 
 OUTSIDE = "O"
-IOB1, IOB2, IOBES, BILOU, BMES, BIOS = SCHEMES = (
-    *("iob1", "iob2", "iobes", "bilou", "bmes", "bios"),
+IOB1, IOB2, IOBES, BILOU, BMES, BMEWO, BIOS = SCHEMES = (
+    *("iob1", "iob2", "iobes", "bilou", "bmes", "bmewo", "bios"),
 )
 NO_SCHEME = "none"
-STRICT_SCHEMES = (IOB2, IOBES, BILOU, BMES, BIOS)
+MIXED = "mixed"  # prefixes that no scheme has together
+STRICT_SCHEMES = (IOB2, IOBES, BILOU, BMES, BMEWO, BIOS)
 
-_STARTS = frozenset("BSU")
-_ENDS = frozenset("ELSU")
-# In schemes that mark entities of one word: their prefix, and that of the last word.
-SINGLE_AND_LAST = {
-    IOBES: ("S", "E"),
-    BILOU: ("U", "L"),
-    BMES: ("S", "E"),
-    BIOS: ("S", "I"),
+_STARTS = frozenset("BSUW")
+_ENDS = frozenset("ELSUW")
+# The prefixes of an entity's only word, of one in the middle, and of the last one.
+_PARTS = {
+    IOB1: ("I", "I", "I"),
+    IOB2: ("B", "I", "I"),
+    IOBES: ("S", "I", "E"),
+    BILOU: ("U", "I", "L"),
+    BMES: ("S", "M", "E"),
+    BMEWO: ("W", "M", "E"),
+    BIOS: ("S", "I", "I"),
 }
-_PART_OF_ENTITY = re.compile(r"[BIMELSU](-.+)?", re.DOTALL)
-# As in b-per, B_PER; o and 0 are O.
-_OTHER_SPELLING = re.compile(r"([BIMELSUbimelsu])[-_](.+)", re.DOTALL)
+_PART_OF_ENTITY = re.compile(r"[BIMELSUW](-.+)?", re.DOTALL)
+# As in b-per, B_PER, and in PER-B, PER_I; o and 0 are O.
+_OTHER_SPELLING = re.compile(r"([BIMELSUWbimelsuw])[-_](.+)", re.DOTALL)
+_AT_THE_END = re.compile(r"(.+)[-_]([BIMELSUWbimelsuw])", re.DOTALL)
 _BETWEEN_LABELS = re.compile(r"[|+/,;]")
 
 Labels = Sequence[str]
@@ -194,18 +200,42 @@ def is_nested(label: str) -> bool:
     )
 
 
-def usual_spelling(labels: Collection[str]) -> dict[str, str]:
-    """Labels of entities that are spelled otherwise: b-per, B_PER, o, 0 -> as usual."""
-    usual = {
-        label: OUTSIDE if label in ("o", "0") else label
-        for label in labels
-        if label in ("o", "0", OUTSIDE) or is_part_of_entity(label)
-    }
-    for label in labels:
+def usual_spelling(
+    labels: Collection[str], known: Container[str] = ()
+) -> dict[str, str]:
+    """Labels of entities that are spelled otherwise: b-per, PER_B, 0 -> as usual.
+
+    A letter at the end counts if a type has several, as PER-B and PER-I have, or if
+    that makes labels that are known.
+    """
+    outside = {label: OUTSIDE for label in labels if label in ("o", "0", OUTSIDE)}
+    rest = set(labels) - outside.keys()
+    at_front = {label: label for label in rest if is_part_of_entity(label)}
+    at_end = {}
+    for label in rest:
         if found := _OTHER_SPELLING.fullmatch(label):
-            usual[label] = f"{found[1].upper()}-{found[2]}"
-    is_all = {*usual} == {*labels} and any("-" in label for label in usual.values())
-    return {old: new for old, new in usual.items() if old != new} if is_all else {}
+            at_front[label] = joined_label(found[1].upper(), found[2])
+        if found := _AT_THE_END.fullmatch(label):
+            at_end[label] = joined_label(found[2].upper(), found[1])
+    types = Counter(split_label(label)[1] for label in at_end.values())
+    if at_front.keys() == rest:
+        spelt = at_front
+    elif at_end.keys() == rest and (
+        max(types.values(), default=0) > 1
+        or all(label in known for label in at_end.values())
+    ):
+        spelt = at_end
+    else:
+        return {}
+    if not any("-" in label for label in spelt.values()):
+        return {}
+    # W, of BMEWO, where the words in the middle have I.
+    if {split_label(label)[0] for label in spelt.values()} & set("IMSUW") == {*"IW"}:
+        spelt = {
+            old: f"S{new[1:]}" if new[0] == "W" else new for old, new in spelt.items()
+        }
+    usual = outside | spelt
+    return {old: new for old, new in usual.items() if old != new}
 
 
 def find_scheme(sentences: Iterable[Labels]) -> str:
@@ -225,13 +255,14 @@ def find_scheme(sentences: Iterable[Labels]) -> str:
     prefixes.discard(OUTSIDE)
     if not prefixes:
         return NO_SCHEME
-    if prefixes & {"L", "U"}:
-        return BILOU
-    if "M" in prefixes:
-        return BMES
-    if prefixes & {"E", "S"}:
-        return BIOS if "E" not in prefixes and "I" in prefixes else IOBES
-    return IOB1 if starts["I"] > starts["B"] else IOB2
+    if prefixes <= {"B", "I"}:
+        return IOB1 if starts["I"] > starts["B"] else IOB2
+    # B and S alone may be several of these.
+    likeliest = (BIOS, IOBES) if "I" in prefixes else (IOBES, BIOS)
+    for scheme in (*likeliest, BILOU, BMES, BMEWO):
+        if prefixes <= {"B", *_PARTS[scheme]}:
+            return scheme
+    return MIXED
 
 
 def scheme_of_labels(labels: Sequence[str]) -> str:
@@ -266,9 +297,8 @@ def labels_in(scheme: str, labels: Collection[str]) -> list[str]:
     if any(is_part_of_entity(label) and "-" not in label for label in labels):
         names.add("")
     types = sorted(names)
-    single, last = SINGLE_AND_LAST.get(scheme, ("", ""))
-    inner = "M" if scheme == BMES else "I"
-    prefixes = dict.fromkeys(filter(None, ("B", inner, last, single)))
+    single, inner, last = _PARTS[scheme]
+    prefixes = dict.fromkeys(("B", inner, last, single))
     return [
         OUTSIDE,
         *(joined_label(prefix, name) for name in types for prefix in prefixes),
@@ -277,10 +307,8 @@ def labels_in(scheme: str, labels: Collection[str]) -> list[str]:
 
 def _prefixes(length: int, scheme: str, *, is_after_its_type: bool) -> list[str]:
     """The prefixes of an entity's words."""
-    prefixes = ["B", *["M" if scheme == BMES else "I"] * (length - 1)]
-    if scheme == IOB1 and not is_after_its_type:
-        prefixes[0] = "I"
-    if scheme in SINGLE_AND_LAST:
-        single, last = SINGLE_AND_LAST[scheme]
-        prefixes[-1] = single if length == 1 else last
-    return prefixes
+    single, inner, last = _PARTS[scheme]
+    if length == 1:
+        return ["B" if scheme == IOB1 and is_after_its_type else single]
+    first = "I" if scheme == IOB1 and not is_after_its_type else "B"
+    return [first, *[inner] * (length - 2), last]

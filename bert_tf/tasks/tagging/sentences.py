@@ -241,7 +241,7 @@ def _conll(
         if has_labels and not is_other:
             raise InputError(
                 f"{where}: {width} columns, with the words in column {word_column} and"
-                f" none for the labels in column {label_column}. See --label_column."
+                f" none for the labels in column {label_column}. See `label_column`."
             )
         has_labels = is_other and has_labels is not False
     before: list[str] = []
@@ -348,7 +348,7 @@ def _column(
         number = width = 0
     if width is not None and not -width <= number < width:
         raise InputError(
-            f"{where}: --{flag}={value}: columns have numbers, from 0 or from -1"
+            f"{where}: `{flag}={value}`: columns have numbers, from 0 or from -1"
             " backwards, and there must be such a one; CoNLL-U's have names, too."
         )
     return number
@@ -381,7 +381,7 @@ def _conllu(
     if sentences and has_labels and not is_annotated:
         raise InputError(
             f"{path}: no word has a label: column {label_column} is"
-            f" {UNSPECIFIED} throughout. See --label_column."
+            f" {UNSPECIFIED} throughout. See `label_column`."
         )
     for one in sentences:
         yield one if is_annotated else dataclasses.replace(one, labels=None)
@@ -439,13 +439,13 @@ def _json_lines(
         values = files.parse_json(line, path, number)
         if not isinstance(values, dict):
             raise InputError(f"{source}: it must be one JSON object on one line.")
-        words = _field(values, word_names, "--word_column", source)
+        words = _field(values, word_names, "`word_column`", source)
         if not all(isinstance(word, str) for word in words):
             raise InputError(f"{source}: words must be text; one is a number, or null.")
         labels = None
         some = any(values.get(name) is not None for name in label_names)
         if has_labels or (has_labels is None and some):
-            labels = _field(values, label_names, "--label_column", source)
+            labels = _field(values, label_names, "`label_column`", source)
             labels = _labels_of(words, labels, layout.labels, source)
         if words:
             # None if no sentence has a document: the file is one.
@@ -492,7 +492,7 @@ def _label(label: object, names: Sequence[str], source: str) -> str:
         return names[label]
     raise InputError(
         f"{source}: a label must be a word without blanks, or a number that"
-        f" --labels=O,B-PER,... has a name for, from 0. Found: {label!r}."
+        f" `labels=O,B-PER,...` has a name for, from 0. Found: {label!r}."
     )
 
 

@@ -113,8 +113,8 @@ class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
     tag_scheme: str = option(
         "auto",
         "How the files' labels mark entities: iob1 (the original CoNLL-2003 files),"
-        " iob2, iobes, bilou, bmes, bios (iobes without E), or none, such as"
-        " for parts of speech; auto detects it. For iob1 the model's"
+        " iob2, iobes, bilou, bmes, bmewo, bios (iobes without E), or none,"
+        " such as for parts of speech; auto detects it. For iob1 the model's"
         " labels are iob2; predictions are written like the files.",
         choices=("auto", *SCHEMES, NO_SCHEME),
     )

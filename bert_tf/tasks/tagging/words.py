@@ -60,6 +60,7 @@ from bert_tf.tasks.reports import kept_order
 from bert_tf.tasks.tagging.labels import (
     IOB1,
     IOB2,
+    MIXED,
     NO_SCHEME,
     OUTSIDE,
     STRICT_SCHEMES,
@@ -200,17 +201,12 @@ AUTO = "auto"
 def with_usual_labels(
     splits: Mapping[str, Sequence[Sentence]], known: AbstractSet[str]
 ) -> Mapping[str, Sequence[Sentence]]:
-    """The sentences with labels such as b-per and 0 as B-PER and O are spelled.
+    """The sentences with labels such as b-per, PER_B and 0 as B-PER and O are spelled.
 
     Unless a label as it is written is one of the model's, which are `known`.
     """
-    written = {
-        label
-        for sentences in splits.values()
-        for labels in _labels(sentences)
-        for label in labels
-    }
-    usual = usual_spelling(written)
+    written = set().union(*map(_all_labels, splits.values()))
+    usual = usual_spelling(written, known)
     if not usual or known & usual.keys():
         return splits
     logging.info(
@@ -243,6 +239,15 @@ def find_file_schemes(
     found = {
         split: find_scheme(_labels(sentences)) for split, sentences in splits.items()
     }
+    for split, scheme in found.items():
+        if scheme == MIXED:
+            marked = sorted(_all_labels(splits[split]) - {OUTSIDE}, reverse=True)
+            one_each = {label[0]: label for label in marked}
+            raise InputError(
+                f"{splits[split][0].source}: no scheme has labels that begin like"
+                f" {shown(sorted(one_each.values()))} together. Spell all entities in"
+                " one scheme, or give `tag_scheme`: none, if these are no entities."
+            )
     logging.info("The schemes of the files' labels: %s.", found)
     first = next((one for one in found.values() if one != NO_SCHEME), NO_SCHEME)
     return {split: first if one == NO_SCHEME else one for split, one in found.items()}
@@ -262,18 +267,21 @@ def find_labels(
     # recorded, or --labels, or the checkpoint's labels.
     given = tuple(options.labels or ())
     if len(set(given)) < len(given):
-        raise InputError(f"--labels={','.join(given)}: each label must be there once.")
+        raise InputError(f"`labels={','.join(given)}`: each label must be there once.")
     if train is None:
         found = tuple(recorded or given or (source and source.labels) or ())
         if not found:
             raise InputError(
-                "The model's labels are unknown: give --labels, in its outputs' order."
+                "The model's labels are unknown: give `labels`, in its outputs' order."
             )
-        return TaggerLabels(found, scheme_of_labels(found))
+        scheme = scheme_of_labels(found)
+        if scheme == MIXED:
+            raise InputError(f"The model's labels are of no scheme: {shown(found)}.")
+        return TaggerLabels(found, scheme)
     # In IOB1 an entity's first label depends on the entity before it.
     scheme = IOB2 if file_scheme == IOB1 else file_scheme
     written = _labels(train)
-    in_files = set(itertools.chain.from_iterable(written))
+    in_files = _all_labels(train)
     used = set().union(*(respelt(labels, file_scheme, scheme) for labels in written))
     ours = given
     # Labels that are the files', which the model has in another scheme, are as well.
@@ -315,7 +323,7 @@ def label_ids(
                 unknown[label] += 1
                 if must_be_known:
                     raise InputError(
-                        f"{sentence.source}: the label {label!r} is none of --labels:"
+                        f"{sentence.source}: the label {label!r} is none of `labels`:"
                         f" {shown(names)}."
                     )
     if unknown:
@@ -339,6 +347,10 @@ def digest(sentences: Iterable[Sentence]) -> str:
 
 def _labels(sentences: Sequence[Sentence]) -> list[tuple[str, ...]]:
     return [one.labels for one in sentences if one.labels is not None]
+
+
+def _all_labels(sentences: Sequence[Sentence]) -> set[str]:
+    return set(itertools.chain.from_iterable(_labels(sentences)))
 
 
 def write_predictions(
@@ -505,7 +517,7 @@ class Words:
                     f"{sentences[0].source}: the model has none of the {split} set's"
                     f" labels: {said}. The model's are {shown(self.labels.names)}."
                     " Is each line a word, with its label in `label_column`? For a"
-                    " test set without labels: --test_has_labels=false."
+                    " test set without labels: `test_has_labels=false`."
                 )
         self._features: dict[str, list[SentenceFeatures]] = {}
 
@@ -691,11 +703,11 @@ def keep_features(folder: str, features: Mapping[str, str] | None = None) -> Non
     if there != features and files.exists(os.path.join(folder, STATE_NAME)):
         if features is None and there is not None:
             raise InputError(
-                f"--output_dir={folder} holds a BiLSTM on BERT's features; give"
-                f" --features={there.get('features')} too, or another folder."
+                f"`output_dir={folder}` holds a BiLSTM on BERT's features; give"
+                f" `features={there.get('features')}` too, or another folder."
             )
         raise InputError(
-            f"--output_dir={folder} holds a run with {there or 'a fine-tuned BERT'},"
+            f"`output_dir={folder}` holds a run with {there or 'a fine-tuned BERT'},"
             f" not {features}: give another folder."
         )
     if features is not None:

@@ -172,7 +172,7 @@ class ReaderTest(FolderCase):
             with self.assertRaisesRegex(
                 InputError,
                 r"squad.json: article 2 \('River'\), paragraph 1, question 'r2': it has"
-                " no answer, as in SQuAD 2.0: give --version_2_with_negative.$",
+                " no answer, as in SQuAD 2.0: give `version_2_with_negative`.$",
             ):
                 self.of_river(impossible, for_training=for_training)
 

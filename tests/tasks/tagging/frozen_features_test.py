@@ -178,7 +178,7 @@ class FeatureTaggingTest(ScriptCase):
             ({"init_checkpoint": None}, "features=embeddings` needs `init_checkp"),
             (
                 {"features": None, "bilstm_size": None, "bilstm_dropout": None},
-                "holds a BiLSTM .* --features=embeddings too",
+                "holds a BiLSTM .* `features=embeddings` too",
             ),
             ({"precision": "bfloat16"}, "precision': 'float32'"),
         ):

@@ -36,6 +36,7 @@ class SchemesTest(tf.test.TestCase):
         for scheme, labels in (
             ("iobes", "B-A I-A E-A O S-B B-A E-A"),
             ("bmes", "B-A M-A E-A O S-B B-A E-A"),
+            ("bmewo", "B-A M-A E-A O W-B B-A E-A"),
             ("bios", "B-A I-A I-A O S-B B-A I-A"),
         ):
             self.assertEqual(find_scheme([labels.split()]), scheme)
@@ -49,6 +50,16 @@ class SchemesTest(tf.test.TestCase):
             ("0 B-PER", {"0": "O"}),
             ("O B_PER I_PER", {"B_PER": "B-PER", "I_PER": "I-PER"}),
             ("O B-PER", {}),
+            # The letter at the end, and W where M is not.
+            ("O PER-B PER_I", {"PER-B": "B-PER", "PER_I": "I-PER"}),
+            ("0 a-b_b a-b_i", {"0": "O", "a-b_b": "B-a-b", "a-b_i": "I-a-b"}),
+            ("B-B I-B B-I", {}),
+            ("O B-A I-A E-A W-A", {"W-A": "S-A"}),
+            ("O A_B A_I A_W", {"A_B": "B-A", "A_I": "I-A", "A_W": "S-A"}),
+            ("O B-A M-A E-A W-A", {}),
+            ("O B-A W-A", {}),
+            ("O VITAMIN-E HEPATITIS-B", {}),
+            ("O PER-B B-PER", {}),
             # No entities: numbers, and parts of speech.
             ("0 1 2", {}),
             ("o nn b-x", {}),
@@ -56,6 +67,22 @@ class SchemesTest(tf.test.TestCase):
         ):
             found = labels_module.usual_spelling(labels.split())
             self.assertEqual(found, expected, labels)
+        # A few words to predict have not all labels of the model's.
+        for known, expected in (((), {}), (("B-A", "I-A"), {"A-B": "B-A"})):
+            self.assertEqual(labels_module.usual_spelling(["A-B"], known), expected)
+
+    def test_prefixes_that_no_scheme_has_together(self):
+        for labels in ("B-A E-A U-A", "B-A L-A E-A", "M-A I-A", "S-A W-A", "B L M"):
+            self.assertEqual(find_scheme([labels.split()]), "mixed", labels)
+        for labels, scheme in (
+            ("B-A E-A", "iobes"),
+            ("B-A S-A", "iobes"),
+            ("I-A S-A", "bios"),
+            ("B-A U-A", "bilou"),
+            ("B-A E-A W-A", "bmewo"),
+            ("B-A M-A", "bmes"),
+        ):
+            self.assertEqual(find_scheme([labels.split()]), scheme, labels)
 
     def test_a_wrong_label_does_not_change_the_scheme(self):
         right, wrong = ["B-A", "I-A", "O", "B-B"], ["O", "I-A"]
@@ -77,6 +104,7 @@ class SchemesTest(tf.test.TestCase):
             ("iob2", ["B_A", "B-A"], ["O", "B-A", "I-A"]),
             ("bilou", ["U", "O"], ["O", "B", "I", "L", "U"]),
             ("bmes", ["O", "B-A"], ["O", "B-A", "M-A", "E-A", "S-A"]),
+            ("bmewo", ["O", "B-A"], ["O", "B-A", "M-A", "E-A", "W-A"]),
             ("bios", ["O", "S-A"], ["O", "B-A", "I-A", "S-A"]),
         ):
             self.assertEqual(labels_in(scheme, labels), expected)
@@ -114,6 +142,7 @@ class EntitiesTest(tf.test.TestCase):
             # IOBES and BILOU.
             ("S-A S-A B-A I-A E-A", ["A:0-1", "A:1-2", "A:2-5"]),
             ("U-A L-A I-A O E-A", ["A:0-1", "A:1-2", "A:2-3", "A:4-5"]),
+            ("W-A W-A M-A W-A", ["A:0-1", "A:1-2", "A:2-3", "A:3-4"]),
             # The first hyphen divides.
             ("B-A-B I-A-B", ["A-B:0-2"]),
             # One type without a name.

@@ -109,8 +109,8 @@ class ConlluTest(SentencesTestCase):
             (f"# c\n{one}\nx y\n", {}, ":3: the first column .* number.*'x y'"),
             ("1 a a X\n", {}, ":1: the first column .* with a tab behind it"),
             (word("1", "a"), {}, "no word has a label: column 3 is _"),
-            (one, {"label_column": "12"}, "x.conllu:1: --label_column=12: columns ha"),
-            (one, {"label_column": "upos"}, "--label_column=upos: columns have numb"),
+            (one, {"label_column": "12"}, "x.conllu:1: `label_column=12`: columns ha"),
+            (one, {"label_column": "upos"}, "`label_column=upos`: columns have numb"),
             ("# newdoc\n\n", {}, "no sentence"),
         ):
             with self.assertRaisesRegex(InputError, message):
@@ -257,9 +257,9 @@ class ReaderTest(SentencesTestCase):
         for text, layout, message in (
             ("a O\nb\n", {}, ":2: 1 columns, but line 1, the first word's, has 2"),
             ("#end\na O\n", {}, ":1: 1 columns, but line 2, the first word's, has"),
-            ("a\n", {}, ":1: 1 columns.*--label_column"),
-            ("a O\n", {"word_column": "4"}, ":1: --word_column=4: columns have"),
-            ("a O\n", {"label_column": "ner"}, ":1: --label_column=ner: columns have"),
+            ("a\n", {}, ":1: 1 columns.*`label_column`"),
+            ("a O\n", {"word_column": "4"}, ":1: `word_column=4`: columns have"),
+            ("a O\n", {"label_column": "ner"}, ":1: `label_column=ner`: columns have"),
             ("\n\n", {}, "no sentence"),
             ("{]", json_lines, ":1: not valid JSON"),
             ("3", json_lines, ":1: it must be one JSON object"),
@@ -267,7 +267,7 @@ class ReaderTest(SentencesTestCase):
             ('{"tokens": "a"}', json_lines, "must be a list"),
             ('{"tokens": [1]}', json_lines, "words must be text"),
             ('{"tokens": ["a"], "ner_tags": []}', json_lines, "1 words, but 0 labels"),
-            (number, json_lines, "a number that --labels"),
+            (number, json_lines, "a number that `labels="),
             (number, json_lines | {"labels": ("O",)}, "name for, from 0. Found: 2"),
             (b"\xff O\n", {}, ":1: not UTF-8"),
             ("a O\nb B-A|I-B\n", {}, ":1: 'B-A|I-B' is several labels"),
@@ -309,7 +309,7 @@ class LibrarysSetTest(tf.test.TestCase):
     def test_what_cannot_be_read(self):
         for row, message in (
             ({"tokens": [b"a\xff"], "ner": [0]}, ":train:0: not UTF-8 .byte 0xff"),
-            ({"tokens": ["a"], "ner": [-1]}, "a number that --labels.* Found: -1"),
+            ({"tokens": ["a"], "ner": [-1]}, "a number that `labels=.*` .* Found: -1"),
             ({"tokens": ["a"], "ner": [0, 0]}, "1 words, but 2 labels"),
             ({"tokens": [], "ner": []}, "no sentences"),
         ):

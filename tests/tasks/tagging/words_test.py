@@ -183,8 +183,10 @@ class LabelsTest(tf.test.TestCase):
             ({"source": source("O I-A")}, ("O I-A", "iob2")),
         ):
             self.assertEqual(find(None, **options), expected)
-        with self.assertRaisesRegex(InputError, "give --labels"):
+        with self.assertRaisesRegex(InputError, "give `labels`"):
             find(None)
+        with self.assertRaisesRegex(InputError, "labels are of no scheme: B-A, L-A, E"):
+            find(None, labels=["B-A", "L-A", "E-A"])
 
     def test_the_schemes_of_the_files(self):
         unlabelled = Sentence.of_words(["w"], None, document=0, source="")
@@ -196,6 +198,11 @@ class LabelsTest(tf.test.TestCase):
             ({"test": test}, "auto", {"test": "none"}),
         ):
             self.assertEqual(find_file_schemes(given, scheme), expected)
+        mixed = splits | {"dev": [labelled("O B-A E-A U-B B-C")]}
+        message = "begin like B-A, E-A, U-B together. .* `tag_scheme`"
+        with self.assertRaisesRegex(InputError, message):
+            find_file_schemes(mixed, "auto")
+        self.assertEqual(find_file_schemes(mixed, "iobes")["dev"], "iobes")
 
     def test_the_numbers_of_labels(self):
         sentences = [labelled("O I-A"), labelled("B-X")]
@@ -299,7 +306,7 @@ class PredictWordsTest(tf.test.TestCase):
 
         features, tokens = windowed_words(3)
         batching = Batching(batch_size=4, max_seq_length=12, max_lengths=None)
-        with self.assertRaisesRegex(DivergedError, "lower --learning_rate"):
+        with self.assertRaisesRegex(DivergedError, "lower `learning_rate`"):
             predict_words(features, tokens % NUM_LABELS, diverged, batching)
 
 
