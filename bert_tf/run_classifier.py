@@ -20,9 +20,9 @@ from bert_tf.tasks.data_set_options import ClassifierOptions
 def run(options: ClassifierOptions) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow(options)
-    from bert_tf.tasks import classification, finetuning
+    from bert_tf.tasks import classification, running
 
-    finetuning.main(classification.classification_task, options)
+    running.main(classification.classification_task, options)
 
 
 main = cli.command(run)

@@ -26,8 +26,8 @@ def run(options: GlueOptions) -> None:
     cli.import_tensorflow(options)
     options = with_recipe(options)
     from bert_tf.tasks import glue_suite
-    from bert_tf.tasks.finetuning import check_batches
     from bert_tf.tasks.glue import write_submission
+    from bert_tf.tasks.running import check_batches
     from bert_tf.training.run_folder import held_for_training
     from bert_tf.training.strategy import create_strategy, is_chief
 

@@ -20,14 +20,14 @@ from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 def run(options: TaggingOptions) -> None:
     """Reads the sentences, then trains, evaluates and predicts."""
     cli.import_tensorflow(options)
-    from bert_tf.tasks import finetuning
+    from bert_tf.tasks import running
     from bert_tf.tasks.tagging import frozen_features, words
 
     if options.features:
         own = frozen_features.with_own_defaults(options)
-        finetuning.main(frozen_features.feature_task, own)
+        running.main(frozen_features.feature_task, own)
     else:
-        finetuning.main(words.tagging_task, options)
+        running.main(words.tagging_task, options)
 
 
 main = cli.command(run)

@@ -19,10 +19,10 @@ from bert_tf.tasks.squad.squad_options import SquadOptions
 def run(options: SquadOptions) -> None:
     """Reads the questions, then trains and answers."""
     cli.import_tensorflow(options)
-    from bert_tf.tasks import finetuning
+    from bert_tf.tasks import running
     from bert_tf.tasks.squad import spans
 
-    finetuning.main(spans.squad_task, options)
+    running.main(spans.squad_task, options)
 
 
 main = cli.command(run)

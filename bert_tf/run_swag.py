@@ -20,9 +20,9 @@ from bert_tf.tasks.run_options import ChoiceOptions
 def run(options: ChoiceOptions) -> None:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow(options)
-    from bert_tf.tasks import finetuning, multiple_choice
+    from bert_tf.tasks import multiple_choice, running
 
-    finetuning.main(multiple_choice.choice_task, options)
+    running.main(multiple_choice.choice_task, options)
 
 
 main = cli.command(run)

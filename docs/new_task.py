@@ -30,7 +30,7 @@ from bert_tf.modeling.objectives import Loss, Objective
 from bert_tf.options import Path, option
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec
-from bert_tf.tasks import finetuning
+from bert_tf.tasks import finetuning, running
 from bert_tf.tasks.finetuning import FineTuningTask
 from bert_tf.tasks.run_options import ScoredOptions
 from bert_tf.text.wordpiece import pair_features
@@ -213,7 +213,7 @@ def pointing_task(
 def run(options: PointingOptions) -> None:
     """Reads the sentences, then trains and evaluates."""
     cli.import_tensorflow(options)
-    finetuning.main(pointing_task, options)
+    running.main(pointing_task, options)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ from bert_tf.significance import (
     paired_test,
     standard_deviation,
 )
-from bert_tf.tasks.finetuning import SELECTION_NAME, FineTuning
+from bert_tf.tasks.finetuning import FineTuning
 from bert_tf.tasks.run_options import Settings
 from bert_tf.training import checkpoints
 from bert_tf.training.checkpoints import (
@@ -65,6 +65,7 @@ from bert_tf.training.checkpoints import (
     remove_checkpoint,
 )
 from bert_tf.training.reporting import Reporter
+from bert_tf.training.run_folder import SELECTION_NAME
 from bert_tf.training.strategy import check_batch_size, is_chief, sum_over_workers
 
 RUNS_NAME = "runs"

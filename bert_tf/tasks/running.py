@@ -1,0 +1,167 @@
+"""The runner: a task's command, from its options to its results."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from absl import logging
+
+from bert_tf import files
+from bert_tf.conversion import adapter_files
+from bert_tf.conversion.loading import ModelFiles
+from bert_tf.conversion.source import folder_of
+from bert_tf.errors import InputError
+from bert_tf.options import flags_of_run
+from bert_tf.tasks.finetuning import (
+    FineTuning,
+    FineTuningTask,
+    files_of,
+    folder_of_model,
+)
+from bert_tf.tasks.run_options import FineTuningOptions, warn_of_stride, with_recipe
+from bert_tf.tasks.selection import search
+from bert_tf.training import checkpoints, run_folder
+from bert_tf.training.checkpoints import STATE_NAME
+from bert_tf.training.run_folder import SELECTION_NAME
+from bert_tf.training.strategy import Strategy, check_batch_size, create_strategy
+
+# Reads and checks every input before anything is written or trained.
+MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
+
+
+def main(make_task: MakeTask, options: FineTuningOptions) -> None:
+    """A command: trains or restores, then evaluates and predicts, as asked."""
+    options = as_trained(with_recipe(options))
+    warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
+    strategy = create_strategy(options)
+    check_batches(options, strategy)
+    _refuse_useless(options)
+    folder = options.output_dir
+    found = files_of(options, folder_of_model(options))
+    run = FineTuning(make_task(options, found, strategy), options, found, strategy)
+    if not getattr(options, "do_train", True):
+        model, step = run.restore(folder_of_model(options))
+    elif options.selects and not run.task.dev_splits:
+        raise InputError("Several runs need a development set to choose the best by.")
+    else:
+        with run_folder.held_for_training(folder, strategy):
+            run.init_checkpoint = run.task.first_stage(run) or run.init_checkpoint
+            if options.selects:
+                search(run, folder)
+                model, step = run.restore(checkpoints.folder_of(folder))
+                run.save_adapter(model, folder)
+            else:
+                model, step = run.fine_tune(folder)
+    (run.task.finish or evaluate_and_predict)(run, model, step)
+
+
+# How a run has read its texts.
+_READING: tuple[str, ...] = (
+    *("max_seq_length", "long_text", "doc_stride", "window_pooling"),
+    *("max_query_length", "version_2_with_negative", "document_context"),
+)
+# What stands on its encoder.
+_LAYERS = (*adapter_files.MODEL_OPTIONS, "features", "bilstm_size")
+
+
+def as_trained(options: FineTuningOptions) -> FineTuningOptions:
+    """What is not given is as it was in the training of the model that is used.
+
+    One that is trained on reads texts as before, if it keeps its head.
+    """
+    folder = folder_of_model(options)
+    if getattr(options, "do_train", True):
+        if not options.init_checkpoint or not options.init_head:
+            return options
+        folder = folder_of(options.init_checkpoint)
+        names, trained = _READING, flags_of_run(folder)
+        # A run of another kind of task, or of pre-training, lacks some of its options.
+        if not {"recipe", *filter(options.has, names)} <= trained.keys():
+            return options
+    elif files.exists(os.path.join(folder, STATE_NAME)):
+        names, trained = _READING + _LAYERS, flags_of_run(folder)
+        if adapter_files.is_adapter(options.output_dir):
+            trained |= adapter_files.open_adapter(options.output_dir).model
+    elif options.init_checkpoint:
+        # Its own layers are in its weights, or taken into them.
+        folder = folder_of(options.init_checkpoint)
+        names, trained = _READING, flags_of_run(folder)
+    else:
+        return options
+    changed = {
+        name: trained[name]
+        for name in names
+        if name in trained
+        and options.has(name)
+        and not options.is_given(name)
+        and trained[name] != getattr(options, name)
+    }
+    if changed:
+        shown = ", ".join(f"{name}={value}" for name, value in changed.items())
+        logging.info("As in the training of %s: %s.", folder, shown)
+    return options.with_defaults(**changed)
+
+
+def check_batches(options: FineTuningOptions, strategy: Strategy) -> None:
+    """Raises InputError now for errors that would otherwise appear after training."""
+    of_dev = "eval_batch_size"
+    if not hasattr(options, of_dev):
+        of_dev = "predict_batch_size"
+    wanted = [of_dev] if options.looks_at_dev else []
+    if getattr(options, "do_predict", False):
+        wanted.append("predict_batch_size")
+    for name in wanted:
+        check_batch_size(strategy, getattr(options, name), flag=name)
+
+
+def _refuse_useless(options: FineTuningOptions) -> None:
+    if not getattr(options, "do_train", True) or options.selects:
+        return
+    for name in ("stop_early", "keep_all_runs"):
+        if getattr(options, name):
+            raise InputError(
+                f"`{name}` is for several runs, and this is one: give `learning_rates`,"
+                " `train_batch_sizes` or `num_restarts` too, or leave it out."
+            )
+    if files.exists(os.path.join(options.output_dir, SELECTION_NAME)):
+        raise InputError(
+            f"`output_dir={options.output_dir}` holds several runs, of which the best"
+            " one is kept. Give another folder for a single run."
+        )
+
+
+def evaluate_and_predict(run: FineTuning, model: keras.Model, step: int) -> None:
+    """Scores the development sets, predicts the test sets, and writes the results."""
+    # The metrics of a second development set, MNLI's mismatched one, are prefixed with
+    # its name; those of a test set with labels with "test_".
+    task, options = run.task, run.options
+    results: dict[str, float] = {}
+    names: dict[str, str] = {}
+    wanted = [
+        *(task.dev_splits if getattr(options, "do_eval", False) else ()),
+        *(task.test_splits if getattr(options, "do_predict", False) else ()),
+    ]
+    for split in wanted:
+        is_dev = split in task.dev_splits
+        what = "evaluation" if is_dev else "prediction"
+        logging.info("***** Running %s: %s *****", what, split)
+        predictions = run.predict(model, split)
+        if run.is_chief:
+            task.write(options.output_dir, split, predictions, step)
+        prefix = split.removeprefix("dev").removeprefix("_")
+        prefix = f"{prefix}_" if prefix else ""
+        for name, value in task.score(split, predictions).items():
+            results[prefix + name] = value
+            if name in task.result_names:
+                names[prefix + name] = task.result_names[name].format(prefix)
+    if results:
+        run_folder.report_evaluation(
+            options.output_dir,
+            step,
+            results,
+            names=names,
+            keeps_others=task.keeps_results,
+            is_chief=run.is_chief,
+            task_name=task.name,
+        )
