@@ -34,9 +34,9 @@ from bert_tf.tasks.squad.decoding import (
 from bert_tf.tasks.squad.scoring import (
     N_BEST,
     NULL_ODDS,
+    Answers,
     evaluate_v1,
     evaluate_v2,
-    prediction_files,
 )
 
 
@@ -176,19 +176,22 @@ def run(options: EnsembleOptions) -> None:
     # Every file is read and checked before the folder is made.
     first = next(answers)
     files.make_folder(output_dir)
-    with prediction_files(output_dir, version_2) as written:
-        written.threshold = options.null_score_diff_threshold or 0.0
-        for question_id, decoded in itertools.chain([first], answers):
-            written.add(question_id, decoded)
-        predictions = written.texts()
-        report = None
-        if gold_file:
-            report_unmatched(gold_file.golds, predictions, output_dir)
-            report = (
-                evaluate_v2(gold_file.golds, predictions)
-                if version_2
-                else evaluate_v1(gold_file.questions, predictions)
-            )
+    joined = Answers(
+        version_2_with_negative=version_2,
+        threshold=options.null_score_diff_threshold or 0.0,
+    )
+    for question_id, decoded in itertools.chain([first], answers):
+        joined.add(question_id, decoded)
+    predictions = joined.texts()
+    report = None
+    if gold_file:
+        report_unmatched(gold_file.golds, predictions, output_dir)
+        report = (
+            evaluate_v2(gold_file.golds, predictions)
+            if version_2
+            else evaluate_v1(gold_file.questions, predictions)
+        )
+    joined.write(output_dir)
     logging.info(
         "Wrote the answers of %s runs to %s questions to %s.",
         *(len(options.prediction_dirs), len(predictions), output_dir),

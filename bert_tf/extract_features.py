@@ -110,6 +110,7 @@ def run(options: ExtractionOptions) -> None:
         options.layers,
         combine=options.combine,
         weights=options.layer_weights,
+        token_vectors=options.token_vectors,
         sentence_vectors=tuple(sorted(set(options.sentence_vectors))),
         normalizes=of_folder.normalizes,
         word_vectors=options.words or features.FIRST_PIECE,

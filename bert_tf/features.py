@@ -180,7 +180,7 @@ class LayerSelection:
 
 
 def feature_model(
-    encoder: BertEncoder, selection: LayerSelection, options: "FeatureOptions"
+    encoder: BertEncoder, selection: LayerSelection, options: "FeatureSettings"
 ) -> RecordModel:
     """A model of features [B, S, L, W], pooled [B, H], cls and mean [B, L, W]."""
     # Layers above the highest requested one are not computed.
@@ -373,7 +373,7 @@ def _of_names(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FeatureOptions(Batching):
+class FeatureSettings(Batching):
     """The vectors to compute, and how."""
 
     token_vectors: bool = True
@@ -387,7 +387,7 @@ class FeatureOptions(Batching):
 def extract(
     inputs: Iterable[FeatureInput],
     predict: Predict,
-    options: FeatureOptions,
+    options: FeatureSettings,
     *,
     values_per_token: int,
     num_inputs: int = 0,
@@ -448,7 +448,7 @@ class FeatureExtractor:
         source: Source,
         selection: LayerSelection,
         strategy: Strategy,
-        options: FeatureOptions,
+        options: FeatureSettings,
         *,
         by_pieces: bool = True,
     ) -> None:
@@ -616,7 +616,14 @@ def open_extractor(
         dataclasses.replace(found.source, config=found.config),
         selection,
         strategy,
-        options.as_kind(FeatureOptions, **others),
+        FeatureSettings(
+            batch_size=options.batch_size,
+            max_seq_length=options.max_seq_length,
+            max_lengths=options.max_lengths,
+            precision=options.precision,
+            jit_compile=options.jit_compile,
+            **others,
+        ),
     )
     return extractor, found.tokenizer
 

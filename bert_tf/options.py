@@ -46,7 +46,7 @@ TITLES = (
 _MOST = 2**31 - 1
 
 T = TypeVar("T", bound="Options")
-K = TypeVar("K")
+Other = TypeVar("Other", bound="Options")
 
 
 class Path(enum.Enum):
@@ -189,14 +189,13 @@ class Options:
         given = frozenset(self.given_names)
         return dataclasses.replace(self, given_names=given, **values)
 
-    def as_kind(self, kind: type[K], **changes: Any) -> K:
-        """A dataclass of what both have, and some changes."""
-        fields: Any = dataclasses.fields(kind)  # type: ignore[arg-type]
+    def to(self, options_class: type[Other], **changes: Any) -> Other:
+        """Options of another class: what both have, and some changes."""
+        fields = dataclasses.fields(options_class)
         names = [field.name for field in fields if hasattr(self, field.name)]
         values = {name: getattr(self, name) for name in names}
-        if "given_names" in values:
-            values["given_names"] = self.given_names | changes.keys()
-        return kind(**values | changes)
+        values["given_names"] = self.given_names | changes.keys()
+        return options_class(**values | changes)
 
     def as_flags(self) -> dict[str, Any]:
         """Every option's value by name, as JSON."""

@@ -276,7 +276,14 @@ def _splits(options: ProbeOptions) -> "dict[str, list[Sentence]]":
 
     def read(flag: str) -> "list[Sentence]":
         paths = files.expand_globs(str(getattr(options, flag)), flag)
-        found = read_sentences(paths, options.as_kind(Layout))
+        found = read_sentences(
+            paths,
+            Layout(
+                format=options.format,
+                word_column=options.word_column,
+                label_column=options.label_column,
+            ),
+        )
         shuffle(found)
         return found
 

@@ -22,7 +22,7 @@ def run(options: ClassifierOptions) -> None:
     cli.import_tensorflow(options)
     from bert_tf.tasks import classification, running
 
-    running.main(classification.classification_task, options)
+    running.main(classification.ClassificationTask, options)
 
 
 main = cli.command(run)

@@ -25,9 +25,9 @@ def run(options: TaggingOptions) -> None:
 
     if options.features:
         own = frozen_features.with_own_defaults(options)
-        running.main(frozen_features.feature_task, own)
+        running.main(frozen_features.FeatureTask, own)
     else:
-        running.main(words.tagging_task, options)
+        running.main(words.TaggingTask, options)
 
 
 main = cli.command(run)

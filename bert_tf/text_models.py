@@ -39,8 +39,8 @@ from bert_tf.features import (
     POOLED,
     SENTENCE_VECTORS,
     FeatureExtractor,
-    FeatureOptions,
     FeatureReader,
+    FeatureSettings,
     LayerSelection,
     Line,
 )
@@ -252,7 +252,7 @@ class TextModel:
     @functools.cached_property
     def _features(self) -> FeatureExtractor:
         """What computes all vectors of whole texts."""
-        options = FeatureOptions(
+        options = FeatureSettings(
             max_seq_length=self.max_length,
             token_vectors=False,
             sentence_vectors=(CLS, MEAN_OF_TOKENS, *[POOLED] * self._has_pooler),

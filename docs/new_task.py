@@ -31,8 +31,8 @@ from bert_tf.options import Path, option
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks import finetuning, running
-from bert_tf.tasks.finetuning import FineTuningTask
 from bert_tf.tasks.run_options import ScoredOptions
+from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.text.wordpiece import pair_features
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.training_options import Evaluates, Trains
@@ -104,6 +104,9 @@ class PointingOptions(ScoredOptions, Trains, Evaluates):
     max_seq_length: int = options.with_default(ScoredOptions, "max_seq_length", 32)
 
 
+_SEQUENCE = ("input_ids", "input_mask", "segment_ids")
+
+
 class Example(NamedTuple):
     """A sentence, and its odd word's number."""
 
@@ -122,18 +125,40 @@ def read(path: str) -> list[Example]:
     return examples
 
 
-class _Sentences:
-    """The examples of each split, and their records."""
+class PointingTask(FineTuningTask[np.ndarray]):
+    """Finding the odd word: all that the runner asks."""
 
-    def __init__(self, options: PointingOptions, found: ModelFiles) -> None:
+    name = POINTING
+    head = POINTING
+    objective = OBJECTIVE
+    metrics = ("accuracy",)
+    metric = "accuracy"
+
+    def __init__(
+        self,
+        options: PointingOptions,
+        found: ModelFiles,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        del strategy
         self._options, self._found = options, found
+        self._built = finetuning.model_options(options, found.config, has_pooler=False)
         paths = {"train": options.train_file, "dev": options.dev_file}
         wanted = {"train": options.do_train, "dev": options.looks_at_dev}
         self.examples = {
             split: read(path or "") for split, path in paths.items() if wanted[split]
         }
 
+    def build_model(self) -> BertPointer:
+        """A score for each token."""
+        return BertPointer(self._found.config, **self._built)
+
+    def data(self) -> RunData:
+        """The training set."""
+        return RunData(self._options.train_file or "", self.identity(TRAIN))
+
     def records(self, split: str) -> ExampleTable:
+        """The sentences of a split."""
         length = self._options.max_seq_length
         spec = RecordSpec(
             [
@@ -168,6 +193,10 @@ class _Sentences:
             found[batch["rows"][is_real]] = np.stack([best, right], 1)[is_real]
         return found
 
+    def score(self, split: str, found: np.ndarray) -> dict[str, float]:
+        """The share of right tokens."""
+        return {"accuracy": float(found[:, 1].mean())}
+
     def write(self, folder: str, split: str, found: np.ndarray, step: int) -> None:
         """Writes one token's number per line."""
         lines = "".join(f"{best}\n" for best, _ in found)
@@ -178,42 +207,13 @@ class _Sentences:
         return rows_digest(self.examples[split])
 
 
-_SEQUENCE = ("input_ids", "input_mask", "segment_ids")
-
-
-def pointing_task(
-    options: PointingOptions, found: ModelFiles, strategy: tf.distribute.Strategy
-) -> FineTuningTask[np.ndarray]:
-    """The task, as data: all that the runner asks."""
-    del strategy
-    sentences = _Sentences(options, found)
-    added = finetuning.model_options(options, found.config, has_pooler=False)
-    return FineTuningTask(
-        name=POINTING,
-        build_model=lambda: BertPointer(found.config, **added),
-        objective=OBJECTIVE,
-        head=POINTING,
-        trains_task=POINTING,
-        records=lambda: sentences.records("train"),
-        data=lambda: RunData(options.train_file or "", sentences.identity("train")),
-        predict=sentences.predict,
-        score=lambda split, found: {"accuracy": float(found[:, 1].mean())},
-        write=sentences.write,
-        identity=sentences.identity,
-        dev_splits=("dev",),
-        test_splits=(),
-        metrics=("accuracy",),
-        metric="accuracy",
-    )
-
-
 # 5. bert_tf/run_pointing.py: the command. 6. setup.cfg: its entry point.
 
 
 def run(options: PointingOptions) -> None:
     """Reads the sentences, then trains and evaluates."""
     cli.import_tensorflow(options)
-    running.main(pointing_task, options)
+    running.main(PointingTask, options)
 
 
 if __name__ == "__main__":

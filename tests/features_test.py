@@ -18,9 +18,9 @@ from bert_tf.errors import InputError
 from bert_tf.features import (
     FeatureExtractor,
     FeatureInput,
-    FeatureOptions,
     FeatureReader,
     Features,
+    FeatureSettings,
     LayerSelection,
     Line,
     count_lines,
@@ -108,7 +108,7 @@ class FeatureModelTest(tf.test.TestCase):
 
     def model(self, layers="-1", sentence_vectors=(), token_vectors=True, **options):
         selection = chosen(layers.split(","), **options)
-        wanted = FeatureOptions(
+        wanted = FeatureSettings(
             token_vectors=token_vectors, sentence_vectors=sentence_vectors
         )
         return feature_model(self.encoder, selection, wanted)
@@ -327,7 +327,7 @@ class ExtractTest(tf.test.TestCase):
                 features.extract(
                     iter(inputs),
                     predict,
-                    FeatureOptions(**options),
+                    FeatureSettings(**options),
                     values_per_token=4,
                     num_inputs=len(inputs),
                 )
@@ -367,7 +367,7 @@ class ExtractTest(tf.test.TestCase):
                 # Nothing is read far ahead.
                 self.assertLess(number, (len(groups) + 2) * 3)
 
-        options = FeatureOptions(batch_size=3, max_seq_length=LENGTH)
+        options = FeatureSettings(batch_size=3, max_seq_length=LENGTH)
         found = features.extract(inputs(), predict, options, values_per_token=4)
         # 60 values are 15 tokens: a group is closed by the input that reaches them.
         with mock.patch.object(features, "VALUES_AT_ONCE", 60):
@@ -428,7 +428,7 @@ class FeatureExtractorTest(tf.test.TestCase):
             source,
             chosen(["embeddings", "-1"], 1, combine="concat"),
             tf.distribute.get_strategy(),
-            FeatureOptions(batch_size=2, max_seq_length=8, **options),
+            FeatureSettings(batch_size=2, max_seq_length=8, **options),
         )
 
     def test_vectors_are_computed_once_and_mapped(self):

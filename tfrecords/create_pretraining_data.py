@@ -126,7 +126,7 @@ def run(options: PretrainingDataOptions) -> None:
         text_chunks(options, passed_over=[*ours, options.vocab_file]),
         output_files,
         vocabulary,
-        options.as_kind(InstanceSettings, **changes),
+        options.to(InstanceSettings, **changes),
         do_lower_case=options.do_lower_case,
         num_shards=options.num_shards,
         deduplicate=options.deduplicate,

@@ -179,7 +179,7 @@ def decode(
 ) -> Answered:
     """Writes prediction files into a folder, which is made."""
     from bert_tf.tasks.squad.decoding import Decoder
-    from bert_tf.tasks.squad.scoring import prediction_files
+    from bert_tf.tasks.squad.scoring import Answers
 
     folder.mkdir(exist_ok=True)
     settings = dict(logits.settings)
@@ -193,19 +193,19 @@ def decode(
     without_span = []
     row = 0
     began = time.process_time()
-    with prediction_files(str(folder), is_version_2) as files:
-        files.threshold = threshold
-        for one in features:
-            rows = slice(row, row + len(one.windows))
-            row = rows.stop
-            if one.question.question_id in left_out:
-                continue
-            starts, ends = (arrays[f"{end}_logits"][rows] for end in ("start", "end"))
-            decoded = decoder(one, list(starts), list(ends))
-            if not decoded.best_text:
-                without_span.append(one.question.question_id)
-            files.add(one.question.question_id, decoded)
-    return Answered(files.best_texts, without_span, time.process_time() - began)
+    answers = Answers(version_2_with_negative=is_version_2, threshold=threshold)
+    for one in features:
+        rows = slice(row, row + len(one.windows))
+        row = rows.stop
+        if one.question.question_id in left_out:
+            continue
+        starts, ends = (arrays[f"{end}_logits"][rows] for end in ("start", "end"))
+        decoded = decoder(one, list(starts), list(ends))
+        if not decoded.best_text:
+            without_span.append(one.question.question_id)
+        answers.add(one.question.question_id, decoded)
+    answers.write(str(folder))
+    return Answered(answers.best_texts, without_span, time.process_time() - began)
 
 
 def compare(logits: Logits, paths: Paths, folder: pathlib.Path) -> None:

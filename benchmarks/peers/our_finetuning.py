@@ -46,7 +46,7 @@ class FineTuning:
         from bert_tf.conversion.loading import load_weights
         from bert_tf.optimization.optimizers import create_optimizer
         from bert_tf.tasks import finetuning
-        from bert_tf.tasks.classification import classification_task
+        from bert_tf.tasks.classification import ClassificationTask
         from bert_tf.training.device_steps import training_steps
         from bert_tf.training.step import computing_in
 
@@ -60,15 +60,15 @@ class FineTuning:
         )
         self._runs = {
             padding: finetuning.FineTuning(
-                classification_task(options, found, strategy), options, found, strategy
+                ClassificationTask(options, found, strategy), options, found, strategy
             )
             for padding, options in all_options.items()
         }
-        task = self._runs[ways(job)[0]].task
+        run = self._runs[ways(job)[0]]
         with computing_in(job["precision"]):
-            self._model = task.build_model()
+            self._model = run.task.build_model()
         load_weights(self._model, job["checkpoint"])
-        self._records = task.records()
+        self._records = run.task.records("train")
         num_train_steps = int(len(self._records) / job["batch_size"] * job["epochs"])
         optimizer = create_optimizer(
             job["learning_rate"],
@@ -79,7 +79,7 @@ class FineTuning:
             global_clipnorm=None,  # The step clips.
         )
         optimizer.build(self._model.trainable_variables)
-        self._steps = training_steps(task, self._model, optimizer, strategy)
+        self._steps = training_steps(run.trained, self._model, optimizer, strategy)
 
     def step(self, batches: Iterator) -> float:
         """One step; the seconds that it took."""

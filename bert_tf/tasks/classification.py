@@ -8,6 +8,7 @@ N examples, C outputs.
 """
 
 import dataclasses
+import functools
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,14 +33,7 @@ from bert_tf.records.batching import ROWS, ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import glue
 from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of
-from bert_tf.tasks.finetuning import (
-    LOSS,
-    MAJORITY,
-    FineTuningTask,
-    folder_of_model,
-    model_options,
-    opened_adapter,
-)
+from bert_tf.tasks.finetuning import folder_of_model, model_options, opened_adapter
 from bert_tf.tasks.long_texts import ATTENTION, pooled_windows, windows_of_pair
 from bert_tf.tasks.reports import kept_order, write_probabilities, write_reports
 from bert_tf.tasks.run_options import ChoiceOptions
@@ -51,6 +45,7 @@ from bert_tf.tasks.tables import (
     Example,
     Target,
 )
+from bert_tf.tasks.task import LOSS, MAJORITY, TRAIN, FineTuningTask
 from bert_tf.text.wordpiece import (
     Tokens,
     WordPieceTokenizer,
@@ -167,35 +162,26 @@ class TextFeaturizer:
         return pooled_windows(logits, self.window_counts, self.window_pooling)
 
 
-@dataclasses.dataclass(kw_only=True, eq=False)
-class LabelledSplits:
-    """The examples of each split, tokenized once, and the scores of their outputs."""
+class LabelledTask(FineTuningTask[np.ndarray]):
+    """A label, several, or a number for each example, from its outputs."""
 
     options: ClassifierOptions | ChoiceOptions
     examples: Mapping[str, Sequence[Any]]
     featurizers: Mapping[str, TextFeaturizer]  # one for each split
-    test_splits: Sequence[str]
-    metrics: Sequence[str]
-    _records: dict[str, ExampleTable] = dataclasses.field(default_factory=dict)
+    where: str | None  # the training examples are from
 
-    def task(self, **own: Any) -> FineTuningTask[np.ndarray]:
-        """The task of predicting their labels."""
-        return FineTuningTask(
-            records=lambda: self.records("train"),
-            predict=self.logits,
-            score=self.score,
-            identity=lambda split: self.records(split).made_from,
-            baseline=self.baseline,
-            test_splits=self.test_splits,
-            metrics=[LOSS, EXAMPLE_LOSS, *self.metrics],
-            class_counts=self.class_counts,
-            **own,
-        )
+    @functools.cached_property
+    def _records(self) -> dict[str, ExampleTable]:
+        return {}
 
-    def data(self, where: str | None) -> RunData:
+    def data(self) -> RunData:
         """The training set."""
-        count = len(self.examples["train"])
-        return RunData(f"{count} examples of {where}", self._digest("train"))
+        count = len(self.examples[TRAIN])
+        return RunData(f"{count} examples of {self.where}", self._digest(TRAIN))
+
+    def identity(self, split: str) -> str:
+        """A digest of a split's records."""
+        return self.records(split).made_from
 
     def records(self, split: str) -> ExampleTable:
         """A split's records."""
@@ -203,7 +189,7 @@ class LabelledSplits:
             self._records[split] = self._tokenized(split)
         return self._records[split]
 
-    def logits(self, split: str, outputs: Predict) -> np.ndarray:
+    def predict(self, split: str, outputs: Predict) -> np.ndarray:
         """The model's outputs, [N, C] float32, in the order of the examples."""
         options, records = self.options, self.records(split)
         is_test = split in self.test_splits
@@ -229,10 +215,11 @@ class LabelledSplits:
         losses = [mean_loss(slice(start, start + size)) for start in starts]
         predictions = target.predictions(logits)
         labels = labels.reshape(predictions.shape)
+        wanted = [name for name in self.metrics if name in metrics.METRICS]
         results = {
             LOSS: float(np.mean(losses)),
             EXAMPLE_LOSS: example_loss,
-            **metrics.scores(self.metrics, predictions, labels),
+            **metrics.scores(wanted, predictions, labels),
         }
         if "accuracy" in self.metrics:
             most = np.unique(labels, return_counts=True)[1].max()
@@ -255,10 +242,12 @@ class LabelledSplits:
             labels, answers = labels[:, 0], answers[:, 0]
         return metrics.scores([metric], answers, labels)[metric]
 
-    def class_counts(self) -> np.ndarray:
-        """How many examples of the training set each class has."""
-        labels, target = self._labels("train"), self.featurizers["train"].target
-        return np.bincount(labels[:, 0], minlength=target.num_outputs)
+    def class_counts(self) -> np.ndarray | None:
+        """How many examples of the training set each class has, if each has one."""
+        target = self.featurizers[TRAIN].target
+        if target.kind != SINGLE_LABEL:
+            return None
+        return np.bincount(self._labels(TRAIN)[:, 0], minlength=target.num_outputs)
 
     def _labels(self, split: str) -> np.ndarray:
         encode = self.featurizers[split].target.encode
@@ -287,108 +276,115 @@ class LabelledSplits:
         return records
 
 
-def classification_task(
-    options: ClassifierOptions,
-    found: ModelFiles,
-    strategy: tf.distribute.Strategy,
-    *,
-    data_set: DataSet | None = None,
-    submission_dir: str | None = None,
-) -> FineTuningTask[np.ndarray]:
-    """The task of classifying, on the options' data set, or another."""
-    data_set = dataclasses.replace(
-        data_set or data_set_of(options), max_unusable_rows=options.max_unusable_rows
-    )
-    if options.do_eval and not data_set.dev_splits:
-        raise InputError(
-            f"`do_eval`: {data_set.name} has no development set. Leave it out."
+class ClassificationTask(LabelledTask):
+    """Classifying texts, or pairs of texts, of the options' data set, or another."""
+
+    head = names.CLASSIFIER
+    options: ClassifierOptions
+
+    def __init__(
+        self,
+        options: ClassifierOptions,
+        found: ModelFiles,
+        strategy: tf.distribute.Strategy,
+        *,
+        data_set: DataSet | None = None,
+        submission_dir: str | None = None,
+    ) -> None:
+        del strategy
+        data_set = dataclasses.replace(
+            data_set or data_set_of(options),
+            max_unusable_rows=options.max_unusable_rows,
         )
-    adapter = opened_adapter(options, found.config)
-    trained = adapter or found.source
-    examples = {}
-    if options.do_train:
-        examples["train"] = data_set.read(options.data_dir, "train")
-    target = _target(options, data_set, trained, examples.get("train"))
-    if trained is not None and options.init_head:
-        _refuse_other_head(trained, target)
-    # A row with another label cannot be used.
-    data_set = dataclasses.replace(data_set, labels=target.labels)
-    for split in (
-        *(data_set.dev_splits if options.looks_at_dev else []),
-        *(data_set.test_splits if options.do_predict else []),
-    ):
-        examples[split] = data_set.read(options.data_dir, split)
-    # Always the accuracy, which the original reports, and what chooses the best.
-    original = ["accuracy"] if target.kind == SINGLE_LABEL else []
-    best = [options.best_metric] if options.best_metric in target.metrics else []
-    splits = LabelledSplits(
-        options=options,
-        examples=examples,
-        featurizers={
-            split: options.as_kind(
-                TextFeaturizer,
-                tokenizer=found.tokenizer,
+        if options.do_eval and not data_set.dev_splits:
+            raise InputError(
+                f"`do_eval`: {data_set.name} has no development set. Leave it out."
+            )
+        adapter = opened_adapter(options, found.config)
+        trained = adapter or found.source
+        examples = {}
+        if options.do_train:
+            examples[TRAIN] = data_set.read(options.data_dir, TRAIN)
+        target = _target(options, data_set, trained, examples.get(TRAIN))
+        if trained is not None and options.init_head:
+            _refuse_other_head(trained, target)
+        # A row with another label cannot be used.
+        data_set = dataclasses.replace(data_set, labels=target.labels)
+        for split in (
+            *(data_set.dev_splits if options.looks_at_dev else []),
+            *(data_set.test_splits if options.do_predict else []),
+        ):
+            examples[split] = data_set.read(options.data_dir, split)
+        self.options, self.examples, self._data_set = options, examples, data_set
+        self._config, self._target = found.config, target
+        self._submission_dir = submission_dir
+        self.featurizers = {
+            split: TextFeaturizer(
+                found.tokenizer,
+                max_seq_length=options.max_seq_length,
                 target=target,
                 windows=options.long_text == "window",
+                doc_stride=options.doc_stride,
+                window_pooling=options.window_pooling,
             )
             for split in examples
-        },
-        test_splits=data_set.test_splits,
-        metrics=list(dict.fromkeys([*data_set.metrics, *original, *best])),
-    )
-
-    def data() -> RunData:
+        }
+        self._built = model_options(options, found.config)
+        if options.window_pooling == ATTENTION:
+            self._built["window_pooling"] = ATTENTION
+        self.name = data_set.name
+        self.objective = CLASSIFIERS[target.kind]
+        self.dev_splits, self.test_splits = data_set.dev_splits, data_set.test_splits
+        # Always the accuracy, which the original reports, and what chooses the best.
+        original = ["accuracy"] if target.kind == SINGLE_LABEL else []
+        best = [options.best_metric] if options.best_metric in target.metrics else []
+        scores = list(dict.fromkeys([*data_set.metrics, *original, *best]))
+        self.metrics, self.metric = [LOSS, EXAMPLE_LOSS, *scores], data_set.metrics[0]
+        self.labels, self.problem_type = target.labels, target.kind
+        self.result_names = {name: f"eval_{{}}{name}" for name in (*scores, MAJORITY)}
         if data_set.is_from_tfds:
-            return splits.data(options.tfds_name)
-        return splits.data(data_set.path(options.data_dir, "train"))
+            self.where = options.tfds_name
+        elif TRAIN in examples:
+            self.where = data_set.path(options.data_dir, TRAIN)
 
-    def write(folder: str, split: str, logits: np.ndarray, step: int) -> None:
+    @property
+    def trains_task(self) -> str | None:
+        """A data set without training data, GLUE's AX, has another's model."""
+        return self.name if TRAIN in self._data_set.splits else None
+
+    def build_model(self) -> BertClassifier:
+        """A classifier, or a model of numbers."""
+        return BertClassifier(
+            self._config,
+            self._target.num_outputs,
+            problem_type=self._target.kind,
+            **self._built,
+        )
+
+    def write(self, folder: str, split: str, logits: np.ndarray, step: int) -> None:
         """Writes predictions, plots and mistakes; for a test set the server's file."""
         del step
+        target, data_set = self._target, self._data_set
         write_reports(
             folder,
             split,
-            examples[split],
+            self.examples[split],
             target,
             logits,
             task_name=data_set.name,
             class_names=data_set.class_names,
-            plots=options.plots,
-            num_mistakes=options.num_mistakes,
+            plots=self.options.plots,
+            num_mistakes=self.options.num_mistakes,
         )
         if split in data_set.test_splits:
             name = f"test_results{split.removeprefix('test')}.tsv"
             write_probabilities(os.path.join(folder, name), target, logits)
             glue.write_task_file(
-                submission_dir or os.path.join(folder, "submission"),
+                self._submission_dir or os.path.join(folder, "submission"),
                 data_set.name,
                 split,
                 target.words(logits),
             )
-
-    built = model_options(options, found.config)
-    if options.window_pooling == ATTENTION:
-        built["window_pooling"] = ATTENTION
-    return splits.task(
-        name=data_set.name,
-        build_model=lambda: BertClassifier(
-            found.config,
-            target.num_outputs,
-            problem_type=target.kind,
-            **built,
-        ),
-        objective=CLASSIFIERS[target.kind],
-        head=names.CLASSIFIER,
-        # A data set without training data, GLUE's AX, is predicted by another's model.
-        trains_task=data_set.name if "train" in data_set.splits else None,
-        data=data,
-        write=write,
-        dev_splits=data_set.dev_splits,
-        metric=data_set.metrics[0],
-        labels=target.labels,
-        problem_type=target.kind,
-        result_names={name: f"eval_{{}}{name}" for name in (*splits.metrics, MAJORITY)},
-    )
 
 
 def _target(

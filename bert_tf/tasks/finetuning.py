@@ -1,11 +1,11 @@
-"""Fine-tuning: what a task is, and its runs: train or restore, evaluate, predict."""
+"""Fine-tuning: the runs on a task: train or restore, evaluate, predict."""
 
 import dataclasses
 import functools
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -28,6 +28,7 @@ from bert_tf.tasks.run_options import (
     FineTuningOptions,
     Settings,
 )
+from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
@@ -79,11 +80,6 @@ def model_options(
     return {**adapter.model, "recompute": options.recompute}
 
 
-# Scores that several tasks have.
-LOSS = "loss"
-MAJORITY = "majority"
-
-
 # Fine-tuning on a split's records: the same phases for all tasks.
 
 
@@ -117,7 +113,7 @@ def training_plan(
         flag=epochs_flag,
     )
     num_train_steps = max(1, math.ceil(num_schedule_steps * until))
-    config = options.as_kind(
+    config = options.to(
         TrainingConfig,
         **settings,
         num_train_steps=num_train_steps,
@@ -241,44 +237,6 @@ def _by_length(
     )
 
 
-P = TypeVar("P")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FineTuningTask(Task, Generic[P]):
-    """A task, as data: all that training, evaluation and prediction need."""
-
-    head: str  # of `bert_tf.conversion.names.HEADS`
-    records: Callable[[], batching.ExampleTable]  # to train on
-    data: Callable[[], RunData]  # the training set, as a run's folder records it
-    predict: Callable[[str, batching.Predict], P]  # a split's predictions
-    score: Callable[[str, P], dict[str, float]]  # a split's scores; {} without labels
-    # A folder, a split, its predictions and the checkpoint's step.
-    write: Callable[[str, str, P, int], None]
-    dev_splits: Sequence[str]  # the first one is evaluated on while a run trains
-    test_splits: Sequence[str]
-    metrics: Sequence[str]  # the names that `score` gives
-    metric: str  # the one by which the best run is chosen
-    identity: Callable[[str], str]  # of a split's examples, and of how they are read
-    # A labelled split, a metric -> the majority-class baseline's score, if any.
-    baseline: Callable[[str, str], float | None] = lambda split, metric: None
-    num_examples: Callable[[], int] | None = None  # of an epoch; None: one per record
-    labels: Sequence[str] | None = None  # as a run's folder records them
-    problem_type: str = SINGLE_LABEL  # likewise
-    class_counts: Callable[[], np.ndarray] | None = None  # of the training examples
-    trains_task: str | None = None  # whose run a folder must hold; None for any
-    is_restorable: bool = True  # whether a checkpoint to start from can be evaluated
-    # Writes its own files to a folder; raises InputError if there are another task's.
-    prepare: Callable[[str], None] = lambda folder: None
-    # The names in eval_results.txt that differ from the metrics'.
-    result_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    keeps_results: bool = False  # whether earlier results of the same step stay there
-    # Trains an earlier stage of a `FineTuning`, and returns what the run starts from.
-    first_stage: Callable[[Any], str | None] = lambda run: None
-    # A `FineTuning`, its model and step; None: `evaluate_and_predict`.
-    finish: Callable[[Any, keras.Model, int], None] | None = None
-
-
 def refuse_losses(
     losses: LossOptions, name: str, problem_type: str, *, has_classes: bool = True
 ) -> None:
@@ -290,21 +248,19 @@ def refuse_losses(
 
 
 def with_losses(
-    task: FineTuningTask, options: FineTuningOptions, found: ModelFiles
-) -> FineTuningTask:
-    """The task with what the options add to its loss, or take from it, in training."""
+    trained: Task, task: FineTuningTask, options: FineTuningOptions, found: ModelFiles
+) -> Task:
+    """With what the options add to its loss, or take from it, in training."""
     losses = LossOptions.of(options)
     if not losses.changed:
-        return task
-    has_classes = task.class_counts is not None
-    refuse_losses(losses, task.name, task.problem_type, has_classes=has_classes)
+        return trained
+    counts = task.class_counts()
+    refuse_losses(losses, task.name, task.problem_type, has_classes=counts is not None)
     weights = None
-    if losses.class_weights:
-        assert task.class_counts is not None
-        counts = task.class_counts()
+    if losses.class_weights and counts is not None:
         weights = class_weights(losses.class_weights, task.labels or (), counts)
     return regularized(
-        task,
+        trained,
         losses,
         heads=[task.head],
         vocabulary=found.vocabulary,
@@ -355,6 +311,7 @@ class FineTuning:
     options: FineTuningOptions
     found: ModelFiles
     strategy: Strategy
+    trained: Task = dataclasses.field(init=False)  # with what is added to its loss
     _predictor: tuple[keras.Model, Predictor] | None = None
 
     def __post_init__(self) -> None:
@@ -375,8 +332,11 @@ class FineTuning:
                 f"`cls_normalization` begins with a new {task.head} head, and"
                 " `init_checkpoint` has one: give `init_head=false`."
             )
+        self.trained = Task(
+            name=task.name, build_model=task.build_model, objective=task.objective
+        )
         if getattr(options, "do_train", True):
-            self.task = with_losses(task, options, self.found)
+            self.trained = with_losses(self.trained, task, options, self.found)
 
     @property
     def is_chief(self) -> bool:
@@ -417,19 +377,20 @@ class FineTuning:
         task, options = self.task, self.options
         data = task.data()
         self.prepare(folder, data)
-        records = task.records()
+        records = task.records(TRAIN)
+        trained = self.trained
         if self.found.config.cls_normalization:
             begin = functools.partial(
                 standardize, records=records, batch_size=options.predict_batch_size
             )
-            task = dataclasses.replace(task, begin=begin)
+            trained = dataclasses.replace(trained, begin=begin)
         plan = training_plan(
-            task,
+            trained,
             records,
             options,
             data=data,
             max_lengths=options.max_lengths,
-            num_examples=task.num_examples() if task.num_examples else None,
+            num_examples=task.num_examples(),
             epochs_flag=epochs_flag,
             until=until,
             evaluate=self._evaluate if options.eval_steps else None,
@@ -449,7 +410,7 @@ class FineTuning:
         """The model of a folder's last checkpoint, or else of the one to start from."""
         self.prepare(folder)
         return restore_or_initialize(
-            self.task,
+            self.trained,
             folder,
             self.init_checkpoint,
             self.options.precision,

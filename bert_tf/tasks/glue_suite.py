@@ -19,7 +19,7 @@ from bert_tf.errors import InputError
 from bert_tf.metrics import MISMATCHED, glue_average
 from bert_tf.pictures import figure, table
 from bert_tf.significance import mean, standard_deviation
-from bert_tf.tasks.classification import classification_task
+from bert_tf.tasks.classification import ClassificationTask
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.finetuning import FineTuning, files_of, refuse_losses
 from bert_tf.tasks.glue import COLUMNS, GLUE_TASKS, PAPER, find, task_file
@@ -355,7 +355,7 @@ def run_task(
     values = _options_of(data_set, options)
     folder = values.output_dir
     found = files_of(values, folder)
-    task = classification_task(
+    task = ClassificationTask(
         values,
         found,
         strategy,
@@ -413,7 +413,7 @@ def _options_of(data_set: DataSet, options: GlueOptions) -> ClassifierOptions:
     }
     if options.two_stage and data_set.name in SECOND_STAGE:
         changes |= {"init_checkpoint": _best_of(options, "MNLI"), "init_head": False}
-    return options.as_kind(ClassifierOptions, **changes)
+    return options.to(ClassifierOptions, **changes)
 
 
 def _splits(data_set: DataSet, options: GlueOptions) -> Sequence[str]:

@@ -44,9 +44,10 @@ from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning, other_formats, tables
-from bert_tf.tasks.classification import LabelledSplits, TextFeaturizer
+from bert_tf.tasks.classification import EXAMPLE_LOSS, LabelledTask, TextFeaturizer
 from bert_tf.tasks.reports import prediction_cells, write_probabilities
 from bert_tf.tasks.run_options import ChoiceColumns, ChoiceOptions
+from bert_tf.tasks.task import LOSS
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.tfds import TfdsRows
@@ -353,48 +354,52 @@ def write_choices(
 ACCURACY = "accuracy"
 
 
-def choice_task(
-    options: ChoiceOptions, found: ModelFiles, strategy: tf.distribute.Strategy
-) -> finetuning.FineTuningTask[np.ndarray]:
-    """The task of choosing, on the options' examples."""
-    sets = {
-        split: read_choices(source, options, has_labels=split != "test")
-        for split, source in finetuning.sources(options)
-    }
-    splits = LabelledSplits(
-        options=options,
-        examples={split: each.examples for split, each in sets.items()},
-        featurizers={
-            split: options.as_kind(
-                ChoiceFeaturizer, tokenizer=found.tokenizer, target=each.target
+class ChoiceTask(LabelledTask):
+    """Choosing the ending of each of the options' examples."""
+
+    name = "swag"
+    head = names.MULTIPLE_CHOICE
+    objective = CLASSIFICATION
+    metrics = (LOSS, EXAMPLE_LOSS, ACCURACY)
+    metric = ACCURACY
+    result_names: Mapping[str, str] = {ACCURACY: f"eval_{{}}{ACCURACY}"}
+
+    def __init__(
+        self,
+        options: ChoiceOptions,
+        found: ModelFiles,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        del strategy
+        sets = {
+            split: read_choices(source, options, has_labels=split != "test")
+            for split, source in finetuning.sources(options)
+        }
+        self.options, self._config = options, found.config
+        self.examples = {split: each.examples for split, each in sets.items()}
+        self.featurizers = {
+            split: ChoiceFeaturizer(
+                found.tokenizer,
+                max_seq_length=options.max_seq_length,
+                target=each.target,
             )
             for split, each in sets.items()
-        },
-        test_splits=("test",),
-        metrics=[ACCURACY],
-    )
+        }
+        self.where = options.tfds_name or options.train_file
+        self._built = finetuning.model_options(options, found.config)
 
-    def write(folder: str, split: str, logits: np.ndarray, step: int) -> None:
+    def build_model(self) -> BertMultipleChoice:
+        """One number for each choice."""
+        return BertMultipleChoice(self._config, **self._built)
+
+    def write(self, folder: str, split: str, logits: np.ndarray, step: int) -> None:
         """Writes the predictions' table; for a test set the original's file too."""
         del step
-        examples, target = sets[split]
+        target = self.featurizers[split].target
         name = "dev_predictions.csv"
         if split == "test":
             name = "swag_predictions.csv"
             path = os.path.join(folder, "test_results.tsv")
             write_probabilities(path, target, logits)
-        write_choices(os.path.join(folder, name), examples, target, logits)
-
-    built = finetuning.model_options(options, found.config)
-    return splits.task(
-        name="swag",
-        build_model=lambda: BertMultipleChoice(found.config, **built),
-        objective=CLASSIFICATION,
-        head=names.MULTIPLE_CHOICE,
-        trains_task="swag",
-        data=lambda: splits.data(options.tfds_name or options.train_file),
-        write=write,
-        dev_splits=("dev",),
-        metric=ACCURACY,
-        result_names={ACCURACY: f"eval_{{}}{ACCURACY}"},
-    )
+        path = os.path.join(folder, name)
+        write_choices(path, self.examples[split], target, logits)

@@ -214,7 +214,7 @@ class PretrainingSession:
         options = self._options
         self._prepare()
         start = self._stacked() or options.init_checkpoint
-        config = options.as_kind(
+        config = options.to(
             TrainingConfig,
             stack_layers=options.stack_layers or bool(options.stacking),
             num_train_steps=sum(spec.num_steps for spec in self._specs),

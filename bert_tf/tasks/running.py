@@ -15,18 +15,18 @@ from bert_tf.errors import InputError
 from bert_tf.options import flags_of_run
 from bert_tf.tasks.finetuning import (
     FineTuning,
-    FineTuningTask,
     files_of,
     folder_of_model,
 )
 from bert_tf.tasks.run_options import FineTuningOptions, warn_of_stride, with_recipe
 from bert_tf.tasks.selection import search
+from bert_tf.tasks.task import FineTuningTask
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME
 from bert_tf.training.run_folder import SELECTION_NAME
 from bert_tf.training.strategy import Strategy, check_batch_size, create_strategy
 
-# Reads and checks every input before anything is written or trained.
+# A task, or what makes one.
 MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
 
 
@@ -53,7 +53,7 @@ def main(make_task: MakeTask, options: FineTuningOptions) -> None:
                 run.save_adapter(model, folder)
             else:
                 model, step = run.fine_tune(folder)
-    (run.task.finish or evaluate_and_predict)(run, model, step)
+    evaluate_and_predict(run, model, step)
 
 
 # How a run has read its texts.
@@ -138,13 +138,11 @@ def evaluate_and_predict(run: FineTuning, model: keras.Model, step: int) -> None
     task, options = run.task, run.options
     results: dict[str, float] = {}
     names: dict[str, str] = {}
-    wanted = [
-        *(task.dev_splits if getattr(options, "do_eval", False) else ()),
-        *(task.test_splits if getattr(options, "do_predict", False) else ()),
-    ]
-    for split in wanted:
-        is_dev = split in task.dev_splits
-        what = "evaluation" if is_dev else "prediction"
+    wanted = {
+        "evaluation": task.dev_splits if getattr(options, "do_eval", False) else (),
+        "prediction": task.test_splits if getattr(options, "do_predict", False) else (),
+    }
+    for what, split in [(w, split) for w, splits in wanted.items() for split in splits]:
         logging.info("***** Running %s: %s *****", what, split)
         predictions = run.predict(model, split)
         if run.is_chief:

@@ -499,12 +499,12 @@ class DistillationOptions(Options, title=options.TRAINING):
 class LossOptions(
     SmoothingOptions, ClassWeightOptions, RegularizationOptions, DistillationOptions
 ):
-    """All of them."""
+    """Every option that changes the training loss."""
 
     @classmethod
     def of(cls, given: Options) -> "LossOptions":
         """Those that a command has."""
-        return given.as_kind(cls)
+        return given.to(cls)
 
     @property
     def changed(self) -> dict[str, Any]:

@@ -197,7 +197,7 @@ class SessionTest(tf.test.TestCase):
         )
         found = finetuning.files_of(values, values.output_dir)
         strategy = tf.distribute.get_strategy()
-        task = classification.classification_task(values, found, strategy)
+        task = classification.ClassificationTask(values, found, strategy)
         return finetuning.FineTuning(task, values, found, strategy)
 
     def logits_of(self, numbers):

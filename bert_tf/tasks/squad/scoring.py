@@ -14,15 +14,16 @@ A null odd is how sure a model is that a question has no answer: a probability, 
 BERT's score difference. Questions up to a threshold are answered, those above it not.
 """
 
-import contextlib
 import json
 import math
 import os
 import re
+import shutil
 import string
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from bert_tf import files
 from bert_tf.errors import InputError
@@ -259,7 +260,10 @@ def golds_of(questions: Iterable[Question]) -> dict[str, Gold]:
 
 
 class Answers:
-    """The answers to questions, each no more than its best text, and their scores."""
+    """The answers to questions: each one's best text, scores, and files.
+
+    The n best answers, which are most of it, wait in a temporary file.
+    """
 
     def __init__(
         self, *, version_2_with_negative: bool, threshold: float = 0.0
@@ -269,9 +273,14 @@ class Answers:
         self.null_odds: dict[str, float] = {}
         self.threshold = threshold  # of these, above which there is no answer
         self._version_2 = version_2_with_negative
+        self._n_best = tempfile.TemporaryFile()  # noqa: SIM115
 
     def add(self, question_id: str, decoded: Decoded) -> None:
-        """Adds a question's answer."""
+        """Adds a question's answers."""
+        comma = "," if self.best_texts else ""
+        entries = ",\n".join(map(_entry, decoded.n_best))
+        key = json.dumps(question_id)
+        self._n_best.write(f"{comma}\n    {key}: [\n{entries}\n    ]".encode("ascii"))
         self.best_texts[question_id] = decoded.best_text
         if decoded.score_diff is not None:
             self.null_odds[question_id] = decoded.score_diff
@@ -290,6 +299,30 @@ class Answers:
         best = best_thresholds(golds, self.best_texts, self.null_odds)
         return {**evaluate_v2(golds, self.texts()), **best}
 
+    def write(self, folder: str) -> None:
+        """Writes the answers in the original's format.
+
+            predictions.json         question id -> the answer, "" for none
+            nbest_predictions.json   question id -> the n best answers, each with text,
+                                     probability, start_logit and end_logit
+            null_odds.json           question id -> the score of "no answer" less the
+                                     best span's (SQuAD 2.0)
+
+        JSON in ASCII, indented by 4, with questions in their order. Files get their
+        names when they are complete, predictions.json last.
+        """
+        with files.replacing(os.path.join(folder, N_BEST)) as file:
+            file.write(b"{")
+            self._n_best.seek(0)
+            shutil.copyfileobj(self._n_best, file)
+            file.write(b"\n}\n" if self.best_texts else b"}\n")
+        odds_path = os.path.join(folder, NULL_ODDS)
+        if self._version_2:
+            _write(odds_path, self.null_odds)
+        elif files.exists(odds_path):
+            files.remove(odds_path)  # an earlier prediction's
+        _write(os.path.join(folder, PREDICTIONS), self.texts())
+
 
 def metric_names(version_2_with_negative: bool) -> list[str]:
     """The scores by which checkpoints may be chosen, the usual one last."""
@@ -302,49 +335,6 @@ def metric_names(version_2_with_negative: bool) -> list[str]:
 PREDICTIONS = "predictions.json"
 N_BEST = "nbest_predictions.json"
 NULL_ODDS = "null_odds.json"
-
-
-class _WrittenAnswers(Answers):
-    """Answers that are written, with the n best ones, when they are added."""
-
-    def __init__(self, file: IO[bytes], **settings: Any) -> None:
-        super().__init__(**settings)
-        self._file = file
-
-    def add(self, question_id: str, decoded: Decoded) -> None:
-        """Adds and writes a question's answers."""
-        comma = "," if self.best_texts else ""
-        entries = ",\n".join(map(_entry, decoded.n_best))
-        key = json.dumps(question_id)
-        self._file.write(f"{comma}\n    {key}: [\n{entries}\n    ]".encode("ascii"))
-        super().add(question_id, decoded)
-
-
-@contextlib.contextmanager
-def prediction_files(folder: str, version_2_with_negative: bool) -> Iterator[Answers]:
-    """Writes the answers that are added in the original's format.
-
-        predictions.json         question id -> the answer, "" for none
-        nbest_predictions.json   question id -> the n best answers, each with text,
-                                 probability, start_logit and end_logit
-        null_odds.json           question id -> the score of "no answer" less the best
-                                 span's (SQuAD 2.0)
-
-    JSON in ASCII, indented by 4, with questions in their order. The n best answers,
-    which are most of it, are written immediately. Files get their names when
-    they are complete, predictions.json last: a prediction that fails leaves nothing.
-    """
-    with files.replacing(os.path.join(folder, N_BEST)) as file:
-        file.write(b"{")
-        answers = _WrittenAnswers(file, version_2_with_negative=version_2_with_negative)
-        yield answers
-        file.write(b"\n}\n" if answers.best_texts else b"}\n")
-    odds_path = os.path.join(folder, NULL_ODDS)
-    if version_2_with_negative:
-        _write(odds_path, answers.null_odds)
-    elif files.exists(odds_path):
-        files.remove(odds_path)  # an earlier prediction's
-    _write(os.path.join(folder, PREDICTIONS), answers.texts())
 
 
 def _write(path: str, values: dict) -> None:

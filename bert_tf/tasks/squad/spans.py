@@ -1,14 +1,12 @@
 """Answering questions by a span of a paragraph."""
 
+import copy
 import dataclasses
-import functools
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 from absl import logging
@@ -30,7 +28,7 @@ from bert_tf.records.batching import (
 )
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning
-from bert_tf.tasks.finetuning import FineTuning, FineTuningTask
+from bert_tf.tasks.finetuning import FineTuning
 from bert_tf.tasks.squad import null_threshold, reading
 from bert_tf.tasks.squad.decoding import (
     OFFSETS,
@@ -40,10 +38,8 @@ from bert_tf.tasks.squad.decoding import (
 )
 from bert_tf.tasks.squad.scoring import (
     Answers,
-    Golds,
     golds_of,
     metric_names,
-    prediction_files,
 )
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.squad.windows import (
@@ -52,8 +48,8 @@ from bert_tf.tasks.squad.windows import (
     blocks,
     parallel_blocks,
 )
+from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.text.wordpiece import WordPieceTokenizer
-from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import candidates, prefix_of
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.run_folder import RunData
@@ -175,21 +171,49 @@ class Answerer:
 FIRST_STAGE = "first_stage"
 
 
-@dataclasses.dataclass(eq=False)
-class Questions:
-    """The questions to train on and to answer, and the meaning of their outputs."""
+class SquadTask(FineTuningTask[Answers]):
+    """Finding answers, trained first on other questions if requested."""
 
-    options: SquadOptions
-    found: ModelFiles
-    splits: Mapping[str, reading.CheckedQuestions]  # "train", and "dev" to answer
+    name = "squad"
+    head = names.SPAN
+    objective = SPAN
+    test_splits = ("dev",)
 
-    def __post_init__(self) -> None:
-        # Refuses its lengths now rather than after training.
-        self._featurizer("dev")
+    def __init__(
+        self,
+        options: SquadOptions,
+        found: ModelFiles,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        del strategy
+        self._options, self._found = options, found
+        self._first = None
+        if options.first_train_file:
+            self._first = reading.read_file(
+                options.first_train_file,
+                version_2_with_negative=options.version_2_with_negative,
+                for_training=True,
+                evidence_dir=options.evidence_dir,
+                max_unusable_rows=options.max_unusable_rows,
+            )
+        self.splits = _read_splits(options)
+        self.metrics = metric_names(options.version_2_with_negative)
+        self.metric = self.metrics[-1]
+        self._built = finetuning.model_options(options, found.config, has_pooler=False)
+        self._records: dict[str, ExampleTable] = {}
+        self._featurizer("dev")  # refuses its lengths now rather than after training
+
+    def build_model(self) -> BertSpanPredictor:
+        """Where an answer starts and ends."""
+        return BertSpanPredictor(self._found.config, **self._built)
+
+    def num_examples(self) -> int:
+        """An epoch's steps are of questions, not of windows, as the original's."""
+        return self.splits[TRAIN].num_questions
 
     def data(self) -> RunData:
         """The training set."""
-        train = self.splits["train"]
+        train = self.splits[TRAIN]
         described = f"{train.num_questions} questions of {train.source}"
         return RunData(described, rows_digest([train.identity]))
 
@@ -197,94 +221,154 @@ class Questions:
         """A digest of a split's questions, and of how they are read."""
         return rows_digest([self._made_from(split)])
 
+    def records(self, split: str) -> ExampleTable:
+        """The windows of a split, made once."""
+        if split not in self._records:
+            self._records[split] = self._windows(split)
+        return self._records[split]
+
+    def predict(self, split: str, outputs: Predict) -> Answers:
+        """The answers to the questions, in their order."""
+        source, options = self.splits[split], self._options
+        logging.info("  Num questions = %d", source.num_questions)
+        decoder = Decoder(
+            self._found.tokenizer,
+            n_best_size=options.n_best_size,
+            max_answer_length=options.max_answer_length,
+            version_2_with_negative=options.version_2_with_negative,
+            answer_text=options.answer_text,
+            verbose_logging=options.verbose_logging,
+        )
+        answers = Answers(
+            version_2_with_negative=options.version_2_with_negative,
+            threshold=options.null_score_diff_threshold,
+        )
+        for result in question_logits(
+            self._featurizer(split)(source),
+            outputs,
+            Batching(
+                batch_size=options.predict_batch_size,
+                max_seq_length=options.max_seq_length,
+                max_lengths=options.max_lengths,
+            ),
+            source.num_questions,
+        ):
+            answers.add(result[0].question.question_id, decoder(*result))
+        return answers
+
+    def score(self, split: str, answers: Answers) -> dict[str, float]:
+        """The answers' official scores, if the questions have answers."""
+        source = self.splits[split]
+        return answers.scores(golds_of(source)) if source.have_answers else {}
+
+    def write(self, folder: str, split: str, answers: Answers, step: int) -> None:
+        """Writes the answers, by the threshold that is given, found or recorded."""
+        source = self.splits[split]
+        if self._options.version_2_with_negative:
+            answers.threshold = self._threshold(folder, split, answers, step)
+        answers.write(folder)
+        if not source.have_answers:
+            logging.warning("No scores: there are questions without a known answer.")
+        elif source.num_skipped:
+            logging.warning(
+                "The scores leave out the %d questions that could not be used; the"
+                " official script, and bert_tf.evaluate_squad, count them.",
+                source.num_skipped,
+            )
+
+    def first_stage(self, run: FineTuning) -> str | None:
+        """Trains on the first file's questions."""
+        options, first = self._options, self._first
+        # Once the second stage has begun, nothing starts from the first one's result.
+        if first is None or candidates(options.output_dir):
+            return None
+        folder = os.path.join(options.output_dir, FIRST_STAGE)
+        overrides: dict[str, Any] = {
+            "output_dir": folder,
+            "num_train_epochs": (options.first_num_train_epochs,),
+            "learning_rates": None,
+            "train_batch_sizes": None,
+            "num_restarts": 1,
+            "eval_steps": 0,
+            "patience": 0,
+        }
+        logging.info("***** First stage: %s *****", options.first_train_file)
+        task = copy.copy(self)
+        task._options = dataclasses.replace(options, **overrides)
+        task.splits, task._records = {TRAIN: first}, {}
+        stage = FineTuning(task, task._options, run.found, run.strategy)
+        stage.fine_tune(folder, epochs_flag="first_num_train_epochs")
+        return folder
+
     def _made_from(self, split: str) -> dict[str, Any]:
         settings = self._featurizer(split).settings
         return {**settings, "questions": self.splits[split].identity}
 
-    def answer(self, outputs: Predict, answers: Answers) -> None:
-        """Predicts and decodes the questions, in their order, as a stream."""
-        source, options = self.splits["dev"], self.options
-        decoder = options.as_kind(Decoder, tokenizer=self.found.tokenizer)
-        for result in question_logits(
-            self._featurizer("dev")(source),
-            outputs,
-            options.as_kind(Batching, batch_size=options.predict_batch_size),
-            source.num_questions,
-        ):
-            answers.add(result[0].question.question_id, decoder(*result))
-
-    def predict(self, split: str, outputs: Predict) -> Answers:
-        """The answers to the questions, without their files."""
-        answers = Answers(
-            version_2_with_negative=self.options.version_2_with_negative,
-            threshold=self.options.null_score_diff_threshold,
-        )
-        self.answer(outputs, answers)
-        return answers
-
-    def score(self, split: str, answers: Answers) -> dict[str, float]:
-        """The answers' scores."""
-        return answers.scores(golds_of(self.splits[split]))
-
     def _featurizer(self, split: str) -> QuestionFeaturizer:
-        return self.options.as_kind(
-            QuestionFeaturizer,
-            tokenizer=self.found.tokenizer,
-            for_training=split == "train",
+        options = self._options
+        return QuestionFeaturizer(
+            self._found.tokenizer,
+            max_seq_length=options.max_seq_length,
+            doc_stride=options.doc_stride,
+            max_query_length=options.max_query_length,
+            for_training=split == TRAIN,
         )
 
-    @functools.cached_property
-    def records(self) -> ExampleTable:
-        """The windows to train on, made once."""
-        train, length = self.splits["train"], self.options.max_seq_length
-        num_workers = self.options.num_workers or available_cores()
+    def _windows(self, split: str) -> ExampleTable:
+        questions, length = self.splits[split], self._options.max_seq_length
+        num_workers = self._options.num_workers or available_cores()
         found = parallel_blocks(
-            train, self._featurizer("train"), num_workers=num_workers
+            questions, self._featurizer(split), num_workers=num_workers
         )
         first = next(found, None)
         if first is None:
             raise InputError(
-                f"{train.source}: no paragraph has a token, so that there is"
+                f"{questions.source}: no paragraph has a token, so that there is"
                 " nothing to train on."
             )
         records = ExampleTable(
             itertools.chain([first], found),
-            RecordSpec.spans(length, for_training=True),
-            self._made_from("train"),
+            RecordSpec.spans(length, for_training=split == TRAIN),
+            self._made_from(split),
         )
-        logging.info("%d questions have %d windows.", train.num_questions, len(records))
+        count = questions.num_questions
+        logging.info("%d questions have %d windows.", count, len(records))
         return records
 
+    def _threshold(self, folder: str, split: str, answers: Answers, step: int) -> float:
+        """The null score difference above which there is no answer."""
+        options, source = self._options, self._found.source
+        folders, checkpoint = [folder], prefix_of(folder, step)
+        if not step and source is not None:
+            # An untrained model uses the threshold next to its checkpoint.
+            folders.append(source.folder)
+            checkpoint = source.checkpoint
+        if options.find_null_threshold:
+            null_threshold.find(
+                folder,
+                golds_of(self.splits[split]),
+                answers.best_texts,
+                answers.null_odds,
+                predict_file=options.predict_file or options.tfds_name or "",
+                checkpoint=checkpoint,
+                plots=options.plots,
+            )
+        given = options.given("null_score_diff_threshold")
+        if given is not None:
+            return given
+        for each in folders:
+            if (found := null_threshold.read(each, checkpoint)) is not None:
+                path = null_threshold.path_in(each)
+                logging.info("`null_score_diff_threshold=%s`, from %s.", found, path)
+                return found
+        return options.null_score_diff_threshold
 
-def _task_of(questions: Questions) -> FineTuningTask[Answers]:
-    options, found = questions.options, questions.found
-    built = finetuning.model_options(options, found.config, has_pooler=False)
-    metrics = metric_names(options.version_2_with_negative)
-    return FineTuningTask(
-        name="squad",
-        build_model=lambda: BertSpanPredictor(found.config, **built),
-        objective=SPAN,
-        head=names.SPAN,
-        trains_task="squad",
-        records=lambda: questions.records,
-        num_examples=lambda: questions.splits["train"].num_questions,
-        data=questions.data,
-        predict=questions.predict,
-        score=questions.score,
-        write=lambda *arguments: None,  # `predict` below writes while it answers
-        identity=questions.identity,
-        dev_splits=("dev",),
-        test_splits=("dev",),
-        metrics=metrics,
-        metric=metrics[-1],
-    )
 
-
-def read_questions(options: SquadOptions, found: ModelFiles) -> Questions:
+def _read_splits(options: SquadOptions) -> dict[str, reading.CheckedQuestions]:
     """The options' questions, read once and checked."""
     splits = {}
     if options.do_train:
-        splits["train"] = train = reading.questions_of(options, for_training=True)
+        splits[TRAIN] = train = reading.questions_of(options, for_training=True)
     if options.do_predict or options.looks_at_dev:
         splits["dev"] = dev = reading.questions_of(options, for_training=False)
         wants = {
@@ -307,112 +391,4 @@ def read_questions(options: SquadOptions, found: ModelFiles) -> Questions:
                 is_whole=False,
                 flag="num_train_epochs",
             )
-    return Questions(options, found, splits)
-
-
-def squad_task(
-    options: SquadOptions, found: ModelFiles, strategy: tf.distribute.Strategy
-) -> FineTuningTask[Answers]:
-    """The task of finding answers, trained first on other questions if requested."""
-    first = None
-    if options.first_train_file:
-        first = reading.read_file(
-            options.first_train_file,
-            version_2_with_negative=options.version_2_with_negative,
-            for_training=True,
-            evidence_dir=options.evidence_dir,
-            max_unusable_rows=options.max_unusable_rows,
-        )
-    questions = read_questions(options, found)
-
-    def first_stage(run: FineTuning) -> str | None:
-        # Once the second stage has begun, nothing starts from the first one's result.
-        if first is None or candidates(options.output_dir):
-            return None
-        folder = os.path.join(options.output_dir, FIRST_STAGE)
-        own: Any = dataclasses.replace(
-            run.options,
-            output_dir=folder,
-            num_train_epochs=(options.first_num_train_epochs,),
-            learning_rates=None,
-            train_batch_sizes=None,
-            num_restarts=1,
-            eval_steps=0,
-            patience=0,
-        )
-        logging.info("***** First stage: %s *****", options.first_train_file)
-        task = _task_of(Questions(own, found, {"train": first}))
-        stage = FineTuning(task, own, found, strategy)
-        stage.fine_tune(folder, epochs_flag="first_num_train_epochs")
-        return folder
-
-    def finish(run: FineTuning, model: keras.Model, step: int) -> None:
-        if options.do_predict:
-            predict(run, questions, model, step)
-
-    task = _task_of(questions)
-    return dataclasses.replace(task, first_stage=first_stage, finish=finish)
-
-
-def predict(
-    run: FineTuning, questions: Questions, model: keras.Model, step: int
-) -> None:
-    """Answers questions, writes the answers, and scores them if they are known."""
-    options: Any = run.options
-    source, folder = questions.splits["dev"], options.output_dir
-    version_2 = options.version_2_with_negative
-    logging.info("***** Running predictions *****")
-    logging.info("  Num questions = %d", source.num_questions)
-    golds = golds_of(source)
-    # Each of several workers processes all questions, and one writes.
-    alone = nullcontext(Answers(version_2_with_negative=version_2))
-    with prediction_files(folder, version_2) if run.is_chief else alone as answers:
-        questions.answer(run.outputs(model), answers)
-        if version_2:
-            answers.threshold = _threshold(run, answers, golds, step)
-    if not source.have_answers:
-        logging.warning("No scores: there are questions without a known answer.")
-        return
-    if source.num_skipped:
-        logging.warning(
-            "The scores leave out the %d questions that could not be used; the"
-            " official script, and bert_tf.evaluate_squad, count them.",
-            source.num_skipped,
-        )
-    run_folder.report_evaluation(
-        folder,
-        step,
-        answers.scores(golds),
-        is_chief=run.is_chief,
-        task_name=run.task.name,
-    )
-
-
-def _threshold(run: FineTuning, answers: Answers, golds: Golds, step: int) -> float:
-    """The null score difference above which there is no answer."""
-    options: Any = run.options
-    folder, source = options.output_dir, run.found.source
-    folders, checkpoint = [folder], prefix_of(folder, step)
-    if not step and source is not None:
-        # An untrained model uses the threshold next to its checkpoint.
-        folders.append(source.folder)
-        checkpoint = source.checkpoint
-    if options.find_null_threshold and run.is_chief:
-        null_threshold.find(
-            folder,
-            golds,
-            answers.best_texts,
-            answers.null_odds,
-            predict_file=options.predict_file or options.tfds_name or "",
-            checkpoint=checkpoint,
-            plots=options.plots,
-        )
-    given = options.given("null_score_diff_threshold")
-    if given is not None:
-        return given
-    for each in folders:
-        if (found := null_threshold.read(each, checkpoint)) is not None:
-            path = null_threshold.path_in(each)
-            logging.info("`null_score_diff_threshold=%s`, from %s.", found, path)
-            return found
-    return options.null_score_diff_threshold
+    return splits

@@ -5,7 +5,6 @@ word's vector is that of its first piece, in the window with most context of the
 """
 
 import dataclasses
-import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,12 +17,11 @@ from bert_tf.errors import InputError
 from bert_tf.features import (
     FeatureExtractor,
     FeatureInput,
-    FeatureOptions,
+    FeatureSettings,
     LayerSelection,
 )
 from bert_tf.modeling.heads import BiLstmTagger
 from bert_tf.records.batching import EvaluationBatches, ExampleTable, Predict
-from bert_tf.tasks.finetuning import FineTuningTask
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.tagging_options import (
     BILSTM_EPOCHS,
@@ -32,13 +30,11 @@ from bert_tf.tasks.tagging.tagging_options import (
     TaggingOptions,
 )
 from bert_tf.tasks.tagging.words import (
-    TRAIN,
     SentenceFeatures,
     SentenceFeaturizer,
+    TaggingTask,
     WordPredictions,
-    Words,
     keep_features,
-    read_splits,
 )
 
 
@@ -124,72 +120,92 @@ def _gathered(ids: np.ndarray, mask: np.ndarray, vectors: np.ndarray) -> np.ndar
     return found
 
 
-def feature_task(
-    options: TaggingOptions, found: ModelFiles, strategy: tf.distribute.Strategy
-) -> FineTuningTask[WordPredictions]:
-    """The task of labelling words by a BiLSTM over the requested features."""
-    name = options.features or ""
-    choice = FEATURE_CHOICES[name]
-    words = Words(options, found, read_splits(options))
-    if found.source is None:
-        raise InputError(
-            f"`features={name}` needs `init_checkpoint`, whose features are taken."
-        )
-    if (there := found.config.num_hidden_layers) < choice.num_layers:
-        raise InputError(
-            f"`features={name}` needs a model of {choice.num_layers} layers; this one"
-            f" has {there}."
-        )
-    selection = LayerSelection(layers=choice.layers, num_hidden_layers=there)
-    extractor = FeatureExtractor(
-        dataclasses.replace(found.source, config=found.config),
-        selection,
-        strategy,
-        options.as_kind(FeatureOptions, batch_size=options.predict_batch_size),
-    )
-    settings = {  # what the vectors depend on
-        "features": name,
-        "weights": extractor.settings["weights"],
-        "precision": options.precision,
-    }
-    of_tokens = words.featurizer
-    words.featurizer = WordFeaturizer(of_tokens, settings)
-    # The vectors of a word, and the numbers in each.
-    count, width = selection.vectors_shape(found.config.hidden_size)
-    shape = (1, count * width) if choice.is_concatenated else (count, width)
+class FeatureTask(TaggingTask):
+    """Labelling words by a BiLSTM over the requested features of a frozen BERT."""
 
-    @functools.cache
-    def vectors(split: str) -> np.ndarray:
-        """The vectors of a split's words, [T, L, F], in the order of its windows."""
-        values = extractor.vectors(
-            inputs_of_windows(list(of_tokens(words.splits[split]))),
-            options.feature_dir or os.path.join(options.output_dir, "features"),
-            "_".join((split, *choice.layers)),  # two choices may use the same layers
+    is_restorable = False
+
+    def __init__(
+        self,
+        options: TaggingOptions,
+        found: ModelFiles,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        super().__init__(options, found, strategy)
+        name = options.features or ""
+        choice = FEATURE_CHOICES[name]
+        if found.source is None:
+            raise InputError(
+                f"`features={name}` needs `init_checkpoint`, whose features are taken."
+            )
+        if (there := found.config.num_hidden_layers) < choice.num_layers:
+            raise InputError(
+                f"`features={name}` needs a model of {choice.num_layers} layers; this"
+                f" one has {there}."
+            )
+        selection = LayerSelection(layers=choice.layers, num_hidden_layers=there)
+        self._extractor = FeatureExtractor(
+            dataclasses.replace(found.source, config=found.config),
+            selection,
+            strategy,
+            FeatureSettings(
+                batch_size=options.predict_batch_size,
+                max_seq_length=options.max_seq_length,
+                max_lengths=options.max_lengths,
+                precision=options.precision,
+                jit_compile=options.jit_compile,
+            ),
         )
-        return values.reshape(len(values), *shape)
+        self._made_with = {  # what the vectors depend on
+            "features": name,
+            "weights": self._extractor.settings["weights"],
+            "precision": options.precision,
+        }
+        self._of_tokens, self._layers = self.featurizer, choice.layers
+        self.featurizer = WordFeaturizer(self._of_tokens, self._made_with)
+        # The vectors of a word, and the numbers in each.
+        count, width = selection.vectors_shape(found.config.hidden_size)
+        self._shape = (1, count * width) if choice.is_concatenated else (count, width)
+        self._vectors: dict[str, np.ndarray] = {}
 
-    def records() -> ExampleTable:
-        return VectorTable(words.records, vectors(TRAIN))
+    def prepare(self, folder: str) -> None:
+        """Notes what features the run is on, unless its folder is of others."""
+        keep_features(folder, self._made_with)
 
-    def predict(split: str, outputs: Predict) -> WordPredictions:
+    def build_model(self) -> BiLstmTagger:
+        """A BiLSTM, trained from scratch."""
+        return BiLstmTagger(
+            *self._shape,
+            len(self.labels),
+            hidden_size=self._options.bilstm_size,
+            dropout=self._options.bilstm_dropout,
+        )
+
+    def records(self, split: str) -> VectorTable:
+        """The windows of a split, and the vectors of their words."""
+        return VectorTable(super().records(split), self._vectors_of(split))
+
+    def predict(self, split: str, outputs: Predict) -> WordPredictions:
+        """Predicts the words of a split from their vectors."""
+
         def of_vectors(batches: EvaluationBatches, number: int) -> Any:
-            table = VectorTable(batches.table, vectors(split))
+            table = VectorTable(batches.table, self._vectors_of(split))
             return outputs(batches.of_table(table), number)
 
-        return words.predict(split, of_vectors)
+        return super().predict(split, of_vectors)
 
-    return words.task(
-        build_model=lambda: BiLstmTagger(
-            *shape,
-            len(words.labels.names),
-            hidden_size=options.bilstm_size,
-            dropout=options.bilstm_dropout,
-        ),
-        records=records,
-        predict=predict,
-        prepare=functools.partial(keep_features, features=settings),
-        is_restorable=False,
-    )
+    def _vectors_of(self, split: str) -> np.ndarray:
+        """The vectors of a split's words, [T, L, F], in the order of its windows."""
+        if split not in self._vectors:
+            options = self._options
+            values = self._extractor.vectors(
+                inputs_of_windows(list(self._of_tokens(self.splits[split]))),
+                options.feature_dir or os.path.join(options.output_dir, "features"),
+                # Two choices may use the same layers.
+                "_".join((split, *self._layers)),
+            )
+            self._vectors[split] = values.reshape(len(values), *self._shape)
+        return self._vectors[split]
 
 
 def with_own_defaults(options: TaggingOptions) -> TaggingOptions:

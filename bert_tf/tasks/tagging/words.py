@@ -22,7 +22,6 @@ W words, C labels.
 """
 
 import dataclasses
-import functools
 import itertools
 import json
 import os
@@ -31,6 +30,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import tensorflow as tf
 from absl import logging
@@ -81,6 +81,7 @@ from bert_tf.tasks.tagging.sentences import (
     read_tfds,
 )
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
+from bert_tf.tasks.task import LOSS, MAJORITY, TRAIN, FineTuningTask
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
@@ -436,7 +437,7 @@ ACCURACY = "accuracy"
 def metric_names(scheme: str) -> list[str]:
     """The scores' names, with the one that compares runs last."""
     entities = [] if scheme == NO_SCHEME else [*entity_scores((), (), scheme)]
-    return [finetuning.LOSS, ACCURACY, *entities]
+    return [LOSS, ACCURACY, *entities]
 
 
 def entity_scores(
@@ -472,19 +473,24 @@ def f1_macro(
     return sum(one.scores["f1"] for one in counts) / max(len(counts), 1)
 
 
-TRAIN = "train"
+class TaggingTask(FineTuningTask[WordPredictions]):
+    """Labelling the words of the options' sentences."""
 
-
-class Words:
-    """The tagged words of each split, and the meaning of their outputs."""
+    name = "tagging"
+    head = names.TAGGING
+    objective = TAGGING
+    keeps_results = True
+    labels: Sequence[str]
+    featurizer: SentenceFeaturizer  # or one that reads as it does
 
     def __init__(
         self,
         options: TaggingOptions,
         found: ModelFiles,
-        splits: Mapping[str, Sequence[Sentence]],
+        strategy: tf.distribute.Strategy,
     ) -> None:
-        self._options = options
+        splits: Mapping[str, Sequence[Sentence]] = read_splits(options)
+        self._options, self._found = options, found
         recorded = read_labels(finetuning.folder_of_model(options))[0]
         there = found.source.labels if found.source is not None else None
         if options.tag_scheme != NO_SCHEME:
@@ -492,60 +498,55 @@ class Words:
             splits = with_usual_labels(splits, known)
         self.splits = splits
         self._file_schemes = find_file_schemes(splits, options.tag_scheme)
-        self.labels = find_labels(
+        self.labels, self.scheme = find_labels(
             options,
             splits.get(TRAIN),
             self._file_schemes.get(TRAIN, NO_SCHEME),
             recorded=recorded,
             source=found.source,
         )
-        self.featurizer = options.as_kind(SentenceFeaturizer, tokenizer=found.tokenizer)
+        self.featurizer = SentenceFeaturizer(
+            found.tokenizer,
+            max_seq_length=options.max_seq_length,
+            doc_stride=options.doc_stride,
+            document_context=options.document_context,
+        )
         # In the model's spelling; none without labels.
         self._golds: dict[str, list[list[str]]] = {}
         self._label_ids: dict[str, np.ndarray] = {}
         for split, sentences in splits.items():
             self._golds[split] = golds = [
-                respelt(labels, self._file_schemes[split], self.labels.scheme)
+                respelt(labels, self._file_schemes[split], self.scheme)
                 for labels in _labels(sentences)
             ]
             self._label_ids[split] = label_ids(
-                split, sentences, golds, self.labels.names, split == TRAIN
+                split, sentences, golds, self.labels, split == TRAIN
             )
             if golds and (self._label_ids[split] == NO_LABEL).all():
                 said = shown([*dict.fromkeys(itertools.chain(*_labels(sentences)))])
                 raise InputError(
                     f"{sentences[0].source}: the model has none of the {split} set's"
-                    f" labels: {said}. The model's are {shown(self.labels.names)}."
+                    f" labels: {said}. The model's are {shown(self.labels)}."
                     " Is each line a word, with its label in `label_column`? For a"
                     " test set without labels: `test_has_labels=false`."
                 )
         self._features: dict[str, list[SentenceFeatures]] = {}
+        self._records: dict[str, ExampleTable] = {}
+        scores = metric_names(self.scheme)
+        self.metrics, self.metric = [*scores, F1_MACRO], scores[-1]
+        self._built = finetuning.model_options(options, found.config, has_pooler=False)
 
-    def task(self, **own: Any) -> finetuning.FineTuningTask[WordPredictions]:
-        """The task of predicting their labels, by a model of its own."""
-        scores = metric_names(self.labels.scheme)
-        return finetuning.FineTuningTask(
-            name="tagging",
-            objective=TAGGING,
-            head=names.TAGGING,
-            trains_task="tagging",
-            data=self.data,
-            score=self.scores,
-            write=self.write,
-            identity=self.identity,
-            dev_splits=("dev",),
-            test_splits=("test",),
-            metrics=[*scores, F1_MACRO],
-            metric=scores[-1],
-            labels=self.labels.names,
-            class_counts=self.class_counts,
-            keeps_results=True,
-            **own,
-        )
+    def build_model(self) -> keras.Model:
+        """A tagger on BERT."""
+        return BertTagger(self._found.config, len(self.labels), **self._built)
+
+    def prepare(self, folder: str) -> None:
+        """Notes that the run is on no features, unless its folder is of some."""
+        keep_features(folder)
 
     def class_counts(self) -> np.ndarray:
         """How many words of the training set each label has."""
-        return np.bincount(self._label_ids[TRAIN], minlength=len(self.labels.names))
+        return np.bincount(self._label_ids[TRAIN], minlength=len(self.labels))
 
     def predict(self, split: str, outputs: Predict) -> WordPredictions:
         """Predicts the words of a split."""
@@ -554,18 +555,22 @@ class Words:
             self._features[split] = list(self.featurizer(self.splits[split]))
         is_dev = split == "dev"
         size = options.eval_batch_size if is_dev else options.predict_batch_size
-        batching = options.as_kind(Batching, batch_size=size)
+        batching = Batching(
+            batch_size=size,
+            max_seq_length=options.max_seq_length,
+            max_lengths=options.max_lengths,
+        )
         labels = self._label_ids[split]
         return predict_words(self._features[split], labels, outputs, batching)
 
     def predicted_labels(self, split: str, found: WordPredictions) -> list[list[str]]:
         """The predictions, in the files' spelling."""
         return [
-            respelt(labels, self.labels.scheme, self._file_schemes[split])
+            respelt(labels, self.scheme, self._file_schemes[split])
             for labels in self._by_sentence(split, found)
         ]
 
-    def scores(self, split: str, found: WordPredictions) -> dict[str, float]:
+    def score(self, split: str, found: WordPredictions) -> dict[str, float]:
         """The scores of predictions; {} without labels."""
         # The accuracy is of the labels as the files' scorer reads them: in another
         # scheme a correct entity may have a word with a wrong label.
@@ -575,12 +580,12 @@ class Words:
         num_words, num_correct = self._num_correct(split, found)
         labels = itertools.chain.from_iterable(_labels(self.splits[split]))
         results = {
-            **({finetuning.LOSS: float(losses.mean())} if len(losses) else {}),
+            **({LOSS: float(losses.mean())} if len(losses) else {}),
             ACCURACY: num_correct / num_words,
-            finetuning.MAJORITY: max(Counter(labels).values()) / num_words,
+            MAJORITY: max(Counter(labels).values()) / num_words,
         }
-        read = self._golds[split], self._by_sentence(split, found), self.labels.scheme
-        if self.labels.scheme != NO_SCHEME:
+        read = self._golds[split], self._by_sentence(split, found), self.scheme
+        if self.scheme != NO_SCHEME:
             results |= entity_scores(*read)
         if self._options.best_metric == F1_MACRO:
             results[F1_MACRO] = f1_macro(*read)
@@ -588,7 +593,7 @@ class Words:
 
     def report(self, split: str, found: WordPredictions) -> str:
         """The scores by type in the official scorer's format; "" without entities."""
-        if self.labels.scheme == NO_SCHEME or not self._golds[split]:
+        if self.scheme == NO_SCHEME or not self._golds[split]:
             return ""
         written = _labels(self.splits[split]), self.predicted_labels(split, found)
         return report(count_entities(*written), *self._num_correct(split, found))
@@ -602,7 +607,7 @@ class Words:
 
     def _by_sentence(self, split: str, found: WordPredictions) -> list[list[str]]:
         """The predicted labels of each sentence, in the model's spelling."""
-        words = (self.labels.names[number] for number in found.label_ids.tolist())
+        words = (self.labels[number] for number in found.label_ids.tolist())
         return [
             list(itertools.islice(words, len(one.words))) for one in self.splits[split]
         ]
@@ -636,47 +641,38 @@ class Words:
     def _made_from(self, split: str) -> dict[str, Any]:
         return {
             **self.featurizer.settings,
-            "labels": self.labels.names,
-            "scheme": self.labels.scheme,
+            "labels": self.labels,
+            "scheme": self.scheme,
             "file_scheme": self._file_schemes[split],
             "sentences": digest(self.splits[split]),
         }
 
-    @functools.cached_property
-    def records(self) -> ExampleTable:
-        """The windows to train on, made once."""
-        sentences, length = self.splits[TRAIN], self._options.max_seq_length
-        labels = self._label_ids[TRAIN]
-        records = ExampleTable(
-            blocks(self.featurizer(sentences), labels, length),
-            schema(length),
-            self._made_from(TRAIN),
-        )
-        logging.info(
-            "%d sentences, %d words, %d labels: %d windows.",
-            *(len(sentences), len(labels), len(self.labels.names), len(records)),
-        )
-        return records
-
-
-def tagging_task(
-    options: TaggingOptions, found: ModelFiles, strategy: tf.distribute.Strategy
-) -> finetuning.FineTuningTask[WordPredictions]:
-    """The task of labelling words, on the options' sentences."""
-    words = Words(options, found, read_splits(options))
-    built = finetuning.model_options(options, found.config, has_pooler=False)
-    num_labels = len(words.labels.names)
-    return words.task(
-        build_model=lambda: BertTagger(found.config, num_labels, **built),
-        records=lambda: words.records,
-        predict=words.predict,
-        prepare=keep_features,
-    )
+    def records(self, split: str) -> ExampleTable:
+        """The windows of a split, made once."""
+        if split not in self._records:
+            sentences, length = self.splits[split], self._options.max_seq_length
+            labels = self._label_ids[split]
+            self._records[split] = records = ExampleTable(
+                blocks(self.featurizer(sentences), labels, length),
+                schema(length),
+                self._made_from(split),
+            )
+            logging.info(
+                "%d sentences, %d words, %d labels: %d windows.",
+                *(len(sentences), len(labels), len(self.labels), len(records)),
+            )
+        return self._records[split]
 
 
 def read_splits(options: TaggingOptions) -> dict[str, list[Sentence]]:
     """The sentences, by split."""
-    layout = options.as_kind(Layout)
+    layout = Layout(
+        format=options.format,
+        word_column=options.word_column,
+        label_column=options.label_column,
+        document_column=options.document_column,
+        labels=options.labels,
+    )
     found: dict[str, list[Sentence]] = {}
     for split, source in finetuning.sources(options):
         has_labels = options.test_has_labels if split == "test" else True

@@ -8,6 +8,7 @@ import tensorflow as tf
 from bert_tf.errors import InputError
 from bert_tf.tasks.squad.decoding import Decoded, NBestEntry
 from bert_tf.tasks.squad.scoring import (
+    Answers,
     best_threshold,
     best_thresholds,
     evaluate_v1,
@@ -16,7 +17,6 @@ from bert_tf.tasks.squad.scoring import (
     normalize_answer,
     precision_recall,
     precision_recall_curves,
-    prediction_files,
 )
 
 # By null odd: right, an invention, half right, right, an invention.
@@ -216,12 +216,11 @@ class FilesTest(tf.test.TestCase):
             "q3": decoded("", "y", score_diff=2.5),
             "q4": Decoded([odd], "z", math.nan),
         }
-        with prediction_files(folder, True) as written:
-            for question_id, of_question in answers.items():
-                written.add(question_id, of_question)
-            (name,) = os.listdir(folder)
-            self.assertStartsWith(name, "nbest_predictions.json.tmp-")
-            written.threshold = 3.0
+        written = Answers(version_2_with_negative=True, threshold=3.0)
+        for question_id, of_question in answers.items():
+            written.add(question_id, of_question)
+        self.assertEmpty(os.listdir(folder))
+        written.write(folder)
         names = "text", "probability", "start_logit", "end_logit"
         n_best = {
             q: [{name: getattr(entry, name) for name in names} for entry in of_q.n_best]
@@ -237,20 +236,13 @@ class FilesTest(tf.test.TestCase):
             written = self.content(folder, name)
             self.assertEqual(written, json.dumps(values, indent=4) + "\n", name)
 
-    def test_a_prediction_that_fails_leaves_what_was_there(self):
+    def test_files_of_another_version_go(self):
         folder = self.folder()
         with open(os.path.join(folder, "null_odds.json"), "w") as file:
             file.write("{}")  # of a prediction of SQuAD 2.0, before
-        with prediction_files(folder, False) as written:
-            written.add("q1", decoded("before"))
-        before = self.content(folder, "nbest_predictions.json")
-        with (
-            self.assertRaisesRegex(RuntimeError, "midway"),
-            prediction_files(folder, False) as written,
-        ):
-            written.add("q1", decoded("after"))
-            raise RuntimeError("midway")
+        written = Answers(version_2_with_negative=False)
+        written.add("q1", decoded("after"))
+        written.write(folder)
         self.assertEqual(
             sorted(os.listdir(folder)), ["nbest_predictions.json", "predictions.json"]
         )
-        self.assertEqual(self.content(folder, "nbest_predictions.json"), before)

@@ -353,7 +353,7 @@ class WordsTest(ScriptCase):
         files = {"train_file": path, "dev_file": path}
         options = self.flags(*arguments, max_seq_length=6, **files)
         found = finetuning.files_of(options, options.output_dir)
-        return words.Words(options, found, words.read_splits(options))
+        return words.TaggingTask(options, found, None)
 
     def test_labels_are_of_the_scheme_that_the_files_are_read_in(self):
         # 0 is O, 1 B-PER and 2 I-PER.
@@ -361,12 +361,13 @@ class WordsTest(ScriptCase):
             ([], [[1, 2, 1], [0, 1, 0]]),
             (["--tag_scheme=iob2"], [[2, 2, 1], [0, 2, 0]]),
         ):
-            (batch,) = self.words("--do_train", *arguments).records.batches(2)
+            (batch,) = self.words("--do_train", *arguments).records("train").batches(2)
             self.assertAllEqual(batch["label_ids"][:, 1:4], expected)
 
     def test_other_spellings_of_labels(self):
         found = self.words("--do_train", text="ann b-per\nlee i-per\nand 0\n")
-        self.assertEqual(found.labels, (("O", "B-per", "I-per"), "iob2"))
+        self.assertEqual(found.labels, ("O", "B-per", "I-per"))
+        self.assertEqual(found.scheme, "iob2")
         # A model that was trained on them as they are written keeps them.
         asked = "--do_eval", "--labels=0,b-per,i-per"
         found = self.words(*asked, text="ann b-per\nlee i-per\nand 0\n")
@@ -381,15 +382,15 @@ class WordsTest(ScriptCase):
         found = self.words("--do_eval", "--labels=O,B-PER,I-PER")
         found._label_ids["dev"][:] = words.NO_LABEL
         predictions = WordPredictions(np.zeros(5, np.int64), np.zeros(5))
-        self.assertNotIn("loss", found.scores("dev", predictions))
+        self.assertNotIn("loss", found.score("dev", predictions))
 
     def test_scores_are_those_of_what_is_written(self):
         """An entity without a B is right in IOB1, and is written so."""
         found = self.words("--do_eval", "--labels=O,B-PER,I-PER")
-        self.assertEqual(found.labels.scheme, "iob2")
+        self.assertEqual(found.scheme, "iob2")
         # I I B, O I: the same entities as in the file; strictly read one is none.
         predictions = WordPredictions(np.array([2, 2, 1, 0, 2]), np.zeros(5))
-        results = found.scores("dev", predictions)
+        results = found.score("dev", predictions)
         self.assertEqual(
             [results[name] for name in ("accuracy", "majority", "f1")],
             [1.0, 3 / 5, 1.0],
@@ -397,7 +398,7 @@ class WordsTest(ScriptCase):
         self.assertLess(results["strict_f1"], 1.0)
         self.assertNotIn("f1_macro", results)
         asked = "--do_eval", "--labels=O,B-PER,I-PER", "--best_metric=f1_macro"
-        self.assertEqual(self.words(*asked).scores("dev", predictions)["f1_macro"], 1.0)
+        self.assertEqual(self.words(*asked).score("dev", predictions)["f1_macro"], 1.0)
         expected = [["I-PER", "I-PER", "B-PER"], ["O", "I-PER"]]
         self.assertEqual(found.predicted_labels("dev", predictions), expected)
         self.assertIn("accuracy: 100.00%", found.report("dev", predictions))

@@ -1,0 +1,99 @@
+"""What a fine-tuning task is: a class that the runner asks."""
+
+import abc
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+import keras
+import numpy as np
+
+from bert_tf.config import SINGLE_LABEL
+from bert_tf.modeling.objectives import Objective
+from bert_tf.records.batching import ExampleTable, Predict
+from bert_tf.training.run_folder import RunData
+
+if TYPE_CHECKING:
+    from bert_tf.tasks.finetuning import FineTuning
+
+TRAIN = "train"
+
+# Scores that several tasks have.
+LOSS = "loss"
+MAJORITY = "majority"
+
+P = TypeVar("P")  # the predictions of a split
+
+
+class FineTuningTask(abc.ABC, Generic[P]):
+    """A model, its examples, and what its predictions are worth.
+
+    It is made of a command's options, the model's files and the strategy, reads and
+    checks every input when it is made, and so before anything is written or trained. A
+    split is "train", or one of `dev_splits` and `test_splits`.
+    """
+
+    name: str
+    head: str  # of `bert_tf.conversion.names.HEADS`
+    objective: Objective  # what training minimises, and what it reports
+    dev_splits: Sequence[str] = ("dev",)  # a run is evaluated on the first one
+    test_splits: Sequence[str] = ("test",)
+    metrics: Sequence[str]  # the names that `score` gives
+    metric: str  # the one by which the best run is chosen
+    labels: Sequence[str] | None = None  # as a run's folder records them
+    problem_type: str = SINGLE_LABEL  # likewise
+    # The names in eval_results.txt that differ from the metrics'.
+    result_names: Mapping[str, str] = {}
+    keeps_results: ClassVar[bool] = False  # of the same step, by earlier commands
+    is_restorable: ClassVar[bool] = True  # whether an `init_checkpoint` is evaluated
+
+    @abc.abstractmethod
+    def build_model(self) -> keras.Model:
+        """The model with its initial weights; called under the strategy's scope."""
+
+    @abc.abstractmethod
+    def records(self, split: str) -> ExampleTable:
+        """The examples of a split as the model reads them, made once."""
+
+    @abc.abstractmethod
+    def predict(self, split: str, outputs: Predict) -> P:
+        """The predictions of a split, from the model's outputs for its batches."""
+
+    @abc.abstractmethod
+    def score(self, split: str, predictions: P) -> dict[str, float]:
+        """The losses and metrics of predictions; {} without labels."""
+
+    @abc.abstractmethod
+    def write(self, folder: str, split: str, predictions: P, step: int) -> None:
+        """Writes the predictions of a checkpoint; only the chief is asked."""
+
+    @abc.abstractmethod
+    def data(self) -> RunData:
+        """The training set, as a run's folder records it."""
+
+    @abc.abstractmethod
+    def identity(self, split: str) -> str:
+        """A digest of a split's examples, and of how they are read."""
+
+    @property
+    def trains_task(self) -> str | None:
+        """The task whose run a folder must hold; None for any."""
+        return self.name
+
+    def num_examples(self) -> int | None:
+        """How many examples an epoch has; None: one per record."""
+        return None
+
+    def baseline(self, split: str, metric: str) -> float | None:
+        """The score of always answering the same, if that is known."""
+        return None
+
+    def class_counts(self) -> np.ndarray | None:
+        """How many training examples each class has; None without classes."""
+        return None
+
+    def prepare(self, folder: str) -> None:
+        """Writes the task's own files; InputError if there are another one's."""
+
+    def first_stage(self, run: "FineTuning") -> str | None:
+        """Trains an earlier stage of a run: the folder that the run starts from."""
+        return None
