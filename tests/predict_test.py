@@ -81,12 +81,25 @@ class PredictTest(FolderCase):
         )
         self.assertEqual(tsv.splitlines()[2].split("\t")[:2], ["1", 'w3, "w4"'])
         self.assertIn("w5\\nw6", tsv)
+        shorter = self.predict(
+            input_file=self.path("new.csv.gz"),
+            output_file=self.path("shorter.csv"),
+            max_seq_length=5,
+        )
+        (*_, last) = csv.DictReader(io.StringIO(shorter, newline=""))
+        (expected,) = bert_tf.load(folder, max_length=5).predict(TEXTS[-1:])
+        self.assertAllClose(float(last["p_yes"]), expected.probabilities["yes"])
+        self.assertNotAllClose(float(last["p_yes"]), float(read[-1]["p_yes"]))
 
     def test_standard_input_and_output(self):
         self.checkpoint(BertClassifier(toy.CONFIG, 1, problem_type="regression"))
         stdin = io.TextIOWrapper(io.BytesIO(b"w1 w2\n\nw3\n"))
-        with mock.patch.object(sys, "stdin", stdin):
+        with (
+            mock.patch.object(sys, "stdin", stdin),
+            self.assertLogs(level="WARNING") as logs,
+        ):
             lines = self.predict().splitlines()
+        self.assertIn("standard input: 1 blank lines are left out", logs.output[0])
         self.assertEqual(lines[0], "text,prediction")
         self.assertEqual([line.split(",")[0] for line in lines[1:]], ["w1 w2", "w3"])
         float(lines[1].split(",")[1])
@@ -120,6 +133,9 @@ class PredictTest(FolderCase):
         self.assertEqual(tuple(values["labels"]), expected[0].labels)
         entities = [one._asdict() for one in expected[0].entities]
         self.assertEqual(values["entities"], json.loads(json.dumps(entities)))
+        path = self.write("in.csv", 'text\nw1\n" "\n')
+        with self.assertRaisesRegex(InputError, "in.csv:3: the text has no words"):
+            self.predict(input_file=path)
 
     def test_what_cannot_be_predicted(self):
         self.checkpoint(BertClassifier(toy.CONFIG, 2), labels=("no", "yes"))
