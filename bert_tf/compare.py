@@ -63,7 +63,9 @@ class Predicted(NamedTuple):
 def run(options: CompareOptions) -> None:
     """Prints the table."""
     if len(options.positional) != 2:
-        raise InputError("Give the folders of two runs: compare RUN RUN")
+        raise InputError(
+            "Give the folders of two runs: python -m bert_tf.compare RUN RUN"
+        )
     found = [_predicted(folder, options) for folder in options.positional]
     if not any(found) and _compare_evaluations(options):
         return

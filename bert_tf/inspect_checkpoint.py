@@ -125,7 +125,7 @@ def _training(source: "Source") -> Iterator[tuple[str, str]]:
 def run(options: Options) -> None:
     """Prints a page for each checkpoint."""
     if not options.positional:
-        raise InputError("Give a checkpoint: inspect_checkpoint PATH.")
+        raise InputError("Give a checkpoint: python -m bert_tf.inspect_checkpoint PATH")
     cli.import_tensorflow(options)
     from bert_tf.conversion.source import open_source
 

@@ -139,5 +139,7 @@ class RefusedTest(CompareCase):
         self.write("b/dev_predictions.tsv", "text\nhello\n")
         with self.assertRaisesRegex(InputError, "dev_predictions.tsv: not as a fine-"):
             self.compare()
-        with self.assertRaisesRegex(InputError, "two runs: compare RUN RUN"):
+        with self.assertRaisesRegex(
+            InputError, "two runs: python -m bert_tf.compare RUN RUN"
+        ):
             printed(compare, "one")

@@ -415,7 +415,8 @@ INPUTS = [
 class FeatureExtractorTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
-        self.folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        # Brackets are no pattern there.
+        self.folder = tempfile.mkdtemp(dir=self.get_temp_dir(), prefix="[1] ")
 
     def checkpoint(self, **options):
         folder = tempfile.mkdtemp(dir=self.get_temp_dir())
@@ -467,7 +468,7 @@ class FeatureExtractorTest(tf.test.TestCase):
             [first._replace(spans=[(1, 3), (4, 5)])],
         ):
             extractor.vectors(inputs, self.folder, "dev")
-            (name,) = glob.glob(os.path.join(self.folder, "dev-*"))
+            (name,) = glob.glob("dev-*", root_dir=self.folder)
             names.add(name)
         self.assertLen(names, 5)
         self.assertLen(os.listdir(self.folder), 2)

@@ -1,6 +1,9 @@
+from unittest import mock
+
 from bert_tf import inspect_checkpoint
 from bert_tf.conversion.source import open_source
 from bert_tf.modeling.heads import BertClassifier
+from bert_tf.records import manifest
 from tests.conversion import runs
 from tests.script_case import FolderCase
 from tests.training import toy
@@ -49,3 +52,9 @@ class InspectTest(FolderCase):
         self.write("run/problem_type.txt", "multi_label_classification\n")
         page = self.page(folder)
         self.assertIn("problem type multi_label_classification", page)
+        records = self.write("a, [1]/b, c.tfrecord", "")
+        flags = {"input_file": f"{records},{self.path('a, [1]/*')}"}
+        self.write("run/flags.json", flags)
+        with mock.patch.object(manifest, "find_manifests", return_value=[]) as found:
+            self.assertIn("records no manifest of them is", " ".join(self.page(folder)))
+        found.assert_called_once_with([records, records])

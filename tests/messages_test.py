@@ -29,13 +29,15 @@ VALUE = "\0"
 COMMAND = re.compile(
     r"python -m (?=\w)|(?<!-m )pip install\b|bert-tf (?!lists)[a-z]|iconv -|\btr '"
     r"|\bhf download |gcloud [a-z]|make (?:check|test|wheel|docs|quickstart)\b"
-    rf"|(?<![.\w])(?:{'|'.join(FLAGS)}) --"
+    rf"|(?<![.\w])(?:{'|'.join(FLAGS)}) (?:--|[A-Z]{{2,}})"
 )
 # Every command line of a message, and an example of each value that is put into it.
 EXAMPLES: dict[str, tuple[str, ...]] = {
     'python -m bert_tf.answer --checkpoint=DIR --context_file=FILE "Who ...?"': (),
+    "python -m bert_tf.compare RUN RUN": (),
     'python -m bert_tf.fill_mask --checkpoint=DIR "Text with [MASK]."': (),
     f'python -m bert_tf.fill_mask --checkpoint={VALUE} "The [MASK] is closed."': ("a",),
+    "python -m bert_tf.inspect_checkpoint PATH": (),
     'python -m bert_tf.plot_attention --checkpoint=DIR --output_dir=DIR "A text."': (),
     f"python -m bert_tf.run_pretraining --input_file={VALUE}/text.tfrecord"
     f" --bert_config_file={VALUE}/bert_config.json --output_dir={VALUE}/pretraining"

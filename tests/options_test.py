@@ -86,6 +86,14 @@ class PathsTest(FolderCase):
         # tf2onnx is no requirement, and not installed for the tests.
         self.assertIn("pip install --no-deps tf2onnx onnx\n", onnx[2])
 
+    def test_commas_and_brackets_in_paths_that_exist(self):
+        paths = [self.write(f"a, [b]/{name}.txt", "x") for name in ("c, d", "e")]
+        for several in (*paths, ",".join(paths), self.path("a, [b]/*")):
+            command = f"--output_file=o --vocab_file={paths[0]}"
+            arguments = [*command.split(" ", 1), f"--input_file={several}"]
+            given = cli.parse(create_pretraining_data.run, arguments)
+            options.check_paths(given)
+
     def test_what_a_path_must_be(self):
         folder = self.get_temp_dir()
         file = self.write("a.txt", "x")

@@ -81,6 +81,15 @@ class PredictTest(FolderCase):
         )
         self.assertEqual(tsv.splitlines()[2].split("\t")[:2], ["1", 'w3, "w4"'])
         self.assertIn("w5\\nw6", tsv)
+        shorter = self.predict(
+            input_file=self.path("new.csv.gz"),
+            output_file=self.path("shorter.csv"),
+            max_seq_length=5,
+        )
+        (*_, last) = csv.DictReader(io.StringIO(shorter, newline=""))
+        (expected,) = bert_tf.load(folder, max_length=5).predict(TEXTS[-1:])
+        self.assertAllClose(float(last["p_yes"]), expected.probabilities["yes"])
+        self.assertNotAllClose(float(last["p_yes"]), float(read[-1]["p_yes"]))
 
     def test_standard_input_and_output(self):
         self.checkpoint(BertClassifier(toy.CONFIG, 1, problem_type="regression"))
@@ -143,6 +152,9 @@ class PredictTest(FolderCase):
         self.assertEqual(tuple(values["labels"]), expected[0].labels)
         entities = [one._asdict() for one in expected[0].entities]
         self.assertEqual(values["entities"], json.loads(json.dumps(entities)))
+        path = self.write("in.csv", 'text\nw1\n" "\n')
+        with self.assertRaisesRegex(InputError, "in.csv:3: the text has no words"):
+            self.predict(input_file=path)
 
     def test_what_cannot_be_predicted(self):
         self.checkpoint(BertClassifier(toy.CONFIG, 2), labels=("no", "yes"))

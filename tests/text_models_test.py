@@ -14,7 +14,14 @@ import numpy as np
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import cli, export_model, extract_features, run_classifier, run_ner
+from bert_tf import (
+    cli,
+    export_model,
+    extract_features,
+    keras_backend,
+    run_classifier,
+    run_ner,
+)
 from bert_tf.config import MULTI_LABEL
 from bert_tf.conversion import export
 from bert_tf.conversion.source import open_source
@@ -273,13 +280,21 @@ class TextModelsTest(FolderCase):
             os._exit(2)
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
 
+    def test_keras_own_calls_in_a_fork_are_refused(self):
+        model = BertClassifier(toy.CONFIG, 3)
+        with mock.patch.object(keras_backend, "_computed_in", os.getpid() + 1):
+            for call in (model.predict, model.fit, model.evaluate):
+                with self.assertRaisesRegex(InputError, "was forked from"):
+                    call({"input_ids": np.array([[2, 3]])})
+
     def test_a_copy_opens_the_path_again(self):
         folder = self.random_checkpoint(BertClassifier(toy.CONFIG, 3))
-        model = bert_tf.load(folder, max_length=7)
+        model = bert_tf.load(folder, max_length=7, batch_size=3)
         expected = model.predict("w1 w2")
         for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
             self.assertIs(type(other), type(model))
             self.assertEqual(other.max_length, 7)
+            self.assertEqual(other._batch_size, 3)
             self.assertEqual(other.predict("w1 w2"), expected)
 
     def test_fill_of_texts_of_other_lengths_alone_and_together(self):

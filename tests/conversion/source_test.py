@@ -92,10 +92,16 @@ class SourceTest(FolderCase):
         best = self.run_folder(BertPretrainer(toy.CONFIG))
         several = self.folder()
         shutil.move(best, os.path.join(several, "best"))
-        found = open_source(several)
+        with self.assertLogs(level="INFO") as logs:
+            found = open_source(several)
         self.assertEqual(found.path, os.path.join(several, "best"))
+        self.assertIn("holds several runs: the best one", logs.output[0])
         self.assertIn("bert/pooler/dense/kernel", found.weights)
         self.assertIsNotNone(open_tokenizer(several).vocabulary)
+        # A run that has a checkpoint of its own is read, not its best one.
+        own = self.run_folder(BertPretrainer(toy.CONFIG))
+        shutil.copytree(found.path, os.path.join(own, "best"))
+        self.assertEqual(open_source(own).folder, own)
 
     def test_a_damaged_tensor_is_named(self):
         model = BertPretrainer(toy.CONFIG)

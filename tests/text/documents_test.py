@@ -384,6 +384,8 @@ class FindSourcesTest(ReaderTestCase):
         self.assertEqual(self.find("b.txt", "a.txt"), ["b.txt", "a.txt"])
         self.assertEqual(self.find("*.txt", "w"), ["a.txt", "b.txt", *wiki])
         self.assertEqual(self.find("w/A*"), wiki)
+        self.write("a, [b]/c, d.txt")
+        self.assertEqual(self.find("a, [b]/*", "b.txt"), ["a, [b]/c, d.txt", "b.txt"])
         self.assertEqual(self.find("w/_*"), ["w/_SUCCESS", "w/_old/wiki_00"])
         self.assertEqual(self.find("a.txt", "a.txt"), ["a.txt", "a.txt"])
 

@@ -56,6 +56,22 @@ class RecordsTest(ScriptCase):
             self.assertEqual(record["input_ids"][1:4], expected)
 
 
+class AnyNameTest(ScriptCase):
+    def test_commas_and_brackets_in_folders_and_files(self):
+        self.write("a, [1]/b, c.txt", "the cat sat\n")
+        outputs = [self.path(f"a, [1]/out-{number}") for number in range(2)]
+        # What a start that was killed has left.
+        self.write("a, [1]/out-0.tmp-123", "")
+        text = self.path("a, [1]/b, c.txt")
+        self.run_script(input_file=text, output_file=",".join(outputs))
+        there = os.listdir(self.path("a, [1]"))
+        for name in ("out-0", "out-1"):
+            self.assertIn(name, there)
+        self.assertNotIn("out-0.tmp-123", there)
+        (found,) = find_manifests(outputs[1:])
+        self.assertLen(found.shards, 2)
+
+
 class SetTest(ScriptCase):
     def test_manifest_and_vocabulary_beside_the_records(self):
         shards = [self.path(f"out-0000{index}-of-00002") for index in range(2)]

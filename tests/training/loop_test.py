@@ -357,16 +357,22 @@ class EvaluationTest(LoopTestCase):
 
     def test_a_run_ends_when_its_patience_does(self):
         settings = {"eval_steps": 2, "patience": 2}
-        _, step = self.train(
-            "run", phases=self.evaluation([3.0, 2.0, 2.5, 2.0, 1.0]), **settings
-        )
+        reason = "The run ends at step 8: no better loss for 2 evaluations"
+        with self.assertLogs(level="INFO") as logs:
+            _, step = self.train(
+                "run", phases=self.evaluation([3.0, 2.0, 2.5, 2.0, 1.0]), **settings
+            )
+        self.assertEqual(str(logs.output).count("The run ends at step"), 1)
+        self.assertIn(reason, str(logs.output))
         # At steps 6 and 8 it is not better than at 4.
         self.assertEqual(step, 8)
         self.assertLen(self.evaluated, 4)
         best = tf.train.latest_checkpoint(os.path.join(self.folder("run"), "best"))
         self.assertEndsWith(best, "model.ckpt-4")
         # It is done when the same command comes again; with more patience it is not.
-        _, step = self.train("run", phases=self.evaluation([]), **settings)
+        with self.assertLogs(level="INFO") as logs:
+            _, step = self.train("run", phases=self.evaluation([]), **settings)
+        self.assertEqual(str(logs.output).count(reason), 1)
         self.assertEqual(step, 8)
         self.assertEmpty(self.evaluated)
         settings["patience"] = 3
