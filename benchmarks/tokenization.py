@@ -231,44 +231,6 @@ def compare(
         print(f"    {contender.name:24}{speed:8.2f} MB/s{different:10,} lines differ")
 
 
-def compare_languages(
-    vocabulary: Vocabulary, lower: bool, peer: Contender, folder: str, repetitions: int
-) -> None:
-    """Prints in how many languages the peer is the faster one."""
-    tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=lower)
-    ratios = []
-    for path in sorted(glob.glob(os.path.join(folder, "udhr", "*.txt"))):
-        lines = read_lines(path)
-        if megabytes(lines) < 0.001:
-            continue  # nothing in it, or too little to be timed
-        theirs = our_empty = our_full = float("inf")
-        for _ in range(repetitions):
-            theirs = min(theirs, seconds(peer, lines))
-            # Like the peer's tokenizer: used before, but without a word remembered.
-            tokenizer.clear_caches()
-            for name in ("empty", "full"):
-                start = time.process_time()
-                for line in lines:
-                    tokenizer.encode(line)
-                taken = time.process_time() - start
-                if name == "empty":
-                    our_empty = min(our_empty, taken)
-                else:
-                    our_full = min(our_full, taken)
-        language = os.path.basename(path).removesuffix(".txt")
-        ratios.append((theirs / our_empty, theirs / our_full, language))
-    for name, column in (("caches empty", 0), ("caches full", 1)):
-        slower = [ratio[2] for ratio in ratios if ratio[column] < 1]
-        least = min(ratios, key=lambda ratio: ratio[column])
-        middle = sorted(ratio[column] for ratio in ratios)[len(ratios) // 2]
-        print(
-            f"    by language, {name}: bert_tf is slower than {peer.name} in"
-            f" {len(slower)} of {len(ratios)}; {middle:.1f}x as fast in the median,"
-            f" {least[column]:.2f}x in {least[2]}"
-            f"{' (slower: ' + ' '.join(slower) + ')' if slower else ''}"
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument(
@@ -322,12 +284,6 @@ def main() -> None:
                     print(f"    {peer:24}{reason}")
             reference = truth.prepare()(lines)
             compare(contenders, reference, lines, options.repetitions)
-            if text == "udhr":
-                for contender in contenders:
-                    if contender.name == "tokenizers (Rust)":
-                        compare_languages(
-                            vocabulary, uncased, contender, folder, options.repetitions
-                        )
 
 
 if __name__ == "__main__":
