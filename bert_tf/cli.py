@@ -173,7 +173,6 @@ class _OurLines(python_logging.Filter):
         self._ours = (os.path.dirname(os.path.abspath(__file__)), *(others or ()))
 
     def filter(self, record: python_logging.LogRecord) -> bool:
-        """Whether a line is shown."""
         # Of several runs in a process each has its own functions, for a few shapes.
         if "triggered tf.function retracing" in record.getMessage():
             return False
@@ -186,7 +185,6 @@ class _PlainFormatter(python_logging.Formatter):
     """The message alone; preceded by its level unless it is just information."""
 
     def format(self, record: python_logging.LogRecord) -> str:
-        """A line of the log."""
         message = super().format(record)
         if record.levelno == python_logging.INFO:
             return message
