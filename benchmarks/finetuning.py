@@ -31,23 +31,21 @@ import os
 import pathlib
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import conversion
 import numpy as np
 import pretraining_step
 from absl import app, flags, logging
-from parts.results import Result, environment, machine
+from parts import sides
+from parts.commands import Worker
+from parts.results import PEERS, REPOSITORY, Result, compared, machine, spread
+from parts.sides import HUGGING_FACE, OURS
 
-OURS, HUGGING_FACE = "ours", "hugging_face"
 SCORES, SPEED = "scores", "speed"
-REPOSITORY = pretraining_step.REPOSITORY
-PEERS = REPOSITORY / "benchmarks" / "peers"
 
 
 class Table(NamedTuple):
@@ -84,20 +82,8 @@ WAYS = (
 )
 WORKERS = {OURS: "our_finetuning.py", HUGGING_FACE: "huggingface_finetuning.py"}
 
-_WORK_DIR = flags.DEFINE_string(
-    "work_dir", None, "Where results are kept; else a temporary folder."
-)
-_INIT_CHECKPOINT = flags.DEFINE_string(
-    "init_checkpoint", None, "A Hugging Face folder; else all-MiniLM-L6-v2."
-)
 _TASKS = flags.DEFINE_list("tasks", list(TASKS), "The tasks.")
-_SEEDS = flags.DEFINE_list("seeds", ["1", "2", "3"], "The seeds of the scores.")
-_SIDES = flags.DEFINE_list("sides", [OURS, HUGGING_FACE], "The sides.")
 _ONLY = flags.DEFINE_enum("only", None, [SCORES, SPEED], "Only this part.")
-_SCORE_PRECISION = flags.DEFINE_enum(
-    "score_precision", "bfloat16", ["float32", "bfloat16"], "Precision of the scores."
-)
-_EPOCHS = flags.DEFINE_float("num_train_epochs", 3.0, "Epochs of the scores.")
 _SST2_ROWS = flags.DEFINE_integer("sst2_rows", 10_000, "Training rows of SST-2.")
 
 
@@ -133,8 +119,8 @@ class Bench(NamedTuple):
             "regression": table.is_regression,
             "max_seq_length": MAX_SEQ_LENGTH,
             "batch_size": BATCH_SIZE,
-            "learning_rate": 5e-5,
-            "epochs": _EPOCHS.value,
+            "learning_rate": sides.LEARNING_RATE.value,
+            "epochs": sides.EPOCHS.value,
             "warmup_proportion": 0.1,
             "threads": os.cpu_count(),
             **settings,
@@ -181,7 +167,7 @@ def limited(folder: pathlib.Path, target: pathlib.Path, count: int) -> pathlib.P
 
 def score_result(bench: Bench, task: str, seed: str, side: str) -> tuple[Result, dict]:
     """The file of one run, and its job."""
-    precision = _SCORE_PRECISION.value
+    precision = sides.SCORE_PRECISION.value
     padding = {OURS: "length", HUGGING_FACE: "dynamic"}[side]
     job = bench.job(task, seed=int(seed), precision=precision, padding=padding)
     return result_of(bench, SCORES, job, seed, side, precision, padding), job
@@ -191,8 +177,8 @@ def run_scores(bench: Bench) -> None:
     """Makes the runs that are missing."""
     wanted = [
         (seed, side, task)
-        for seed in _SEEDS.value
-        for side in _SIDES.value
+        for seed in sides.SEEDS.value
+        for side in sides.CHOSEN.value
         for task in _TASKS.value
     ]
     for seed, side, task in wanted:
@@ -200,8 +186,11 @@ def run_scores(bench: Bench) -> None:
         if result.read() is not None:
             continue
         began = time.perf_counter()
-        run = our_scores if side == OURS else worker_scores
-        values = run(bench, side, job)
+        values = (
+            our_scores(bench, job)
+            if side == OURS
+            else sides.worker_run(bench.pythons[side], WORKERS[side], job)
+        )
         values["wall_seconds"] = time.perf_counter() - began
         result.write(values)
         print(
@@ -211,64 +200,18 @@ def run_scores(bench: Bench) -> None:
         )
 
 
-def worker_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
-    """A run of a worker that fine-tunes and predicts."""
-    with tempfile.TemporaryDirectory() as folder:
-        output = pathlib.Path(folder) / "result.json"
-        command = [bench.pythons[side], str(PEERS / WORKERS[side])]
-        done = subprocess.run(
-            [*command, json.dumps({**job, "output": str(output)})],
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            env=environment(),
-        )
-        if done.returncode:
-            raise SystemExit(f"{job['task']}, {side}:\n{done.stderr[-4000:]}")
-        return json.loads(output.read_text())
-
-
-def run_command(command: list[str]) -> None:
-    """Runs one of our commands; what it said last, if it fails."""
-    done = subprocess.run(
-        command,
-        stderr=subprocess.PIPE,
-        text=True,
-        check=False,
-        env=environment(),
-        cwd=REPOSITORY,
-    )
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stderr[-4000:]}")
-
-
-def our_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
+def our_scores(bench: Bench, job: dict[str, Any]) -> dict[str, Any]:
     """A run of run_classifier."""
     name = f"{job['task']}-{job['seed']}-{job['precision']}"
     folder = bench.work_dir / "runs" / name
-    # It would go on where a killed one stopped, but its time would be half a run's.
-    shutil.rmtree(folder, ignore_errors=True)
-    command = [
-        *(bench.pythons[side], "-m", "bert_tf.run_classifier"),
-        *("--do_train=true", "--do_eval=true", "--bias_correction=true"),
-        *("--decay_from=warmup", "--plots=false"),
+    own = [
+        *("--do_eval=true", "--plots=false"),
         f"--task_name={job['task']}",
         f"--data_dir={bench.data[job['task']]}",
-        f"--init_checkpoint={bench.checkpoint}",
-        f"--max_seq_length={job['max_seq_length']}",
         f"--pad={job['padding']}",
-        f"--train_batch_size={job['batch_size']}",
         f"--eval_batch_size={job['batch_size']}",
-        f"--learning_rate={job['learning_rate']}",
-        f"--num_train_epochs={job['epochs']}",
-        f"--warmup_proportion={job['warmup_proportion']}",
-        f"--precision={job['precision']}",
-        f"--random_seed={job['seed']}",
-        f"--output_dir={folder}",
     ]
-    run_command(command)
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    training = [m for m in map(json.loads, lines) if "learning_rate" in m][-1]
+    seconds = sides.our_run(bench.pythons[OURS], "run_classifier", job, folder, *own)
     with open(folder / "dev_predictions.tsv", encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         predictions: list = [row["prediction"] for row in rows]
@@ -279,7 +222,7 @@ def our_scores(bench: Bench, side: str, job: dict[str, Any]) -> dict[str, Any]:
     return {
         "predictions": predictions,
         "train_examples": round(num_examples * job["epochs"]),
-        "train_seconds": training["seconds"],
+        "train_seconds": seconds,
     }
 
 
@@ -298,101 +241,39 @@ def metrics_of(task: str, labels: list[str], predictions: list) -> dict[str, flo
 
 def print_scores(bench: Bench) -> None:
     """The table of dev scores."""
-    print(f"\nDev scores, {_SCORE_PRECISION.value}, seeds {', '.join(_SEEDS.value)}:")
+    seeds = ", ".join(sides.SEEDS.value)
+    print(f"\nDev scores, {sides.SCORE_PRECISION.value}, seeds {seeds}:")
     print("mean ± standard deviation (one run's whole command in seconds).\n")
-    print("| task | metric | ours | Hugging Face | difference | within the spread |")
+    print("| task | metric | ours | Hugging Face | difference | range |")
     print("|---|---|---|---|---|---|")
     for task in _TASKS.value:
         gold = [
             row[TASKS[task].label]
             for row in rows_of(task, bench.data[task] / "dev.tsv")
         ]
-        sides: dict[str, list[dict[str, float]]] = {}
+        scores: dict[str, list[dict[str, float]]] = {}
         walls: dict[str, str] = {}
         for side in (OURS, HUGGING_FACE):
             kept = [
                 result
-                for seed in _SEEDS.value
+                for seed in sides.SEEDS.value
                 if (result := score_result(bench, task, seed, side)[0].read())
             ]
-            sides[side] = [metrics_of(task, gold, k["predictions"]) for k in kept]
+            scores[side] = [metrics_of(task, gold, k["predictions"]) for k in kept]
             seconds = [k["wall_seconds"] for k in kept]
             walls[side] = f" ({statistics.median(seconds):,.0f} s)" if kept else ""
         for metric in TASKS[task].metrics:
             ours, theirs = (
-                [scores[metric] for scores in sides[side]]
-                for side in (OURS, HUGGING_FACE)
+                [one[metric] for one in scores[side]] for side in (OURS, HUGGING_FACE)
             )
             print(
                 f"| {task} | {metric} | {spread(ours)}{walls[OURS]}"
                 f" | {spread(theirs)}{walls[HUGGING_FACE]} | {compared(ours, theirs)} |"
             )
-    print(
-        "\nWithin the spread: the means differ by no more than the larger of the two"
-        " sides' ranges (highest minus lowest seed)."
-    )
-
-
-def spread(values: list[float]) -> str:
-    """Mean ± standard deviation."""
-    if not values:
-        return "-"
-    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
-    return f"{statistics.mean(values):.2f} ± {deviation:.2f}"
-
-
-def compared(ours: list[float], theirs: list[float]) -> str:
-    """The difference of the means, and whether it is within the spread."""
-    if not ours or not theirs:
-        return "- | -"
-    difference = statistics.mean(ours) - statistics.mean(theirs)
-    largest = max(max(values) - min(values) for values in (ours, theirs))
-    verdict = "yes" if abs(difference) <= largest else "no"
-    return f"{difference:+.2f} | {verdict} (range {largest:.2f})"
+    print("\nRange: the larger one of the two sides' (highest minus lowest seed).")
 
 
 # Examples a second.
-
-
-class Worker:
-    """A process that trains or predicts when it is told to, and waits otherwise."""
-
-    def __init__(self, python: str, script: str, job: dict[str, Any]) -> None:
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [python, str(PEERS / script), json.dumps(job)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env=environment(),
-        )
-
-    def wait(self) -> None:
-        """Returns when it is ready."""
-        self._answer()
-
-    def turn(self, kind: str, padding: str, seconds: float) -> float:
-        """Examples a second over at least so many seconds of "train" or "predict"."""
-        assert self._process.stdin
-        self._process.stdin.write(f"{kind} {padding} {seconds}\n")
-        self._process.stdin.flush()
-        examples, took = map(float, self._answer().split())
-        return examples / took
-
-    def _answer(self) -> str:
-        assert self._process.stdout
-        line = self._process.stdout.readline().strip()
-        if not line:
-            self._errors.seek(0)
-            raise SystemExit(self._errors.read()[-4000:].decode())
-        return line
-
-    def end(self) -> None:
-        """Ends the process."""
-        self._process.kill()
-        self._process.wait()
-        self._errors.close()
 
 
 class Way(NamedTuple):
@@ -415,7 +296,7 @@ def run_speed(bench: Bench) -> None:
         Way(precision, *way)
         for precision in flags.FLAGS.precisions
         for way in WAYS
-        if way[0] in _SIDES.value
+        if way[0] in sides.CHOSEN.value
     ]
     for task in _TASKS.value:
         missing = [
@@ -431,16 +312,15 @@ def run_speed(bench: Bench) -> None:
             for _, (precision, side, _) in missing:
                 if (precision, side) not in workers:
                     job = speed_job(bench, task, precision, side)
-                    workers[precision, side] = Worker(
-                        bench.pythons[side], WORKERS[side], job
-                    )
+                    command = [bench.pythons[side], PEERS / WORKERS[side]]
+                    workers[precision, side] = Worker([*command, json.dumps(job)])
             for worker in workers.values():
-                worker.wait()
+                worker.answer()
             start_seconds = time.perf_counter() - began
             for result, way in missing:
                 worker = workers[way.precision, way.side]
                 speeds: dict[str, Any] = {
-                    kind: worker.turn(kind, way.padding, flags.FLAGS.seconds)
+                    kind: rate(worker, kind, way.padding)
                     for kind in ("train", "predict")
                 }
                 result.write(speeds)
@@ -458,6 +338,13 @@ def run_speed(bench: Bench) -> None:
                 f" {start_seconds:,.0f} s until all were warm",
                 flush=True,
             )
+
+
+def rate(worker: Worker, kind: str, padding: str) -> float:
+    """Examples a second over at least --seconds of "train" or "predict"."""
+    told = f"{kind} {padding} {flags.FLAGS.seconds}"
+    examples, took = map(float, worker.answer(told).split())
+    return examples / took
 
 
 def speed_job(bench: Bench, task: str, precision: str, side: str) -> dict[str, Any]:
@@ -537,35 +424,25 @@ def print_speed(bench: Bench) -> None:
 
 
 def main(_: list[str]) -> None:
-    for flag, there in ((_TASKS, list(TASKS)), (_SIDES, [OURS, HUGGING_FACE])):
-        unknown = set(flag.value) - set(there)
-        if unknown:
-            raise app.UsageError(f"--{flag.name}: {sorted(unknown)}; there are {there}")
+    sides.check_known(_TASKS, list(TASKS))
+    sides.check_known(sides.CHOSEN, sides.SIDES)
     if not flags.FLAGS.data_dir:
         print("skipped: no --data_dir with glue/")
         return
     logging.set_verbosity(logging.WARNING)
     sys.path.insert(0, str(REPOSITORY))
     with tempfile.TemporaryDirectory() as temporary:
-        work_dir = pathlib.Path(_WORK_DIR.value or temporary).resolve()
-        environments = pathlib.Path(flags.FLAGS.env_dir or temporary).resolve()
+        work_dir, environments = sides.folders(temporary)
         glue = pathlib.Path(flags.FLAGS.data_dir).resolve()
         glue = glue / "glue" if (glue / "glue").is_dir() else glue
-        checkpoint: Any = _INIT_CHECKPOINT.value
-        checkpoint = (
-            pathlib.Path(checkpoint).resolve()
-            if checkpoint
-            else conversion.minilm_folder(environments)
-        )
-        python = pretraining_step.python_of(pretraining_step.HUGGING_FACE, environments)
-        if checkpoint is None or python is None:
+        found = sides.start(environments)
+        if found is None:
             return
-        pythons = {OURS: sys.executable, HUGGING_FACE: python}
         data = {task: glue / task for task in TASKS}
         data[LIMITED] = limited(
             data[LIMITED], work_dir / "data" / LIMITED, _SST2_ROWS.value
         )
-        bench = Bench(data, work_dir, checkpoint, pythons)
+        bench = Bench(data, work_dir, *found)
         began = time.perf_counter()
         if _ONLY.value != SPEED:
             run_scores(bench)
@@ -580,4 +457,5 @@ def main(_: list[str]) -> None:
 if __name__ == "__main__":
     flags.set_default(pretraining_step._ROUNDS, 2)
     flags.set_default(pretraining_step._SECONDS, 5.0)
+    flags.set_default(sides.SEEDS, ["1", "2", "3"])
     app.run(main)

@@ -16,6 +16,7 @@ import tempfile
 
 import pretraining_step
 from absl import app, flags
+from parts.results import PEERS
 
 _INPUT = flags.DEFINE_string("input_file", None, "Pre-training records, globs.")
 _SIZE = flags.DEFINE_string("size", "tiny", "A released size.")
@@ -23,8 +24,6 @@ _STEPS = flags.DEFINE_integer("steps", 50, "Steps.")
 _BATCH = flags.DEFINE_integer("batch_size", 64, "Sequences a step.")
 _RATE = flags.DEFINE_float("learning_rate", 1e-3, "Peak learning rate.")
 _WARMUP = flags.DEFINE_integer("num_warmup_steps", 10, "Steps of warmup.")
-
-PEER = pathlib.Path(__file__).resolve().parent / "peers" / "first_losses.py"
 
 
 def our_losses(folder: str) -> list[float]:
@@ -84,7 +83,10 @@ def main(_: list[str]) -> None:
             return
         ours = our_losses(folder)
         output = subprocess.run(
-            [python, PEER, folder], check=True, capture_output=True, text=True
+            [python, PEERS / "first_losses.py", folder],
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout
         theirs = json.loads(output.splitlines()[-1])
     print("step      ours   Hugging Face   difference")

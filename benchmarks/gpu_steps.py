@@ -5,13 +5,9 @@
 Batches are generated and lie on the device; bfloat16, dropout 0.1, forward, backward,
 clipping and the update of every weight. For each size and length: tokens a second, the
 share of the rate of matrix products that the same back end reached just before, and
-the most memory. "base's arrays" is a model of as many arrays as base with hardly any
-arithmetic: its step is what all else costs, and so the most that several steps in one
-call (jax.lax.scan) could save. The peer is transformers' BertForPreTraining with
-torch.compile and scaled_dot_product_attention, in a process of its own, in the same
-run. Two runs of five steps are compared bit by bit, and with
---xla_gpu_deterministic_ops timed again. Last, the attention of one layer, forward and
-backward: the model's, with dropout and without, and JAX's fused kernel, which has none.
+the most memory. The peer is transformers' BertForPreTraining with torch.compile and
+scaled_dot_product_attention, in a process of its own, in the same run. Two runs of five
+steps are compared bit by bit, and with --xla_gpu_deterministic_ops timed again.
 
 It needs jax, keras and keras-hub, and for the peer torch and transformers; no
 TensorFlow. Without a GPU it says so, and measures a tiny model on the CPU.
@@ -25,21 +21,20 @@ import subprocess
 import sys
 import time
 
+from peers.pretraining_steps import VOCAB_SIZE, records
+
 LENGTHS = {128: (20, 256), 512: (76, 64)}  # length -> predictions, batch of base
 SIZES = {"base": (12, 768), "large": (24, 1024)}  # layers, hidden
-VOCAB_SIZE = 30522
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 SECONDS = float(os.environ.get("GPU_STEPS_SECONDS", "8"))
 
 
 def cases(has_gpu: bool) -> list[dict]:
     """What is measured."""
-    arrays = {"layers": 12, "hidden": 64, "length": 8, "predictions": 1}
-    first = [{"name": "base's arrays", "batch": 1, "vocab_size": 64, **arrays}]
     if not has_gpu:
         tiny = {"layers": 2, "hidden": 128, "length": 128, "predictions": 20}
-        return [{"name": "tiny", "batch": 8, "vocab_size": VOCAB_SIZE, **tiny}]
-    return first + [
+        return [{"name": "tiny", "batch": 8, **tiny}]
+    return [
         {
             "name": name,
             "layers": layers,
@@ -47,37 +42,17 @@ def cases(has_gpu: bool) -> list[dict]:
             "length": length,
             "predictions": predictions,
             "batch": batch if name == "base" else batch // 2,
-            "vocab_size": VOCAB_SIZE,
         }
         for name, (layers, hidden) in SIZES.items()
         for length, (predictions, batch) in LENGTHS.items()
     ]
 
 
-def records(case: dict) -> dict:
-    """A batch of full sequences under the records' names."""
-    import numpy as np
-
-    rng, last = np.random.default_rng(0), case["vocab_size"]
-    rows = (case["batch"], case["length"])
-    slots = (case["batch"], case["predictions"])
-    places = np.sort(rng.random(rows).argsort(axis=1)[:, : slots[1]], axis=1)
-    return {
-        "input_ids": rng.integers(last // 30, last, rows, "int32"),
-        "input_mask": np.ones(rows, "int32"),
-        "segment_ids": np.sort(rng.integers(0, 2, rows, "int32"), axis=1),
-        "masked_lm_positions": places.astype("int32"),
-        "masked_lm_ids": rng.integers(last // 30, last, slots, "int32"),
-        "masked_lm_weights": np.ones(slots, "float32"),
-        "next_sentence_labels": rng.integers(0, 2, (rows[0], 1), "int32"),
-    }
-
-
 def flops_of(case: dict) -> float:
     """Of the matrix products of a step: see bert_tf.training.throughput."""
     length, hidden = case["length"], case["hidden"]
     flops = case["layers"] * (24 * length * hidden**2 + 4 * length**2 * hidden)
-    flops += 2 * case["predictions"] * hidden * (hidden + case["vocab_size"])
+    flops += 2 * case["predictions"] * hidden * (hidden + VOCAB_SIZE)
     return 3.0 * case["batch"] * flops
 
 
@@ -117,7 +92,7 @@ def ours(case: dict) -> dict:
     from bert_tf.training.task import Task
 
     config = BertConfig(
-        vocab_size=case["vocab_size"],
+        vocab_size=VOCAB_SIZE,
         hidden_size=case["hidden"],
         num_hidden_layers=case["layers"],
         num_attention_heads=case["hidden"] // 64,
@@ -162,74 +137,6 @@ def ours(case: dict) -> dict:
     }
 
 
-def attention(case: dict) -> dict:
-    """The attention of one layer: milliseconds of each way, and how they differ."""
-    os.environ["KERAS_BACKEND"] = "jax"
-    sys.path.insert(0, str(REPOSITORY))
-    import jax
-    import numpy as np
-    from jax import numpy as jnp
-
-    from bert_tf.config import ATTENTION_MASK_PENALTY
-    from bert_tf.modeling import fused
-
-    rows, length, heads = case["batch"], case["length"], case["hidden"] // 64
-    rng, seed = np.random.default_rng(0), jnp.array([1, 2], "uint32")
-    shape = (rows, length, heads, 64)
-    query, key, value, upstream = (
-        jnp.asarray(rng.normal(size=shape), "bfloat16") for _ in range(4)
-    )
-    lengths = rng.integers(length // 2, length + 1, rows)
-    mask = jnp.arange(length) < lengths[:, None, None, None]
-    bias = jnp.where(mask, 0.0, ATTENTION_MASK_PENALTY)
-    every = jnp.broadcast_to(mask, (rows, 1, length, length))
-    kernel = "cudnn" if jax.devices()[0].platform == "gpu" else "xla"
-
-    def ours(rate: float):
-        def attend(query, key, value):
-            by_head = [x.transpose(0, 2, 1, 3) for x in (query * 64**-0.5, key, value)]
-            scores = by_head[0] @ by_head[1].swapaxes(2, 3)
-            own = seed if rate else None
-            weights = fused.dropped_softmax(scores, bias, own, rate)
-            return (weights @ by_head[2]).transpose(0, 2, 1, 3)
-
-        return attend
-
-    def theirs(query, key, value):
-        return jax.nn.dot_product_attention(
-            query, key, value, mask=every, implementation=kernel
-        )
-
-    def both_ways(attend):
-        def loss(*inputs):
-            output = attend(*inputs)
-            return (output * upstream).sum().astype("float32"), output
-
-        return jax.jit(jax.value_and_grad(loss, (0, 1, 2), has_aux=True))
-
-    found: dict = {}
-    ways = {"dropout": ours(0.1), "plain": ours(0.0), "fused": theirs}
-    results = {}
-    for name, attend in ways.items():
-        step = both_ways(attend)
-        (_, output), gradients = step(query, key, value)
-        results[name] = [np.asarray(x, "float32") for x in (output, *gradients)]
-        count, seconds = 1, 0.0
-        while seconds < SECONDS:
-            began = time.perf_counter()
-            for _ in range(count):
-                result = step(query, key, value)
-            jax.block_until_ready(result)
-            seconds = time.perf_counter() - began
-            done, count = count, 2 * count
-        found[name] = 1e3 * seconds / done
-    found["difference"] = max(
-        float(abs(a - b).max() / abs(a).max())
-        for a, b in zip(results["plain"], results["fused"], strict=True)
-    )
-    return found
-
-
 def peer(case: dict) -> dict:
     """Transformers' BertForPreTraining, compiled by PyTorch."""
     import torch
@@ -237,7 +144,7 @@ def peer(case: dict) -> dict:
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     config = transformers.BertConfig(
-        vocab_size=case["vocab_size"],
+        vocab_size=VOCAB_SIZE,
         hidden_size=case["hidden"],
         num_hidden_layers=case["layers"],
         num_attention_heads=case["hidden"] // 64,
@@ -315,7 +222,7 @@ def show(name: str, case: dict, found: dict | None) -> None:
 
 def main() -> None:
     """Measures all cases, or one in a process of its own."""
-    if len(sys.argv) == 3 and sys.argv[1] in ("ours", "attention", "peer"):
+    if len(sys.argv) == 3 and sys.argv[1] in ("ours", "peer"):
         found = globals()[sys.argv[1]](json.loads(sys.argv[2]))
         print(json.dumps(found))
         return
@@ -335,12 +242,6 @@ def main() -> None:
             flags = {"XLA_FLAGS": "--xla_gpu_deterministic_ops=true"}
             show("deterministic", case, measured("ours", case, **flags))
         show("transformers", case, measured("peer", case))
-        if found := measured("attention", case):
-            print(
-                f"  attention of a layer: {found['dropout']:.2f} ms with dropout,"
-                f" {found['plain']:.2f} without, JAX's kernel {found['fused']:.2f};"
-                f" they differ by {found['difference']:.1e}"
-            )
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ BertTokenizer and FastBertTokenizer, which KerasHub and most SavedModels use. Al
 UTF-8 a second of processor time, the best of `--repetitions`, in turn.
 """
 
-import argparse
 import os
 import sys
 import time
@@ -26,13 +25,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf  # noqa: E402
 import tensorflow_text  # noqa: E402
-from tokenization import (  # noqa: E402
-    VOCABULARIES,
-    fuzz_lines,
-    megabytes,
-    read_lines,
-    wikipedia_lines,
-)
+from tokenization import cases, megabytes, options_of  # noqa: E402
 
 from bert_tf.conversion.graph_tokenizer import GraphTokenizer  # noqa: E402
 from bert_tf.text.vocabulary import Vocabulary  # noqa: E402
@@ -144,50 +137,14 @@ def compare(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument(
-        "--data_dir",
-        help="folder with wikipedia_en/*.xz, udhr/*.txt and vocab/*/vocab.txt",
-    )
-    parser.add_argument("--original_dir", help="not used; `make benchmark` gives it")
-    parser.add_argument("--megabytes", type=float, default=4.0, help="of Wikipedia")
-    parser.add_argument("--fuzz_lines", type=int, default=20000)
-    parser.add_argument("--seed", type=int, default=12345)
-    parser.add_argument("--repetitions", type=int, default=3)
-    options = parser.parse_args()
-    if not options.data_dir or not os.path.isdir(options.data_dir):
-        print(f"graph_tokenizer: skipped, no data: --data_dir={options.data_dir}")
-        return
+    options = options_of(__doc__, size=4.0, repetitions=3)
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    folder = os.path.normpath(options.data_dir)
-    languages = os.path.join(folder, "udhr")
-    texts = {
-        "wikipedia_en": wikipedia_lines(folder, options.megabytes),
-        "udhr": [
-            line
-            for name in sorted(
-                os.listdir(languages) if os.path.isdir(languages) else ()
-            )
-            for line in read_lines(os.path.join(languages, name))
-        ],
-        "fuzz": fuzz_lines(options.fuzz_lines, options.seed),
-    }
-    for name, uncased in VOCABULARIES.items():
-        path = os.path.join(folder, "vocab", name, "vocab.txt")
-        if not os.path.exists(path):
-            print(f"{name}: no {path} (see --data_dir)")
-            continue
+    for path, uncased, lines in cases(options):
         vocabulary = Vocabulary.from_file(path)
         tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=uncased)
-        print(name)
         contenders = contenders_of(vocabulary, path, uncased)
-        for text, lines in texts.items():
-            if not lines:
-                print(f"  {text}: no such files in {folder} (see --data_dir)")
-                continue
-            print(f"  {text}: {len(lines):,} lines, {megabytes(lines):.2f} MB")
-            compare(contenders, tokenizer, lines, options.repetitions)
+        compare(contenders, tokenizer, lines, options.repetitions)
 
 
 if __name__ == "__main__":

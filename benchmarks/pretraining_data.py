@@ -13,7 +13,6 @@ millions of bytes of input text. Memory is the largest sum, over a run's process
 what they hold (proportional set size), looked at three times a second.
 """
 
-import contextlib
 import dataclasses
 import lzma
 import os
@@ -23,10 +22,10 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 
 import psutil
 from absl import app, flags
+from parts.commands import measured
 
 _DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder of the corpora.")
 _ORIGINAL_DIR = flags.DEFINE_string("original_dir", None, "Checkout of the original.")
@@ -49,8 +48,6 @@ _FUZZ = flags.DEFINE_integer(
     "fuzz", 0, "Further comparisons, on small random corpora and random settings."
 )
 _SEED = flags.DEFINE_integer("fuzz_seed", 0, "Seed of the random settings.")
-
-REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 
 # Wikipedia and BooksCorpus together, as text.
 _LARGE_CORPUS_MB = 16_000
@@ -115,29 +112,11 @@ class Peers:
             name: whose script.
             **settings: the flags.
         """
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        if name == TF_MODELS:
-            environment["PYTHONPATH"] = str(self._tf_models)
+        variables = {"PYTHONPATH": str(self._tf_models)} if name == TF_MODELS else {}
         arguments = [f"--{flag}={value}" for flag, value in settings.items()]
-        with tempfile.TemporaryFile() as errors:
-            started = time.perf_counter()
-            process = psutil.Popen(
-                self.command(name) + arguments,
-                cwd=REPOSITORY,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                env=environment,
-            )
-            peak = 0
-            while process.poll() is None:
-                peak = max(peak, held_bytes(process))
-                # Looking more often would take the second core's time.
-                with contextlib.suppress(psutil.TimeoutExpired):
-                    process.wait(timeout=0.3)
-            seconds = time.perf_counter() - started
-            if process.returncode:
-                errors.seek(0)
-                raise SystemExit(errors.read()[-4000:].decode())
+        peak, seconds = measured(
+            self.command(name) + arguments, shared_out_bytes, **variables
+        )
         return Run(seconds, peak)
 
     def best(self, name: str, **settings: object) -> Run:
@@ -149,15 +128,9 @@ class Peers:
         return min(runs, key=lambda run: run.seconds)
 
 
-def held_bytes(process: psutil.Process) -> int:
-    """The memory of a process and its children; shared memory is shared out."""
-    total = 0
-    try:
-        for each in [process, *process.children(recursive=True)]:
-            total += each.memory_full_info().pss
-    except psutil.Error:
-        pass  # one of them has just ended
-    return total
+def shared_out_bytes(process: psutil.Process) -> int:
+    """What a process holds; shared memory is shared out."""
+    return process.memory_full_info().pss
 
 
 def read(path: pathlib.Path) -> list[bytes]:
@@ -447,11 +420,6 @@ class Benchmark:
                 for path in self.folder.glob("large*"):
                     path.unlink()
             self.rate = megabytes / nets[-1] / num_workers
-            if len(nets) > 1:
-                print(
-                    f"  the last number of workers {nets[0] / nets[-1]:.2f} times as"
-                    " fast as the first"
-                )
             corpus.unlink()
 
     def estimate(self) -> None:

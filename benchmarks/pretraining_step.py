@@ -24,6 +24,8 @@ import sys
 import tempfile
 
 from absl import app, flags
+from parts.commands import Worker
+from parts.results import REPOSITORY
 
 OURS, KERAS_HUB, TF_MODELS, HUGGING_FACE = (
     "ours",
@@ -56,7 +58,6 @@ _PREDICTIONS = flags.DEFINE_integer(
 flags.DEFINE_string("data_dir", None, "Not needed: the batches are generated.")
 flags.DEFINE_string("original_dir", None, "Not needed.")
 
-REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 WORKER = REPOSITORY / "benchmarks" / "peers" / "pretraining_steps.py"
 
 # pip's arguments, one list after the other. What tf-models requires and these models do
@@ -104,48 +105,10 @@ def python_of(name: str, folder: pathlib.Path) -> str | None:
     return str(python)
 
 
-class Worker:
-    """A process that makes steps when it is told to, and waits otherwise."""
-
-    def __init__(self, python: str, name: str, settings: dict) -> None:
-        self.name = name
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            [python, str(WORKER), name, json.dumps(settings)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env={
-                **os.environ,
-                "TF_CPP_MIN_LOG_LEVEL": "3",
-                "KERAS_BACKEND": "jax" if name.endswith("JAX") else "tensorflow",
-            },
-        )
-        if self._answer() != "ready":
-            raise SystemExit(f"{name} did not start")
-
-    def run(self, count: int) -> tuple[float, float]:
-        """Seconds, and processor seconds, of a step; so many are made."""
-        assert self._process.stdin
-        self._process.stdin.write(f"{count}\n")
-        self._process.stdin.flush()
-        seconds, processor_seconds = map(float, self._answer().split())
-        return seconds / count, processor_seconds / count
-
-    def _answer(self) -> str:
-        assert self._process.stdout
-        line = self._process.stdout.readline().strip()
-        if not line:
-            self._errors.seek(0)
-            raise SystemExit(self._errors.read()[-4000:].decode())
-        return line
-
-    def end(self) -> None:
-        """Ends the process."""
-        self._process.kill()
-        self._process.wait()
-        self._errors.close()
+def times(worker: Worker, count: int) -> tuple[float, float]:
+    """Seconds, and processor seconds, of a step; so many are made."""
+    seconds, processor_seconds = map(float, worker.answer(str(count)).split())
+    return seconds / count, processor_seconds / count
 
 
 def measure(size: str, precision: str, batch_size: int, pythons: dict) -> None:
@@ -164,19 +127,30 @@ def measure(size: str, precision: str, batch_size: int, pythons: dict) -> None:
         "predictions": _PREDICTIONS.value,
         "folder": str(REPOSITORY),
     }
-    ceiling = Worker(sys.executable, CEILING, settings)
-    workers = [Worker(python, name, settings) for name, python in pythons.items()]
-    counts = {w: max(1, round(_SECONDS.value / w.run(1)[0])) for w in workers}
-    counts[ceiling] = 8
-    runs: dict[Worker, list] = {worker: [] for worker in counts}
+    workers = {
+        name: Worker(
+            [python, WORKER, name, json.dumps(settings)],
+            KERAS_BACKEND="jax" if name.endswith("JAX") else "tensorflow",
+        )
+        for name, python in {CEILING: sys.executable, **pythons}.items()
+    }
+    for worker in workers.values():
+        worker.answer()
+    counts = {
+        name: 8
+        if name == CEILING
+        else max(1, round(_SECONDS.value / times(worker, 1)[0]))
+        for name, worker in workers.items()
+    }
+    runs: dict[str, list] = {name: [] for name in workers}
     for _ in range(_ROUNDS.value):
-        for worker, count in counts.items():
-            runs[worker].append(worker.run(count))
-    for worker in counts:
+        for name, worker in workers.items():
+            runs[name].append(times(worker, counts[name]))
+    for worker in workers.values():
         worker.end()
     best = {
-        worker.name: [min(column) for column in zip(*pairs, strict=True)]
-        for worker, pairs in runs.items()
+        name: [min(column) for column in zip(*pairs, strict=True)]
+        for name, pairs in runs.items()
     }
     peak = CEILING_FLOPS / best.pop(CEILING)[1]
     flops = training_flops(

@@ -40,11 +40,11 @@ import sys
 import tempfile
 import time
 
-import conversion
 import pretraining_step
 from absl import app, flags, logging
-from parts import results, squad_decoding, squad_features, squad_scores
+from parts import sides, squad_decoding, squad_features, squad_scores
 from parts.commands import measured
+from parts.results import REPOSITORY, machine
 from parts.squad_cases import USUAL, Paths
 
 FEATURES, DECODING, SCORES, MEMORY = PARTS = (
@@ -53,27 +53,13 @@ FEATURES, DECODING, SCORES, MEMORY = PARTS = (
     "scores",
     "memory",
 )
-REPOSITORY = pretraining_step.REPOSITORY
 
 _ONLY = flags.DEFINE_enum("only", None, PARTS, "Only this part.")
-_WORK_DIR = flags.DEFINE_string(
-    "work_dir", None, "Where results are kept; else a temporary folder."
-)
-_INIT_CHECKPOINT = flags.DEFINE_string(
-    "init_checkpoint", None, "A Hugging Face folder; else all-MiniLM-L6-v2."
-)
 _TRAINED_CHECKPOINT = flags.DEFINE_string(
     "trained_checkpoint", None, "A model of SQuAD, for decoding; else that of scores."
 )
-_SEEDS = flags.DEFINE_list("seeds", ["1"], "The seeds of the scores.")
-_SIDES = flags.DEFINE_list("sides", squad_scores.SIDES, "The sides of the scores.")
 _VERSIONS = flags.DEFINE_list("versions", ["1.1", "2.0"], "The versions of SQuAD.")
-_SCORE_PRECISION = flags.DEFINE_enum(
-    "score_precision", "bfloat16", ["float32", "bfloat16"], "Precision of the scores."
-)
-_EPOCHS = flags.DEFINE_float("num_train_epochs", 2.0, "Epochs of the scores.")
 _BATCH_SIZE = flags.DEFINE_integer("train_batch_size", 32, "Batch of the scores.")
-_LEARNING_RATE = flags.DEFINE_float("learning_rate", 5e-5, "Of the scores.")
 _NUM_QUESTIONS = flags.DEFINE_integer(
     "num_questions", None, "Only so many questions of each file, for a trial."
 )
@@ -200,31 +186,25 @@ def multiplied(path: pathlib.Path, target: pathlib.Path, count: int) -> pathlib.
 
 def scores_bench(paths: Paths, environments: pathlib.Path) -> squad_scores.Bench | None:
     """What the runs of `scores` share; None where they cannot be had."""
-    checkpoint = _INIT_CHECKPOINT.value
-    folder = (
-        pathlib.Path(checkpoint).resolve()
-        if checkpoint
-        else conversion.minilm_folder(environments)
-    )
-    python = pretraining_step.python_of(pretraining_step.HUGGING_FACE, environments)
-    if folder is None or python is None:
+    found = sides.start(environments)
+    if found is None:
         return None
     return squad_scores.Bench(
         files=paths.files,
         work_dir=paths.work_dir,
-        checkpoint=folder,
-        pythons={squad_scores.OURS: sys.executable, squad_scores.HUGGING_FACE: python},
-        seeds=list(map(int, _SEEDS.value)),
-        sides=_SIDES.value,
+        checkpoint=found[0],
+        pythons=found[1],
+        seeds=list(map(int, sides.SEEDS.value)),
+        sides=sides.CHOSEN.value,
         settings={
             "max_seq_length": flags.FLAGS.max_seq_length,
             "doc_stride": USUAL.doc_stride,
             "max_query_length": USUAL.max_query_length,
             "batch_size": _BATCH_SIZE.value,
-            "learning_rate": _LEARNING_RATE.value,
-            "epochs": _EPOCHS.value,
+            "learning_rate": sides.LEARNING_RATE.value,
+            "epochs": sides.EPOCHS.value,
             "warmup_proportion": 0.1,
-            "precision": _SCORE_PRECISION.value,
+            "precision": sides.SCORE_PRECISION.value,
             "n_best_size": 20,
             "max_answer_length": 30,
             "num_questions": _NUM_QUESTIONS.value,
@@ -233,10 +213,8 @@ def scores_bench(paths: Paths, environments: pathlib.Path) -> squad_scores.Bench
 
 
 def main(_: list[str]) -> None:
-    for flag, there in ((_SIDES, squad_scores.SIDES), (_VERSIONS, ["1.1", "2.0"])):
-        unknown = set(flag.value) - set(there)
-        if unknown:
-            raise app.UsageError(f"--{flag.name}: {sorted(unknown)}; there are {there}")
+    sides.check_known(sides.CHOSEN, sides.SIDES)
+    sides.check_known(_VERSIONS, ["1.1", "2.0"])
     if not flags.FLAGS.data_dir:
         print("skipped: no --data_dir with squad/")
         return
@@ -250,8 +228,7 @@ def main(_: list[str]) -> None:
 
     cli.import_tensorflow()
     with tempfile.TemporaryDirectory() as temporary:
-        work_dir = pathlib.Path(_WORK_DIR.value or temporary).resolve()
-        environments = pathlib.Path(flags.FLAGS.env_dir or temporary).resolve()
+        work_dir, environments = sides.folders(temporary)
         paths = paths_of(flags.FLAGS.data_dir, work_dir)
         parts = [_ONLY.value] if _ONLY.value else PARTS
         began = time.perf_counter()
@@ -274,10 +251,11 @@ def main(_: list[str]) -> None:
         if MEMORY in parts:
             run_memory(paths)
         minutes = (time.perf_counter() - began) / 60
-        print(f"\nThis start: {minutes:.0f} minutes, {results.machine()}")
+        print(f"\nThis start: {minutes:.0f} minutes, {machine()}")
 
 
 if __name__ == "__main__":
     flags.set_default(pretraining_step._ROUNDS, 3)
     flags.set_default(pretraining_step._LENGTH, 384)
+    flags.set_default(sides.EPOCHS, 2.0)
     app.run(main)

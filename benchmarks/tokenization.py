@@ -26,7 +26,7 @@ import random
 import sys
 import time
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -231,58 +231,33 @@ def compare(
         print(f"    {contender.name:24}{speed:8.2f} MB/s{different:10,} lines differ")
 
 
-def compare_languages(
-    vocabulary: Vocabulary, lower: bool, peer: Contender, folder: str, repetitions: int
-) -> None:
-    """Prints in how many languages the peer is the faster one."""
-    tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=lower)
-    ratios = []
-    for path in sorted(glob.glob(os.path.join(folder, "udhr", "*.txt"))):
-        lines = read_lines(path)
-        if megabytes(lines) < 0.001:
-            continue  # nothing in it, or too little to be timed
-        theirs = our_empty = our_full = float("inf")
-        for _ in range(repetitions):
-            theirs = min(theirs, seconds(peer, lines))
-            # Like the peer's tokenizer: used before, but without a word remembered.
-            tokenizer.clear_caches()
-            for name in ("empty", "full"):
-                start = time.process_time()
-                for line in lines:
-                    tokenizer.encode(line)
-                taken = time.process_time() - start
-                if name == "empty":
-                    our_empty = min(our_empty, taken)
-                else:
-                    our_full = min(our_full, taken)
-        language = os.path.basename(path).removesuffix(".txt")
-        ratios.append((theirs / our_empty, theirs / our_full, language))
-    for name, column in (("caches empty", 0), ("caches full", 1)):
-        slower = [ratio[2] for ratio in ratios if ratio[column] < 1]
-        least = min(ratios, key=lambda ratio: ratio[column])
-        middle = sorted(ratio[column] for ratio in ratios)[len(ratios) // 2]
-        print(
-            f"    by language, {name}: bert_tf is slower than {peer.name} in"
-            f" {len(slower)} of {len(ratios)}; {middle:.1f}x as fast in the median,"
-            f" {least[column]:.2f}x in {least[2]}"
-            f"{' (slower: ' + ' '.join(slower) + ')' if slower else ''}"
-        )
+class Case(NamedTuple):
+    """A vocabulary's file, whether it is uncased, and lines to tokenize."""
+
+    path: str
+    uncased: bool
+    lines: list[str]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+def options_of(docstring: str, size: float, repetitions: int) -> argparse.Namespace:
+    """The flags of the scripts about tokenizers, with these defaults."""
+    parser = argparse.ArgumentParser(description=docstring.split("\n", 1)[0])
     parser.add_argument(
         "--data_dir",
         help="folder with wikipedia_en/*.xz, udhr/*.txt and vocab/*/vocab.txt",
     )
     parser.add_argument("--original_dir", help="a checkout of google-research/bert")
-    parser.add_argument("--megabytes", type=float, default=2.3, help="of Wikipedia")
+    parser.add_argument("--megabytes", type=float, default=size, help="of Wikipedia")
     parser.add_argument("--fuzz_lines", type=int, default=20000)
     parser.add_argument("--seed", type=int, default=12345)
-    parser.add_argument("--repetitions", type=int, default=5)
-    options = parser.parse_args()
+    parser.add_argument("--repetitions", type=int, default=repetitions)
+    return parser.parse_args()
+
+
+def cases(options: argparse.Namespace) -> Iterator[Case]:
+    """Each vocabulary with each text; prints which, and what is missing."""
     if not options.data_dir or not os.path.isdir(options.data_dir):
-        print(f"tokenization: skipped, no data: --data_dir={options.data_dir}")
+        print(f"skipped, no data: --data_dir={options.data_dir}")
         return
     folder = os.path.normpath(options.data_dir)
     texts = {
@@ -299,35 +274,35 @@ def main() -> None:
         if not os.path.exists(path):
             print(f"{name}: no {path} (see --data_dir)")
             continue
-        vocabulary = Vocabulary.from_file(path)
         for text, lines in texts.items():
             if not lines:
                 print(f"{name}, {text}: no such files in {folder} (see --data_dir)")
                 continue
             print(f"{name}, {text}: {len(lines):,} lines, {megabytes(lines):.2f} MB")
-            truth = plain(vocabulary, uncased)
-            if options.original_dir:
-                truth = original(options.original_dir, path, uncased)
-            contenders = [*ours(vocabulary, uncased, lines), truth]
-            for peer, make in (
-                ("tokenizers (Rust)", functools.partial(rust, path)),
-                (
-                    "tensorflow-text (Fast)",
-                    functools.partial(tensorflow_text, vocabulary),
-                ),
-            ):
-                try:
-                    contenders.append(make(uncased))
-                except Skipped as reason:
-                    print(f"    {peer:24}{reason}")
-            reference = truth.prepare()(lines)
-            compare(contenders, reference, lines, options.repetitions)
-            if text == "udhr":
-                for contender in contenders:
-                    if contender.name == "tokenizers (Rust)":
-                        compare_languages(
-                            vocabulary, uncased, contender, folder, options.repetitions
-                        )
+            yield Case(path, uncased, lines)
+
+
+def main() -> None:
+    options = options_of(__doc__, size=2.3, repetitions=5)
+    for path, uncased, lines in cases(options):
+        vocabulary = Vocabulary.from_file(path)
+        truth = plain(vocabulary, uncased)
+        if options.original_dir:
+            truth = original(options.original_dir, path, uncased)
+        contenders = [*ours(vocabulary, uncased, lines), truth]
+        for peer, make in (
+            ("tokenizers (Rust)", functools.partial(rust, path)),
+            (
+                "tensorflow-text (Fast)",
+                functools.partial(tensorflow_text, vocabulary),
+            ),
+        ):
+            try:
+                contenders.append(make(uncased))
+            except Skipped as reason:
+                print(f"    {peer:24}{reason}")
+        reference = truth.prepare()(lines)
+        compare(contenders, reference, lines, options.repetitions)
 
 
 if __name__ == "__main__":

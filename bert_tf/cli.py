@@ -175,7 +175,6 @@ class _OurLines(python_logging.Filter):
     """Keeps bert_tf's log, and warnings of any library."""
 
     def filter(self, record: python_logging.LogRecord) -> bool:
-        """Whether a line is shown."""
         # Of several runs in a process each has its own functions, for a few shapes.
         if "triggered tf.function retracing" in record.getMessage():
             return False
@@ -188,7 +187,6 @@ class _PlainFormatter(python_logging.Formatter):
     """The message alone; preceded by its level unless it is just information."""
 
     def format(self, record: python_logging.LogRecord) -> str:
-        """A line of the log, in ours with flags for arguments."""
         message = super().format(record)
         if record.pathname.startswith(_our_folders()):
             message = _with_flags(message)

@@ -23,6 +23,7 @@ import numpy as np
 from bert_tf import cli, files
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
+from bert_tf.metrics import is_better
 from bert_tf.options import RESULTS, Options, Path, flags_of_run, option
 from bert_tf.pictures import figure, table
 from bert_tf.significance import (
@@ -165,9 +166,8 @@ def _trials(folder: str) -> list[float]:
         return []
     metric, runs = finished_runs(folder)
     scores = [one["scores"]["1.0"][metric] for one in runs]
-    if metric.endswith(("loss", "error")):
-        return [-score for score in expected_best([-score for score in scores])]
-    return expected_best(scores)
+    sign = 1.0 if is_better(1.0, 0.0, metric) else -1.0
+    return [sign * score for score in expected_best([sign * one for one in scores])]
 
 
 def finished_runs(folder: str) -> tuple[str, list[dict[str, Any]]]:

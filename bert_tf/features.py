@@ -160,7 +160,7 @@ class LayerSelection:
         return [f"{self.combine}({','.join(map(str, self.layers))})"]
 
     def vectors_shape(self, hidden_size: int) -> tuple[int, int]:
-        """L and W."""
+        """(layers, width) of each token's vectors."""
         width = hidden_size * (len(self.layers) if self.combine == CONCAT else 1)
         return len(self.labels), width
 
@@ -295,7 +295,7 @@ class FeatureReader:
             )
 
     def __call__(self, lines: Iterable[Line]) -> Iterator[FeatureInput]:
-        """Yields the input of each line."""
+        """Yields the input of each line, cut to `max_seq_length` tokens."""
         for line in lines:
             if self.by_word:
                 yield self._by_words(line)

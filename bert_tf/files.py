@@ -102,7 +102,7 @@ def lock(path: str, in_use: str) -> int:
 
 
 def open_binary(path: str, mode: str = "rb") -> IO[bytes]:
-    """Opens a file of bytes."""
+    """Opens a file of bytes, local or remote."""
     return _gfile().GFile(path, mode) if is_remote(path) else open(path, mode)
 
 

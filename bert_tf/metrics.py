@@ -1,10 +1,22 @@
-"""GLUE's metrics."""
+"""GLUE's metrics, and which of two values of a metric is the better one."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+
+# The ends of the names of metrics that fall as a model gets better.
+_LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error")
+
+
+def is_better(value: float, than: float, name: str) -> bool:
+    """Whether a value is better: lower for losses and errors, higher for others."""
+    if math.isnan(value) or math.isnan(than):
+        return not math.isnan(value)
+    return value < than if name.endswith(_LOWER_IS_BETTER) else value > than
+
 
 # Correlations of predicted with true scores, as GLUE's STS-B reports them.
 

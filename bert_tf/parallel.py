@@ -51,18 +51,21 @@ def available_cores() -> int:
 
 
 class Workers:
-    """Processes to give work to; a context manager; one worker is this process."""
+    """Processes to give work to; a context manager; one worker is this process.
+
+    Args:
+        num_workers: the number of processes.
+        shared: the first arguments of every call. A worker gets them once and keeps
+            them, with all that they remember, from one piece to the next.
+    """
 
     def __init__(
         self,
         num_workers: int,
-        *,
-        initializer: Callable[..., object] | None = None,
-        initial_arguments: tuple[Any, ...] = (),
+        shared: tuple[Any, ...] = (),
     ) -> None:
         self._num_workers = num_workers
-        self._initializer = initializer
-        self._initial_arguments = initial_arguments
+        self._shared = shared
         self._executor: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> "Workers":
@@ -71,23 +74,21 @@ class Workers:
                 self._num_workers,
                 mp_context=multiprocessing.get_context("spawn"),
                 initializer=_start_worker,
-                initargs=(self._initializer, self._initial_arguments),
+                initargs=(self._shared,),
             )
-        elif self._initializer is not None:
-            self._initializer(*self._initial_arguments)
         return self
 
     def map(
-        self, function: Callable[[Piece], Result], pieces: Iterable[Piece]
+        self, function: Callable[..., Result], pieces: Iterable[object]
     ) -> Iterator[Result]:
-        """Yields `function(piece)` for each piece, in order."""
+        """Yields `function(*shared, piece)` for each piece, in order."""
         if self._executor is None:
-            yield from map(function, pieces)
+            yield from (function(*self._shared, piece) for piece in pieces)
             return
         try:
             waiting: deque[concurrent.futures.Future[Result]] = deque()
             for piece in pieces:
-                waiting.append(self._executor.submit(function, piece))
+                waiting.append(self._executor.submit(_work, function, piece))
                 if len(waiting) >= self._num_workers + _AHEAD:
                     yield waiting.popleft().result()
             while waiting:
@@ -110,23 +111,24 @@ class Workers:
 
 
 def ordered_map(
-    function: Callable[[Piece], Result],
-    pieces: Iterable[Piece],
+    function: Callable[..., Result],
+    pieces: Iterable[object],
     *,
     num_workers: int,
-    initializer: Callable[..., object] | None = None,
-    initial_arguments: tuple[Any, ...] = (),
+    shared: tuple[Any, ...] = (),
 ) -> Iterator[Result]:
-    """Yields `function(piece)` for each piece, in order, by `Workers` of its own."""
-    with Workers(
-        num_workers, initializer=initializer, initial_arguments=initial_arguments
-    ) as workers:
+    """Yields `function(*shared, piece)` for each piece, in order, by new `Workers`."""
+    with Workers(num_workers, shared) as workers:
         yield from workers.map(function, pieces)
 
 
-def _start_worker(
-    initializer: Callable[..., object] | None, arguments: tuple[Any, ...]
-) -> None:
+# What is shared, in a worker: an executor hands nothing from its start to its calls.
+_kept: tuple[Any, ...] = ()
+
+
+def _start_worker(shared: tuple[Any, ...]) -> None:
+    global _kept
+    _kept = shared
     # Ctrl-C is the parent's to answer: it stops the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -134,8 +136,10 @@ def _start_worker(
     threading.Thread(
         target=_end_with, args=(parent.sentinel,), name="parent-watch", daemon=True
     ).start()
-    if initializer is not None:
-        initializer(*arguments)
+
+
+def _work(function: Callable[..., Result], piece: object) -> Result:
+    return function(*_kept, piece)
 
 
 def _end_with(sentinel: int) -> None:

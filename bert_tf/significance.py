@@ -39,7 +39,6 @@ class Summed:
     is_right: bool = False  # whether the rows are 1.0 for a right answer, else 0.0
 
     def __len__(self) -> int:
-        """N."""
         return len(self.rows)
 
     def drawn(self, counts: np.ndarray) -> np.ndarray:
@@ -59,16 +58,15 @@ class Ranked:
     labels: np.ndarray  # [N]
 
     def __len__(self) -> int:
-        """As Summed's."""
         return len(self.labels)
 
     def drawn(self, counts: np.ndarray) -> np.ndarray:
-        """As Summed's."""
+        """Scores [S] of repeated examples: see `Summed.drawn`."""
         rows = (np.repeat(np.arange(len(self.labels)), each) for each in counts)
         return np.array([self._score(self.predictions, row) for row in rows])
 
     def swapped(self, other: Any, mask: np.ndarray) -> np.ndarray:
-        """As Summed's."""
+        """Scores [S] of mixed answers: see `Summed.swapped`."""
         both = np.where(mask, other.predictions, self.predictions)
         every = np.arange(len(self.labels))
         return np.array([self._score(predictions, every) for predictions in both])

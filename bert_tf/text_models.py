@@ -188,7 +188,6 @@ class TextModel:
         return functools.partial(load, self.source.path, **options), ()
 
     def __repr__(self) -> str:
-        """Its class, and the checkpoint's path."""
         return f"{type(self).__name__}({self.source.path!r})"
 
     def predict(

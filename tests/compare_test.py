@@ -85,16 +85,19 @@ class CompareRunsTest(CompareCase):
             ]
             content = "\n".join(lines) + "\n"
             self.write(f"{run}/dev_predictions.txt", content)
-        scores = [{"scores": {"1.0": {"f1": score}}} for score in (0.5, 0.7)]
-        lines = [{"made_with": {}, "metric": "f1"}, *scores]
-        content = "".join(json.dumps(line) + "\n" for line in lines)
-        self.write("b/selection.jsonl", content)
+        for run, metric in (("a", "perplexity"), ("b", "f1")):
+            scores = [{"scores": {"1.0": {metric: score}}} for score in (0.5, 0.7)]
+            lines = [{"made_with": {}, "metric": metric}, *scores]
+            content = "".join(json.dumps(line) + "\n" for line in lines)
+            self.write(f"{run}/selection.jsonl", content)
         found = json.loads(self.compare("--json"))
         (rows,) = found["compared"].values()
         # A finds Rome alone of two entities, and says one more; B finds Jo Li alone.
         self.assertAllClose(rows["f1"]["scores"], [0.5, 2 / 3])
         self.assertAllClose(rows["accuracy"]["scores"], [0.8, 0.8])
-        self.assertAllClose([*found["expected_best"].values()][1], [0.6, 0.65])
+        self.assertAllClose(
+            [*found["expected_best"].values()], [[0.6, 0.55], [0.6, 0.65]]
+        )
 
     def test_words_of_a_test_set_count_if_it_had_labels(self):
         for run in "ab":

@@ -14,7 +14,6 @@ from tests.parallel_work import (
     fail_at_three,
     process_id,
     remember,
-    remembered,
     slow_process_id,
     slow_square,
 )
@@ -36,15 +35,17 @@ class OrderedMapTest(tf.test.TestCase):
             os.getpid(), set(ordered_map(process_id, range(3), num_workers=2))
         )
 
-    def test_the_initializer_runs_in_each_worker(self):
-        results = ordered_map(
-            remembered,
-            range(4),
-            num_workers=2,
-            initializer=remember,
-            initial_arguments=("x",),
-        )
-        self.assertEqual(list(results), [["x"]] * 4)
+    def test_what_is_shared_is_kept_from_piece_to_piece(self):
+        for num_workers in (1, 2):
+            found = list(
+                ordered_map(
+                    remember, range(6), num_workers=num_workers, shared=(["x"],)
+                )
+            )
+            for number, known in enumerate(found):
+                self.assertEqual([known[0], known[-1]], ["x", number])
+            # Two workers with six pieces: one of them has had three at least.
+            self.assertGreater(max(map(len, found)), 3)
 
     def test_an_error_comes_out_and_ends_the_work(self):
         for num_workers in (1, 2):

@@ -31,12 +31,6 @@ def end_this_process(number):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-_STARTED = []
-
-
-def remember(value):
-    _STARTED.append(value)
-
-
-def remembered(_):
-    return list(_STARTED)
+def remember(known, number):
+    known.append(number)
+    return list(known)

@@ -8,10 +8,7 @@ Vocabulary and settings come from the manifest next to the records. Damaged file
 incomplete sets are shown as far as they can be read.
 """
 
-import io
-import os
 import shutil
-import sys
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
@@ -44,27 +41,19 @@ def run(options: InspectionOptions) -> None:
     from bert_tf.records.inspection import InspectedRecords, examples, survey
     from bert_tf.records.manifest import manifest_lines
 
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # A terminal that has no arrow shows its escape rather than nothing at all.
-        sys.stdout.reconfigure(errors="backslashreplace")
     records = InspectedRecords(options.positional, options.vocab_file)
     width = shutil.get_terminal_size().columns
-    try:
-        for manifest in records.manifests:
-            print("\n".join([*manifest_lines(manifest), ""]))
-        for lines in examples(records, options.start, options.num_examples, width):
-            print("\n".join([*lines, ""]))
-        if options.statistics:
-            total = sum(files.size(path) for path in records.paths)
-            with tqdm(
-                total=total, desc="Reading", unit="B", unit_scale=True, disable=None
-            ) as bar:
-                lines = [*survey(records, bar.update)]
-            print("\n".join(lines))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # `| head` has seen enough. Python flushes once more when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for manifest in records.manifests:
+        print("\n".join([*manifest_lines(manifest), ""]))
+    for lines in examples(records, options.start, options.num_examples, width):
+        print("\n".join([*lines, ""]))
+    if options.statistics:
+        total = sum(files.size(path) for path in records.paths)
+        with tqdm(
+            total=total, desc="Reading", unit="B", unit_scale=True, disable=None
+        ) as bar:
+            lines = [*survey(records, bar.update)]
+        print("\n".join(lines))
 
 
 main = cli.command(run, arguments="files", argument_kind=Path.FILES)

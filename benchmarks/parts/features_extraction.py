@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from pretraining_step import REPOSITORY
 
 from parts.commands import finished, measured
 from parts.features_data import Bench, sentences_file
-from parts.results import Result
+from parts.results import PEERS, Result
+from parts.sides import HUGGING_FACE, OURS
 
-OURS, HUGGING_FACE = "ours", "hugging_face"
-WORKER = REPOSITORY / "benchmarks" / "peers" / "huggingface_features.py"
+WORKER = PEERS / "huggingface_features.py"
 LAYERS = [-1, -2, -3, -4]
 BATCH_SIZE = 32
 MAX_SEQ_LENGTH = 128

@@ -14,10 +14,9 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pretraining_step import REPOSITORY
 
 from parts.features_data import Bench, Split
-from parts.results import Result, environment
+from parts.results import PEERS, Result, environment
 
 if TYPE_CHECKING:
     import keras
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from bert_tf.records.batching import ExampleTable
     from bert_tf.training.task import Task
 
-WORKER = REPOSITORY / "benchmarks" / "peers" / "huggingface_losses.py"
+WORKER = PEERS / "huggingface_losses.py"
 SWAG, NER = KINDS = ("swag", "ner")
 BATCH_SIZES = {SWAG: 8, NER: 32}
 MAX_SEQ_LENGTHS = {SWAG: 80, NER: 48}

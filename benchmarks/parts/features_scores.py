@@ -1,25 +1,19 @@
 """Multiple choice and tagging after fine-tuning: a part of benchmarks/features.py."""
 
 import csv
-import json
 import os
 import pathlib
 import shutil
 import statistics
-import tempfile
 import time
 from collections import Counter, defaultdict
 from typing import Any
 
-from pretraining_step import REPOSITORY
-
-from parts.commands import finished
 from parts.features_data import Bench, Split
 from parts.results import Result, compared, spread
+from parts.sides import HUGGING_FACE, OURS, our_run, worker_run
 
-OURS, HUGGING_FACE = "ours", "hugging_face"
 SWAG, NER = "swag", "ner"
-WORKER = REPOSITORY / "benchmarks" / "peers" / "huggingface_heads.py"
 
 
 def run_scores(
@@ -49,7 +43,11 @@ def run_scores(
                 "threads": os.cpu_count(),
             }
             began = time.perf_counter()
-            values = (our_run if side == OURS else worker_run)(bench, job)
+            values = (
+                our_result(bench, job)
+                if side == OURS
+                else worker_run(bench.pythons[side], "huggingface_heads.py", job)
+            )
             values["wall_seconds"] = time.perf_counter() - began
             golds = golds_of(kind, split.dev)
             right = map(str.__eq__, map(str, values.pop("predictions")), golds)
@@ -82,43 +80,19 @@ def kept_run(
     return Result(bench.work_dir / kind / name, described)
 
 
-def worker_run(bench: Bench, job: dict[str, Any]) -> dict[str, Any]:
-    """A run of Hugging Face's."""
-    with tempfile.TemporaryDirectory() as folder:
-        output = pathlib.Path(folder) / "result.json"
-        told = json.dumps({**job, "output": str(output)})
-        finished([bench.pythons[HUGGING_FACE], str(WORKER), told])
-        return json.loads(output.read_text())
-
-
-def our_run(bench: Bench, job: dict[str, Any]) -> dict[str, Any]:
+def our_result(bench: Bench, job: dict[str, Any]) -> dict[str, Any]:
     """A run of run_swag or run_ner."""
     folder = bench.work_dir / "runs" / f"{job['kind']}-{job['seed']}"
-    # It would go on where a killed one stopped, but its time would be half a run's.
-    shutil.rmtree(folder, ignore_errors=True)
     files = [pathlib.Path(job[name]) for name in ("train", "dev")]
     if job["kind"] == NER:
         files = [path.with_suffix(".conll") for path in files]
-    command = [
-        *(bench.pythons[OURS], "-m", f"bert_tf.run_{job['kind']}"),
-        *("--do_train=true", "--do_eval=true", "--bias_correction=true"),
-        *("--decay_from=warmup", "--pad=length"),
+    own = [
+        *("--do_eval=true", "--pad=length"),
         f"--train_file={files[0]}",
         f"--dev_file={files[1]}",
-        f"--init_checkpoint={job['checkpoint']}",
-        f"--max_seq_length={job['max_seq_length']}",
-        f"--train_batch_size={job['batch_size']}",
         f"--eval_batch_size={job['batch_size']}",
-        f"--learning_rate={job['learning_rate']}",
-        f"--num_train_epochs={job['epochs']}",
-        f"--warmup_proportion={job['warmup_proportion']}",
-        f"--precision={job['precision']}",
-        f"--random_seed={job['seed']}",
-        f"--output_dir={folder}",
     ]
-    finished(command)
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    training = [m for m in map(json.loads, lines) if "learning_rate" in m][-1]
+    seconds = our_run(bench.pythons[OURS], f"run_{job['kind']}", job, folder, *own)
     if job["kind"] == SWAG:
         with (folder / "dev_predictions.csv").open(newline="") as file:
             predictions = [row["prediction"] for row in csv.DictReader(file)]
@@ -130,7 +104,7 @@ def our_run(bench: Bench, job: dict[str, Any]) -> dict[str, Any]:
     return {
         "predictions": predictions,
         "train_examples": round(num_examples * job["epochs"]),
-        "train_seconds": training["seconds"],
+        "train_seconds": seconds,
     }
 
 

@@ -6,6 +6,9 @@ import pathlib
 import statistics
 from typing import Any
 
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+PEERS = REPOSITORY / "benchmarks" / "peers"
+
 
 class Result:
     """A file of what a run gave, and of the settings that it had."""

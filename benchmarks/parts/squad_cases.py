@@ -6,11 +6,9 @@ import subprocess
 import sys
 from typing import Any, NamedTuple
 
-from pretraining_step import REPOSITORY
+from parts.results import PEERS, environment
 
-from parts.results import environment
-
-WORKER = REPOSITORY / "benchmarks" / "peers" / "original_squad.py"
+WORKER = PEERS / "original_squad.py"
 
 
 class Paths(NamedTuple):

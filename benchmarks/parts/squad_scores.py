@@ -3,20 +3,12 @@
 import json
 import os
 import pathlib
-import shutil
 import statistics
-import tempfile
 import time
 from typing import Any, NamedTuple
 
-from pretraining_step import REPOSITORY
-
-from parts.commands import finished
 from parts.results import Result, compared, spread
-
-OURS, HUGGING_FACE = "ours", "hugging_face"
-SIDES = [OURS, HUGGING_FACE]
-WORKER = REPOSITORY / "benchmarks" / "peers" / "huggingface_squad.py"
+from parts.sides import OURS, SIDES, our_run, worker_run
 
 # With it every question is answered: texts and null odds are what thresholds are
 # applied to, on both sides alike.
@@ -77,7 +69,12 @@ def run(bench: Bench, version: str) -> None:
                 continue
             job = bench.job(version, seed)
             began = time.perf_counter()
-            values = (our_run if side == OURS else worker_run)(bench, version, job)
+            python = bench.pythons[side]
+            values = (
+                our_result(bench, version, job)
+                if side == OURS
+                else worker_run(python, "huggingface_squad.py", job)
+            )
             values["wall_seconds"] = time.perf_counter() - began
             result.write(values)
             print(
@@ -89,53 +86,29 @@ def run(bench: Bench, version: str) -> None:
             )
 
 
-def worker_run(bench: Bench, version: str, job: dict[str, Any]) -> dict[str, Any]:
-    """A run of Hugging Face's."""
-    with tempfile.TemporaryDirectory() as folder:
-        output = pathlib.Path(folder) / "result.json"
-        command = [bench.pythons[HUGGING_FACE], str(WORKER)]
-        finished([*command, json.dumps({**job, "output": str(output)})])
-        return json.loads(output.read_text())
-
-
-def our_run(bench: Bench, version: str, job: dict[str, Any]) -> dict[str, Any]:
+def our_result(bench: Bench, version: str, job: dict[str, Any]) -> dict[str, Any]:
     """A run of run_squad; its folder stays, for `decoding`."""
     folder = bench.work_dir / "runs" / f"{version}-{job['seed']}-{job['precision']}"
-    # It would go on where a killed one stopped, but its time would be half a run's.
-    shutil.rmtree(folder, ignore_errors=True)
-    command = [
-        *(bench.pythons[OURS], "-m", "bert_tf.run_squad"),
-        *("--do_train=true", "--do_predict=true", "--bias_correction=true"),
-        *("--decay_from=warmup", "--pad=length", "--answer_text=offsets"),
+    own = [
+        *("--do_predict=true", "--pad=length", "--answer_text=offsets"),
         f"--train_file={job['train']}",
         f"--predict_file={job['dev']}",
-        f"--init_checkpoint={job['checkpoint']}",
         f"--version_2_with_negative={job['version_2']}",
-        f"--max_seq_length={job['max_seq_length']}",
         f"--doc_stride={job['doc_stride']}",
         f"--max_query_length={job['max_query_length']}",
-        f"--train_batch_size={job['batch_size']}",
         f"--predict_batch_size={job['batch_size']}",
-        f"--learning_rate={job['learning_rate']}",
-        f"--num_train_epochs={job['epochs']}",
-        f"--warmup_proportion={job['warmup_proportion']}",
         f"--n_best_size={job['n_best_size']}",
         f"--max_answer_length={job['max_answer_length']}",
-        f"--precision={job['precision']}",
-        f"--random_seed={job['seed']}",
-        f"--output_dir={folder}",
     ]
     if job["version_2"]:
-        command.append(f"--null_score_diff_threshold={_NO_THRESHOLD}")
-    finished(command)
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    training = [m for m in map(json.loads, lines) if "learning_rate" in m][-1]
+        own.append(f"--null_score_diff_threshold={_NO_THRESHOLD}")
+    seconds = our_run(bench.pythons[OURS], "run_squad", job, folder, *own)
     null_odds = folder / "null_odds.json"
     return {
         "predictions": json.loads((folder / "predictions.json").read_text()),
         "null_odds": json.loads(null_odds.read_text()) if job["version_2"] else None,
         "train_questions": round(num_questions(job["train"]) * job["epochs"]),
-        "train_seconds": training["seconds"],
+        "train_seconds": seconds,
     }
 
 

@@ -10,8 +10,6 @@ JOBS is a JSON file with a list of jobs; the last line printed is JSON, a result
         loads a folder by the class that its config names, computes on arrays and writes
         what it computed; the result has the number of weights that were missing, left
         over or of another shape
-    {"tokenize": FOLDER, "texts": [...]}
-        the ids of texts
 """
 
 import json
@@ -60,16 +58,10 @@ def run(job: dict[str, Any]) -> dict[str, int]:
     return {key: len(value) for key, value in loading.items()}
 
 
-def tokenize(job: dict[str, Any]) -> list[list[int]]:
-    """The ids of texts."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(job["tokenize"])
-    return tokenizer(job["texts"])["input_ids"]
-
-
 def main() -> None:
     with open(sys.argv[1]) as file:
         jobs = json.load(file)
-    functions = {"make": make, "run": run, "tokenize": tokenize}
+    functions = {"make": make, "run": run}
     results = [
         function(job)
         for job in jobs

@@ -123,7 +123,7 @@ def is_adapter(path: str) -> bool:
 
 
 def open_adapter(path: str) -> AdapterFiles:
-    """Opens an adapter."""
+    """Opens the adapter of a run, or of a folder with an adapter's own files."""
     path = os.path.join(path, FOLDER_NAME) if is_adapter(path) else path
     file_path = os.path.join(path, DESCRIPTION_NAME)
     if not files.exists(file_path):

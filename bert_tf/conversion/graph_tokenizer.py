@@ -73,7 +73,7 @@ class UnicodeTables(NamedTuple):
         return int(np.count_nonzero(self.lengths == 1))
 
     def entry(self, code_point: int) -> int:
-        """A character's entry."""
+        """The entry of a character, by its page."""
         page = self.pages[code_point >> PAGE_SHIFT]
         return int(self.entries[page + (code_point & PAGE_MASK)])
 

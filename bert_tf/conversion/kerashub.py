@@ -226,7 +226,6 @@ def _read_object(path: str) -> tuple[str, dict[str, Any]]:
 
 
 def _head_of(folder: str) -> str | None:
-    """The head of a preset's task."""
     path = os.path.join(folder, TASK_NAME)
     if not files.exists(path):
         return None

@@ -78,7 +78,7 @@ class CheckpointReader:
         self.shapes = {key: tuple(shape) for key, shape in shapes.items()}
 
     def read(self, key: str) -> np.ndarray:
-        """One tensor."""
+        """Reads one tensor; InputError if the file is damaged."""
         try:
             return self._reader.get_tensor(key)
         except _READ_ERRORS as error:

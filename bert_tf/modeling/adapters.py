@@ -86,7 +86,7 @@ class Adapter(keras.layers.Layer):
         )
 
     def build(self, input_shape: tuple) -> None:
-        """Builds the two projections."""
+        """Builds `down` from H to the bottleneck, and `up` back to H."""
         self.down.build(input_shape)
         self.up.build((*input_shape[:-1], self.down.units))
         self.built = True

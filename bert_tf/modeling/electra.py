@@ -154,7 +154,7 @@ class ReplacedTokenHead(Stored, keras.layers.Layer):
         self.activation = activation(config.hidden_act)
 
     def build(self, input_shape: tuple) -> None:
-        """Builds the two layers."""
+        """Builds `dense` [H, H] and `score` [H, 1]."""
         self.dense.build(input_shape)
         self.score.build(input_shape)
         self.built = True

@@ -111,7 +111,7 @@ class Stored:
     _flags: Any
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Keeps the arguments."""
+        """Keeps the arguments, which `get_config` returns."""
         layer = super().__new__(cls, *args, **kwargs)
         bound = inspect.signature(cls.__init__).bind(layer, *args, **kwargs)
         _, *given = bound.arguments.items()
@@ -252,7 +252,7 @@ class Embeddings(Stored, keras.layers.Layer):
         )
 
     def build(self, *_: Any) -> None:
-        """Makes the three tables."""
+        """Makes the tables [rows, E] of words, segments and positions."""
         config = self.bert_config
         for table_name, rows in (
             ("word_embeddings", config.vocab_size),
@@ -362,7 +362,7 @@ class Pooler(Stored, keras.layers.Layer):
         )
 
     def build(self, input_shape: tuple) -> None:
-        """Builds the dense layer."""
+        """Builds `dense`, [H, H]."""
         self.dense.build(input_shape)
         self.built = True
 
@@ -426,7 +426,7 @@ class MaskedLMHead(Stored, keras.layers.Layer):
         )
 
     def build(self, input_shape: tuple) -> None:
-        """Makes the transform and the bias."""
+        """Builds the transform [H, E] and the bias [V] of the scores."""
         if not self.embeddings.built:
             self.embeddings.build()
         with keras.name_scope("transform"):
@@ -541,7 +541,7 @@ class OutputProjection(Stored, keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape: tuple) -> None:
-        """Makes the kernel and the bias."""
+        """Makes the kernel [units, H], as the original's, and the bias."""
         self.output_weights = self.add_weight(
             name="output_weights",
             shape=(self.units, input_shape[-1]),

@@ -70,7 +70,7 @@ class SelfAttention(keras.layers.Layer):
         )
 
     def build(self, input_shape: tuple, *_: Any) -> None:
-        """Builds the three projections."""
+        """Builds the projections to queries, keys and values."""
         for layer in (self.query, self.key, self.value, self.dropout):
             layer.build(input_shape)
         self.built = True

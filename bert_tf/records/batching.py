@@ -43,7 +43,7 @@ _BATCHES_PER_LENGTH_FORWARD = 2
 
 
 class PlannedBatches(NamedTuple):
-    """Consecutive batches."""
+    """The rows and the lengths of consecutive batches."""
 
     # [M, B] int64, the numbers of the examples; `PADDING` for none.
     rows: np.ndarray
@@ -113,11 +113,11 @@ class LengthPlan:
 
     @property
     def batches_per_epoch(self) -> int:
-        """The batches of all examples."""
+        """The number of batches that have each example once."""
         return -(-len(self._bucket_of) // self.batch_size)
 
     def epoch(self, number: int) -> PlannedBatches:
-        """An epoch's batches, in order."""
+        """The batches of an epoch, in the order of the seed and its number."""
         order, generator = self._by_length, None
         if self._seed is not None:
             generator = np.random.Generator(np.random.PCG64([self._seed, number]))
@@ -239,11 +239,10 @@ class ExampleTable:
         self._arrays = starts, own, values
 
     def __len__(self) -> int:
-        """The number of records."""
         return len(self.lengths)
 
     def num_batches(self, batch_size: int) -> int:
-        """The batches of all records."""
+        """The number of batches that have each record once."""
         return -(-len(self) // batch_size)
 
     def dataset(
@@ -352,7 +351,6 @@ class EvaluationBatches:
         return EvaluationBatches(table, self._rows, self._lengths)
 
     def __len__(self) -> int:
-        """M, their number."""
         return len(self._rows)
 
     def __iter__(self) -> Iterator[pipeline.Batch]:

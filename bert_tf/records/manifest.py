@@ -142,7 +142,7 @@ class Manifest:
 
     @property
     def num_records(self) -> int:
-        """The records of all shards."""
+        """The number of records in all shards."""
         return sum(shard.num_records for shard in self.shards)
 
     @property

@@ -26,7 +26,7 @@ _FORMATS = tuple(
         (
             "",
             r'\s*\[?\s*\{.*"(annotations|completions)"\s*:\s*\[.*"result"\s*:',
-            "Label Studio's JSON: for run_ner export CONLL2003, for run_classifier CSV",
+            "Label Studio's JSON: export CONLL2003 (run_ner) or CSV (run_classifier)",
         ),
         (
             "",

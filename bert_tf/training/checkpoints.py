@@ -65,6 +65,7 @@ from bert_tf.conversion.tokenizer_files import (
     VOCAB_NAME,
 )
 from bert_tf.errors import InputError, first_line
+from bert_tf.metrics import is_better
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.training.step import computing_in
 from bert_tf.training.strategy import Strategy, create_strategy
@@ -93,7 +94,6 @@ _COMPANIONS = (
     STARTS_NAME,
     FEATURES_NAME,
 )
-_LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error")
 
 
 def prefix_of(folder: str, step: int) -> str:
@@ -259,13 +259,6 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
 
 
 # The best checkpoint, by a metric of the evaluations.
-
-
-def is_better(value: float, than: float, name: str) -> bool:
-    """Whether a value is better: lower for losses and errors, higher for others."""
-    if math.isnan(value) or math.isnan(than):
-        return not math.isnan(value)
-    return value < than if name.endswith(_LOWER_IS_BETTER) else value > than
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

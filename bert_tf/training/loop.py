@@ -19,6 +19,7 @@ from keras import ops
 
 from bert_tf import files
 from bert_tf.errors import DivergedError, InputError
+from bert_tf.metrics import is_better
 from bert_tf.optimization.layerwise import freeze, keeping_initial
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.records.pipeline import (
@@ -34,7 +35,6 @@ from bert_tf.training.checkpoints import (
     RunCheckpoints,
     folder_of,
     initialize,
-    is_better,
     read_best,
 )
 from bert_tf.training.device_steps import training_steps

@@ -394,7 +394,6 @@ class _Passed(collections.defaultdict):
         super().__init__(list)
 
     def __call__(self, point: str, x: Any) -> Any:
-        """Notes it."""
         self[point].append(x)
         return x
 

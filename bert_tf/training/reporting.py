@@ -215,7 +215,7 @@ class Reporter:
         return self._evaluations.get(step)
 
     def evaluations(self) -> list[dict[str, float]]:
-        """All of them, by step."""
+        """Every evaluation of this reporter's kind, in the order of steps."""
         return [self._evaluations[step] for step in sorted(self._evaluations)]
 
     def close(self) -> None:

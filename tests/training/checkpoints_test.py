@@ -27,7 +27,6 @@ from bert_tf.tasks.tables import Target
 from bert_tf.training import checkpoints as checkpoints_module
 from bert_tf.training.checkpoints import (
     RunCheckpoints,
-    is_better,
     read_best,
     restore_or_initialize,
 )
@@ -446,17 +445,6 @@ class DamageTest(CheckpointsTestCase):
         self.assertEqual(
             before - set(os.listdir(self.folder)), {*left, "model.ckpt-4.tmp-123_temp"}
         )
-
-
-class IsBetterTest(CheckpointsTestCase):
-    def test_losses_fall_and_accuracies_rise(self):
-        self.assertTrue(is_better(1.0, 2.0, "loss"))
-        self.assertFalse(is_better(2.0, 2.0, "masked_lm_loss"))
-        self.assertTrue(is_better(0.9, 0.8, "eval_accuracy"))
-        self.assertFalse(is_better(0.7, 0.8, "f1"))
-        nan = float("nan")
-        self.assertFalse(is_better(nan, 0.8, "f1"))
-        self.assertTrue(is_better(0.1, nan, "f1"))
 
 
 class KeepBestTest(CheckpointsTestCase):

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import re
 import subprocess
 import sys
 
@@ -162,5 +161,3 @@ class BenchmarkTest(tf.test.TestCase):
             done.stdout, "bert_tf, JAX +[0-9.]+ ms a step +[0-9,]+ tokens/s"
         )
         self.assertIn("two runs have the same bits", done.stdout)
-        difference = re.search(r"they differ by (.+)", done.stdout)
-        self.assertLess(float(difference[1]), 0.02)  # bfloat16 has 8 bits

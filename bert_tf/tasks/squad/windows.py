@@ -230,11 +230,7 @@ def parallel_blocks(
     found: Iterable[Block] = (_block_of_questions(featurizer, group) for group in alone)
     if num_workers != 1:
         others = ordered_map(
-            _make,
-            groups,
-            num_workers=num_workers,
-            initializer=_keep_featurizer,
-            initial_arguments=(featurizer,),
+            _block_of_questions, groups, num_workers=num_workers, shared=(featurizer,)
         )
         found = itertools.chain(found, others)
     yield from _numbered(found)
@@ -245,18 +241,6 @@ def _block_of_questions(
 ) -> Block:
     features = list(featurizer(questions))
     return _block(features, featurizer.max_seq_length, featurizer.for_training)
-
-
-# Each worker has its own, which knows the words of earlier groups.
-_featurizers: list[QuestionFeaturizer] = []
-
-
-def _keep_featurizer(featurizer: QuestionFeaturizer) -> None:
-    _featurizers[:] = [featurizer]
-
-
-def _make(questions: Sequence[Question]) -> Block:
-    return _block_of_questions(_featurizers[0], questions)
 
 
 def _numbered(found: Iterable[Block]) -> Iterator[Block]:
