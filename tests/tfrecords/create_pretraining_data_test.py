@@ -161,7 +161,11 @@ class WrongInputTest(ScriptCase):
             ),
             ({"input_file": one}, "one document only: random"),
             ({"input_file": apart}, "9 of 9 instances have a random"),
-            ({"input_file": long}, "A line has 40 tokens on average, .*--split_sent"),
+            (
+                {"input_file": long},
+                "of 120 tokens read are in no record .*: a sequence of .* A line has 40"
+                " tokens on average: .* --split_sentences splits it",
+            ),
         ):
             with self.assertLogs("absl", "WARNING") as logs:
                 self.run_script(**changes, overwrite=True)
