@@ -173,6 +173,7 @@ def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
     """How a SavedModel reads texts: as is given, or else as the run's prediction."""
     from bert_tf.conversion import names
     from bert_tf.conversion.serving import head_to_serve
+    from bert_tf.conversion.tokenizer_files import read_words
     from bert_tf.tasks.long_texts import ATTENTION
 
     head, config = head_to_serve(model), model.require_config()
@@ -203,6 +204,7 @@ def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
         used |= _span_options(options, found, max_seq_length)
     elif head == names.TAGGING:
         used["doc_stride"] = found.get("doc_stride")
+        used["splits_cjk"] = read_words(model.folder).splits_cjk
     elif head == names.CLASSIFIER and of_run.get("long_text") == "window":
         pooling = of_run.get("window_pooling") or "mean"
         if names.WINDOWS in names.heads_of(model.weights):

@@ -37,7 +37,6 @@ from bert_tf.tasks.tagging.words import (
     SentenceFeaturizer,
     WordPredictions,
     Words,
-    keep_features,
     read_splits,
 )
 
@@ -187,7 +186,7 @@ def feature_task(
         ),
         records=records,
         predict=predict,
-        prepare=functools.partial(keep_features, features=settings),
+        prepare=functools.partial(words.keep, features=settings),
         is_restorable=False,
     )
 
