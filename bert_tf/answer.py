@@ -15,8 +15,8 @@ from bert_tf import cli, files
 from bert_tf.errors import InputError
 from bert_tf.options import REQUIRED, Path, SourceOptions, flags_of_run, option
 from bert_tf.tasks.squad.decoding import NBestEntry
-from bert_tf.text.documents import sentence_splitter
 from bert_tf.text.normalization import Span
+from bert_tf.text.splitting import LANGUAGE_HELP, sentence_splitter
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
@@ -75,7 +75,7 @@ class AnswererOptions(SourceOptions):
         " --find_null_threshold, else the run's own.",
     )
     language: str = option(
-        "en", "The text's language, for splitting it into sentences."
+        "en", "The text's language, for splitting it into sentences." + LANGUAGE_HELP
     )
     top_k: int = option(1, "How many answers to print for each question.", least=1)
 
@@ -177,6 +177,7 @@ def run(options: AnswererOptions) -> None:
             ' --context_file=FILE "Who ...?"'
         )
     context = read_context(options.context_file)
+    split = sentence_splitter(options.language)
     cli.import_tensorflow(options)
     from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_span_predictor, load_tokenizer
@@ -189,7 +190,6 @@ def run(options: AnswererOptions) -> None:
         batch_size=options.predict_batch_size,
         **options_of(options.as_flags(), source, source.checkpoint),
     )
-    split = sentence_splitter(options.language)
     for question, answers in zip(questions, answerer(questions, context), strict=True):
         print(show(question, answers[: options.top_k], context, split), flush=True)
 

@@ -176,6 +176,7 @@ def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
     from bert_tf.conversion.huggingface import SentenceSettings, sentence_settings
     from bert_tf.conversion.serving import FEATURES, head_to_serve
     from bert_tf.conversion.source import folder_of
+    from bert_tf.conversion.tokenizer_files import read_words
     from bert_tf.tasks.long_texts import ATTENTION
 
     head, config = head_to_serve(model), model.require_config()
@@ -216,6 +217,7 @@ def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
         used |= {name: value for name, value in chosen.items() if value}
     elif head == names.TAGGING:
         used["doc_stride"] = found.get("doc_stride")
+        used["splits_cjk"] = read_words(model.folder).splits_cjk
     elif head == names.CLASSIFIER and of_run.get("long_text") == "window":
         pooling = of_run.get("window_pooling") or "mean"
         if names.WINDOWS in names.heads_of(model.weights):

@@ -32,6 +32,7 @@ from bert_tf.config import MULTI_LABEL, REGRESSION
 from bert_tf.conversion import loading, names
 from bert_tf.conversion.huggingface import sentence_settings
 from bert_tf.conversion.source import Source, folder_of, open_source
+from bert_tf.conversion.tokenizer_files import read_words
 from bert_tf.errors import InputError
 from bert_tf.features import (
     CLS,
@@ -58,6 +59,7 @@ from bert_tf.tasks.tagging.labels import (
 )
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.words import NO_LABEL, SentenceFeaturizer, predict_words
+from bert_tf.text.normalization import words_of_text
 from bert_tf.text.wordpiece import text_pairs
 from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Predictor
@@ -431,17 +433,27 @@ class WordTagger(TextModel):
         model = loading.load_tagger(self.source)
         self.labels = self.source.labels or tuple(map(str, range(model.num_labels)))
         self._predict = Predictor("texts", model, by_pieces=False).run
+        self._words = read_words(self.source.folder)
         return model
 
     def tag(self, texts: Texts | Sequence[Sequence[str]]) -> list[TaggedText]:
         """A label for each word, as run_ner predicts it; a long text has windows.
 
         A str is split at white space: put spaces between words and punctuation, or give
-        lists of words.
+        lists of words. A Chinese character is a word of its own, unless the training
+        had words of several.
         """
+        given = [texts] if isinstance(texts, str) else list(texts)
+        splits_cjk = self._words.splits_cjk
+        spans = [
+            words_of_text(text, splits_cjk=splits_cjk) if isinstance(text, str) else ()
+            for text in given
+        ]
         all_words = [
-            tuple(text.split() if isinstance(text, str) else text)
-            for text in ([texts] if isinstance(texts, str) else texts)
+            tuple(text[start:end] for start, end in where)
+            if isinstance(text, str)
+            else tuple(text)
+            for text, where in zip(given, spans, strict=True)
         ]
         if not all_words:
             return []
@@ -459,6 +471,7 @@ class WordTagger(TextModel):
             self._tokenizer,
             max_seq_length=self.max_length,
             doc_stride=self._run.get("doc_stride"),
+            longest_word=self._words.longest,
         )
         features = list(featurizer(sentences))
         found = predict_words(
@@ -476,12 +489,19 @@ class WordTagger(TextModel):
         all_usual = [usual.get(label, label) for label in self.labels]
         spells_entities = scheme_of_labels(all_usual) != NO_SCHEME
         tagged = []
-        for words in all_words:
+
+        def said(number: int, start: int, end: int) -> str:
+            text, where = given[number], spans[number]
+            if isinstance(text, str):  # ideographs have no blanks between
+                return " ".join(text[where[start][0] : where[end - 1][1]].split())
+            return " ".join(all_words[number][start:end])
+
+        for number, words in enumerate(all_words):
             labels = tuple(itertools.islice(names, len(words)))
             usual_labels = [usual.get(label, label) for label in labels]
             spelt = tuple(
                 TaggedEntity(
-                    " ".join(words[one.start : one.end]), one.type, (one.start, one.end)
+                    said(number, one.start, one.end), one.type, (one.start, one.end)
                 )
                 for one in (entities(usual_labels) if spells_entities else ())
             )

@@ -13,7 +13,7 @@ from bert_tf import answer, cli
 from bert_tf.errors import InputError
 from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.tasks.squad.spans import Answerer
-from bert_tf.text.documents import sentence_splitter
+from bert_tf.text.splitting import sentence_splitter
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.script_case import FolderCase, printed

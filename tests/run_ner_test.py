@@ -74,6 +74,8 @@ class RunNerTest(ScriptCase):
             self.read("run", "labels.txt").split(),
             ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"],
         )
+        kept = json.loads(self.read("run", "words.json"))
+        self.assertEqual(kept, {"longest": 1, "splits_cjk": True})
         predicted = self.read("run", "dev_predictions.txt")
         self.assertEqual(
             predicted.splitlines()[2].rpartition(" ")[0], dev.splitlines()[2]

@@ -25,7 +25,11 @@ from bert_tf import (
 from bert_tf.config import MULTI_LABEL
 from bert_tf.conversion import export
 from bert_tf.conversion.source import open_source
-from bert_tf.conversion.tokenizer_files import write_labels
+from bert_tf.conversion.tokenizer_files import (
+    TrainedWords,
+    write_labels,
+    write_words,
+)
 from bert_tf.errors import InputError
 from bert_tf.features import SENTENCE_VECTORS
 from bert_tf.modeling.encoder import BertEncoder
@@ -377,6 +381,42 @@ class TextModelsTest(FolderCase):
                 self.assertEndsWith(one.labels[first], entity.type)
                 self.assertEqual(entity.text, " ".join(one.words[first : last + 1]))
         self.assertEqual(bert_tf.load(folder).tag([given[0].split()])[0], found[0])
+
+    def test_tag_of_text_without_spaces(self):
+        text, characters = "人人生而自由。 世界宣言", [*"人人生而自由。世界宣言"]
+        tokens = [*TOKENS[:5], "。", *sorted({*characters} - {"。"})]
+        folder = self.random_checkpoint(
+            BertTagger(toy.CONFIG, 3),
+            tokens=tokens,
+            labels=("O", "B-PER", "I-PER"),
+            max_seq_length=16,
+        )
+        (by_words,) = bert_tf.load(folder).tag([characters])
+        for words in (None, TrainedWords(longest=1, splits_cjk=True)):
+            if words is not None:
+                write_words(folder, words)
+            with self.assertNoLogs("absl", "WARNING"):
+                (found,) = bert_tf.load(folder).tag(text)
+            self.assertEqual(found[:2], by_words[:2])
+            self.assertNotEmpty(found.entities)
+            glued = "".join(text.split())
+            for entity in found.entities:
+                said = glued[slice(*entity.span)]
+                self.assertEqual("".join(entity.text.split()), said)
+                self.assertIn(entity.text, text)
+        # Trained on words of several characters.
+        write_words(folder, TrainedWords(longest=2, splits_cjk=False))
+        with self.assertNoLogs("absl", "WARNING"):
+            (found,) = bert_tf.load(folder).tag(text)
+        self.assertEqual(found.words, tuple(text.split()))
+        export.write_huggingface(self.folder("theirs"), open_source(folder))
+        self.assertEqual(bert_tf.load(self.path("theirs")).tag(text), [found])
+        with self.assertLogs("absl", "WARNING") as logs:
+            bert_tf.load(folder).tag([[text], [text, "人"]])
+        self.assertLen(logs.output, 1)
+        self.assertRegex(
+            logs.output[0], r"2 of 3 words have .* than 8 .*up to 11; .* training has 2"
+        )
 
     def test_embed_is_extract_features(self):
         folder = self.random_checkpoint(BertEncoder(toy.CONFIG))

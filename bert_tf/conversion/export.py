@@ -25,9 +25,12 @@ from bert_tf.conversion.source import (
 )
 from bert_tf.conversion.tokenizer_files import (
     TokenizerFiles,
+    TrainedWords,
+    read_words,
     write_labels,
     write_tokenizer,
     write_tokenizer_json,
+    write_words,
 )
 from bert_tf.conversion.weights import (
     added_options,
@@ -277,3 +280,5 @@ def _write_tokenizer(folder: str, model: Source) -> None:
     if vocabulary is not None:
         positions = model.require_config().max_position_embeddings
         write_tokenizer(folder, vocabulary, bool(casing), positions)
+    if (words := read_words(model.folder)) != TrainedWords():
+        write_words(folder, words)

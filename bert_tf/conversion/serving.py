@@ -29,6 +29,7 @@ from bert_tf.conversion import loading, names, runtimes
 from bert_tf.conversion.graph_tokenizer import GraphEncoding, GraphTokenizer
 from bert_tf.conversion.source import Source
 from bert_tf.errors import InputError
+from bert_tf.text.normalization import CJK_RANGES
 from bert_tf.text.vocabulary import Vocabulary
 
 _Tensors = dict[str, tf.Tensor]
@@ -398,21 +399,30 @@ class _ServedMultipleChoice(_ServedModel):
 
 
 class _ServedTagger(_ServedModel):
-    """Takes text_a [B], split at white space into words; or words [B, W] ("" for none).
+    """Takes text_a [B], split into words; or words [B, W] ("" for none).
 
+    A text is split at white space, and before and after each CJK ideograph unless the
+    training had words of several.
     Returns words, label [B, W] and probabilities [B, W, C]. A word's label is that of
     its first piece (Devlin et al. 2018, section 5.3); a word without a piece is [UNK].
     A text that is too long for one sequence is read in windows, as in run_ner.
     """
 
-    def __init__(self, *args: Any, doc_stride: int | None = None, **kwargs: Any):
+    def __init__(
+        self,
+        *args: Any,
+        doc_stride: int | None = None,
+        splits_cjk: bool = True,
+        **kwargs: Any,
+    ):
         super().__init__(*args, **kwargs)
         self._doc_stride = doc_stride
+        self._splits_cjk = splits_cjk
 
     def text_signatures(self) -> dict[str, _Signature]:
         return {
             SERVING_DEFAULT: (
-                lambda text_a: self._of_words(_split(text_a)),
+                lambda text_a: self._of_words(_split(text_a, self._splits_cjk)),
                 [_texts("text_a")],
             ),
             "words": (self._of_words, [_texts("words", None)]),
@@ -461,8 +471,11 @@ class _ServedTagger(_ServedModel):
         }
 
 
-def _split(texts: tf.Tensor) -> tf.Tensor:
-    """The words of texts, split as `str.split` does: [B, W]."""
+def _split(texts: tf.Tensor, splits_cjk: bool) -> tf.Tensor:
+    """The words of texts, split as `words_of_text` does: [B, W]."""
+    if splits_cjk:
+        ranges = "".join(rf"\x{{{first:x}}}-\x{{{end:x}}}" for first, end in CJK_RANGES)
+        texts = tf.strings.regex_replace(texts, f"([{ranges}])", r" \1 ")
     spaces = tf.strings.regex_replace(texts, r"[\pZ\t-\r\x1c-\x1f\x{85}]", " ")
     return tf.strings.split(spaces).to_tensor("")
 

@@ -13,6 +13,7 @@
                            once, `regression` for several numbers: Hugging Face's words.
                            Without it, one of several labels is chosen, or one number is
                            predicted
+    words.json             what a tagger's training words were like (`TrainedWords`)
 
 A TF1 release has vocab.txt alone; its folder's name gives the casing. Hugging Face's
 files may describe a tokenizer that splits text in other places than the original's.
@@ -20,6 +21,7 @@ Using it is an error, which names the first setting that differs. One difference
 all of them and is passed over: a word of 101 to 200 characters is [UNK] there.
 """
 
+import dataclasses
 import json
 import os
 import re
@@ -34,6 +36,7 @@ from bert_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
 LABELS_NAME = "labels.txt"
 PROBLEM_TYPE_NAME = "problem_type.txt"
+WORDS_NAME = "words.json"
 VOCAB_NAME = "vocab.txt"
 TOKENIZER_CONFIG_NAME = "tokenizer_config.json"
 TOKENIZER_NAME = "tokenizer.json"
@@ -116,6 +119,30 @@ def read_labels(folder: str) -> tuple[tuple[str, ...] | None, str | None]:
                 f" {problem_type!r}."
             )
     return labels, problem_type
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainedWords:
+    """The words that a tagger was trained on, by which it splits plain text."""
+
+    longest: int | None = None  # the pieces of the longest; None if unknown
+    # Whether each ideograph is a word, as to the tokenizer: unless most of the words
+    # with ideographs had several.
+    splits_cjk: bool = True
+
+
+def write_words(folder: str, words: TrainedWords) -> None:
+    """Writes what a tagger's training words were like."""
+    content = json.dumps(dataclasses.asdict(words)) + "\n"
+    files.write_atomically(os.path.join(folder, WORDS_NAME), content)
+
+
+def read_words(folder: str) -> TrainedWords:
+    """What a tagger's training words were like; the defaults without the file."""
+    path = os.path.join(folder, WORDS_NAME)
+    return (
+        strict_json.read(TrainedWords, path) if files.exists(path) else TrainedWords()
+    )
 
 
 def _labels(content: str) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from bert_tf.instances.settings import (
     EXACT_LABELS,
     FULL_SENTENCES,
     NEXT_SENTENCE,
+    NUM_SPECIAL_TOKENS,
     ORIGINAL_LABELS,
     PREVIOUS_OR_NEXT,
     SENTENCE_ORDER,
@@ -83,6 +84,8 @@ class Instances:
     # Documents' last lone tokens, of which no exact pair can be made, each counted once
     # per pass.
     num_left_out: int
+    # Tokens of sentences longer than a sequence that none of the instances has.
+    num_cut: int
 
     def __len__(self) -> int:
         return len(self.order)
@@ -150,6 +153,11 @@ def create_instances(
     types = (dtype, np.int64, np.int32, np.uint8, np.int64, np.int32, dtype)
     buffers = Buffers(*(np.empty(0, each) for each in types))
     num_instances = num_left_out = 0
+    is_cut = np.zeros(0, np.bool_)
+    lengths = np.diff(documents.sentence_starts)
+    is_long = lengths > settings.max_seq_length - NUM_SPECIAL_TOKENS
+    if recipe.kind != pairs.FULL_SENTENCES and is_long.any():
+        is_cut = np.repeat(is_long, lengths)
     at_a_time = max(1, min(_AT_A_TIME, _TOKENS_AT_A_TIME // settings.max_seq_length))
     for _ in range(settings.dupe_factor):
         cursor = pairs.new_cursor()
@@ -157,7 +165,7 @@ def create_instances(
             before = cursor[pairs.DOCUMENT]
             _resize(buffers, num_instances, at_a_time, settings)
             num_instances = _make_instances(
-                documents, order, recipe, cursor, stream, buffers,
+                documents, order, recipe, cursor, stream, is_cut, buffers,
                 num_instances, at_a_time,
             )  # fmt: skip
             progress(int(cursor[pairs.DOCUMENT] - before))
@@ -171,6 +179,7 @@ def create_instances(
         settings=settings,
         num_documents=num_documents,
         num_left_out=num_left_out,
+        num_cut=int(np.count_nonzero(is_cut)),
     )
 
 
@@ -221,7 +230,7 @@ def _resize(
 
 @compiled
 def _make_instances(
-    documents, order, recipe, cursor, stream, buffers, num_instances, count
+    documents, order, recipe, cursor, stream, is_cut, buffers, num_instances, count
 ):
     """Makes up to `count` more instances; returns their total number."""
     stop = prediction_stop = 0
@@ -236,7 +245,7 @@ def _make_instances(
             )
         else:
             length, num_first, label = pairs.pair_sequence(
-                documents, order, recipe, cursor, stream, sequence
+                documents, order, recipe, cursor, stream, is_cut, sequence
             )
         if length == 0:
             return index

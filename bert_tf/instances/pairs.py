@@ -236,8 +236,11 @@ def new_cursor() -> np.ndarray:
 
 
 @compiled
-def pair_sequence(documents, order, recipe, cursor, stream, to):
-    """Builds the next [CLS] A [SEP] B [SEP]: its length, that of segment 0, a label."""
+def pair_sequence(documents, order, recipe, cursor, stream, is_cut, to):
+    """Builds the next [CLS] A [SEP] B [SEP]: its length, that of segment 0, a label.
+
+    `is_cut` is false at the corpus's tokens that a sequence has had; or it is empty.
+    """
     max_num_tokens = len(to) - NUM_SPECIAL_TOKENS
     while cursor[DOCUMENT] < len(order):
         document = cursor[DOCUMENT]
@@ -264,6 +267,9 @@ def pair_sequence(documents, order, recipe, cursor, stream, to):
             cursor[LEFT_OUT] += 1
             continue
         start, stop, second_start, second_stop = truncated(pair, max_num_tokens, stream)
+        if len(is_cut):
+            is_cut[start:stop] = False
+            is_cut[second_start:second_stop] = False
         num_first = stop - start + 2
         length = num_first + second_stop - second_start + 1
         to[0] = recipe.cls_id

@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 
 from bert_tf import files, finished
 from bert_tf.errors import InputError
+from bert_tf.instances.settings import FULL_SENTENCES, NUM_SPECIAL_TOKENS
 from bert_tf.strict_json import from_values
 
 FORMAT_VERSION = 1
@@ -139,6 +140,12 @@ class Manifest:
     def is_filtered(self) -> bool:
         """Whether documents or paragraphs may be dropped."""
         return self.deduplicate != "none" or self.min_document_tokens > 0
+
+    @property
+    def longest_sentence(self) -> int | None:
+        """The tokens that fit a sequence; None if a longer sentence takes several."""
+        length = self.max_sequence_length if self.packed else self.max_seq_length
+        return None if self.pairs == FULL_SENTENCES else length - NUM_SPECIAL_TOKENS
 
     @property
     def num_records(self) -> int:

@@ -20,7 +20,7 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -65,7 +65,7 @@ from bert_tf.text.vocabulary import Vocabulary
 
 # To be incremented when the same text and settings give other bytes, or the work folder
 # has other files, so that a run does not resume what an older bert_tf began.
-_WAY_OF_MAKING = 2
+_WAY_OF_MAKING = 3
 
 # Records serialized at a time, and their tokens at most: a few MB, which fit in
 # the processor's cache.
@@ -84,6 +84,7 @@ class ShardResult:
     num_documents: int = 0  # the documents that they were made from
     # Documents' last lone tokens, of which no exact pair can be made.
     num_left_out: int = 0
+    num_cut: int = 0  # tokens that no record has: see `Instances`
     statistics: RecordStatistics
 
 
@@ -180,6 +181,7 @@ def write_instances(
         num_records=list(writer.num_records),
         num_documents=instances.num_documents,
         num_left_out=instances.num_left_out,
+        num_cut=instances.num_cut,
         statistics=statistics,
     )
 
@@ -302,6 +304,7 @@ class RecordSet:
                 for name in ("documents", "sentences", "tokens")
             },
             "dropped": dict(sorted((+dropped).items())),
+            "cut_tokens": sum(result.num_cut for result in results),
             "used_documents": sum(result.num_documents for result in results),
             "records": statistics.figures(),
         }
@@ -314,16 +317,7 @@ class RecordSet:
         for path in (manifest.path, manifest.vocab_path):
             remove_leftovers(path)
         is_next = self.settings.pairs == NEXT_SENTENCE
-        num_read, num_lines = (report["read"][n] for n in ("documents", "sentences"))
-        mean_length = report["read"]["tokens"] / max(num_lines, 1)
-        if mean_length > self.settings.max_seq_length:
-            logging.warning(
-                "A line has %.0f tokens on average, more than a sequence of %d holds;"
-                " the rest of it is cut off. Is a line a paragraph? `split_sentences`"
-                " splits it.",
-                *(mean_length, self.settings.max_seq_length),
-            )
-        if is_next and report["used_documents"] == 1 and num_read == 1:
+        if is_next and report["used_documents"] == report["read"]["documents"] == 1:
             logging.warning(
                 "There is one document only: random next sentences come from itself."
                 " Put a blank line between documents."
@@ -335,6 +329,7 @@ class RecordSet:
                 " lines, sentences by line ends alone.",
                 *(statistics.num_random_next, statistics.num_records),
             )
+        self._say_what_was_cut(report)
         read = [f"{count:,} {name}" for name, count in report["read"].items()]
         logging.info("Read %s", ", ".join(read))
         for reason, count in report["dropped"].items():
@@ -356,6 +351,24 @@ class RecordSet:
             time.monotonic() - self.started,
         )
         return manifest
+
+    def _say_what_was_cut(self, report: Mapping[str, Any]) -> None:
+        num_cut, read = report["cut_tokens"], report["read"]
+        if not num_cut:
+            return
+        mean_length = read["tokens"] / read["sentences"]
+        is_long = mean_length > self.settings.max_seq_length
+        question = (
+            f" A line has {mean_length:.0f} tokens on average: is it a paragraph?"
+            " `split_sentences` splits it."
+        )
+        logging.log(
+            logging.WARNING if is_long else logging.INFO,
+            "%s of %s tokens read are in no record (%.1f%%): a sequence of %d cuts"
+            " longer sentences.%s",
+            *(f"{num_cut:,}", f"{read['tokens']:,}", 100 * num_cut / read["tokens"]),
+            *(self.settings.max_seq_length, question if is_long else ""),
+        )
 
 
 def _with_counts(wanted: Manifest, results: Sequence[ShardResult]) -> Manifest:
@@ -505,7 +518,7 @@ def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
     record_set.vocabulary.save(vocab_file)
     chunks = record_set.chunks
     num_bytes = sum(chunk.num_bytes for chunk in chunks)
-    of_text = manifest.do_lower_case, manifest.deduplicate
+    of_text = manifest.do_lower_case, manifest.deduplicate, manifest.longest_sentence
     tokenize = functools.partial(tokenize_chunk, folder, vocab_file, *of_text)
     tokenized = []
     with tqdm(

@@ -9,7 +9,8 @@ from bert_tf import options as all_options
 from bert_tf.errors import InputError
 from bert_tf.options import Options, Path, option
 from bert_tf.records.manifest import is_companion, listed_records
-from bert_tf.text.documents import Chunk, find_sources, language_code, make_chunks
+from bert_tf.text.documents import Chunk, find_sources, make_chunks
+from bert_tf.text.splitting import LANGUAGE_HELP, language_code
 
 # Small enough that all cores have work for texts from a few dozen MB.
 _CHUNK_BYTES = 4 << 20
@@ -74,12 +75,12 @@ class SentenceTextOptions(TextOptions, title=all_options.DATA):
     )
     language: str = option(
         "en",
-        "The language whose rules split lines into sentences, by its code: en, de,"
-        " ja. Case and region do not matter: de-AT is de.",
+        "The language whose rules split lines into sentences, by its code."
+        + LANGUAGE_HELP,
     )
 
     def problems(self) -> Iterator[str]:
-        """A language without a name."""
+        """A language without rules."""
         yield from super().problems()
         try:
             language_code(self.language)

@@ -66,6 +66,24 @@ class TokenizedChunk:
     num_bytes: int = 0  # of its files
 
 
+def _cut(continues: np.ndarray, longest: int) -> list[int]:
+    """The lengths of a sentence's pieces; of which tokens continue a word.
+
+    A sentence that fits a sequence is one piece. Others are cut before words, into
+    pieces of half a sequence, for two make a pair.
+    """
+    length = len(continues)
+    if length <= longest:
+        return [length]
+    words = np.flatnonzero(~continues)
+    cuts = [0]
+    while length - cuts[-1] > longest // 2:
+        limit = cuts[-1] + longest // 2
+        word = words[np.searchsorted(words, limit, "right") - 1]
+        cuts.append(word if word > cuts[-1] else limit)
+    return np.diff([*cuts, length]).tolist()
+
+
 @functools.lru_cache(maxsize=1)
 def _packed_tokenizer(vocabulary: Vocabulary, do_lower_case: bool) -> PackedTokenizer:
     """One tokenizer per process, so that its caches serve all chunks."""
@@ -78,13 +96,20 @@ def tokenized_parts(
     vocabulary: Vocabulary,
     do_lower_case: bool,
     deduplicate: str,
+    longest_sentence: int | None,
     counts: TokenizedChunk,
     max_bytes: int = 16 << 20,
 ) -> Iterator[TokenizedPart]:
-    """Yields a chunk's documents, in parts limited in memory, and counts them."""
+    """Yields a chunk's documents, in parts limited in memory, and counts them.
+
+    Where lines are split into sentences, longer ones are cut into several.
+    """
     dtype = np.dtype(token_dtype(len(vocabulary)))
     encode = _packed_tokenizer(vocabulary, do_lower_case).encode
     dropped: Counter[str] = Counter()
+    cuts = longest_sentence if chunk.language else None
+    continues = np.zeros(len(vocabulary), np.bool_)
+    continues[vocabulary.continuation_ids] = True
 
     def digest(text: bytes | bytearray) -> bytes:
         return hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest()
@@ -104,8 +129,13 @@ def tokenized_parts(
                 if not encoded:
                     continue
                 tokens += b"".join(encoded)
-                sentences.extend(len(ids) // dtype.itemsize for ids in encoded)
-                paragraphs.append(len(encoded))
+                lengths = [len(ids) // dtype.itemsize for ids in encoded]
+                if cuts is not None and max(lengths) > cuts:
+                    lengths = []
+                    for ids in encoded:
+                        lengths += _cut(continues[np.frombuffer(ids, dtype)], cuts)
+                sentences.extend(lengths)
+                paragraphs.append(len(lengths))
                 if deduplicate == PARAGRAPHS:
                     digests += digest(line.text.encode())
                 elif deduplicate == DOCUMENTS:
@@ -239,6 +269,7 @@ def tokenize_chunk(
     vocab_file: str,
     do_lower_case: bool,
     deduplicate: str,
+    longest_sentence: int | None,
     numbered_chunk: tuple[int, Chunk],
 ) -> TokenizedChunk:
     """Tokenizes a chunk into its folder, unless it is there."""
@@ -253,7 +284,8 @@ def tokenize_chunk(
         shutil.rmtree(folder)
     vocabulary = Vocabulary.from_file(vocab_file)
     summary = TokenizedChunk()
-    parts = tokenized_parts(chunk, vocabulary, do_lower_case, deduplicate, summary)
+    of_text = do_lower_case, deduplicate, longest_sentence
+    parts = tokenized_parts(chunk, vocabulary, *of_text, summary)
     temporary = f"{folder}.tmp-{os.getpid()}"
     os.makedirs(temporary)
     try:

@@ -12,47 +12,7 @@ from typing import Any, NamedTuple
 from bert_tf import files
 from bert_tf.errors import InputError
 from bert_tf.text import blocks
-
-# Paragraphs are split by `sentencex` (Wikimedia's): rules for abbreviations, numbers,
-# quotations and lists in some thirty languages, for others those of a related one, or
-# the English ones.
-
-# At "B\u00a0.", sentencex (1.0.32) cuts the space's bytes in two and panics.
-_WIDE_SPACE_BEFORE_PERIOD = re.compile(r"[^\S\x00-\x7f](?=\.)")
-
-
-def language_code(language: str) -> str:
-    """A language's code without case and region: de of DE, de-AT or de_AT."""
-    code = re.split("[-_]", language.strip().lower())[0]
-    if not re.fullmatch("[a-z]{2,3}", code):
-        raise InputError(
-            f"`language={language}` must be a language's code of two or three letters,"
-            " such as en or de."
-        )
-    return code
-
-
-def sentence_splitter(language: str) -> Callable[[str], Sequence[str]]:
-    """A function from a paragraph to its sentences."""
-    if not language:
-        return _as_one
-    import sentencex
-
-    language = language_code(language)
-    segment = sentencex.segment
-
-    def split(paragraph: str) -> Sequence[str]:
-        if not paragraph.isascii():
-            paragraph = _WIDE_SPACE_BEFORE_PERIOD.sub(" ", paragraph)
-        stripped = [sentence.strip() for sentence in segment(language, paragraph)]
-        return [sentence for sentence in stripped if sentence]
-
-    return split
-
-
-def _as_one(paragraph: str) -> Sequence[str]:
-    return (paragraph,) if paragraph else ()
-
+from bert_tf.text.splitting import sentence_splitter
 
 # wikiextractor's files: Wikipedia's articles as paragraphs of text.
 #

@@ -169,6 +169,15 @@ def split_words(text: str, do_lower_case: bool) -> list[str]:
 Span = tuple[int, int]  # (start, end), half open, in characters
 Placed = tuple[str, Span]  # a character and what it was made of
 
+_CJK = "".join(rf"\U{first:08x}-\U{end:08x}" for first, end in CJK_RANGES)
+IDEOGRAPH = re.compile(f"[{_CJK}]")
+_WORDS = {True: re.compile(rf"[{_CJK}]|[^{_CJK}\s]+"), False: re.compile(r"\S+")}
+
+
+def words_of_text(text: str, *, splits_cjk: bool) -> list[Span]:
+    """Where the words of plain text are: between white space, or each an ideograph."""
+    return [match.span() for match in _WORDS[splits_cjk].finditer(text)]
+
 
 def align_words(run: str, do_lower_case: bool) -> Iterator[tuple[str, list[Span]]]:
     """Yields the words of a run without white space, with each character's source."""

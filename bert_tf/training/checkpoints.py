@@ -63,6 +63,7 @@ from bert_tf.conversion.tokenizer_files import (
     PROBLEM_TYPE_NAME,
     TOKENIZER_CONFIG_NAME,
     VOCAB_NAME,
+    WORDS_NAME,
 )
 from bert_tf.errors import InputError, first_line
 from bert_tf.metrics import is_better
@@ -93,6 +94,7 @@ _COMPANIONS = (
     FLAGS_NAME,
     STARTS_NAME,
     FEATURES_NAME,
+    WORDS_NAME,
 )
 
 

@@ -9,6 +9,7 @@
     labels.txt             a classifier's labels, in the order of its outputs
     problem_type.txt       what it predicts, if the labels do not show it
                            (`bert_tf.conversion.tokenizer_files`)
+    words.json             what a tagger's training words were like
     metrics.jsonl          one JSON object per log step (`bert_tf.training.reporting`)
     curves.png             the same as a picture (`bert_tf.training.reporting`)
     eval_results.txt       `key = value`, sorted, in the original's format

@@ -22,6 +22,7 @@ from bert_tf.modeling.heads import (
 )
 from bert_tf.tasks.classification import TextFeaturizer
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Example, Target
+from bert_tf.text.normalization import words_of_text
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.conversion import export_test
@@ -241,6 +242,18 @@ class TaggerTest(ServingTestCase):
         )
         by_words = signatures["words"](words=tf.constant([text.split()]))
         self.assertAllEqual(by_words["label"][0], outputs["label"][0])
+
+    def test_text_without_spaces(self):
+        text = "他1的\U00020000。 カ。cat"
+        for splits, words in (
+            (True, ["他", "1", "的", "\U00020000", "。", "カ。cat"]),
+            (False, text.split()),
+        ):
+            signatures = self.served(BertTagger(CONFIG, 3), splits_cjk=splits)
+            found = signatures["serving_default"](text_a=tf.constant([text]))
+            self.assertAllEqual(found["words"][0], [word.encode() for word in words])
+            spans = words_of_text(text, splits_cjk=splits)
+            self.assertEqual([text[start:end] for start, end in spans], words)
 
 
 class SpanTest(ServingTestCase):

@@ -41,6 +41,31 @@ def as_documents(documents, dtype=np.uint16):
     )
 
 
+class CutTokensTest(tf.test.TestCase):
+    def test_tokens_of_long_sentences_that_no_instance_has(self):
+        # Two documents of a long sentence each, all of whose tokens differ, and a
+        # short one.
+        vocabulary = Vocabulary([*TOKENS[:6], *(f"w{n}" for n in range(100))])
+        documents = documents_of(
+            [[[*range(10, 50)], [5, 6]], [[7, 8, 9], [*range(50, 80)]]], np.uint16
+        )
+        for pairs in ("nsp", "sop", "none"):
+            settings = InstanceSettings(
+                max_seq_length=16, dupe_factor=2, pairs=pairs, masking="dynamic"
+            )
+            instances = create_instances(documents, vocabulary, settings)
+            (block,) = instances.blocks(1000)
+            seen = set(block["input_ids"].flatten().tolist())
+            unseen = set(range(10, 80)) - seen
+            self.assertEqual(instances.num_cut, len(unseen))
+            self.assertEqual(bool(unseen), pairs != "none")
+
+    def test_without_long_sentences(self):
+        documents = documents_of([[[5, 6, 7]] * 9] * 3, np.uint16)
+        settings = InstanceSettings(max_seq_length=16, dupe_factor=1)
+        self.assertEqual(create_instances(documents, VOCABULARY, settings).num_cut, 0)
+
+
 class CreateInstancesTest(tf.test.TestCase):
     def assert_same(self, documents, dtype=np.uint16, **changes):
         settings = InstanceSettings(**changes)

@@ -11,7 +11,7 @@ class LanguageTest(FolderCase):
         for language, expected in (("DE", "de"), ("de-AT", "de"), ("zh_Hans", "zh")):
             (chunk,) = text_chunks(SentenceTextOptions(**text, language=language))
             self.assertEqual(chunk.language, expected)
-        for language in ("german", "", "d3"):
+        for language in ("german", "xx", "", "d3"):
             with self.assertRaisesRegex(InputError, "must be a language's code"):
                 SentenceTextOptions(**text, language=language)
 

@@ -67,7 +67,7 @@ class WorkFolderTest(tf.test.TestCase):
 
 
 class TokenizedPartsTest(tf.test.TestCase):
-    def parts(self, lines, deduplicate="none"):
+    def parts(self, lines, deduplicate="none", language=""):
         self.counts = TokenizedChunk()
         tokenizer = mock.Mock(encode=encode)
         with (
@@ -76,9 +76,10 @@ class TokenizedPartsTest(tf.test.TestCase):
             ),
             mock.patch.object(tokenized_corpus, "read_chunk", return_value=lines),
         ):
-            vocabulary = Vocabulary(["a"])
+            chunk = mock.Mock(language=language)
+            vocabulary = Vocabulary(["[PAD]", "a", "b", "c", "##d"])
             return list(
-                tokenized_parts(None, vocabulary, True, deduplicate, self.counts)
+                tokenized_parts(chunk, vocabulary, True, deduplicate, 5, self.counts)
             )
 
     def test_documents_sentences_tokens(self):
@@ -89,6 +90,21 @@ class TokenizedPartsTest(tf.test.TestCase):
         self.assertEqual(part.sentence_lengths.tolist(), [2, 1, 1, 1])
         self.assertEqual(part.document_lengths.tolist(), [3, 1])
         self.assertEqual(self.counts.dropped, {NO_TOKEN: 1})
+
+    def test_sentences_longer_than_a_sequence_are_cut_before_words(self):
+        # Of 5 tokens that fit: pieces of 2. A word of four letters, ##d, continues one.
+        lines = [line("a a a a a", "a bb a dddd a ccc", "a dddd dddd dddd dddd dddd")]
+        (whole,) = self.parts(lines)
+        self.assertEqual(whole.sentence_lengths.tolist(), [5, 6, 6])
+        (part,) = self.parts(lines, language="th", deduplicate="paragraphs")
+        self.assertEqual(part.tokens.tolist(), whole.tokens.tolist())
+        pieces = [5, *(2, 2, 2), *(2, 2, 2)]
+        self.assertEqual(part.sentence_lengths.tolist(), pieces)
+        self.assertEqual(part.text_lengths.tolist(), [len(pieces)])
+        (part,) = self.parts([line("a a a dddd a dddd a")], language="en")
+        self.assertEqual(part.sentence_lengths.tolist(), [2, 2, 2, 1])
+        (part,) = self.parts([line("a a dddd a dddd a a")], language="en")
+        self.assertEqual(part.sentence_lengths.tolist(), [1, 2, 2, 2])
 
     def test_digests_tell_equal_texts(self):
         lines = [
@@ -158,7 +174,7 @@ class CorpusCase(tf.test.TestCase):
             paths, input_format="text", chunk_bytes=chunk_bytes, **options
         )
         self.summaries = [
-            tokenize_chunk(folder, vocab_file, True, deduplicate, numbered)
+            tokenize_chunk(folder, vocab_file, True, deduplicate, None, numbered)
             for numbered in enumerate(chunks)
         ]
         self.folder = folder

@@ -4,7 +4,6 @@ import json
 import lzma
 import os
 import pickle
-import random
 from collections import Counter
 from unittest import mock
 
@@ -16,71 +15,8 @@ from bert_tf.text.documents import (
     find_sources,
     make_chunks,
     read_chunk,
-    sentence_splitter,
 )
 from tests.script_case import FolderCase
-
-# From the fault that sentencex has with wide spaces before a period to plain words.
-PIECES = (
-    *(
-        "Mr.",
-        "e.g.",
-        "z.B.",
-        "3.14",
-        "1.",
-        "a)",
-        "J. R. R.",
-        "...",
-        "?!",
-        '"',
-        "”",
-        "B",
-    ),
-    *("\u00a0", "\u2009", "\u3000", "\u2028", "\x85", " ", "  ", "\t", ".", "。", "।"),
-    *("«", "»", "(", ")", "[1]", "é", "語", "\U0001f600", "\u0301", "\x00", "A.", "г."),
-)
-
-
-def letters(text):
-    return "".join(text.split())
-
-
-class SentencesTest(tf.test.TestCase):
-    def test_by_hand(self):
-        for language, *expected in (
-            (
-                "en",
-                "Mr. Smith paid $3.50.",
-                "He left!",
-                "Did J. R. R. Tolkien?",
-                "Yes.",
-            ),
-            ("en", "no end"),
-            ("ja", "日本語です。", "はい。"),
-            ("hi", "यह एक है।", "वह दो है।"),
-            # A language without rules.
-            ("tlh", "Qapla.", "Maj."),
-            ("en",),
-            ("",),
-        ):
-            blank = "" if language == "ja" else "  "
-            found = sentence_splitter(language)(blank.join(expected))
-            self.assertEqual([*found], expected)
-        self.assertEqual(sentence_splitter("en")("One.\n\nTwo."), ["One.", "Two."])
-        # No language, no split.
-        self.assertEqual(sentence_splitter("")("One. Two."), ("One. Two.",))
-
-    def test_nothing_is_lost(self):
-        chance = random.Random(1)
-        for _ in range(1000):
-            pieces = chance.choices(PIECES, k=chance.randrange(1, 20))
-            text = "".join(pieces).strip()
-            language = chance.choice(["en", "de", "fr", "ja", "hi", "ru", "ar", "tlh"])
-            found = sentence_splitter(language)(text)
-            self.assertEqual(letters("".join(found)), letters(text))
-            for sentence in found:
-                self.assertTrue(sentence)
-                self.assertEqual(sentence, sentence.strip())
 
 
 class ReaderTestCase(FolderCase):

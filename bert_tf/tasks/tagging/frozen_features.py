@@ -34,7 +34,6 @@ from bert_tf.tasks.tagging.words import (
     SentenceFeaturizer,
     TaggingTask,
     WordPredictions,
-    keep_features,
 )
 
 
@@ -156,21 +155,17 @@ class FeatureTask(TaggingTask):
                 jit_compile=options.jit_compile,
             ),
         )
-        self._made_with = {  # what the vectors depend on
+        self.features = {
             "features": name,
             "weights": self._extractor.settings["weights"],
             "precision": options.precision,
         }
         self._of_tokens, self._layers = self.featurizer, choice.layers
-        self.featurizer = WordFeaturizer(self._of_tokens, self._made_with)
+        self.featurizer = WordFeaturizer(self._of_tokens, self.features)
         # The vectors of a word, and the numbers in each.
         count, width = selection.vectors_shape(found.config.hidden_size)
         self._shape = (1, count * width) if choice.is_concatenated else (count, width)
         self._vectors: dict[str, np.ndarray] = {}
-
-    def prepare(self, folder: str) -> None:
-        """Notes what features the run is on, unless its folder is of others."""
-        keep_features(folder, self._made_with)
 
     def build_model(self) -> BiLstmTagger:
         """A BiLSTM, trained from scratch."""

@@ -40,7 +40,12 @@ from bert_tf import files, metrics, strict_json
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
-from bert_tf.conversion.tokenizer_files import read_labels
+from bert_tf.conversion.tokenizer_files import (
+    TrainedWords,
+    read_labels,
+    read_words,
+    write_words,
+)
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
@@ -82,6 +87,7 @@ from bert_tf.tasks.tagging.sentences import (
 )
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.tasks.task import LOSS, MAJORITY, TRAIN, FineTuningTask
+from bert_tf.text.normalization import IDEOGRAPH
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training import run_folder
@@ -95,6 +101,8 @@ _SPECIAL_TOKENS = 2
 NO_LABEL = -1
 _SEQUENCES = ("input_ids", "input_mask", "segment_ids", "label_ids", "label_weights")
 _RECORDS_AT_ONCE = 1024
+# A word of more pieces than this may be a text without spaces.
+_LONG_WORD = 8
 
 
 class SentenceFeatures(NamedTuple):
@@ -114,6 +122,7 @@ class SentenceFeaturizer:
     max_seq_length: int
     doc_stride: int | None = None
     document_context: bool = False
+    longest_word: int | None = None  # the most pieces of a word in training, if known
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -133,15 +142,31 @@ class SentenceFeaturizer:
         if self.document_context:
             groups = itertools.groupby(sentences, lambda sentence: sentence.document)
             texts = (document for _, document in groups)
-        first_word = 0
+        first_word = most = num_long = 0
+        room = self.max_seq_length - _SPECIAL_TOKENS
+        usual = room
+        if self.longest_word is not None:
+            usual = min(room, max(_LONG_WORD, 2 * self.longest_word))
         for text in texts:
             ids: list[int] = []
             starts: list[int] = []
             for word in itertools.chain.from_iterable(one.words for one in text):
                 starts.append(len(ids))
-                ids += self.tokenizer.encode(word) or [unk_id]
+                pieces = self.tokenizer.encode(word) or [unk_id]
+                ids += pieces
+                num_long += len(pieces) > usual
+                most = max(most, len(pieces))
             yield from self._windows(ids, np.array(starts), first_word)
             first_word += len(starts)
+        if num_long:
+            known = f"; the longest in training has {self.longest_word}"
+            logging.warning(
+                "%d of %d words have more than %d pieces (up to %d%s). A word is"
+                " labelled by its first piece, which sees at most %d. Is this text"
+                " without spaces? Give its words apart.",
+                *(num_long, first_word, usual, most),
+                *("" if self.longest_word is None else known, room),
+            )
 
     def _windows(
         self, ids: list[int], starts: np.ndarray, first_word: int
@@ -473,6 +498,18 @@ def f1_macro(
     return sum(one.scores["f1"] for one in counts) / max(len(counts), 1)
 
 
+def trained_words(
+    sentences: Iterable[Sentence], tokenizer: WordPieceTokenizer
+) -> TrainedWords:
+    """What the words of a training set are like."""
+    words = {word for one in sentences for word in one.words}
+    ideographs = Counter(min(2, len(IDEOGRAPH.findall(word))) for word in words)
+    return TrainedWords(
+        longest=max(len(tokenizer.encode(word)) for word in words),
+        splits_cjk=ideographs[2] <= ideographs[1],
+    )
+
+
 class TaggingTask(FineTuningTask[WordPredictions]):
     """Labelling the words of the options' sentences."""
 
@@ -482,6 +519,7 @@ class TaggingTask(FineTuningTask[WordPredictions]):
     keeps_results = True
     labels: Sequence[str]
     featurizer: SentenceFeaturizer  # or one that reads as it does
+    features: Mapping[str, str] | None = None  # what vectors of a frozen BERT depend on
 
     def __init__(
         self,
@@ -505,11 +543,17 @@ class TaggingTask(FineTuningTask[WordPredictions]):
             recorded=recorded,
             source=found.source,
         )
+        self.trained = read_words(finetuning.folder_of_model(options))
+        if self.trained == TrainedWords() and found.source is not None:
+            self.trained = read_words(found.source.folder)
+        if TRAIN in splits:
+            self.trained = trained_words(splits[TRAIN], found.tokenizer)
         self.featurizer = SentenceFeaturizer(
             found.tokenizer,
             max_seq_length=options.max_seq_length,
             doc_stride=options.doc_stride,
             document_context=options.document_context,
+            longest_word=self.trained.longest,
         )
         # In the model's spelling; none without labels.
         self._golds: dict[str, list[list[str]]] = {}
@@ -541,8 +585,11 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         return BertTagger(self._found.config, len(self.labels), **self._built)
 
     def prepare(self, folder: str) -> None:
-        """Notes that the run is on no features, unless its folder is of some."""
-        keep_features(folder)
+        """Writes what the run is on, in addition to its labels."""
+        keep_features(folder, self.features)
+        if self.trained != TrainedWords():
+            files.make_folder(folder)
+            write_words(folder, self.trained)
 
     def class_counts(self) -> np.ndarray:
         """How many words of the training set each label has."""

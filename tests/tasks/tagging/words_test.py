@@ -6,6 +6,7 @@ from absl import logging
 
 from bert_tf import run_ner
 from bert_tf.conversion.names import HEADS, TAGGING
+from bert_tf.conversion.tokenizer_files import TrainedWords
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.records.batching import Batching
 from bert_tf.tasks import finetuning
@@ -20,6 +21,7 @@ from bert_tf.tasks.tagging.words import (
     find_labels,
     label_ids,
     predict_words,
+    trained_words,
     write_predictions,
 )
 from bert_tf.text.vocabulary import Vocabulary
@@ -80,6 +82,30 @@ class FeaturesTest(tf.test.TestCase):
                 self.assertLessEqual(len(ids), 8)
                 # Where a word begins, no piece goes on.
                 self.assertNotIn(D, [ids[place] for place in places])
+
+    def test_words_that_are_longer_than_those_in_training_are_counted(self):
+        sentences = [sentence("a addddddddd b"), sentence("bddddddddd")]
+        options = {"max_seq_length": 20, "longest_word": 3}
+        with self.assertLogs("absl", "WARNING") as logs:
+            features(sentences, **options)
+        self.assertLen(logs.output, 1)
+        self.assertRegex(logs.output[0], r"2 of 4 words .* 8 pieces \(up to 10; the l")
+        with self.assertNoLogs("absl", "WARNING"):
+            features(sentences, max_seq_length=20)
+            features(sentences, max_seq_length=20, longest_word=5)
+        with self.assertLogs("absl", "WARNING") as logs:
+            features(sentences)
+        self.assertRegex(logs.output[0], r"2 of 4 words .* 6 pieces \(up to 10\)")
+
+    def test_what_the_words_of_a_training_set_are_like(self):
+        tokenizer = WordPieceTokenizer(Vocabulary(TOKENS))
+        for texts, expected in (
+            (["a add"], (3, True)),
+            (["東 京 a", "東 東京"], (2, True)),
+            (["東京 東 a", "東京東 京東"], (3, False)),
+        ):
+            found = trained_words(map(sentence, texts), tokenizer)
+            self.assertEqual((found.longest, found.splits_cjk), expected)
 
     def test_the_digest_tells_sentences_apart(self):
         rows = [
@@ -372,6 +398,16 @@ class WordsTest(ScriptCase):
         asked = "--do_eval", "--labels=0,b-per,i-per"
         found = self.words(*asked, text="ann b-per\nlee i-per\nand 0\n")
         self.assertEqual(found.splits["dev"][0].labels, ("b-per", "i-per", "0"))
+
+    def test_what_the_training_words_were_like_is_read_beside_the_labels(self):
+        text = "ann I-PER\n東京 O\n"
+        found = self.words("--do_train", text=text)
+        self.assertEqual(found.trained, TrainedWords(longest=2, splits_cjk=False))
+        asked = "--do_eval", "--labels=O,I-PER"
+        self.assertEqual(self.words(*asked, text=text).trained, TrainedWords())
+        found.prepare(self.path("run"))
+        self.assertEqual(self.words(*asked, text=text).trained, found.trained)
+        self.assertEqual(self.words(*asked, text=text).featurizer.longest_word, 2)
 
     def test_sentences_that_are_no_columns(self):
         text = "ann and lee\nlee and ann\n"
