@@ -34,7 +34,12 @@ from bert_tf.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import export, kerashub
 from bert_tf.conversion.adapter_files import open_adapter, write_adapter
 from bert_tf.conversion.source import open_source
-from bert_tf.conversion.tokenizer_files import read_labels, read_tokenizer, write_labels
+from bert_tf.conversion.tokenizer_files import (
+    read_labels,
+    read_tokenizer,
+    read_words,
+    write_labels,
+)
 from bert_tf.errors import InputError
 from bert_tf.features import read_lines
 from bert_tf.finished import FinishedResults
@@ -479,6 +484,10 @@ READERS = {
     "features of a run": (
         _json_of("features.json", {"features": "all", "weights": "x"}),
         lambda folder: words.keep_features(folder, {"features": "other"}),
+    ),
+    "words of a run": (
+        _json_of("words.json", {"longest": 3, "splits_cjk": False}),
+        read_words,
     ),
     "result of a shard": (
         _make_shard_result,

@@ -1,5 +1,6 @@
 """The script: the right records in the right files, and a line for what is wrong."""
 
+import json
 import os
 from unittest import mock
 
@@ -57,6 +58,29 @@ class RecordsTest(ScriptCase):
 
 
 class SetTest(ScriptCase):
+    def test_long_lines_are_cut_into_pieces_or_counted(self):
+        text = self.write("long.txt", f"{'the cat ' * 20}\n\nthe cat\n")
+        reports = []
+        for split in (True, False):
+            self.run_script(
+                input_file=text,
+                split_sentences=split,
+                max_seq_length=11,
+                short_seq_prob=0.0,
+                dupe_factor=1,
+                overwrite=True,
+            )
+            reports.append(json.loads(self.read("out.manifest.json"))["report"])
+        # Pieces of four tokens, of which two make a sequence.
+        self.assertEqual(
+            reports[0]["read"], {"documents": 2, "sentences": 11, "tokens": 42}
+        )
+        self.assertEqual(reports[0]["cut_tokens"], 0)
+        self.assertGreater(reports[0]["records"]["records"], 5)
+        # Two sequences have six of the 40 tokens each.
+        self.assertEqual(reports[1]["read"]["sentences"], 2)
+        self.assertGreaterEqual(reports[1]["cut_tokens"], 28)
+
     def test_manifest_and_vocabulary_beside_the_records(self):
         shards = [self.path(f"out-0000{index}-of-00002") for index in range(2)]
         self.run_script(output_file=",".join(shards), max_seq_length=32)
