@@ -93,7 +93,7 @@ class SetTest(ScriptCase):
         )
         self.assertEqual(reports[0]["cut_tokens"], 0)
         self.assertGreater(reports[0]["records"]["records"], 5)
-        # Two sequences have six of the 40 tokens each, beside two of the other one.
+        # Two sequences have six of the 40 tokens each.
         self.assertEqual(reports[1]["read"]["sentences"], 2)
         self.assertGreaterEqual(reports[1]["cut_tokens"], 28)
 
