@@ -11,6 +11,8 @@ pytestmark = pytest.mark.checkout
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 SCRIPTS = 8
+# When an import runs: with its module's, when a function is called, for types alone.
+AT_IMPORT, LATER, NEVER = range(3)
 # The longest prefix decides. A package's `__init__` is on its package's floor.
 FLOORS = {
     "bert_tf.config": 0,
@@ -89,33 +91,26 @@ def room_of(module):
 
 @functools.cache
 def imports_of(path):
-    """(module, line, whether it is imported when this module is) for each import."""
+    """(module, line, when it is imported) for each import."""
     tree = ast.parse(path.read_text("utf-8"))
-    nodes_at_import = set()
-
-    def is_later(node):
-        """Whether what is in it runs later than the import, or never."""
-        if isinstance(node, ast.If):
-            return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-
-    def visit(node, later):
-        for child in ast.iter_child_nodes(node):
-            if not later:
-                nodes_at_import.add(child)
-            visit(child, later or is_later(child))
-
-    visit(tree, False)
     found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                found.append((alias.name, node.lineno, node in nodes_at_import))
+
+    def visit(node, when):
+        if isinstance(node, ast.If):
+            if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+                when = NEVER
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            when = max(when, LATER)
+        elif isinstance(node, ast.Import):
+            found.extend((alias.name, node.lineno, when) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: relative import"
             for alias in node.names:
-                name = f"{node.module}.{alias.name}"
-                found.append((name, node.lineno, node in nodes_at_import))
+                found.append((f"{node.module}.{alias.name}", node.lineno, when))
+        for child in ast.iter_child_nodes(node):
+            visit(child, when)
+
+    visit(tree, AT_IMPORT)
     return found
 
 
@@ -130,10 +125,10 @@ class ImportFloorsTest(tf.test.TestCase):
 
     def edges(self):
         for module, path in self.modules.items():
-            for name, line, at_import in imports_of(path):
+            for name, line, when in imports_of(path):
                 target = name if name in self.modules else name.rpartition(".")[0]
                 if target in self.modules and target != module:
-                    yield module, target, f"{path.relative_to(ROOT)}:{line}", at_import
+                    yield module, target, f"{path.relative_to(ROOT)}:{line}", when
 
     def test_modules_import_only_from_lower_floors_or_their_own_room(self):
         seen = 0
@@ -153,9 +148,10 @@ class ImportFloorsTest(tf.test.TestCase):
         self.assertGreater(seen, 10)
 
     def test_there_are_no_cycles(self):
+        """Imports within functions counted."""
         graph = {}
-        for module, target, _, at_import in self.edges():
-            if at_import:
+        for module, target, _, when in self.edges():
+            if when != NEVER:
                 graph.setdefault(module, set()).add(target)
         done, path = set(), []
 
@@ -178,7 +174,8 @@ class ImportFloorsTest(tf.test.TestCase):
             floor = floor_of(module)
             if not is_light(module) and floor != SCRIPTS:
                 continue
-            for name, line, at_import in imports_of(path):
+            for name, line, when in imports_of(path):
+                at_import = when == AT_IMPORT
                 if at_import and name.split(".")[0] in heavy:
                     self.fail(f"{path.relative_to(ROOT)}:{line}: imports {name}")
                 if at_import and floor == SCRIPTS:
@@ -203,12 +200,12 @@ class ImportFloorsTest(tf.test.TestCase):
         seldom = ("matplotlib", "sklearn", "tensorflow_datasets")
         seen = set()
         for path in self.modules.values():
-            for name, line, at_import in imports_of(path):
+            for name, line, when in imports_of(path):
                 package = name.split(".")[0]
                 if package in seldom:
                     seen.add(package)
                     where = f"{path.relative_to(ROOT)}:{line}"
-                    self.assertFalse(at_import, f"{where}: {name} at import")
+                    self.assertNotEqual(when, AT_IMPORT, f"{where}: {name} at import")
         self.assertEqual(seen, set(seldom))
 
     def test_benchmarks_and_examples_import_what_is_there(self):

@@ -60,7 +60,8 @@ from bert_tf.records.tokenized_corpus import (
     work_folder_path,
 )
 from bert_tf.records.writing import ShardWriter, remove_leftovers
-from bert_tf.text.documents import Chunk, DatasetSource, FileSource
+from bert_tf.text.documents import Chunk, Source
+from bert_tf.text.tfds import DatasetSource
 from bert_tf.text.vocabulary import Vocabulary
 
 # To be incremented when the same text and settings give other bytes, or the work folder
@@ -480,13 +481,13 @@ def _describe_sources(
     return tuple(ordered_map(_describe, sources, num_workers=num_workers))
 
 
-def _describe(source: FileSource | DatasetSource) -> SourceFile:
+def _describe(source: Source) -> SourceFile:
     if isinstance(source, DatasetSource):
         return SourceFile(path=source.path, num_bytes=0, sha256=source.sha256)
     return SourceFile.describe(source.path)
 
 
-def _format(source: FileSource | DatasetSource) -> str:
+def _format(source: Source) -> str:
     field = "" if source.text_field == "text" else f":{source.text_field}"
     return source.input_format + field
 

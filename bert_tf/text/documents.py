@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from bert_tf import files
 from bert_tf.errors import InputError
@@ -170,6 +170,31 @@ CHUNK_BYTES = 16 << 20
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 
+class Source(Protocol):
+    """What texts are read from: a file, or a part of a TensorFlow dataset."""
+
+    @property
+    def path(self) -> str:
+        """What identifies it."""
+
+    @property
+    def input_format(self) -> str:
+        """How it is read."""
+
+    @property
+    def text_field(self) -> str:
+        """Where its documents have their text."""
+
+    @property
+    def begin(self) -> int:
+        """The start of its first chunk."""
+
+    def documents(
+        self, start: int, stop: int | None, dropped: Counter[str]
+    ) -> Iterator[list[str]]:
+        """Yields the paragraphs of each document of a chunk."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileSource:
     """A text file."""
@@ -177,39 +202,23 @@ class FileSource:
     path: str
     input_format: str  # "text", "wikiextractor" or "jsonl"
     text_field: str = "text"  # of a jsonl file's objects
+    begin: ClassVar[int] = 0
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class DatasetSource:
-    """A split of a TensorFlow dataset, or a slice of one."""
-
-    name: str  # with configuration and version: "wikipedia/20230601.en:1.0.0"
-    split: str  # of which the chunks are slices: "train"
-    begin: int  # the first example that belongs to the source
-    end: int  # the first one behind them
-    is_whole: bool  # whether these are all examples of the split
-    text_field: str = "text"  # the feature that holds the text
-    # The folder of prepared datasets; None for the library's own.
-    data_dir: str | None = None
-    input_format: str = dataclasses.field(default="tfds", init=False)
-
-    @property
-    def path(self) -> str:
-        """What identifies the source, as a path identifies a file."""
-        part = "" if self.is_whole else f"[{self.begin}:{self.end}]"
-        return f"tfds:{self.name}:{self.split}{part}"
-
-    @property
-    def sha256(self) -> str:
-        """A digest of its identity: a version's examples never change."""
-        return files.sha256(f"{self.path}:{self.end - self.begin}".encode())
+    def documents(
+        self, start: int, stop: int | None, dropped: Counter[str]
+    ) -> Iterator[list[str]]:
+        """Yields the paragraphs of each document of a chunk, but of plain text."""
+        if self.input_format == "wikiextractor":
+            return read_wikiextractor(self.path, start, stop, dropped)
+        assert self.input_format == "jsonl"
+        return read_json_lines(self.path, start, stop, self.text_field, dropped)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chunk:
     """A piece of a source, the work of one core; see `read_chunk`."""
 
-    source: FileSource | DatasetSource  # what to read
+    source: Source
     # In bytes of a file, or examples of a dataset's split: the documents that begin
     # from `start` on and before `stop`; None where the source ends with the chunk.
     start: int
@@ -342,7 +351,7 @@ class TextLine(NamedTuple):
 def read_chunk(chunk: Chunk, dropped: Counter[str]) -> Iterator[TextLine]:
     """Yields the lines of a chunk's documents."""
     split = sentence_splitter(chunk.language)
-    if isinstance(chunk.source, FileSource) and chunk.source.input_format == "text":
+    if chunk.source.input_format == "text":
         return _text_lines(chunk.source.path, chunk, split, dropped)
     return _document_lines(chunk, split, dropped)
 
@@ -364,27 +373,12 @@ def _text_lines(
 def _document_lines(
     chunk: Chunk, split: Splitter, dropped: Counter[str]
 ) -> Iterator[TextLine]:
-    begin = chunk.source.begin if isinstance(chunk.source, DatasetSource) else 0
-    if chunk.start == begin:
+    if chunk.start == chunk.source.begin:
         yield TextLine((), "")  # of plain text that was read before
-    for paragraphs in _documents(chunk, dropped):
+    for paragraphs in chunk.source.documents(chunk.start, chunk.stop, dropped):
         if not paragraphs:
             dropped[EMPTY_DOCUMENTS] += 1
             continue
         for paragraph in paragraphs:
             yield TextLine(split(paragraph), paragraph)
         yield TextLine((), "")
-
-
-def _documents(chunk: Chunk, dropped: Counter[str]) -> Iterator[list[str]]:
-    source = chunk.source
-    if isinstance(source, DatasetSource):
-        from bert_tf.text import tfds  # which reads `Chunk` from here
-
-        return tfds.read_documents(source, chunk.start, chunk.stop)
-    if source.input_format == "wikiextractor":
-        return read_wikiextractor(source.path, chunk.start, chunk.stop, dropped)
-    assert source.input_format == "jsonl"
-    return read_json_lines(
-        source.path, chunk.start, chunk.stop, source.text_field, dropped
-    )

@@ -4,21 +4,19 @@
 """
 
 import contextlib
+import dataclasses
 import functools
 import multiprocessing
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from absl import logging
 
+from bert_tf import files
 from bert_tf.errors import InputError, first_line
-from bert_tf.text.documents import (
-    Chunk,
-    DatasetSource,
-    paragraphs_of,
-    splitting_language,
-)
+from bert_tf.text.documents import Chunk, paragraphs_of, splitting_language
 
 EXAMPLES_PER_CHUNK = 8192
 
@@ -55,30 +53,56 @@ def make_tfds_chunks(
     return chunks
 
 
-def read_documents(
-    source: DatasetSource, start: int, stop: int | None
-) -> Iterator[list[str]]:
-    """Yields the paragraphs of each example."""
-    import tensorflow as tf
-    import tensorflow_datasets as tfds
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DatasetSource:
+    """A split of a TensorFlow dataset, or a slice of one."""
 
-    if multiprocessing.parent_process() is not None:
-        # Otherwise each worker process would take a GPU's memory for reading text.
-        tf.config.set_visible_devices([], "GPU")
-    wanted = tfds.core.ReadInstruction(
-        source.split, from_=start, to=source.end if stop is None else stop, unit="abs"
-    )
-    builder = _builder(source.name, source.data_dir)
-    dataset = _dataset(builder, wanted, {source.text_field: True})
-    texts = dataset.map(lambda example: example[source.text_field]).batch(_BATCH_SIZE)
-    position = start
-    for batch in texts.as_numpy_iterator():
-        for text in batch:
-            try:
-                yield paragraphs_of(text.decode("utf-8"))
-            except UnicodeDecodeError as error:
-                raise _not_utf8(f"{source.path}:{position}", error) from error
-            position += 1
+    name: str  # with configuration and version: "wikipedia/20230601.en:1.0.0"
+    split: str  # of which the chunks are slices: "train"
+    begin: int  # the first example that belongs to the source
+    end: int  # the first one behind them
+    is_whole: bool  # whether these are all examples of the split
+    text_field: str = "text"  # the feature that holds the text
+    # The folder of prepared datasets; None for the library's own.
+    data_dir: str | None = None
+    input_format: str = dataclasses.field(default="tfds", init=False)
+
+    @property
+    def path(self) -> str:
+        """What identifies the source, as a path identifies a file."""
+        part = "" if self.is_whole else f"[{self.begin}:{self.end}]"
+        return f"tfds:{self.name}:{self.split}{part}"
+
+    @property
+    def sha256(self) -> str:
+        """A digest of its identity: a version's examples never change."""
+        return files.sha256(f"{self.path}:{self.end - self.begin}".encode())
+
+    def documents(
+        self, start: int, stop: int | None, dropped: Counter[str]
+    ) -> Iterator[list[str]]:
+        """Yields the paragraphs of each example."""
+        import tensorflow as tf
+        import tensorflow_datasets as tfds
+
+        del dropped
+        if multiprocessing.parent_process() is not None:
+            # Otherwise each worker process would take a GPU's memory for reading text.
+            tf.config.set_visible_devices([], "GPU")
+        wanted = tfds.core.ReadInstruction(
+            self.split, from_=start, to=self.end if stop is None else stop, unit="abs"
+        )
+        builder = _builder(self.name, self.data_dir)
+        dataset = _dataset(builder, wanted, {self.text_field: True})
+        texts = dataset.map(lambda example: example[self.text_field]).batch(_BATCH_SIZE)
+        position = start
+        for batch in texts.as_numpy_iterator():
+            for text in batch:
+                try:
+                    yield paragraphs_of(text.decode("utf-8"))
+                except UnicodeDecodeError as error:
+                    raise _not_utf8(f"{self.path}:{position}", error) from error
+                position += 1
 
 
 class TfdsRows:
