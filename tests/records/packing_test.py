@@ -105,6 +105,7 @@ def instances(masking=STATIC_MASKING):
         settings=InstanceSettings(masking=masking),
         num_documents=1,
         num_left_out=0,
+        num_cut=0,
     )
 
 
