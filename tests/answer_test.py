@@ -36,6 +36,10 @@ class ModelOfTokens:
         self.bert_config = dataclasses.replace(
             toy.CONFIG, max_position_embeddings=num_positions
         )
+        self.input = {
+            name: tf.TensorSpec([None, None], tf.int32)
+            for name in ("input_ids", "input_mask", "segment_ids")
+        }
         self._tables = {"start_logits": starts, "end_logits": ends}
         self.shapes = []
 

@@ -238,17 +238,24 @@ def prediction_step(
         local = strategy.experimental_local_results(value)
         return np.concatenate([part.numpy() for part in local])
 
+    has_one_graph = not by_pieces and not as_a_whole
+    has_one_graph = has_one_graph and strategy.num_replicas_in_sync == 1
+    if has_one_graph:
+        # Made now, so that the first call is not slower than the others.
+        one_graph = step.get_concrete_function(
+            {name: tf.TensorSpec(x.shape, x.dtype) for name, x in model.input.items()}
+        )
+
     def outputs_of(batch: Records) -> Mapping[str, Any]:
         keras_backend.refuse_fork()
-        batch = _dealt_out(strategy, batch)
-        if by_pieces or as_a_whole or strategy.num_replicas_in_sync > 1:
-            return step(batch)
-        tensors = {name: tf.convert_to_tensor(x) for name, x in batch.items()}
-        signature = {
-            name: tf.TensorSpec([None] * x.shape.rank, x.dtype)
-            for name, x in tensors.items()
-        }
-        return step.get_concrete_function(signature)(tensors)
+        if has_one_graph:
+            return one_graph(
+                {
+                    name: tf.cast(batch[name], x.dtype)
+                    for name, x in model.input.items()
+                }
+            )
+        return step(_dealt_out(strategy, batch))
 
     return lambda batch: {
         name: rows(value) for name, value in outputs_of(batch).items()
