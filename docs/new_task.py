@@ -157,7 +157,7 @@ class PointingTask(FineTuningTask[np.ndarray]):
         """The training set."""
         return RunData(self._options.train_file or "", self.identity(TRAIN))
 
-    def records(self, split: str) -> ExampleTable:
+    def make_records(self, split: str) -> ExampleTable:
         """The sentences of a split."""
         length = self._options.max_seq_length
         spec = RecordSpec(

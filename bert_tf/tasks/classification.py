@@ -8,7 +8,6 @@ N examples, C outputs.
 """
 
 import dataclasses
-import functools
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -170,10 +169,6 @@ class LabelledTask(FineTuningTask[np.ndarray]):
     featurizers: Mapping[str, TextFeaturizer]  # one for each split
     where: str | None  # the training examples are from
 
-    @functools.cached_property
-    def _records(self) -> dict[str, ExampleTable]:
-        return {}
-
     def data(self) -> RunData:
         """The training set."""
         count = len(self.examples[TRAIN])
@@ -182,12 +177,6 @@ class LabelledTask(FineTuningTask[np.ndarray]):
     def identity(self, split: str) -> str:
         """A digest of a split's records."""
         return self.records(split).made_from
-
-    def records(self, split: str) -> ExampleTable:
-        """A split's records."""
-        if split not in self._records:
-            self._records[split] = self._tokenized(split)
-        return self._records[split]
 
     def predict(self, split: str, outputs: Predict) -> np.ndarray:
         """The model's outputs, [N, C] float32, in the order of the examples."""
@@ -257,7 +246,8 @@ class LabelledTask(FineTuningTask[np.ndarray]):
         # Not the line: the same rows in another file are equal.
         return rows_digest(one[:-1] for one in self.examples[split])
 
-    def _tokenized(self, split: str) -> ExampleTable:
+    def make_records(self, split: str) -> ExampleTable:
+        """A split's tokens."""
         examples, featurizer = self.examples[split], self.featurizers[split]
         made_from = {**featurizer.settings, "examples": self._digest(split)}
         records = ExampleTable(featurizer.blocks(examples), featurizer.spec, made_from)

@@ -1,6 +1,7 @@
 """What a fine-tuning task is: a class that the runner asks."""
 
 import abc
+import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -51,8 +52,8 @@ class FineTuningTask(abc.ABC, Generic[P]):
         """The model with its initial weights; called under the strategy's scope."""
 
     @abc.abstractmethod
-    def records(self, split: str) -> ExampleTable:
-        """The examples of a split as the model reads them, made once."""
+    def make_records(self, split: str) -> ExampleTable:
+        """The examples of a split as the model reads them."""
 
     @abc.abstractmethod
     def predict(self, split: str, outputs: Predict) -> P:
@@ -73,6 +74,16 @@ class FineTuningTask(abc.ABC, Generic[P]):
     @abc.abstractmethod
     def identity(self, split: str) -> str:
         """A digest of a split's examples, and of how they are read."""
+
+    def records(self, split: str) -> ExampleTable:
+        """What `make_records` gives, made once."""
+        if split not in self._records:
+            self._records[split] = self.make_records(split)
+        return self._records[split]
+
+    @functools.cached_property
+    def _records(self) -> dict[str, ExampleTable]:
+        return {}
 
     @property
     def trains_task(self) -> str | None:

@@ -250,10 +250,7 @@ def prediction_step(
         keras_backend.refuse_fork()
         if has_one_graph:
             return one_graph(
-                {
-                    name: tf.cast(batch[name], x.dtype)
-                    for name, x in model.input.items()
-                }
+                {name: tf.cast(batch[name], x.dtype) for name, x in model.input.items()}
             )
         return step(_dealt_out(strategy, batch))
 

@@ -263,13 +263,12 @@ def read_file(
     """
     with other_formats.naming(path, "run_squad"):
         content, sha256 = read_json(path)
-    parts = content if isinstance(content, dict) else {}
-    articles, entries = parts.get("data"), parts.get("Data")
-    if for_training and isinstance(entries, list):
-        articles = trivia_qa_articles(entries, path, evidence_dir)
-        sha256 = files.sha256(json.dumps(articles).encode())
-    if not isinstance(articles, list):
-        with other_formats.naming(path, "run_squad"):
+        parts = content if isinstance(content, dict) else {}
+        articles, entries = parts.get("data"), parts.get("Data")
+        if for_training and isinstance(entries, list):
+            articles = trivia_qa_articles(entries, path, evidence_dir)
+            sha256 = files.sha256(json.dumps(articles).encode())
+        if not isinstance(articles, list):
             raise InputError(
                 f'{path}: a SQuAD file must be an object whose key "data" has the list'
                 f" of articles. Found: {shown(content)}."

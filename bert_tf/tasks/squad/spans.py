@@ -200,7 +200,6 @@ class SquadTask(FineTuningTask[Answers]):
         self.metrics = metric_names(options.version_2_with_negative)
         self.metric = self.metrics[-1]
         self._built = finetuning.model_options(options, found.config, has_pooler=False)
-        self._records: dict[str, ExampleTable] = {}
         self._featurizer("dev")  # refuses its lengths now rather than after training
 
     def build_model(self) -> BertSpanPredictor:
@@ -221,11 +220,27 @@ class SquadTask(FineTuningTask[Answers]):
         """A digest of a split's questions, and of how they are read."""
         return rows_digest([self._made_from(split)])
 
-    def records(self, split: str) -> ExampleTable:
-        """The windows of a split, made once."""
-        if split not in self._records:
-            self._records[split] = self._windows(split)
-        return self._records[split]
+    def make_records(self, split: str) -> ExampleTable:
+        """The windows of a split."""
+        questions, length = self.splits[split], self._options.max_seq_length
+        num_workers = self._options.num_workers or available_cores()
+        found = parallel_blocks(
+            questions, self._featurizer(split), num_workers=num_workers
+        )
+        first = next(found, None)
+        if first is None:
+            raise InputError(
+                f"{questions.source}: no paragraph has a token, so that there is"
+                " nothing to train on."
+            )
+        records = ExampleTable(
+            itertools.chain([first], found),
+            RecordSpec.spans(length, for_training=split == TRAIN),
+            self._made_from(split),
+        )
+        count = questions.num_questions
+        logging.info("%d questions have %d windows.", count, len(records))
+        return records
 
     def predict(self, split: str, outputs: Predict) -> Answers:
         """The answers to the questions, in their order."""
@@ -295,7 +310,8 @@ class SquadTask(FineTuningTask[Answers]):
         logging.info("***** First stage: %s *****", options.first_train_file)
         task = copy.copy(self)
         task._options = dataclasses.replace(options, **overrides)
-        task.splits, task._records = {TRAIN: first}, {}
+        task.splits = {TRAIN: first}
+        task._records = {}
         stage = FineTuning(task, task._options, run.found, run.strategy)
         stage.fine_tune(folder, epochs_flag="first_num_train_epochs")
         return folder
@@ -313,27 +329,6 @@ class SquadTask(FineTuningTask[Answers]):
             max_query_length=options.max_query_length,
             for_training=split == TRAIN,
         )
-
-    def _windows(self, split: str) -> ExampleTable:
-        questions, length = self.splits[split], self._options.max_seq_length
-        num_workers = self._options.num_workers or available_cores()
-        found = parallel_blocks(
-            questions, self._featurizer(split), num_workers=num_workers
-        )
-        first = next(found, None)
-        if first is None:
-            raise InputError(
-                f"{questions.source}: no paragraph has a token, so that there is"
-                " nothing to train on."
-            )
-        records = ExampleTable(
-            itertools.chain([first], found),
-            RecordSpec.spans(length, for_training=split == TRAIN),
-            self._made_from(split),
-        )
-        count = questions.num_questions
-        logging.info("%d questions have %d windows.", count, len(records))
-        return records
 
     def _threshold(self, folder: str, split: str, answers: Answers, step: int) -> float:
         """The null score difference above which there is no answer."""

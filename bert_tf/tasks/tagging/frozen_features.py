@@ -176,9 +176,9 @@ class FeatureTask(TaggingTask):
             dropout=self._options.bilstm_dropout,
         )
 
-    def records(self, split: str) -> VectorTable:
+    def make_records(self, split: str) -> VectorTable:
         """The windows of a split, and the vectors of their words."""
-        return VectorTable(super().records(split), self._vectors_of(split))
+        return VectorTable(super().make_records(split), self._vectors_of(split))
 
     def predict(self, split: str, outputs: Predict) -> WordPredictions:
         """Predicts the words of a split from their vectors."""

@@ -575,7 +575,6 @@ class TaggingTask(FineTuningTask[WordPredictions]):
                     " test set without labels: `test_has_labels=false`."
                 )
         self._features: dict[str, list[SentenceFeatures]] = {}
-        self._records: dict[str, ExampleTable] = {}
         scores = metric_names(self.scheme)
         self.metrics, self.metric = [*scores, F1_MACRO], scores[-1]
         self._built = finetuning.model_options(options, found.config, has_pooler=False)
@@ -694,21 +693,20 @@ class TaggingTask(FineTuningTask[WordPredictions]):
             "sentences": digest(self.splits[split]),
         }
 
-    def records(self, split: str) -> ExampleTable:
-        """The windows of a split, made once."""
-        if split not in self._records:
-            sentences, length = self.splits[split], self._options.max_seq_length
-            labels = self._label_ids[split]
-            self._records[split] = records = ExampleTable(
-                blocks(self.featurizer(sentences), labels, length),
-                schema(length),
-                self._made_from(split),
-            )
-            logging.info(
-                "%d sentences, %d words, %d labels: %d windows.",
-                *(len(sentences), len(labels), len(self.labels), len(records)),
-            )
-        return self._records[split]
+    def make_records(self, split: str) -> ExampleTable:
+        """The windows of a split."""
+        sentences, length = self.splits[split], self._options.max_seq_length
+        labels = self._label_ids[split]
+        records = ExampleTable(
+            blocks(self.featurizer(sentences), labels, length),
+            schema(length),
+            self._made_from(split),
+        )
+        logging.info(
+            "%d sentences, %d words, %d labels: %d windows.",
+            *(len(sentences), len(labels), len(self.labels), len(records)),
+        )
+        return records
 
 
 def read_splits(options: TaggingOptions) -> dict[str, list[Sentence]]:
