@@ -47,7 +47,9 @@ names.HEADS[POINTING] = (  # type: ignore[index]
 )
 
 # 2. bert_tf/modeling/objectives.py: -log p(token), and whether the likeliest is right,
-# of each example, with its weight: so any number of devices gives the same mean.
+# of each example, with its weight: so any number of devices gives the same mean. A loss
+# that compares the rows of a batch with each other, a contrastive one, is
+# `Loss(..., across_rows=True)`: its functions then see the rows of all devices.
 
 
 def _negative_log_likelihood(records: Any, outputs: Any) -> Any:

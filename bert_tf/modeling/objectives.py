@@ -10,12 +10,16 @@ Each is a `Mean`: a weighted sum and the weight that it is divided by. Both are 
 separately over replicas, micro-batches and evaluation batches and divided once, so N
 replicas, or k micro-batches, equal one large batch. All are computed in float32.
 
+A contrastive loss compares the rows of a batch with each other: it is `across_rows`,
+and each replica computes its rows' values from the rows of all replicas. Micro-batches
+of it are refused.
+
 Shapes: B batch, S sequence, P predictions, N rows of scores, V vocabulary, C classes.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from keras import ops
@@ -45,6 +49,16 @@ class Mean(NamedTuple):
         return mean if self.factor == 1.0 else self.factor * mean
 
 
+class RowsOfReplica(Protocol):
+    """The rows of a batch that one replica has, beside those of the others."""
+
+    def of_all(self, arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The rows of all replicas, in order; gradients reach each row's replica."""
+
+    def own(self, values: Any) -> Any:
+        """This replica's of the rows of all replicas."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Loss:
     """A mean whose weights depend on the records alone.
@@ -60,17 +74,27 @@ class Loss:
     # SINGLE_LABEL, MULTI_LABEL or REGRESSION of `bert_tf.config`.
     logits: tuple[str, ...] = ()
     kind: str = config.SINGLE_LABEL
+    # A row's values, [B, ...], depend on the other rows of the batch, too.
+    across_rows: bool = False
 
     def __call__(
-        self, records: Records, outputs: Outputs, sample_weight: Any = None
+        self,
+        records: Records,
+        outputs: Outputs,
+        sample_weight: Any = None,
+        rows: RowsOfReplica | None = None,
     ) -> Mean:
-        """The mean of a batch.
+        """The mean of a batch, or of a replica's rows of it.
 
         Keras' sample weights, of each example or of each of its values, multiply the
         values alone: they are not divided by.
         """
         weights = ops.cast(self.weights(records), "float32")
-        values = self.values(records, outputs) * weights
+        if self.across_rows and rows is not None:
+            values = self.values(rows.of_all(records), rows.of_all(outputs))
+            values = ops.reshape(rows.own(values), ops.shape(weights)) * weights
+        else:
+            values = self.values(records, outputs) * weights
         if sample_weight is not None:
             factors = _flat(ops.cast(sample_weight, "float32"))
             values = ops.reshape(values, (ops.shape(factors)[0], -1))
@@ -123,10 +147,26 @@ class Objective:
             {**self.losses, **other.losses}, {**self.metrics, **other.metrics}
         )
 
-    def means(self, records: Records, outputs: Outputs) -> dict[str, Mean]:
-        """All losses and metrics of a batch."""
+    @property
+    def across_rows(self) -> list[str]:
+        """The losses and metrics that compare the rows of a whole batch."""
+        functions = {**self.losses, **self.metrics}
+        return [
+            name
+            for name, mean in functions.items()
+            if isinstance(mean, Loss) and mean.across_rows
+        ]
+
+    def means(
+        self, records: Records, outputs: Outputs, rows: RowsOfReplica | None = None
+    ) -> dict[str, Mean]:
+        """All losses and metrics of a batch, or of a replica's rows of it."""
         functions: dict[str, Any] = {**self.losses, **self.metrics}
-        return {name: mean(records, outputs) for name, mean in functions.items()}
+        compared = self.across_rows
+        return {
+            name: mean(records, outputs, **({"rows": rows} if name in compared else {}))
+            for name, mean in functions.items()
+        }
 
     def weights(self, records: Records) -> dict[str, Any]:
         """The weights of the losses of a batch, from its records alone."""

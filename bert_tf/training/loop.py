@@ -168,6 +168,12 @@ def train(
     strategy = strategy or create_strategy()
     for phase in phases:
         check_batch_size(strategy, phase.batch_size, config.gradient_accumulation_steps)
+    if task.objective.across_rows and config.gradient_accumulation_steps > 1:
+        raise InputError(
+            f"`gradient_accumulation_steps={config.gradient_accumulation_steps}`:"
+            f" {', '.join(task.objective.across_rows)} compare the rows of a whole"
+            " batch, which micro-batches do not have. Leave it out."
+        )
     files.make_folder(folder)
     logging.info("Running on %s.", description(strategy))
     if config.num_warmup_steps > config.num_train_steps:

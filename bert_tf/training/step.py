@@ -9,7 +9,9 @@ With N replicas, each of which splits its part of the batch into k micro-batches
     optimizer: one update with g
 
 So a step is that of one large batch on one device, to rounding, whatever N and k. The
-weights W_t depend on the records alone, and are known before the first forward pass.
+weights W_t depend on the records alone, and are known before the first forward pass. A
+loss that compares rows has, on each replica, the outputs of all: total_t(b) is the sum
+of b's values, whose gradients flow back to every replica's rows; k is 1.
 
 This module has the equations. What runs them on devices is in `tensorflow_step`, with a
 replica of the model on each, and in `jax_step`, where each device has a share of the
@@ -24,7 +26,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf.modeling.objectives import Mean, Objective, Records
+from bert_tf.modeling.objectives import Mean, Objective, Records, RowsOfReplica
 from bert_tf.optimization.optimizers import clip_scale
 
 # The number formats that a model computes in: --precision.
@@ -121,9 +123,10 @@ def loss_and_sums(
     batch: Records,
     outputs: Mapping[str, Any],
     weights: Mapping[str, Any],
+    rows: RowsOfReplica | None = None,
 ) -> tuple[Any, Sums]:
     """A part's share of the loss, given the weights of the whole, and its sums."""
-    means = objective.means(batch, outputs)
+    means = objective.means(batch, outputs, rows)
     losses = [means[name].value(weight) for name, weight in weights.items()]
     # An order of its own, unlike add_n.
     loss = ops.sum(ops.stack(losses))

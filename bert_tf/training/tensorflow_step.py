@@ -13,7 +13,7 @@ from bert_tf.modeling.fused import (
     pieces_in_inference,
     pieces_left_alone,
 )
-from bert_tf.modeling.objectives import Records
+from bert_tf.modeling.objectives import Objective, Records, RowsOfReplica
 from bert_tf.optimization.optimizers import dense_gradient
 from bert_tf.training.step import (
     GLOBAL_CLIP_NORM,
@@ -32,8 +32,58 @@ from bert_tf.training.strategy import is_tpu, num_workers
 from bert_tf.training.task import Task
 
 
+class _RowsOfReplica:
+    """The rows of a batch that the replica of this thread has, beside the others'."""
+
+    def of_all(self, arrays: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+        return _Gathered(arrays)
+
+    def own(self, values: tf.Tensor) -> tf.Tensor:
+        # As `_dealt_out` does; in training each replica has as many.
+        replica = tf.distribute.get_replica_context()
+        number, count = replica.replica_id_in_sync_group, replica.num_replicas_in_sync
+        total = tf.shape(values)[0]
+        first, end = (-(-total * index // count) for index in (number, number + 1))
+        return values[first:end]
+
+
+class _Gathered(Mapping):
+    """The rows of all replicas of those arrays that are read."""
+
+    def __init__(self, arrays: Mapping[str, tf.Tensor]) -> None:
+        self._arrays = arrays
+        self._gathered: dict[str, tf.Tensor] = {}
+
+    def __getitem__(self, name: str) -> tf.Tensor:
+        if name not in self._gathered:
+            replica = tf.distribute.get_replica_context()
+            # A function's argument has no device until it is read.
+            array = tf.identity(self._arrays[name])
+            self._gathered[name] = replica.all_gather(array, axis=0)
+        return self._gathered[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
+def _rows_of_replica(
+    objective: Objective, strategy: tf.distribute.Strategy
+) -> _RowsOfReplica | None:
+    """The rows for losses that compare them, where they are on several replicas."""
+    if objective.across_rows and strategy.num_replicas_in_sync > 1:
+        return _RowsOfReplica()
+    return None
+
+
 def replica_gradients(
-    task: Task, model: keras.Model, *, jit_compile: bool = False
+    task: Task,
+    model: keras.Model,
+    *,
+    jit_compile: bool = False,
+    rows: RowsOfReplica | None = None,
 ) -> Callable[..., tuple[list[tf.Tensor], Sums]]:
     """A micro-batch's part of the gradient: forward and backward, on one replica."""
     variables = [variable.value for variable in model.trainable_variables]
@@ -48,7 +98,7 @@ def replica_gradients(
     ) -> tuple[list[tf.Tensor], Sums]:
         with masks_of_examples(examples, again), tf.GradientTape() as tape:
             outputs = model(batch, training=True)
-            loss, sums = loss_and_sums(objective, batch, outputs, weights)
+            loss, sums = loss_and_sums(objective, batch, outputs, weights, rows)
             scaled_loss = loss * scale
         gradients = [
             tf.convert_to_tensor(dense_gradient(gradient))
@@ -77,8 +127,13 @@ def training_steps(
     num_replicas = strategy.num_replicas_in_sync
     variables = model.trainable_variables
     objective = task.objective
+    rows = _rows_of_replica(objective, strategy)
     gradients_of = replica_gradients(
-        task, model, jit_compile=jit_compile and not is_tpu(strategy)
+        task,
+        model,
+        # Where rows are gathered in the midst of it, it is not compiled.
+        jit_compile=jit_compile and not is_tpu(strategy) and rows is None,
+        rows=rows,
     )
     names = names_of_sums(objective, loss_scale)
 
@@ -168,13 +223,14 @@ def evaluation_step(
     """
     num_replicas = strategy.num_replicas_in_sync
     objective = task.objective
+    rows = _rows_of_replica(objective, strategy)
 
     def forward(batch: Records, weights: Mapping[str, tf.Tensor]) -> Sums:
         outputs = model(batch, training=False)
-        loss, sums = loss_and_sums(objective, batch, outputs, weights)
+        loss, sums = loss_and_sums(objective, batch, outputs, weights, rows)
         return {TOTAL_LOSS: tf.stack([loss, 1.0 / num_replicas]), **sums}
 
-    as_a_whole = jit_compile and not is_tpu(strategy)
+    as_a_whole = jit_compile and not is_tpu(strategy) and rows is None
     if as_a_whole:
         forward = tf.function(forward, jit_compile=True, autograph=False)
     # A replica's thread has none of the switches of the one that started it.

@@ -21,6 +21,7 @@ from bert_tf.training.evaluation import Evaluator, Predictor
 from tests.training import toy
 
 TASK = pretraining_task(toy.CONFIG)
+ACROSS_ROWS = toy.contrastive_task()
 
 
 def results_on(strategy, path, start):
@@ -47,6 +48,7 @@ def results_on(strategy, path, start):
         "again": evaluator.run(short),
         "whole": evaluator.run(whole, num_batches=5),
         "compiled": compiled.run(whole, num_batches=5),
+        "across_rows": Evaluator(ACROSS_ROWS, model, strategy).run(short),
         "sizes": [len(batch["input_ids"]) for batch in batches],
         "logits": np.concatenate([o["masked_lm_logits"] for o in outputs]).tolist(),
         "refusal": refusal,

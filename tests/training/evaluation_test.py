@@ -96,7 +96,7 @@ class SeveralDevicesTest(strategies_test.StrategiesTestCase):
         return self.start_module(child, path, self.path(target), **environment)
 
     def compare(self, several, one):
-        for name in ("short", "whole", "compiled"):
+        for name in ("short", "whole", "compiled", "across_rows"):
             self.assertAllClose(several[name], one[name], rtol=1e-6, atol=1e-6)
         self.assertEqual(several["again"], several["short"])
         self.assertEqual(several["sizes"], [4, 4, 1])

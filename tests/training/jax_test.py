@@ -106,15 +106,27 @@ class DevicesTest(JaxTestCase):
         # Several at once: where one of them is wrong, so is the result.
         lamb = {"optimizer": "lamb"}
         parts = {"config": {**lamb, "gradient_accumulation_steps": 2}}
-        mirrored = self.options("mirrored", distribution="mirrored", **parts)
-        together = self.start(mirrored, **TWO_DEVICES)
+        mirrored = {"distribution": "mirrored"}
+        together = self.start(
+            [
+                self.options("mirrored", **mirrored, **parts),
+                self.options("mirrored_rows", **mirrored, across_rows=True),
+            ],
+            **TWO_DEVICES,
+        )
+        in_workers = {"distribution": "multi_worker"}
         workers = self.start_workers(
-            self.options("workers", distribution="multi_worker", **parts)
+            self.options("workers", **in_workers, **parts),
+            self.options("workers_rows", **in_workers, across_rows=True),
         )
         self.run_here("one", config=lamb)
+        self.run_here("one_rows", across_rows=True)
         self.finish(together, *workers)
         for name in ("mirrored", "workers"):
             self.assert_same_run(name, "one", 1, 20, within=1e-5)
+        # A loss that compares the rows of a batch sees those of all devices.
+        for name in ("mirrored_rows", "workers_rows"):
+            self.assert_same_run(name, "one_rows", 1, 20, within=1e-5)
 
 
 class ResumeTest(JaxTestCase):

@@ -441,6 +441,15 @@ class PrecisionTest(LoopTestCase):
         ):
             self.train("run", precision="float16")
 
+    def test_micro_batches_of_a_loss_that_compares_rows_are_refused(self):
+        message = (
+            "^`gradient_accumulation_steps=2`: in_batch_loss, spread compare the rows"
+        )
+        with self.assertRaisesRegex(InputError, message):
+            self.train(
+                "run", task=toy.contrastive_task(), gradient_accumulation_steps=2
+            )
+
     def test_a_schedule_shorter_than_the_training_is_refused(self):
         with self.assertRaisesRegex(InputError, "must not be below the 9 steps"):
             self.train("run", num_schedule_steps=8)

@@ -61,13 +61,12 @@ class StrategiesTestCase(FolderCase):
         self.processes.append(process)
         return process
 
-    def start_workers(self, options):
+    def start_workers(self, *runs):
+        first, second = self.clusters()
+        without = [{**options, "weights": None} for options in runs]
         return [
-            self.start(
-                {**options, "weights": options["weights"] if index == 0 else None},
-                TF_CONFIG=text,
-            )
-            for index, text in enumerate(self.clusters())
+            self.start(list(runs), TF_CONFIG=first),
+            self.start(without, TF_CONFIG=second),
         ]
 
     def clusters(self, count=2):
@@ -109,14 +108,22 @@ class SameResultTest(StrategiesTestCase):
         # Several at once: where one of them is wrong, so is the result.
         config = {"gradient_accumulation_steps": 2, "iterations_per_loop": 3}
         mirrored = {"distribution": "mirrored", "num_cpus": 2}
-        together = self.start(self.options("mirrored", **mirrored, config=config))
+        in_workers = {"distribution": "multi_worker"}
+        together = self.start(
+            [
+                self.options("mirrored", **mirrored, config=config),
+                self.options("mirrored_rows", **mirrored, across_rows=True),
+            ]
+        )
         workers = self.start_workers(
-            self.options("workers", distribution="multi_worker")
+            self.options("workers", **in_workers),
+            self.options("workers_rows", **in_workers, across_rows=True),
         )
         # One device needs no process of its own.
         compiled = {"jit_compile": xla_compiles_for_the_cpu()}
         for options in (
             self.options("one"),
+            self.options("one_rows", across_rows=True),
             self.options(
                 "one_device",
                 distribution="one_device",
@@ -132,6 +139,11 @@ class SameResultTest(StrategiesTestCase):
         for name in ("one_device", "mirrored", "workers"):
             difference = self.distance(one, self.weights(name)) / moved
             self.assertLess(difference, 1e-3, name)
+        # A loss that compares the rows of a batch sees those of all replicas.
+        one = self.weights("one_rows")
+        for name in ("mirrored_rows", "workers_rows"):
+            for key, value in self.weights(name).items():
+                self.assertAllClose(value, one[key], rtol=0.0, atol=1e-5, msg=name)
         for name in ("one", "mirrored", "workers"):
             steps = [line["step"] for line in toy.metrics(self.path(name))]
             self.assertEqual(steps, [5, 10, 15, 20])

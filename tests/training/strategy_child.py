@@ -5,8 +5,8 @@
 Keys: folder, records (a TFRecord file), distribution, num_cpus (logical ones), steps,
 config (fields of TrainingConfig), dropout, num_layers, broken (normalise the loss by
 replica, which is wrong), slow (seconds to sleep after each call), weights (an .npz for
-the weights), by_length (rather fine-tune, on examples in batches by length),
-compiled_updates (of every variable, however small).
+the weights), across_rows (with a contrastive loss), by_length (rather fine-tune, on
+examples in batches by length), compiled_updates (of every variable, however small).
 """
 
 import dataclasses
@@ -108,8 +108,13 @@ def run(options, strategy):
         if options.get("by_length"):
             model = fine_tuned(options["folder"], config, strategy)
         else:
+            task = (
+                toy.contrastive_task()
+                if options.get("across_rows")
+                else toy.task(options.get("dropout", 0.0), options.get("num_layers", 1))
+            )
             model, _ = loop.train(
-                toy.task(options.get("dropout", 0.0), options.get("num_layers", 1)),
+                task,
                 TrainingConfig(**config),
                 folder=options["folder"],
                 phases=[toy.phase(options["records"], options["steps"], 8)],

@@ -11,10 +11,12 @@ from unittest import mock
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.encoder import RecordModel
 from bert_tf.modeling.layers import GatherPositions, HeadDropout
+from bert_tf.modeling.objectives import Loss, Objective
 from bert_tf.records import pipeline
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.pretraining import pretraining_task
@@ -45,6 +47,39 @@ def task(dropout=0.1, num_layers=1):
             attention_probs_dropout_prob=dropout,
         )
     )
+
+
+def contrastive_task():
+    """The same without dropout, whose loss also compares the rows of a batch."""
+
+    def scores(outputs):
+        one, other = (
+            outputs["masked_lm_logits"][:, 0],
+            outputs["masked_lm_logits"][:, 1],
+        )
+        return ops.matmul(one, ops.transpose(other))
+
+    def loss(records, outputs):
+        """Each row's token is nearest to its own other one (in-batch negatives)."""
+        own = ops.arange(ops.shape(scores(outputs))[0])
+        return ops.sparse_categorical_crossentropy(
+            own, scores(outputs), from_logits=True
+        )
+
+    def spread(records, outputs):
+        """One number of the whole batch, the same for each row."""
+        whole = ops.std(scores(outputs))
+        return ops.broadcast_to(whole, ops.shape(records["input_ids"])[:1])
+
+    def weights(records):
+        return records["next_sentence_labels"][:, 0] + 1
+
+    means = {
+        name: Loss(values=values, weights=weights, across_rows=True)
+        for name, values in {"in_batch_loss": loss, "spread": spread}.items()
+    }
+    one = task(0.0)
+    return dataclasses.replace(one, objective=one.objective + Objective(means))
 
 
 def without_layers():
