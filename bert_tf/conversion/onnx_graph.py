@@ -1,0 +1,455 @@
+"""A checkpoint as an ONNX model, written from its weights as runtimes fuse it.
+
+Inputs, int64, under transformers' names; of multiple choice [B, N, S]:
+
+    input_ids, attention_mask, token_type_ids [B, S]
+
+Outputs, float32, likewise:
+
+    features           last_hidden_state [B, S, H], pooler_output [B, H] with a pooler,
+                       sentence_embedding [B, H] of a model of sentence-transformers
+    classifier         logits [B, C]
+    multiple choice    logits [B, N]
+    tagging            logits [B, S, C]
+    span               start_logits, end_logits [B, S]
+    masked LM          logits [B, S, V]; with next sentence prediction
+                       prediction_logits, seq_relationship_logits [B, 2]
+    replaced tokens    logits [B, S]
+
+Any B, N, S. Opset 17: LayerNormalization is one operation, GELU and attention are those
+that ONNX Runtime's transformer optimizer and OpenVINO replace by their own.
+
+Shapes: B batch, N choices, S sequence, H hidden, A heads, D = H / A, C labels,
+V vocabulary.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bert_tf.config import ATTENTION_MASK_PENALTY, BertConfig
+from bert_tf.conversion import names
+from bert_tf.conversion.source import Source
+from bert_tf.errors import InputError
+
+if TYPE_CHECKING:
+    import onnx
+
+OPSET = 17
+# The last version of the file format that all of today's runtimes read.
+_IR_VERSION = 8
+
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+# What only this program computes with.
+_UNKNOWN = ("bilstm", "second_encoder")
+
+
+def build(
+    source: Source,
+    *,
+    dtype: Any = np.float32,
+    pooling: str | None = None,
+    normalizes: bool = False,
+) -> "onnx.ModelProto":
+    """The model of a source with one head, or of its features without.
+
+    Args:
+        source: a checkpoint; the heads that it has are the outputs.
+        dtype: float32, or float16 for weights and activations; outputs are float32.
+        pooling: "mean" or "cls": adds `sentence_embedding` to features.
+        normalizes: whether that has length 1.
+
+    Raises:
+        InputError: the model has parts, or several heads, that ONNX cannot have here.
+    """
+    import onnx
+    from onnx import helper
+
+    config = source.require_config()
+    heads = [one for one in names.heads_of(source.weights) if one != names.WINDOWS]
+    if unknown := [name for name in _UNKNOWN if getattr(config, name)]:
+        raise InputError(
+            f"{source.path} was trained with {' and '.join(unknown)}, which"
+            " `format=onnx` does not have. Export it as saved_model or litert."
+        )
+    if len(heads) > 1 and heads != [names.MASKED_LM, names.NEXT_SENTENCE]:
+        raise InputError(
+            f"{source.path} has several heads: {', '.join(heads)}. Choose by `heads`."
+        )
+    has_choices = heads == [names.MULTIPLE_CHOICE]
+    graph = _Graph(source.weights, np.dtype(dtype))
+    model = _Model(graph, config)
+    model.encode(has_choices)
+    if not heads:
+        model.features(pooling, normalizes)
+    for head in heads:
+        _HEADS[head](model)
+    if heads == [names.MASKED_LM, names.NEXT_SENTENCE]:
+        graph.rename({"logits": "prediction_logits"})
+    dimensions = (
+        ["batch", "choices", "sequence"] if has_choices else ["batch", "sequence"]
+    )
+    return helper.make_model(
+        helper.make_graph(
+            graph.nodes,
+            "bert",
+            [
+                helper.make_tensor_value_info(name, onnx.TensorProto.INT64, dimensions)
+                for name in _INPUTS
+            ],
+            [
+                helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+                for name, shape in graph.outputs.items()
+            ],
+            list(graph.initializers.values()),
+        ),
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=_IR_VERSION,
+        producer_name="bert_tf",
+    )
+
+
+class _Graph:
+    """Nodes and constants; each method returns the name of an output."""
+
+    def __init__(self, weights: Mapping[str, np.ndarray], dtype: np.dtype) -> None:
+        self.weights = weights
+        self.dtype = dtype
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: dict[str, onnx.TensorProto] = {}
+        self.outputs: dict[str, list[int | str]] = {}
+        self._numbers = itertools.count()
+
+    def add(self, kind: str, *inputs: str, count: int = 1, **attributes: Any) -> Any:
+        """A node's output, or its `count` outputs."""
+        from onnx import helper
+
+        number = next(self._numbers)
+        outputs = [f"{kind}_{number}" + (f"_{i}" if i else "") for i in range(count)]
+        node = helper.make_node(kind, inputs, outputs, outputs[0], **attributes)
+        self.nodes.append(node)
+        return outputs if count > 1 else outputs[0]
+
+    def constant(self, value: Any, name: str | None = None) -> str:
+        """A constant; numbers are of the model's type, and ints int64."""
+        from onnx import numpy_helper
+
+        array = np.asarray(value)
+        is_int = np.issubdtype(array.dtype, np.integer)
+        array = array.astype(np.int64 if is_int else self.dtype)
+        name = name or f"constant {array.dtype} {array.tolist()}"
+        if name not in self.initializers:
+            self.initializers[name] = numpy_helper.from_array(array, name)
+        return name
+
+    def weight(self, name: str, *, transposed: bool = False) -> str:
+        """A weight under its original name."""
+        array = self.weights[name]
+        return self.constant(array.T if transposed else array, name)
+
+    def output(self, name: str, x: str, shape: list[int | str]) -> None:
+        """Makes a result the model's, as float32."""
+        kind = "Identity" if self.dtype == np.float32 else "Cast"
+        node = self.add(kind, x, **({"to": 1} if kind == "Cast" else {}))
+        assert node == self.nodes[-1].output[0]
+        self.nodes[-1].output[0] = name
+        self.outputs[name] = shape
+
+    def rename(self, changed: Mapping[str, str]) -> None:
+        """Renames outputs of the model."""
+        self.outputs = {changed.get(n, n): x for n, x in self.outputs.items()}
+        for node in self.nodes:
+            node.output[:] = [changed.get(name, name) for name in node.output]
+
+
+class _Model:
+    """BERT's computation, in nodes of a graph."""
+
+    def __init__(self, graph: _Graph, config: BertConfig) -> None:
+        self.graph = graph
+        self.config = config
+        self.states: list[str] = []  # of the embeddings and each layer, [B, S, H]
+        self.mask = "attention_mask"  # [B, S]
+
+    def encode(self, has_choices: bool) -> None:
+        """Computes the layers' states from the inputs."""
+        graph, config = self.graph, self.config
+        ids, mask, segments = _INPUTS
+        if has_choices:  # all one after the other, [B N, S]
+            length = self._length(ids, 2)
+            flat = graph.add("Concat", graph.constant([-1]), length, axis=0)
+            ids, mask, segments = (graph.add("Reshape", x, flat) for x in _INPUTS)
+        self.mask = mask
+        tables = [row.original for row in names.EMBEDDINGS[:3]]
+        words, kinds = (
+            graph.add("Gather", graph.weight(table), x, axis=0)
+            for table, x in zip(tables, (ids, segments), strict=False)
+        )
+        places = graph.add(
+            "Slice", graph.weight(tables[2]), graph.constant([0]), self._length(ids, 1)
+        )
+        x = graph.add("Add", graph.add("Add", words, kinds), places)
+        x = self.norm(x, *(row.original for row in names.EMBEDDINGS[3:]))
+        if config.embedding_width != config.hidden_size:
+            x = self.dense(x, *(row.original for row in names.MAPPING_IN))
+        bias = self._attention_bias(ids)
+        self.states = [x]
+        for number in range(config.num_hidden_layers):
+            self.states.append(self._layer(self.states[-1], bias, number))
+
+    def _length(self, x: str, axis: int) -> str:
+        """A dimension, [1]."""
+        shape = self.graph.add("Shape", x)
+        return self.graph.add("Gather", shape, self.graph.constant([axis]), axis=0)
+
+    def _attention_bias(self, ids: str) -> str:
+        """0 where a token may attend, else the penalty: [B, 1, 1 or S, S]."""
+        graph, config = self.graph, self.config
+        # One at a time: attention is fused with no other form.
+        x = graph.add("Unsqueeze", self.mask, graph.constant([1]))
+        x = graph.add("Unsqueeze", x, graph.constant([2]))
+        visible = graph.add("Cast", x, to=_type_of(graph.dtype))
+        if not config.is_bidirectional:
+            length = self._length(ids, 1)
+            square = graph.add("Concat", length, length, axis=0)
+            ones = graph.add("Expand", graph.constant(1.0), square)
+            seen = graph.add("Trilu", ones, upper=int(config.right_to_left))
+            visible = graph.add("Mul", visible, seen)
+        hidden = graph.add("Sub", graph.constant(1.0), visible)
+        return graph.add("Mul", hidden, graph.constant(ATTENTION_MASK_PENALTY))
+
+    def _layer(self, x: str, bias: str, number: int) -> str:
+        """Self-attention, then the feed-forward network (Vaswani et al. 2017)."""
+        graph, config = self.graph, self.config
+        query, key, value, projection, norm, inner, outer, last_norm = _rows_of_layer(
+            config, number
+        )
+        heads, width = config.num_attention_heads, config.hidden_size
+        by_head = graph.constant([0, 0, heads, width // heads])
+
+        def split(rows: Sequence[str], order: list[int]) -> str:
+            y = graph.add("Reshape", self.dense(x, *rows), by_head)
+            return graph.add("Transpose", y, perm=order)
+
+        queries, values = (split(rows, [0, 2, 1, 3]) for rows in (query, value))
+        scores = graph.add("MatMul", queries, split(key, [0, 2, 3, 1]))
+        scale = graph.constant(math.sqrt(width // heads))
+        scores = graph.add("Add", graph.add("Div", scores, scale), bias)
+        context = graph.add("MatMul", graph.add("Softmax", scores, axis=-1), values)
+        context = graph.add("Transpose", context, perm=[0, 2, 1, 3])
+        context = graph.add("Reshape", context, graph.constant([0, 0, width]))
+        y = self._adapted(self.dense(context, *projection), projection)
+        x = self.norm(graph.add("Add", y, x), *norm)
+        inside = self.activated(self.dense(x, *inner), config.hidden_act)
+        y = self._adapted(self.dense(inside, *outer), outer)
+        return self.norm(graph.add("Add", y, x), *last_norm)
+
+    def _adapted(self, x: str, rows: Sequence[str]) -> str:
+        """The adapter's x + gelu(x D + c) U + d, where the layer has one."""
+        scope = rows[0].removesuffix("dense/kernel") + "adapter"
+        if f"{scope}/down/kernel" not in self.graph.weights:
+            return x
+        down, up = (
+            [f"{scope}/{part}/{name}" for name in ("kernel", "bias")]
+            for part in ("down", "up")
+        )
+        inner = self.activated(self.dense(x, *down), "gelu")
+        return self.graph.add("Add", x, self.dense(inner, *up))
+
+    def dense(self, x: str, kernel: str, bias: str, *, transposed: bool = False) -> str:
+        """The layer's x W + b, of [..., inputs]; `output_weights` are transposed."""
+        product = self.graph.add(
+            "MatMul", x, self.graph.weight(kernel, transposed=transposed)
+        )
+        return self.graph.add("Add", product, self.graph.weight(bias))
+
+    def norm(self, x: str, gamma: str, beta: str, epsilon: float | None = None) -> str:
+        """Layer normalization of [..., H]."""
+        weights = self.graph.weight(gamma), self.graph.weight(beta)
+        epsilon = self.config.layer_norm_eps if epsilon is None else epsilon
+        return self.graph.add(
+            "LayerNormalization", x, *weights, axis=-1, epsilon=epsilon
+        )
+
+    def activated(self, x: str, name: str) -> str:
+        """A config's `hidden_act`, of any shape."""
+        add, constant = self.graph.add, self.graph.constant
+        if name == "gelu":
+            # x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+            cube = add("Mul", add("Pow", x, constant(3.0)), constant(0.044715))
+            inner = add("Mul", add("Add", x, cube), constant(math.sqrt(2 / math.pi)))
+            share = add("Add", add("Tanh", inner), constant(1.0))
+            return add("Mul", add("Mul", x, constant(0.5)), share)
+        if name == "gelu_erf":
+            # x (1 + erf(x / sqrt(2))) / 2
+            error = add("Erf", add("Div", x, constant(math.sqrt(2.0))))
+            share = add("Add", error, constant(1.0))
+            return add("Mul", add("Mul", x, share), constant(0.5))
+        kinds = {"relu": "Relu", "tanh": "Tanh", "linear": "Identity"}
+        return add(kinds[name], x)
+
+    def tokens(self) -> str:
+        """What the heads of tokens read, [B, S, H]."""
+        return self._mixed(self.states)
+
+    def pooled(self) -> str:
+        """What the heads of sequences read, [B, H]."""
+        kernel, bias = (row.original for row in names.POOLER)
+        states = self.states[-1:] if self._mixture() is None else self.states
+        x = self._mixed([self._pooled_token(state) for state in states])
+        return self.graph.add("Tanh", self.dense(x, kernel, bias))
+
+    def _pooled_token(self, x: str) -> str:
+        """[CLS], or the last token of a left-to-right model: [B, H]."""
+        graph = self.graph
+        if not self.config.left_to_right:
+            return graph.add("Gather", x, graph.constant(0), axis=1)
+        count = graph.add("ReduceSum", self.mask, graph.constant([1]), keepdims=1)
+        last = graph.add(
+            "Max", graph.add("Sub", count, graph.constant([1])), graph.constant([0])
+        )
+        return graph.add("GatherND", x, last, batch_dims=1)
+
+    def _mixture(self) -> np.ndarray | None:
+        """The weights of the layers' states, if they are mixed."""
+        scope = "bert/layer_mixture"
+        if f"{scope}/scores" not in self.graph.weights:
+            return None
+        from bert_tf.modeling.encoder import SCORE_SCALE
+
+        scores = SCORE_SCALE * np.float64(self.graph.weights[f"{scope}/scores"])
+        shares = np.exp(scores - scores.max())
+        return self.graph.weights[f"{scope}/gamma"] * shares / shares.sum()
+
+    def _mixed(self, states: Sequence[str]) -> str:
+        """The weighted sum of the states, or the last one."""
+        mixture = self._mixture()
+        if mixture is None:
+            return states[-1]
+        parts = [
+            self.graph.add("Mul", state, self.graph.constant(float(share)))
+            for state, share in zip(states, mixture, strict=True)
+        ]
+        return self.graph.add("Sum", *parts)
+
+    # The outputs.
+
+    def features(self, pooling: str | None, normalizes: bool) -> None:
+        """The states of the last layer, and what is pooled of them."""
+        graph, width = self.graph, self.config.hidden_size
+        tokens = self.states[-1]
+        graph.output("last_hidden_state", tokens, ["batch", "sequence", width])
+        if names.POOLER[0].original in graph.weights:
+            graph.output("pooler_output", self.pooled(), ["batch", width])
+        if pooling is None:
+            return
+        vector = self._pooled_token(tokens)
+        if pooling == "mean":
+            mask = graph.add("Unsqueeze", self.mask, graph.constant([2]))
+            mask = graph.add("Cast", mask, to=_type_of(graph.dtype))
+            axis = graph.constant([1])
+            total = graph.add(
+                "ReduceSum", graph.add("Mul", tokens, mask), axis, keepdims=0
+            )
+            count = graph.add("ReduceSum", mask, axis, keepdims=0)
+            vector = graph.add(
+                "Div", total, graph.add("Max", count, graph.constant(1e-9))
+            )
+        if normalizes:
+            norm = graph.add("ReduceL2", vector, axes=[1], keepdims=1)
+            vector = graph.add(
+                "Div", vector, graph.add("Max", norm, graph.constant(1e-12))
+            )
+        graph.output("sentence_embedding", vector, ["batch", width])
+
+    def scores(self, head: str, x: str) -> tuple[str, int]:
+        """A linear layer's [..., C], and C."""
+        kernel, bias = (row.original for row in names.HEADS[head])
+        logits = self.dense(x, kernel, bias, transposed=True)
+        return logits, self.graph.weights[kernel].shape[0]
+
+    def classifier(self) -> None:
+        """Scores of labels of a text."""
+        logits, count = self.scores(names.CLASSIFIER, self.pooled())
+        self.graph.output("logits", logits, ["batch", count])
+
+    def next_sentence(self) -> None:
+        """Scores of a pair's labels."""
+        logits, count = self.scores(names.NEXT_SENTENCE, self.pooled())
+        self.graph.output("seq_relationship_logits", logits, ["batch", count])
+
+    def multiple_choice(self) -> None:
+        """A score of each choice."""
+        logits, _ = self.scores(names.MULTIPLE_CHOICE, self.pooled())
+        shape = self.graph.add("Shape", _INPUTS[0])
+        begin, end = self.graph.constant([0]), self.graph.constant([2])
+        logits = self.graph.add(
+            "Reshape", logits, self.graph.add("Slice", shape, begin, end)
+        )
+        self.graph.output("logits", logits, ["batch", "choices"])
+
+    def tagging(self) -> None:
+        """Scores of labels of each token."""
+        logits, count = self.scores(names.TAGGING, self.tokens())
+        self.graph.output("logits", logits, ["batch", "sequence", count])
+
+    def span(self) -> None:
+        """Scores of each token as the first and the last of an answer."""
+        logits, _ = self.scores(names.SPAN, self.tokens())
+        for number, name in enumerate(("start_logits", "end_logits")):
+            column = self.graph.constant(number)
+            column = self.graph.add("Gather", logits, column, axis=2)
+            self.graph.output(name, column, ["batch", "sequence"])
+
+    def masked_lm(self) -> None:
+        """Scores of the vocabulary at each token."""
+        graph, config = self.graph, self.config
+        kernel, bias, gamma, beta, output_bias = (
+            row.original for row in names.HEADS[names.MASKED_LM]
+        )
+        x = self.dense(self.tokens(), kernel, bias)
+        x = self.activated(x, config.masked_lm_hidden_act or config.hidden_act)
+        x = self.norm(x, gamma, beta, config.masked_lm_layer_norm_eps)
+        table = graph.weight(names.EMBEDDINGS[0].original)
+        scores = graph.add("MatMul", x, graph.add("Transpose", table, perm=[1, 0]))
+        logits = graph.add("Add", scores, graph.weight(output_bias))
+        graph.output("logits", logits, ["batch", "sequence", config.vocab_size])
+
+    def replaced_tokens(self) -> None:
+        """The score of each token as not the original one (ELECTRA)."""
+        rows = [row.original for row in names.HEADS[names.REPLACED_TOKENS]]
+        x = self.dense(self.states[-1], *rows[:2])
+        x = self.activated(x, self.config.hidden_act)
+        logits = self.dense(x, *rows[2:])
+        logits = self.graph.add("Squeeze", logits, self.graph.constant([2]))
+        self.graph.output("logits", logits, ["batch", "sequence"])
+
+
+_HEADS: Mapping[str, Callable[[_Model], None]] = {
+    names.CLASSIFIER: _Model.classifier,
+    names.NEXT_SENTENCE: _Model.next_sentence,
+    names.MULTIPLE_CHOICE: _Model.multiple_choice,
+    names.TAGGING: _Model.tagging,
+    names.SPAN: _Model.span,
+    names.MASKED_LM: _Model.masked_lm,
+    names.REPLACED_TOKENS: _Model.replaced_tokens,
+}
+
+
+def _rows_of_layer(config: BertConfig, number: int) -> list[list[str]]:
+    """The names of a layer's eight pairs of weights, in the order of computation."""
+    rows = [row.at(number) for row in names.LAYER]
+    if config.shares_layers:  # whose normalizations come last
+        dense, norms = names.SHARED_LAYER[:12], names.SHARED_LAYER[12:]
+        rows = [*dense[:8], *norms[:2], *dense[8:], *norms[2:]]
+    pairs = zip(rows[::2], rows[1::2], strict=True)
+    return [[one.original, other.original] for one, other in pairs]
+
+
+def _type_of(dtype: np.dtype) -> int:
+    from onnx import helper
+
+    return helper.np_dtype_to_tensor_dtype(dtype)
