@@ -1,18 +1,13 @@
 """Masks drawn while training, from each record's seed: new ones in each epoch."""
 
 import enum
-import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from absl import logging
 
-from bert_tf.errors import InputError
-from bert_tf.instances.masking import warn_if_few
-from bert_tf.instances.settings import MASK_RATE, RANDOM_RATE, MaskingOptions
-from bert_tf.records.manifest import Manifest, agreed
+from bert_tf.instances.settings import MASK_RATE, RANDOM_RATE
 from bert_tf.records.pipeline import RecordKeys
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -450,39 +445,3 @@ class DynamicMasking:
             limits=limits[:, None],
             max_limit=self._max_limit,
         )
-
-
-def settled_masking(
-    options: MaskingOptions,
-    manifests: Sequence[Manifest],
-    vocabulary: Vocabulary | None,
-    **lengths: int,
-) -> "functools.partial[DynamicMasking]":
-    """How to mask records as they are read: DynamicMasking, but for the seed."""
-    if vocabulary is None:
-        raise InputError(
-            f"{manifests[0].vocab_path} is missing: the records cannot be masked"
-            " without their vocabulary. Give `vocab_file`."
-        )
-    unit, share = options.masking_unit, options.masked_lm_prob
-    if unit is None:
-        is_whole = agreed(manifests, "do_whole_word_mask", "masking_unit")
-        unit = "word" if is_whole else "piece"
-    if share is None:
-        share = agreed(manifests, "masked_lm_prob")
-    logging.info(
-        "The records are masked as they are read: %ss, %g of the tokens, of these"
-        " %g %s and %g random.",
-        *(unit, share, options.mask_rate, options.mask_token, options.random_rate),
-    )
-    warn_if_few(lengths["max_predictions_per_seq"], lengths["max_seq_length"], share)
-    return functools.partial(
-        DynamicMasking,
-        vocabulary,
-        mask_id=vocabulary.ids[options.mask_token],
-        unit=unit,
-        masked_lm_prob=share,
-        mask_rate=options.mask_rate,
-        random_rate=options.random_rate,
-        **lengths,
-    )

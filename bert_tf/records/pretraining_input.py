@@ -8,7 +8,7 @@ read; for a left-to-right model each next token is the target instead.
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from absl import logging
@@ -16,6 +16,7 @@ from absl import logging
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
+from bert_tf.instances.masking import warn_if_few
 from bert_tf.instances.settings import (
     DYNAMIC_MASKING,
     FULL_SENTENCES,
@@ -23,12 +24,8 @@ from bert_tf.instances.settings import (
     UNMASKED,
     MaskingOptions,
 )
-from bert_tf.records.dynamic_masking import (
-    DynamicMasking,
-    neighbour_targets,
-    settled_masking,
-)
-from bert_tf.records.manifest import agreed, common_kind, listed_files, manifests_of
+from bert_tf.records.dynamic_masking import DynamicMasking, neighbour_targets
+from bert_tf.records.manifest import Manifest, Shard, listed_files, manifests_of
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     Batch,
@@ -59,6 +56,87 @@ def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
             continue
         lengths.setdefault(length, []).append(path)
     return lengths
+
+
+class RecordKind(NamedTuple):
+    """What records of several sets must have in common to be used together."""
+
+    masking: str = "static"
+    pairs: str = "nsp"
+    packed: bool = False
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self._asdict().items())
+
+
+def common_kind(
+    paths: Sequence[str], listed: Mapping[str, tuple[Manifest, Shard]]
+) -> RecordKind:
+    """The kind of all record files; one without a manifest is the original's."""
+    found: dict[RecordKind, str] = {}
+    for path in paths:
+        kind = RecordKind()
+        if path in listed:
+            manifest, _ = listed[path]
+            kind = RecordKind(manifest.masking, manifest.pairs, manifest.packed)
+        found.setdefault(kind, path)
+    if len(found) > 1:
+        first, second, *_ = (f"{path} ({kind})" for kind, path in found.items())
+        raise InputError(
+            f"Records of different kinds cannot be used together: {first} and {second}."
+        )
+    return next(iter(found))
+
+
+def agreed(
+    manifests: Sequence[Manifest], name: str, flag: str = "", *, remedy: str = ""
+) -> Any:
+    """What several sets of records have in common."""
+    first = manifests[0]
+    for manifest in manifests[1:]:
+        here, there = getattr(first, name), getattr(manifest, name)
+        if here != there:
+            raise InputError(
+                f"The records of {first.path} were made with {name}={here}, those of"
+                f" {manifest.path} with {there}: {remedy or f'give `{flag or name}`'}."
+            )
+    return getattr(first, name)
+
+
+def settled_masking(
+    options: MaskingOptions,
+    manifests: Sequence[Manifest],
+    vocabulary: Vocabulary | None,
+    **lengths: int,
+) -> "functools.partial[DynamicMasking]":
+    """How to mask records as they are read: DynamicMasking, but for the seed."""
+    if vocabulary is None:
+        raise InputError(
+            f"{manifests[0].vocab_path} is missing: the records cannot be masked"
+            " without their vocabulary. Give `vocab_file`."
+        )
+    unit, share = options.masking_unit, options.masked_lm_prob
+    if unit is None:
+        is_whole = agreed(manifests, "do_whole_word_mask", "masking_unit")
+        unit = "word" if is_whole else "piece"
+    if share is None:
+        share = agreed(manifests, "masked_lm_prob")
+    logging.info(
+        "The records are masked as they are read: %ss, %g of the tokens, of these"
+        " %g %s and %g random.",
+        *(unit, share, options.mask_rate, options.mask_token, options.random_rate),
+    )
+    warn_if_few(lengths["max_predictions_per_seq"], lengths["max_seq_length"], share)
+    return functools.partial(
+        DynamicMasking,
+        vocabulary,
+        mask_id=vocabulary.ids[options.mask_token],
+        unit=unit,
+        masked_lm_prob=share,
+        mask_rate=options.mask_rate,
+        random_rate=options.random_rate,
+        **lengths,
+    )
 
 
 class PretrainingRecords:

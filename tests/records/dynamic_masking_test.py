@@ -18,10 +18,9 @@ from bert_tf.records.dynamic_masking import (
     RecordNoise,
     Sequences,
     neighbour_targets,
-    settled_masking,
 )
 from bert_tf.records.pipeline import RecordKeys
-from bert_tf.records.pretraining_input import as_packed
+from bert_tf.records.pretraining_input import as_packed, settled_masking
 from bert_tf.text.vocabulary import Vocabulary
 from tests.instances import plain_pretraining
 
