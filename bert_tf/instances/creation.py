@@ -11,8 +11,8 @@ from bert_tf.instances.masking import mask
 from bert_tf.instances.pairs import Documents
 from bert_tf.instances.random_stream import (
     compiled,
+    log_compilation_of,
     random_stream,
-    say_if_not_compiled_yet,
     shuffle,
 )
 from bert_tf.instances.settings import (
@@ -131,9 +131,9 @@ class Instances:
         return columns
 
 
-def say_if_to_be_compiled() -> None:
+def log_compilation() -> None:
     """Logs that `create_instances` will be compiled, unless it was before."""
-    say_if_not_compiled_yet(_make_instances)
+    log_compilation_of(_make_instances)
 
 
 def create_instances(

@@ -31,7 +31,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return dispatcher
 
 
-def say_if_not_compiled_yet(function: Any) -> None:
+def log_compilation_of(function: Any) -> None:
     """Logs that a function's first call will compile it, unless its code is cached."""
     if not hasattr(function, "stats"):
         return

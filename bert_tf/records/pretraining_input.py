@@ -88,19 +88,19 @@ def common_kind(
     return next(iter(found))
 
 
-def agreed(
+def common_value(
     manifests: Sequence[Manifest], name: str, flag: str = "", *, remedy: str = ""
 ) -> Any:
-    """What several sets of records have in common."""
+    """The value of a field, which must be the same in all manifests."""
     first = manifests[0]
+    value = getattr(first, name)
     for manifest in manifests[1:]:
-        here, there = getattr(first, name), getattr(manifest, name)
-        if here != there:
+        if (other := getattr(manifest, name)) != value:
             raise InputError(
-                f"The records of {first.path} were made with {name}={here}, those of"
-                f" {manifest.path} with {there}: {remedy or f'give `{flag or name}`'}."
+                f"The records of {first.path} were made with {name}={value}, those of"
+                f" {manifest.path} with {other}: {remedy or f'give `{flag or name}`'}."
             )
-    return getattr(first, name)
+    return value
 
 
 def settled_masking(
@@ -117,10 +117,10 @@ def settled_masking(
         )
     unit, share = options.masking_unit, options.masked_lm_prob
     if unit is None:
-        is_whole = agreed(manifests, "do_whole_word_mask", "masking_unit")
+        is_whole = common_value(manifests, "do_whole_word_mask", "masking_unit")
         unit = "word" if is_whole else "piece"
     if share is None:
-        share = agreed(manifests, "masked_lm_prob")
+        share = common_value(manifests, "masked_lm_prob")
     logging.info(
         "The records are masked as they are read: %ss, %g of the tokens, of these"
         " %g %s and %g random.",
@@ -202,7 +202,7 @@ class PretrainingRecords:
             )
             self.max_predictions_per_seq = self.max_seq_length - 1
         elif self.is_dynamic:
-            self.max_predictions_per_seq = max_predictions_per_seq or agreed(
+            self.max_predictions_per_seq = max_predictions_per_seq or common_value(
                 self.manifests, "max_predictions_per_seq"
             )
         else:
@@ -216,17 +216,19 @@ class PretrainingRecords:
         max_sequences_per_row = None
         if self.is_packed:
             max_sequences_per_row, predictions_per_sequence = (
-                agreed(self.manifests, name, remedy="they cannot be used together")
+                common_value(
+                    self.manifests, name, remedy="they cannot be used together"
+                )
                 for name in ("max_sequences_per_row", "max_predictions_per_sequence")
             )
             lengths = (manifest.max_sequence_length for manifest in self.manifests)
             self.max_sequence_length = max(lengths)
-        self.schema = RecordSpec.pretraining(
+        self.spec = RecordSpec.pretraining(
             self.max_seq_length,
             None if self.is_dynamic else self.max_predictions_per_seq,
             max_sequences_per_row,
         )
-        self.schema.check(record, path)
+        self.spec.check(record, path)
         if self.is_dynamic and not is_one_way:
             self._masking = settled_masking(
                 masking,
@@ -280,7 +282,7 @@ class PretrainingRecords:
         return training_dataset(
             self.paths,
             self.counts,
-            self.schema,
+            self.spec,
             batch_size=batch_size,
             seed=seed,
             start=start,
@@ -297,7 +299,7 @@ class PretrainingRecords:
         seed = self.manifests[0].random_seed if self.is_dynamic else 0
         return evaluation_dataset(
             self.paths,
-            self.schema,
+            self.spec,
             batch_size=batch_size,
             repeat=repeat,
             **self._reading(seed, **reading),

@@ -24,10 +24,10 @@ def caller():
 
 
 from absl import logging
-from bert_tf.instances.random_stream import say_if_not_compiled_yet
+from bert_tf.instances.random_stream import log_compilation_of
 
 logging.set_verbosity(logging.INFO)
-say_if_not_compiled_yet(caller)
+log_compilation_of(caller)
 print(caller(), caller.stats.cache_hits, flush=True)
 """
 CALLEE = """

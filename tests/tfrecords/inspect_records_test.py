@@ -25,15 +25,15 @@ RECORD = {
     "masked_lm_weights": [1.0, 0.0],
     "next_sentence_labels": [1],
 }
-SCHEMA = RecordSpec.pretraining(8, 2)
+SPEC = RecordSpec.pretraining(8, 2)
 
 
 class ScriptCase(FolderCase):
-    def write(self, name, records, schema: RecordSpec = SCHEMA):
+    def write(self, name, records, spec: RecordSpec = SPEC):
         with tf.io.TFRecordWriter(self.path(name)) as writer:
             for record in records:
                 writer.write(
-                    record if isinstance(record, bytes) else schema.serialize(record)
+                    record if isinstance(record, bytes) else spec.serialize(record)
                 )
         return self.path(name)
 
