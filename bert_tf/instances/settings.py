@@ -37,6 +37,10 @@ NSP_LABELS = (ORIGINAL_LABELS, EXACT_LABELS)
 # share that becomes [MASK], and that becomes a random token.
 MASK_RATE = 0.8
 RANDOM_RATE = 0.1
+# What is chosen together.
+PIECE = "piece"
+WORD = "word"
+SPAN = "span"
 
 # The masks are in the instances, or drawn again in each epoch of the training.
 STATIC_MASKING = "static"
@@ -154,7 +158,7 @@ class MaskingOptions(Options):
         "For records without masks: what is masked together, single pieces, whole"
         " words, or spans of whole words (SpanBERT). Default: word or piece,"
         " depending on the records' --do_whole_word_mask.",
-        choices=("piece", "word", "span"),
+        choices=(PIECE, WORD, SPAN),
     )
     masked_lm_prob: float | None = option(
         None,

@@ -407,8 +407,8 @@ def _parse(
         # An id outside the embedding table is silent NaN or zero on some devices.
         checks = [
             tf.debugging.assert_less(
-                batch[name],
-                vocab_size,
+                tf.cast(batch[name], tf.uint32),  # negative ones are large
+                tf.constant(vocab_size, tf.uint32),
                 message=f"an id in `{name}` is outside the vocabulary of {vocab_size}"
                 " tokens (`vocab_size` of the config)",
             )

@@ -16,12 +16,14 @@ from absl import logging
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
-from bert_tf.instances.masking import warn_if_few
+from bert_tf.instances.masking import masking_of, warn_if_few
 from bert_tf.instances.settings import (
     DYNAMIC_MASKING,
     FULL_SENTENCES,
+    PIECE,
     PREVIOUS_OR_NEXT,
     UNMASKED,
+    WORD,
     MaskingOptions,
 )
 from bert_tf.records.dynamic_masking import DynamicMasking, neighbour_targets
@@ -103,13 +105,16 @@ def common_value(
     return value
 
 
-def settled_masking(
+def masking_from(
     options: MaskingOptions,
     manifests: Sequence[Manifest],
     vocabulary: Vocabulary | None,
-    **lengths: int,
-) -> "functools.partial[DynamicMasking]":
-    """How to mask records as they are read: DynamicMasking, but for the seed."""
+    *,
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+    max_predictions_per_sequence: int,
+) -> DynamicMasking:
+    """How to mask records as they are read: as the options say, or the manifests."""
     if vocabulary is None:
         raise InputError(
             f"{manifests[0].vocab_path} is missing: the records cannot be masked"
@@ -118,7 +123,7 @@ def settled_masking(
     unit, share = options.masking_unit, options.masked_lm_prob
     if unit is None:
         is_whole = common_value(manifests, "do_whole_word_mask", "masking_unit")
-        unit = "word" if is_whole else "piece"
+        unit = WORD if is_whole else PIECE
     if share is None:
         share = common_value(manifests, "masked_lm_prob")
     logging.info(
@@ -126,17 +131,17 @@ def settled_masking(
         " %g %s and %g random.",
         *(unit, share, options.mask_rate, options.mask_token, options.random_rate),
     )
-    warn_if_few(lengths["max_predictions_per_seq"], lengths["max_seq_length"], share)
-    return functools.partial(
-        DynamicMasking,
+    warn_if_few(max_predictions_per_seq, max_seq_length, share)
+    masking = masking_of(
         vocabulary,
-        mask_id=vocabulary.ids[options.mask_token],
         unit=unit,
         masked_lm_prob=share,
+        max_predictions_per_seq=max_predictions_per_sequence,
         mask_rate=options.mask_rate,
         random_rate=options.random_rate,
-        **lengths,
+        mask_token=options.mask_token,
     )
+    return DynamicMasking(masking, max_predictions_per_seq)
 
 
 class PretrainingRecords:
@@ -183,7 +188,7 @@ class PretrainingRecords:
         )
         is_one_way = left_to_right or right_to_left
         self._targets: Transform | None = None
-        self._masking: functools.partial[DynamicMasking] | None = None
+        self._masking: DynamicMasking | None = None
         # Masked-LM slots of a batch's records.
         self.max_predictions_per_seq: int
         if is_one_way:
@@ -230,13 +235,12 @@ class PretrainingRecords:
         )
         self.spec.check(record, path)
         if self.is_dynamic and not is_one_way:
-            self._masking = settled_masking(
+            self._masking = masking_from(
                 masking,
                 self.manifests,
                 self._vocabulary,
                 max_seq_length=self.max_seq_length,
                 max_predictions_per_seq=self.max_predictions_per_seq,
-                max_sequence_length=self.max_sequence_length,
                 max_predictions_per_sequence=predictions_per_sequence,
             )
 
@@ -268,6 +272,18 @@ class PretrainingRecords:
                     config.vocab_size,
                     manifest.vocab_size,
                 )
+
+    def check_hosts(self, strategy: Any) -> None:
+        """Raises InputError if a TPU's hosts, on other machines, would have to mask."""
+        if self._masking is None or not isinstance(strategy, tf.distribute.TPUStrategy):
+            return
+        # Another machine's are of the job "worker".
+        if any("localhost" not in name for name in strategy.extended.worker_devices):
+            raise InputError(
+                f"{self.paths[0]}: the records have no masks, and the TPU's hosts,"
+                " which read them, cannot draw these. Write them with"
+                " `masking=static`, or run this on the TPU VM, with `tpu_name=local`."
+            )
 
     def training_dataset(
         self,
@@ -379,7 +395,8 @@ class PretrainingRecords:
         if self._targets is not None:
             steps.append(self._targets)
         elif self._masking is not None:
-            steps.append(self._masking(seed=seed))
+            self._masking.compile()
+            steps.append(functools.partial(self._masking, seed=seed))
             # Masking looks ids up in the records' vocabulary.
             num_tokens = self.manifests[0].vocab_size
             vocab_size = min(num_tokens, vocab_size or num_tokens)

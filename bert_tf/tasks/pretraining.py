@@ -423,6 +423,7 @@ class PretrainingSession:
             self.config = dataclasses.replace(self.config, vocab_size=len(vocabulary))
         for records in every:
             records.check_model(self.config)
+            records.check_hosts(self._strategy)
         if not any(records.is_dynamic for records in every):
             self._options.refuse_where_unused(every[0].paths[0])
         if vocabulary is not None:
