@@ -22,12 +22,11 @@ from bert_tf.instances.settings import (
     FULL_SENTENCES,
     PIECE,
     PREVIOUS_OR_NEXT,
-    UNMASKED,
     WORD,
-    MaskingOptions,
 )
 from bert_tf.records.dynamic_masking import DynamicMasking, neighbour_targets
 from bert_tf.records.manifest import Manifest, Shard, listed_files, manifests_of
+from bert_tf.records.masking_options import UNMASKED, MaskingOptions
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     Batch,

@@ -6,10 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.instances.settings import MaskingOptions
 from bert_tf.modeling.fused import pieces_left_alone
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.optimization.optimizers import create_optimizer
+from bert_tf.records.masking_options import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import masked_checksum
