@@ -156,7 +156,7 @@ def mask(sequence, masking, stream, positions, labels):
             break
         end, treatment = first + 1, _MASKED
         if masking.has_spans:
-            end = min(first + _span_length(stream), num_words)
+            end = first + min(_span_length(stream), num_words - first)
             treatment = _treatment(masking, stream)
         for word in range(first, end):
             start, stop = starts[word], starts[word + 1]

@@ -8,8 +8,9 @@ drawn by compiled code in this process, so another host cannot run such a data s
 Shapes: B batch, L tokens of a record, P predictions.
 """
 
+import dataclasses
+import functools
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -25,7 +26,8 @@ _SLOTS = {
 }
 
 
-class DynamicMasking(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class DynamicMasking:
     """Masks batches of unmasked records."""
 
     masking: Masking  # of a sequence
@@ -35,7 +37,7 @@ class DynamicMasking(NamedTuple):
         """Compiles what `__call__` runs, in this thread and not in one that reads."""
         log_compilation_of(mask_rows)
         empty = np.zeros([0, 1], np.int32)
-        self._masked(empty, empty, np.zeros(0, np.int64), np.zeros(0, np.int64), 0)
+        self._masked(0, empty, empty, np.zeros(0, np.int64), np.zeros(0, np.int64))
 
     def __call__(
         self, batch: Mapping[str, tf.Tensor], keys: RecordKeys, seed: int
@@ -43,7 +45,7 @@ class DynamicMasking(NamedTuple):
         """Masks a batch."""
         ids = batch["input_ids"]
         input_ids, *slots = tf.numpy_function(
-            lambda *arrays: self._masked(*arrays, seed),
+            functools.partial(self._masked, seed),
             [ids, batch.get("sequence_ids", batch["input_mask"]), *keys],
             [np.int32, *_SLOTS.values()],
             stateful=False,
@@ -60,11 +62,11 @@ class DynamicMasking(NamedTuple):
 
     def _masked(
         self,
+        seed: int,
         input_ids: np.ndarray,
         owners: np.ndarray,
         epochs: np.ndarray,
         records: np.ndarray,
-        seed: int,
     ) -> list[np.ndarray]:
         rows = input_ids.copy()
         shape = [len(rows), self.max_predictions_per_seq]
