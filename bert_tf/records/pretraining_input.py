@@ -7,9 +7,10 @@ read; for a left-to-right model each next token is the target instead.
 """
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -29,6 +30,7 @@ from bert_tf.records.manifest import Manifest, Shard, listed_files, manifests_of
 from bert_tf.records.masking_options import UNMASKED, MaskingOptions
 from bert_tf.records.pipeline import (
     ALL_ROWS,
+    FRAME_BYTES,
     Batch,
     InputShard,
     RecordKeys,
@@ -36,6 +38,7 @@ from bert_tf.records.pipeline import (
     compression_of,
     evaluation_dataset,
     first_record,
+    record_blocks,
     record_counts,
     training_dataset,
 )
@@ -71,7 +74,9 @@ class RecordKind(NamedTuple):
 
 
 def common_kind(
-    paths: Sequence[str], listed: Mapping[str, tuple[Manifest, Shard]]
+    paths: Sequence[str],
+    listed: Mapping[str, tuple[Manifest, Shard]],
+    report: Callable[[InputError], object],
 ) -> RecordKind:
     """The kind of all record files; one without a manifest is the original's."""
     found: dict[RecordKind, str] = {}
@@ -83,8 +88,11 @@ def common_kind(
         found.setdefault(kind, path)
     if len(found) > 1:
         first, second, *_ = (f"{path} ({kind})" for kind, path in found.items())
-        raise InputError(
-            f"Records of different kinds cannot be used together: {first} and {second}."
+        report(
+            InputError(
+                "Records of different kinds cannot be used together:"
+                f" {first} and {second}."
+            )
         )
     return next(iter(found))
 
@@ -143,8 +151,24 @@ def masking_from(
     return DynamicMasking(masking, max_predictions_per_seq)
 
 
+class RecordBlock(NamedTuple):
+    """Some records of a file."""
+
+    path: str
+    first: int  # the first record's number, over all files
+    first_in_file: int
+    num_records: int
+    num_bytes: int
+    rows: list[int]  # the records that fit, and are in `columns`
+    columns: dict[str, np.ndarray]  # [records, length]
+
+
 class PretrainingRecords:
-    """The record files that a flag names."""
+    """The record files that a flag names.
+
+    `strict=False` is for looking at records, those of other tasks among them: their
+    problems are warnings, `blocks` has what can be read, and there are no batches.
+    """
 
     def __init__(
         self,
@@ -158,52 +182,88 @@ class PretrainingRecords:
         left_to_right: bool = False,
         right_to_left: bool = False,
         counts_cache: str | None = None,
+        strict: bool = True,
     ) -> None:
-        masking = masking or MaskingOptions()
         self.paths = (
             record_files(patterns, flag)
             if isinstance(patterns, str)
             else list(patterns)
         )
-        self._listed = listed_files(self.paths)
+        self._is_strict = strict
+        self._warned: set[str] = set()
+        self._listed = listed_files(self.paths, self._report)
         self.manifests = manifests_of(self._listed)
         self._vocab_file = vocab_file
         self._counts_cache = counts_cache
-        self._kind = common_kind(self.paths, self._listed)
+        self._kind = common_kind(self.paths, self._listed, self._report)
         self.refuse_other(self)
         self.is_dynamic = self._kind.masking == DYNAMIC_MASKING
-        self.has_pairs = self._kind.pairs != FULL_SENTENCES
+        self.pairs = self._kind.pairs
+        self.has_pairs = self.pairs != FULL_SENTENCES
         # How many labels the pairs have.
-        self.num_pair_labels = 3 if self._kind.pairs == PREVIOUS_OR_NEXT else 2
+        self.num_pair_labels = 3 if self.pairs == PREVIOUS_OR_NEXT else 2
         self.is_packed = self._kind.packed
-        found = first_record(self.paths)
-        if found is None:
-            raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
-        path, record = found
-        of_record = RecordSpec.of_record(record, path)
-        # Tokens of a record; of a packed row's sequence see max_sequence_length.
-        self.max_seq_length = self._settled(
-            "max_seq_length", max_seq_length, of_record.max_seq_length
-        )
-        is_one_way = left_to_right or right_to_left
+        path, record = self._first_record(flag)
+        self.spec = RecordSpec.of_record(record, path)
         self._targets: Transform | None = None
         self._masking: DynamicMasking | None = None
+        if strict:
+            self._settle_lengths(
+                max_seq_length,
+                max_predictions_per_seq,
+                is_one_way=left_to_right or right_to_left,
+            )
+            self._settle_targets(
+                masking or MaskingOptions(),
+                max_predictions_per_seq,
+                left_to_right=left_to_right,
+                right_to_left=right_to_left,
+            )
+            self.spec.check(record, path)
+        else:
+            self._compare_lengths()
+
+    def _report(self, problem: InputError) -> None:
+        """Raises it, or logs it once."""
+        if self._is_strict:
+            raise problem
+        if str(problem) not in self._warned:
+            self._warned.add(str(problem))
+            logging.warning("%s", problem)
+
+    def _first_record(self, flag: str) -> tuple[str, bytes]:
+        """The first record, which gives the spec, and its file."""
+        for path in self.paths:
+            try:
+                if first := first_record([path]):
+                    RecordSpec.of_record(first[1], path)
+                    return first
+            except InputError as error:
+                if path == self.paths[-1]:
+                    raise
+                self._report(error)
+        raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
+
+    def _compare_lengths(self) -> None:
+        for manifest in self.manifests[:1]:
+            for name in ("max_seq_length", "max_predictions_per_seq"):
+                stated, actual = getattr(manifest, name), getattr(self.spec, name)
+                if actual and stated != actual:
+                    problem = f"{name} is {stated}; records have {actual}."
+                    self._report(InputError(f"{manifest.path}: {problem}"))
+
+    def _settle_lengths(
+        self,
+        max_seq_length: int | None,
+        max_predictions_per_seq: int | None,
+        *,
+        is_one_way: bool,
+    ) -> None:
+        """The lengths, and the spec that has them: the user's or the manifests'."""
+        # Tokens of a record; of a packed row's sequence see max_sequence_length.
+        self.max_seq_length = self._settled("max_seq_length", max_seq_length)
         # Masked-LM slots of a batch's records.
-        self.max_predictions_per_seq: int
         if is_one_way:
-            self._targets = functools.partial(
-                neighbour_targets, of_left_to_right=left_to_right
-            )
-            if not self.is_dynamic:
-                raise InputError(
-                    f"{self.paths[0]}: the records are masked, but a model that reads"
-                    f" in one direction predicts every token. {UNMASKED}."
-                )
-            masking.refuse_masking(
-                "is for masking, but a model that reads in one direction predicts"
-                " every token",
-                max_predictions_per_seq=max_predictions_per_seq,
-            )
             self.max_predictions_per_seq = self.max_seq_length - 1
         elif self.is_dynamic:
             self.max_predictions_per_seq = max_predictions_per_seq or common_value(
@@ -211,15 +271,13 @@ class PretrainingRecords:
             )
         else:
             self.max_predictions_per_seq = self._settled(
-                "max_predictions_per_seq",
-                max_predictions_per_seq,
-                of_record.max_predictions_per_seq,
+                "max_predictions_per_seq", max_predictions_per_seq
             )
         self.max_sequence_length = self.max_seq_length
-        predictions_per_sequence = self.max_predictions_per_seq
+        self._max_predictions_per_sequence = self.max_predictions_per_seq
         max_sequences_per_row = None
         if self.is_packed:
-            max_sequences_per_row, predictions_per_sequence = (
+            max_sequences_per_row, self._max_predictions_per_sequence = (
                 common_value(
                     self.manifests, name, remedy="they cannot be used together"
                 )
@@ -232,22 +290,45 @@ class PretrainingRecords:
             None if self.is_dynamic else self.max_predictions_per_seq,
             max_sequences_per_row,
         )
-        self.spec.check(record, path)
-        if self.is_dynamic and not is_one_way:
+
+    def _settle_targets(
+        self,
+        masking: MaskingOptions,
+        max_predictions_per_seq: int | None,
+        *,
+        left_to_right: bool,
+        right_to_left: bool,
+    ) -> None:
+        """What is predicted: the records' own masks, new ones, or neighbours."""
+        if left_to_right or right_to_left:
+            if not self.is_dynamic:
+                raise InputError(
+                    f"{self.paths[0]}: the records are masked, but a model that reads"
+                    f" in one direction predicts every token. {UNMASKED}."
+                )
+            masking.refuse_masking(
+                "is for masking, but a model that reads in one direction predicts"
+                " every token",
+                max_predictions_per_seq=max_predictions_per_seq,
+            )
+            self._targets = functools.partial(
+                neighbour_targets, of_left_to_right=left_to_right
+            )
+        elif self.is_dynamic:
             self._masking = masking_from(
                 masking,
                 self.manifests,
-                self._vocabulary,
+                self.vocabulary,
                 max_seq_length=self.max_seq_length,
                 max_predictions_per_seq=self.max_predictions_per_seq,
-                max_predictions_per_sequence=predictions_per_sequence,
+                max_predictions_per_sequence=self._max_predictions_per_sequence,
             )
 
-    def _settled(self, name: str, given: int | None, in_record: int) -> int:
+    def _settled(self, name: str, given: int | None) -> int:
         """A length: the user's, the manifests' or the first record's."""
         if given is None:
-            first = self.manifests[0] if self.manifests else None
-            given = getattr(first, name) if first else in_record or 1
+            first = self.manifests[0] if self.manifests else self.spec
+            given = getattr(first, name) or 1
         for manifest in self.manifests:
             if (found := getattr(manifest, name)) != given:
                 raise InputError(
@@ -320,6 +401,39 @@ class PretrainingRecords:
             **self._reading(seed, **reading),
         )
 
+    def blocks(self) -> Iterator[RecordBlock]:
+        """All records that can be read, file by file."""
+        number = 0
+        for path in self.paths:
+            first = number
+            try:
+                for records in record_blocks(path):
+                    if number == first:
+                        spec = RecordSpec.of_record(records[0], path)
+                        if spec != self.spec:
+                            raise InputError(
+                                f"{path}: {spec}, passed over; the first file has"
+                                f" {self.spec}."
+                            )
+                    columns, rows = self.spec.read(records)
+                    num_bytes = sum(len(record) + FRAME_BYTES for record in records)
+                    yield RecordBlock(
+                        path, number, number - first, len(records), num_bytes, rows,
+                        columns,
+                    )  # fmt: skip
+                    number += len(records)
+            except InputError as error:
+                self._report(error)
+                continue
+            if path in self._listed:
+                actual, stated = number - first, self._listed[path][1].num_records
+                if actual != stated:
+                    self._report(
+                        InputError(
+                            f"{path} has {actual} records; its manifest says {stated}."
+                        )
+                    )
+
     @functools.cached_property
     def counts(self) -> list[int]:
         """The number of records in each file: the manifest's, or else counted."""
@@ -329,11 +443,11 @@ class PretrainingRecords:
         counts |= {path: shard.num_records for path, (_, shard) in self._listed.items()}
         return [counts[path] for path in self.paths]
 
-    def vocabulary(
+    def vocabulary_and_casing(
         self, do_lower_case: bool | None
     ) -> tuple[Vocabulary | None, bool | None]:
         """The vocabulary and its casing."""
-        if self._vocabulary is None:
+        if self.vocabulary is None:
             logging.warning(
                 "There is no vocabulary next to the records, so the run will have no"
                 " vocab.txt: fill_mask will not work. Give `vocab_file`."
@@ -345,17 +459,29 @@ class PretrainingRecords:
                     f" {manifest.path} were made with {manifest.do_lower_case}."
                 )
             do_lower_case = manifest.do_lower_case
-        return self._vocabulary, do_lower_case
+        return self.vocabulary, do_lower_case
 
     @functools.cached_property
-    def _vocabulary(self) -> Vocabulary | None:
+    def vocabulary(self) -> Vocabulary | None:
         """The user's vocabulary, or else the one next to the records, if any."""
         manifest = self.manifests[0] if self.manifests else None
         path = self._vocab_file or (manifest.vocab_path if manifest else "")
         if not self._vocab_file and not (path and files.exists(path)):
+            if path and not self._is_strict:
+                problem = f"{path} is missing: there are ids instead of tokens."
+                self._report(InputError(f"{problem} Give `vocab_file`."))
             return None
+        try:
+            return self._checked_vocabulary(path, manifest)
+        except InputError as error:
+            if self._vocab_file:
+                raise
+            self._report(error)
+            return None
+
+    def _checked_vocabulary(self, path: str, manifest: Manifest | None) -> Vocabulary:
         vocabulary = Vocabulary.from_file(path)
-        if self._vocab_file:
+        if self._vocab_file and self._is_strict:
             vocabulary.require_special_tokens(path)
         if manifest and vocabulary.sha256 != manifest.vocab_sha256:
             remedy = "It was changed: give `vocab_file`."

@@ -416,7 +416,7 @@ class PretrainingSession:
         self, source: Source | None, every: Sequence[PretrainingRecords]
     ) -> None:
         """Checks the model against the records; a named size takes their vocabulary."""
-        vocabulary, do_lower_case = every[0].vocabulary(
+        vocabulary, do_lower_case = every[0].vocabulary_and_casing(
             self._options.given("do_lower_case")
         )
         if self._options.bert_size and vocabulary is not None:

@@ -231,7 +231,7 @@ class WrongInputTest(ScriptCase):
             ([self.path("out.manifest.json")], "No record file, only"),
             ([other], "other.txt: not a whole TFRecord file"),
             ([foreign], r"foreign: these are neither .* Found: image bytes\[1\]"),
-            ([empty], "There is no record in"),
+            ([empty], "there is no record in"),
             (
                 [records, f"--vocab_file={other}"],
                 r"other.txt \(10 tokens\) is not the vocabulary of .*\(9 tokens\)",
