@@ -75,14 +75,14 @@ def write_records(folder: str) -> None:
     from bert_tf.records.spec import RecordSpec
     from bert_tf.records.writing import write_records as write
 
-    schema = RecordSpec.pretraining(SEQ_LENGTH, NUM_PREDICTIONS)
+    spec = RecordSpec.pretraining(SEQ_LENGTH, NUM_PREDICTIONS)
     rng = np.random.default_rng(0)
     for number in range(NUM_FILES):
         with open(os.path.join(folder, f"records-{number}"), "wb") as file:
             write(
                 file,
                 [
-                    schema.serialize(
+                    spec.serialize(
                         {
                             "input_ids": rng.integers(5, VOCAB_SIZE, SEQ_LENGTH),
                             "input_mask": [1] * SEQ_LENGTH,

@@ -45,6 +45,7 @@ FLOORS = {
 LIGHT_FLOORS = (0, 1, 2)
 LIGHT_MODULES = (
     "bert_tf.conversion.names",
+    "bert_tf.records.masking_options",
     "bert_tf.records.text_input",
     "bert_tf.records.tokenized_corpus",
     "bert_tf.tasks.data_set_options",

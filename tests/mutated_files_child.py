@@ -45,8 +45,7 @@ from bert_tf.features import read_lines
 from bert_tf.finished import FinishedResults
 from bert_tf.instances.settings import InstanceSettings
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
-from bert_tf.records import record_sets, tokenized_corpus
-from bert_tf.records.inspection import InspectedRecords
+from bert_tf.records import inspection, record_sets, tokenized_corpus
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.pipeline import READING_ERRORS, record_counts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
@@ -197,7 +196,7 @@ def _read_records(folder):
 
 
 def _inspect(folder):
-    collections.deque(InspectedRecords([_path(folder, "x.tfrecord")]).blocks(), 0)
+    collections.deque(inspection.opened([_path(folder, "x.tfrecord")]).blocks(), 0)
 
 
 def _count(folder):

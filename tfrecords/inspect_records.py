@@ -38,10 +38,10 @@ def run(options: InspectionOptions) -> None:
     cli.import_tensorflow(options)
     from tqdm import tqdm
 
-    from bert_tf.records.inspection import InspectedRecords, examples, survey
+    from bert_tf.records.inspection import examples, opened, survey
     from bert_tf.records.manifest import manifest_lines
 
-    records = InspectedRecords(options.positional, options.vocab_file)
+    records = opened(options.positional, options.vocab_file)
     width = shutil.get_terminal_size().columns
     for manifest in records.manifests:
         print("\n".join([*manifest_lines(manifest), ""]))

@@ -82,7 +82,7 @@ def our_records(
     from bert_tf.tasks.squad.windows import parallel_blocks
 
     length = case.lengths.max_seq_length
-    schema = RecordSpec.spans(length, for_training=case.is_training)
+    spec = RecordSpec.spans(length, for_training=case.is_training)
     questions, featurizer = case.questions(paths, folder), case.featurizer(paths)
     path = folder / "ours"
     path.unlink(missing_ok=True)
@@ -91,7 +91,7 @@ def our_records(
     began = clock()
     with ShardWriter([str(path)]) as writer:
         for block in parallel_blocks(questions, featurizer, num_workers=num_workers):
-            writer.write(schema.serialize_block(block))
+            writer.write(spec.serialize_block(block))
             count += len(block["unique_ids"])
     return count, clock() - began
 

@@ -131,7 +131,7 @@ class FineTuning:
         records, batch_size = self._records, self._job["batch_size"]
         num_batches = records.num_batches(batch_size)
         rows = endless_rows(len(records), batch_size, self._job["seed"], 0, num_batches)
-        length = records.schema.max_seq_length
+        length = records.spec.max_seq_length
         batches = iter(records.dataset(rows, length).repeat())
 
         def one_step() -> int:

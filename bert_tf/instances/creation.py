@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_tf.instances import pairs
-from bert_tf.instances.masking import mask
+from bert_tf.instances.masking import Masking, mask, masking_of
 from bert_tf.instances.pairs import Documents
 from bert_tf.instances.random_stream import (
     compiled,
+    log_compilation_of,
     random_stream,
-    say_if_not_compiled_yet,
     shuffle,
 )
 from bert_tf.instances.settings import (
@@ -21,9 +21,11 @@ from bert_tf.instances.settings import (
     NEXT_SENTENCE,
     NUM_SPECIAL_TOKENS,
     ORIGINAL_LABELS,
+    PIECE,
     PREVIOUS_OR_NEXT,
     SENTENCE_ORDER,
     STATIC_MASKING,
+    WORD,
     InstanceSettings,
 )
 from bert_tf.text.vocabulary import Vocabulary
@@ -60,17 +62,10 @@ class _Recipe(NamedTuple):
     kind: int  # of sequences: see `bert_tf.instances.pairs`
     max_seq_length: int
     short_seq_prob: float
-    cls_id: int  # never masked
-    sep_id: int  # likewise
-    mask_id: int
-    # int32, what a random token is drawn from: all tokens, special ones included.
-    word_ids: np.ndarray
-    # bool [vocab_size], which ids belong to the word before them; all false where
-    # pieces are masked one by one.
-    joins: np.ndarray
+    cls_id: int
+    sep_id: int
     is_masked: bool
-    masked_lm_prob: float
-    max_predictions_per_seq: int
+    masking: Masking
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -131,9 +126,9 @@ class Instances:
         return columns
 
 
-def say_if_to_be_compiled() -> None:
+def log_compilation() -> None:
     """Logs that `create_instances` will be compiled, unless it was before."""
-    say_if_not_compiled_yet(_make_instances)
+    log_compilation_of(_make_instances)
 
 
 def create_instances(
@@ -193,21 +188,19 @@ _KINDS = {
 
 
 def _recipe(vocabulary: Vocabulary, settings: InstanceSettings) -> _Recipe:
-    joins = np.zeros(len(vocabulary), np.bool_)
-    if settings.do_whole_word_mask:
-        joins[vocabulary.continuation_ids] = True
     return _Recipe(
         kind=_KINDS[settings.pairs, settings.nsp_labels],
         max_seq_length=settings.max_seq_length,
         short_seq_prob=settings.short_seq_prob,
         cls_id=vocabulary.cls_id,
         sep_id=vocabulary.sep_id,
-        mask_id=vocabulary.mask_id,
-        word_ids=np.array(vocabulary.word_ids, np.int32),
-        joins=joins,
         is_masked=settings.masking == STATIC_MASKING,
-        masked_lm_prob=float(settings.masked_lm_prob),
-        max_predictions_per_seq=settings.max_predictions_per_seq,
+        masking=masking_of(
+            vocabulary,
+            unit=WORD if settings.do_whole_word_mask else PIECE,
+            masked_lm_prob=settings.masked_lm_prob,
+            max_predictions_per_seq=settings.max_predictions_per_seq,
+        ),
     )
 
 
@@ -252,7 +245,7 @@ def _make_instances(
         if recipe.is_masked:
             prediction_stop += mask(
                 sequence[:length],
-                recipe,
+                recipe.masking,
                 stream,
                 buffers.positions[prediction_stop:],
                 buffers.labels[prediction_stop:],

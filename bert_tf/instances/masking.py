@@ -4,16 +4,87 @@ Devlin et al. 2018, section 3.1 "Task #1" and appendix A.1: 15 % of the tokens a
 chosen; of these 80 % become [MASK], 10 % a random token, 10 % stay. Record-for-record
 equality with the original depends on its order of random draws, which the
 docstrings give.
+
+What is chosen together, until the tokens are as many as the limit:
+
+- piece: a single token.
+- word: a whole word. One that no longer fits is skipped, and a shorter one may follow.
+  A piece with ## joins the word before it, even over a [SEP].
+- span (SpanBERT, Joshi et al. 2020, section 3.1): consecutive whole words. Their number
+  is geometric with p = 0.2, of at most 10 (mean 3.8). A span ends before a [SEP],
+  before a word already chosen, and before the word that would exceed the limit; all its
+  tokens are replaced alike, each random one by its own draw.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from absl import logging
 
-from bert_tf.instances.random_stream import compiled, random, random_below, shuffle
-from bert_tf.instances.settings import MASK_RATE
+from bert_tf.instances.random_stream import (
+    STREAM_WORDS,
+    compiled,
+    random,
+    random_below,
+    restart,
+    shuffle,
+)
+from bert_tf.instances.settings import MASK_RATE, PIECE, RANDOM_RATE, SPAN
+from bert_tf.text.vocabulary import MASK, Vocabulary
 
-# Of those that do not become [MASK], half stay, half become a random token.
-KEEP_RATE_OF_REST = 0.5
+_SPAN_STOP_RATE = 0.2
+_MAX_SPAN_WORDS = 10
+
+# What becomes of a token that is chosen.
+_MASKED, _KEPT, _RANDOM = range(3)
+
+
+class Masking(NamedTuple):
+    """How sequences are masked, in the form for compiled code."""
+
+    cls_id: int  # never masked
+    sep_id: int  # likewise
+    mask_id: int
+    # int32, what a random token is drawn from: all tokens, special ones included.
+    word_ids: np.ndarray
+    # bool [vocab_size], which ids belong to the word before them; all false where
+    # pieces are masked one by one.
+    joins: np.ndarray
+    has_spans: bool
+    masked_lm_prob: float
+    max_predictions_per_seq: int
+    mask_rate: float
+    keep_rate_of_rest: float  # of those that do not become [MASK]
+
+
+def masking_of(
+    vocabulary: Vocabulary,
+    *,
+    unit: str,
+    masked_lm_prob: float,
+    max_predictions_per_seq: int,
+    mask_rate: float = MASK_RATE,
+    random_rate: float = RANDOM_RATE,
+    mask_token: str = MASK,
+) -> Masking:
+    """How to mask sequences of a vocabulary's ids."""
+    joins = np.zeros(len(vocabulary), np.bool_)
+    if unit != PIECE:
+        joins[vocabulary.continuation_ids] = True
+    rest = 1.0 - mask_rate
+    return Masking(
+        cls_id=vocabulary.cls_id,
+        sep_id=vocabulary.sep_id,
+        mask_id=vocabulary.ids[mask_token],
+        word_ids=np.array(vocabulary.word_ids, np.int32),
+        joins=joins,
+        has_spans=unit == SPAN,
+        masked_lm_prob=float(masked_lm_prob),
+        max_predictions_per_seq=max_predictions_per_seq,
+        mask_rate=float(mask_rate),
+        # Rounded, so that the original's rates give exactly its 0.5.
+        keep_rate_of_rest=round(1.0 - random_rate / rest, 12) if rest else 0.0,
+    )
 
 
 @compiled
@@ -38,28 +109,71 @@ def warn_if_few(max_predictions: int, max_tokens: int, masked_lm_prob: float) ->
 
 
 @compiled
-def mask(sequence, recipe, stream, positions, labels):
+def mask_rows(rows, owners, masking, seed, epochs, numbers, slots):
+    """Masks records in place, each by a stream of (seed, epoch, its number) alone.
+
+    A row's sequences are the runs of equal positive `owners`; each is masked as if it
+    were alone. `slots` are masked_lm_positions, _ids and _weights, zeros before.
+    """
+    positions, labels, weights = slots
+    stream = np.empty(STREAM_WORDS, np.uint32)
+    for row in range(len(rows)):
+        restart(stream, (seed, epochs[row], numbers[row]))
+        start = slot = 0
+        while start < rows.shape[1] and owners[row, start] > 0:
+            stop = start + 1
+            while stop < rows.shape[1] and owners[row, stop] == owners[row, start]:
+                stop += 1
+            count = mask(
+                rows[row, start:stop],
+                masking,
+                stream,
+                positions[row, slot:],
+                labels[row, slot:],
+            )
+            positions[row, slot : slot + count] += start
+            weights[row, slot : slot + count] = 1.0
+            slot += count
+            start = stop
+
+
+@compiled
+def mask(sequence, masking, stream, positions, labels):
     """Masks one sequence in place; returns how many tokens are to be predicted."""
-    members, starts = _candidates(sequence, recipe)
-    candidates = np.arange(len(starts) - 1)
-    shuffle(stream, candidates)
+    members, starts = _words(sequence, masking)
+    num_words = len(starts) - 1
+    order = np.arange(num_words)
+    shuffle(stream, order)
     limit = num_predictions(
-        len(sequence), recipe.masked_lm_prob, recipe.max_predictions_per_seq
+        len(sequence), masking.masked_lm_prob, masking.max_predictions_per_seq
     )
+    limit = min(limit, len(positions))
     count = 0
     chosen = np.zeros(len(sequence), np.bool_)
     replacements = np.empty(len(sequence), sequence.dtype)
-    for candidate in candidates:
+    for first in order:
         if count >= limit:
             break
-        start, stop = starts[candidate], starts[candidate + 1]
-        if count + stop - start > limit:
-            continue  # a long word that no longer fits; a shorter one may
-        for position in members[start:stop]:
-            # A draw for each piece, even of one word.
-            chosen[position] = True
-            replacements[position] = _replacement(sequence[position], recipe, stream)
-        count += stop - start
+        end, treatment = first + 1, _MASKED
+        if masking.has_spans:
+            end = first + min(_span_length(stream), num_words - first)
+            treatment = _treatment(masking, stream)
+        for word in range(first, end):
+            start, stop = starts[word], starts[word + 1]
+            begin = members[start]
+            if chosen[begin] or (word > first and begin > members[start - 1] + 1):
+                break
+            if count + stop - start > limit:
+                break  # a long word that no longer fits; a shorter one may
+            for position in members[start:stop]:
+                if not masking.has_spans:
+                    # A draw for each piece, even of one word.
+                    treatment = _treatment(masking, stream)
+                chosen[position] = True
+                replacements[position] = _replacement(
+                    sequence[position], treatment, masking, stream
+                )
+            count += stop - start
     count = 0
     for position in range(len(sequence)):
         if chosen[position]:
@@ -71,28 +185,46 @@ def mask(sequence, recipe, stream, positions, labels):
 
 
 @compiled
-def _candidates(sequence, recipe):
-    """The units of masking, in the sequence's order."""
+def _words(sequence, masking):
+    """The positions of the words, or single pieces, and where each starts in them."""
     members = np.empty(len(sequence), np.int64)
     starts = np.empty(len(sequence) + 1, np.int64)
-    num_members = num_candidates = 0
+    num_members = num_words = 0
+    may_join = False
     for position in range(len(sequence)):
         token = sequence[position]
-        if token == recipe.cls_id or token == recipe.sep_id:
+        if token == masking.cls_id or token == masking.sep_id:
+            may_join = may_join and not masking.has_spans
             continue
-        if num_candidates == 0 or not recipe.joins[token]:
-            starts[num_candidates] = num_members
-            num_candidates += 1
+        if not (may_join and masking.joins[token]):
+            starts[num_words] = num_members
+            num_words += 1
+        may_join = True
         members[num_members] = position
         num_members += 1
-    starts[num_candidates] = num_members
-    return members[:num_members], starts[: num_candidates + 1]
+    starts[num_words] = num_members
+    return members[:num_members], starts[: num_words + 1]
 
 
 @compiled
-def _replacement(token, recipe, stream):
-    if random(stream) < MASK_RATE:
-        return recipe.mask_id
-    if random(stream) < KEEP_RATE_OF_REST:
+def _span_length(stream):
+    """A number of words: geometric, given that it is at most 10; by its inverse."""
+    goes_on = 1.0 - _SPAN_STOP_RATE
+    share = 1.0 - random(stream) * (1.0 - goes_on**_MAX_SPAN_WORDS)
+    return min(1 + int(np.log(share) / np.log(goes_on)), _MAX_SPAN_WORDS)
+
+
+@compiled
+def _treatment(masking, stream):
+    if random(stream) < masking.mask_rate:
+        return _MASKED
+    return _KEPT if random(stream) < masking.keep_rate_of_rest else _RANDOM
+
+
+@compiled
+def _replacement(token, treatment, masking, stream):
+    if treatment == _MASKED:
+        return masking.mask_id
+    if treatment == _KEPT:
         return token
-    return recipe.word_ids[random_below(stream, len(recipe.word_ids))]
+    return masking.word_ids[random_below(stream, len(masking.word_ids))]

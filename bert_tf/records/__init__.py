@@ -5,7 +5,8 @@ writing, manifest   files of records, complete or absent, and their manifest
 text_input, tokenized_corpus, record_sets   text to ids on disk, ids to record files
 packing             several sequences in a row
 beam                record files made on a cluster
-pretraining_input, pipeline, dynamic_masking   record files to batches for pre-training
+pretraining_input, pipeline   record files to batches for pre-training
+dynamic_masking, masking_options   their masks, if the records have none
 batching            a task's examples as records, and batches of similar length
 statistics, inspection   what is in records
 """

@@ -179,7 +179,7 @@ class ExampleTable:
     more, such as a text's windows, of which all but a single one count as full.
     """
 
-    schema: RecordSpec  # what a record holds
+    spec: RecordSpec  # what a record holds
     made_from: str  # a digest of all that the records were made from
     lengths: np.ndarray  # [N] int64, the tokens of each record's longest sequence
     full_length: int  # of a record with as much as any can have
@@ -188,16 +188,14 @@ class ExampleTable:
     def __init__(
         self,
         blocks: Iterable[Mapping[str, np.ndarray]],
-        schema: RecordSpec,
+        spec: RecordSpec,
         made_from: Any = None,  # what JSON can hold
     ) -> None:
-        self.schema = schema
-        features = [(f.name, f.dtype, f.length) for f in schema.features]
+        self.spec = spec
+        features = [(f.name, f.dtype, f.length) for f in spec.features]
         self.made_from = digest([_WAY_OF_MAKING, features, made_from])
-        self._sequences = [
-            f.name for f in schema.features if f.flag == "max_seq_length"
-        ]
-        columns: dict[str, list[np.ndarray]] = {f.name: [] for f in schema.features}
+        self._sequences = [f.name for f in spec.features if f.flag == "max_seq_length"]
+        columns: dict[str, list[np.ndarray]] = {f.name: [] for f in spec.features}
         lengths = []
         for block in blocks:
             mask = block["input_mask"]
@@ -225,7 +223,7 @@ class ExampleTable:
         own = np.concatenate(lengths)
         self.lengths = own.reshape(len(own), -1).max(axis=1)
         self.mean_length = float(own.mean())
-        self.full_length = width = schema.max_seq_length
+        self.full_length = width = spec.max_seq_length
         # The tokens of a window where records have one or more of them, else None.
         self._window: int | None = None
         if counts and (own == 0).any():

@@ -67,7 +67,7 @@ Arrays = tuple[np.ndarray, ...]
 Problem = tuple[int, int, str]
 
 # In a group with its pieces, so that one without documents is a group too.
-GROUP_MARK: tuple[Place, Arrays] = ((-1, 0), ())
+SENTINEL: tuple[Place, Arrays] = ((-1, 0), ())
 
 
 def tokenize(
@@ -116,7 +116,7 @@ def choose(
     return dict(zip(places, kept, strict=True)), dict(dropped)
 
 
-def deal(
+def partition(
     part: tuple[Place, Arrays],
     numbers: Mapping[int, int],
     choice: tuple[Mapping[Place, np.ndarray], Mapping[str, int]],
@@ -148,7 +148,7 @@ def write(
     # Beam gives a bundle of groups to a worker again if it has lost another one.
     if problems or job.finished() is not None:
         return
-    in_order = sorted(members, key=lambda member: member[0])[1:]  # without the mark
+    in_order = sorted(members, key=lambda member: member[0])[1:]  # without the sentinel
     pieces = [(Piece(*arrays), False) for _, arrays in in_order]
     try:
         job.write(
@@ -204,17 +204,19 @@ def lay_out(
         | "AllOutlines" >> beam.combiners.ToList()
         | "Choose" >> beam.Map(choose, manifest)
     )
-    dealt = read["parts"] | "Deal" >> beam.FlatMap(
-        deal,
+    partitioned = read["parts"] | "Partition" >> beam.FlatMap(
+        partition,
         AsSingleton(numbers),
         AsSingleton(choice),
         num_groups=len(record_set.output_files),
         wanted=frozenset(jobs),
     )
-    marks = pipeline | "Groups" >> beam.Create([(group, GROUP_MARK) for group in jobs])
+    sentinels = pipeline | "Groups" >> beam.Create(
+        [(group, SENTINEL) for group in jobs]
+    )
     unwritten = (
-        (dealt, marks)
-        | "PiecesAndMarks" >> beam.Flatten()
+        (partitioned, sentinels)
+        | "PiecesAndSentinels" >> beam.Flatten()
         | "Group" >> beam.GroupByKey()
         | "Write" >> beam.FlatMap(write, dict(jobs), vocabulary, AsList(read[PROBLEMS]))
     )

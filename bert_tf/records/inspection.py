@@ -15,136 +15,28 @@ import os
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from absl import logging
 
 from bert_tf import files
 from bert_tf.errors import InputError
-from bert_tf.records.manifest import (
-    is_companion,
-    is_temporary,
-    listed_files,
-    manifests_of,
-)
+from bert_tf.records.manifest import is_companion, is_temporary
 from bert_tf.records.packing import unpacked_columns
-from bert_tf.records.pipeline import FRAME_BYTES, first_record, record_blocks
-from bert_tf.records.spec import RecordSpec
+from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics, row_figures
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, SEP, Vocabulary
 
 Columns = Mapping[str, np.ndarray]
 
 
-class RecordBlock(NamedTuple):
-    """Some records of a file."""
-
-    path: str
-    first: int  # the first record's number, over all files
-    first_in_file: int
-    num_records: int
-    num_bytes: int
-    rows: list[int]  # the records that fit, and are in `columns`
-    columns: dict[str, np.ndarray]  # [records, length]
-
-
-class InspectedRecords:
-    """Record files, and the manifests, vocabulary and spec that belong to them."""
-
-    def __init__(self, patterns: Sequence[str], vocab_file: str | None = None) -> None:
-        self._warned: set[str] = set()
-        self.paths = _find_files(patterns)
-        self._listed = listed_files(self.paths, self.warn)
-        self.manifests = manifests_of(self._listed)
-        self.vocabulary = self._find_vocabulary(vocab_file)  # None if unknown
-        self.spec = self._find_spec()
-        kinds = [manifest.pairs for manifest in self.manifests]
-        self.pairs = kinds[0] if kinds and kinds[0] in _LABELS else "nsp"
-
-    def blocks(self) -> Iterator[RecordBlock]:
-        """All records that can be read, file by file."""
-        number = 0
-        for path in self.paths:
-            first = number
-            try:
-                for records in record_blocks(path):
-                    if number == first:
-                        spec = RecordSpec.of_record(records[0], path)
-                        if spec != self.spec:
-                            raise InputError(
-                                f"{path}: {spec}, passed over; the first file has"
-                                f" {self.spec}."
-                            )
-                    columns, rows = self.spec.read(records)
-                    num_bytes = sum(len(record) + FRAME_BYTES for record in records)
-                    yield RecordBlock(
-                        path, number, number - first, len(records), num_bytes, rows,
-                        columns,
-                    )  # fmt: skip
-                    number += len(records)
-            except InputError as error:
-                self.warn(error)
-                continue
-            if path in self._listed:
-                found, expected = number - first, self._listed[path][1].num_records
-                if found != expected:
-                    self.warn(
-                        f"{path} has {found} records; its manifest says {expected}."
-                    )
-
-    def warn(self, problem: InputError | str) -> None:
-        """Logs what is wrong, once."""
-        if str(problem) not in self._warned:
-            self._warned.add(str(problem))
-            logging.warning("%s", problem)
-
-    def _find_vocabulary(self, vocab_file: str | None) -> Vocabulary | None:
-        """The user's vocabulary, or else that of the first set."""
-        wanted = {each.vocab_sha256: each for each in reversed(self.manifests)}
-        if len(wanted) > 1:
-            raise InputError(
-                f"{' and '.join(each.path for each in wanted.values())} name different"
-                " vocabularies; inspect these records one set at a time."
-            )
-        if vocab_file is None and not wanted:
-            return None
-        try:
-            path = vocab_file or self.manifests[0].vocab_path
-            found = Vocabulary.from_file(path)
-            if wanted and found.sha256 not in wanted:
-                raise InputError(
-                    f"{path} ({len(found)} tokens) is not the vocabulary of"
-                    f" {self.manifests[0].path} ({self.manifests[0].vocab_size} tokens)"
-                )
-        except InputError as error:
-            if vocab_file:
-                raise
-            self.warn(f"{error}; give `vocab_file` to see tokens instead of ids.")
-            return None
-        return found
-
-    def _find_spec(self) -> RecordSpec:
-        problem = InputError(f"There is no record in {', '.join(self.paths[:3])}.")
-        for path in self.paths:
-            try:
-                if found := first_record([path]):
-                    spec = RecordSpec.of_record(found[1], path)
-                    break
-            except InputError as error:
-                problem = error
-                if path != self.paths[-1]:
-                    self.warn(error)
-        else:
-            raise problem
-        for manifest in self.manifests[:1]:
-            for name in ("max_seq_length", "max_predictions_per_seq"):
-                said, there = getattr(manifest, name), getattr(spec, name)
-                if there and said != there:
-                    self.warn(
-                        f"{manifest.path}: {name} is {said}; records have {there}."
-                    )
-        return spec
+def opened(
+    patterns: Sequence[str], vocab_file: str | None = None
+) -> PretrainingRecords:
+    """The records of some patterns, as far as they can be read."""
+    return PretrainingRecords(
+        _find_files(patterns), flag="files", vocab_file=vocab_file, strict=False
+    )
 
 
 def _find_files(patterns: Sequence[str]) -> list[str]:
@@ -246,7 +138,9 @@ def broken_rules(
         broken["mask"][np.nonzero(is_used)[0], places[is_used]] = False
     if "next_sentence_labels" in columns:
         labels = columns["next_sentence_labels"]
-        broken["label"] = (labels < 0) | (labels >= len(_LABELS[pairs]))
+        broken["label"] = (labels < 0) | (
+            labels >= len(_LABELS.get(pairs, _LABELS["nsp"]))
+        )
     if vocabulary is None or "next_sentence_labels" not in columns:
         del broken["mask"]
     return {rule: cells.any(axis=1) for rule, cells in broken.items()}
@@ -273,7 +167,7 @@ def _broken_rows(columns: Columns) -> np.ndarray:
 
 
 def survey(
-    records: InspectedRecords, progress: Callable[[int], object]
+    records: PretrainingRecords, progress: Callable[[int], object]
 ) -> Iterator[str]:
     """The statistics of all records, and how many break which rule, in lines."""
     vocabulary, spec = records.vocabulary, records.spec
@@ -354,7 +248,7 @@ _LABELS = {
 
 
 def examples(
-    records: InspectedRecords, start: int, num_examples: int, width: int
+    records: PretrainingRecords, start: int, num_examples: int, width: int
 ) -> Iterator[list[str]]:
     """Some records as lines of text; of packed rows each sequence."""
     if not num_examples:
@@ -389,7 +283,7 @@ def examples(
             if number >= end:
                 return
     if start >= number:
-        records.warn(f"`start={start}`, but there are {number} records.")
+        logging.warning("`start=%d`, but there are %d records.", start, number)
 
 
 def example_lines(

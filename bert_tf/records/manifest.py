@@ -31,7 +31,7 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from bert_tf import files, finished
 from bert_tf.errors import InputError
@@ -416,48 +416,3 @@ def manifest_lines(manifest: Manifest) -> list[str]:
         f"  source files: {len(sources):,} of {num_bytes:,} bytes in all:"
         f" {', '.join(sources[:3])}{', ...' if sources[3:] else ''}",
     ]
-
-
-class RecordKind(NamedTuple):
-    """What records of several sets must have in common to be used together."""
-
-    masking: str = "static"
-    pairs: str = "nsp"
-    packed: bool = False
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self._asdict().items())
-
-
-def common_kind(
-    paths: Sequence[str], listed: Mapping[str, tuple[Manifest, Shard]]
-) -> RecordKind:
-    """The kind of all record files; one without a manifest is the original's."""
-    found: dict[RecordKind, str] = {}
-    for path in paths:
-        kind = RecordKind()
-        if path in listed:
-            manifest, _ = listed[path]
-            kind = RecordKind(manifest.masking, manifest.pairs, manifest.packed)
-        found.setdefault(kind, path)
-    if len(found) > 1:
-        first, second, *_ = (f"{path} ({kind})" for kind, path in found.items())
-        raise InputError(
-            f"Records of different kinds cannot be used together: {first} and {second}."
-        )
-    return next(iter(found))
-
-
-def agreed(
-    manifests: Sequence[Manifest], name: str, flag: str = "", *, remedy: str = ""
-) -> Any:
-    """What several sets of records have in common."""
-    first = manifests[0]
-    for manifest in manifests[1:]:
-        here, there = getattr(first, name), getattr(manifest, name)
-        if here != there:
-            raise InputError(
-                f"The records of {first.path} were made with {name}={here}, those of"
-                f" {manifest.path} with {there}: {remedy or f'give `{flag or name}`'}."
-            )
-    return getattr(first, name)

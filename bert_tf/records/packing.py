@@ -34,7 +34,7 @@ def packed_blocks(
     stream = random_stream(settings.random_seed)
     lengths, num_predictions = instances.lengths(), instances.num_predictions()
     if not is_masked:
-        # As counted by `bert_tf.records.dynamic_masking`.
+        # As `bert_tf.instances.masking.num_predictions`.
         shares = np.rint(lengths * settings.masked_lm_prob).astype(np.int64)
         num_predictions = shares.clip(1, settings.max_predictions_per_seq)
     ends = np.cumsum(lengths)

@@ -245,7 +245,7 @@ Transform = Callable[[Batch, RecordKeys], Batch]
 def training_dataset(
     paths: Sequence[str],
     counts: Sequence[int],
-    schema: RecordSpec,
+    spec: RecordSpec,
     *,
     batch_size: int,
     seed: int,
@@ -303,7 +303,7 @@ def training_dataset(
     dataset = dataset.batch(batch_size, drop_remainder=True)
     if shard.num_workers * shard.num_replicas > 1:
         dataset = _rows_of(dataset, batch_size, shard)
-    dataset = _parse(dataset, schema, vocab_size, transform)
+    dataset = _parse(dataset, spec, vocab_size, transform)
     # With several workers, or hosts of a TPU, tf.distribute keeps the batch's size
     # static only for an endless data set.
     return dataset.apply(
@@ -313,7 +313,7 @@ def training_dataset(
 
 def evaluation_dataset(
     paths: Sequence[str],
-    schema: RecordSpec,
+    spec: RecordSpec,
     *,
     batch_size: int,
     compressions: Sequence[str] | None = None,
@@ -329,7 +329,7 @@ def evaluation_dataset(
     if repeat:
         dataset = dataset.repeat()
     dataset = dataset.batch(batch_size, drop_remainder=repeat)
-    return _parse(dataset, schema, vocab_size, transform)
+    return _parse(dataset, spec, vocab_size, transform)
 
 
 # What reading a batch may raise; the last one if a feature's name is not UTF-8, and
@@ -390,7 +390,7 @@ def _rows_of(
 
 def _parse(
     dataset: tf.data.Dataset,
-    schema: RecordSpec,
+    spec: RecordSpec,
     vocab_size: int | None,
     transform: Transform | None,
 ) -> tf.data.Dataset:
@@ -398,7 +398,7 @@ def _parse(
 
     def parse(numbered: tuple[tf.Tensor, tf.Tensor], epochs: tf.Tensor) -> Batch:
         serialized, records = numbered
-        batch = checked_batch(schema.parse(serialized))
+        batch = checked_batch(spec.parse(serialized))
         return transform(batch, RecordKeys(epochs, records)) if transform else batch
 
     def checked_batch(batch: Batch) -> Batch:
@@ -407,8 +407,8 @@ def _parse(
         # An id outside the embedding table is silent NaN or zero on some devices.
         checks = [
             tf.debugging.assert_less(
-                batch[name],
-                vocab_size,
+                tf.cast(batch[name], tf.uint32),  # negative ones are large
+                tf.constant(vocab_size, tf.uint32),
                 message=f"an id in `{name}` is outside the vocabulary of {vocab_size}"
                 " tokens (`vocab_size` of the config)",
             )

@@ -7,30 +7,30 @@ read; for a left-to-right model each next token is the target instead.
 """
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from bert_tf import files
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
+from bert_tf.instances.masking import masking_of, warn_if_few
 from bert_tf.instances.settings import (
     DYNAMIC_MASKING,
     FULL_SENTENCES,
+    PIECE,
     PREVIOUS_OR_NEXT,
-    UNMASKED,
-    MaskingOptions,
+    WORD,
 )
-from bert_tf.records.dynamic_masking import (
-    DynamicMasking,
-    neighbour_targets,
-    settled_masking,
-)
-from bert_tf.records.manifest import agreed, common_kind, listed_files, manifests_of
+from bert_tf.records.dynamic_masking import DynamicMasking, neighbour_targets
+from bert_tf.records.manifest import Manifest, Shard, listed_files, manifests_of
+from bert_tf.records.masking_options import UNMASKED, MaskingOptions
 from bert_tf.records.pipeline import (
     ALL_ROWS,
+    FRAME_BYTES,
     Batch,
     InputShard,
     RecordKeys,
@@ -38,6 +38,7 @@ from bert_tf.records.pipeline import (
     compression_of,
     evaluation_dataset,
     first_record,
+    record_blocks,
     record_counts,
     training_dataset,
 )
@@ -61,8 +62,113 @@ def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
     return lengths
 
 
+class RecordKind(NamedTuple):
+    """What records of several sets must have in common to be used together."""
+
+    masking: str = "static"
+    pairs: str = "nsp"
+    packed: bool = False
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self._asdict().items())
+
+
+def common_kind(
+    paths: Sequence[str],
+    listed: Mapping[str, tuple[Manifest, Shard]],
+    report: Callable[[InputError], object],
+) -> RecordKind:
+    """The kind of all record files; one without a manifest is the original's."""
+    found: dict[RecordKind, str] = {}
+    for path in paths:
+        kind = RecordKind()
+        if path in listed:
+            manifest, _ = listed[path]
+            kind = RecordKind(manifest.masking, manifest.pairs, manifest.packed)
+        found.setdefault(kind, path)
+    if len(found) > 1:
+        first, second, *_ = (f"{path} ({kind})" for kind, path in found.items())
+        report(
+            InputError(
+                "Records of different kinds cannot be used together:"
+                f" {first} and {second}."
+            )
+        )
+    return next(iter(found))
+
+
+def common_value(
+    manifests: Sequence[Manifest], name: str, flag: str = "", *, remedy: str = ""
+) -> Any:
+    """The value of a field, which must be the same in all manifests."""
+    first = manifests[0]
+    value = getattr(first, name)
+    for manifest in manifests[1:]:
+        if (other := getattr(manifest, name)) != value:
+            raise InputError(
+                f"The records of {first.path} were made with {name}={value}, those of"
+                f" {manifest.path} with {other}: {remedy or f'give `{flag or name}`'}."
+            )
+    return value
+
+
+def masking_from(
+    options: MaskingOptions,
+    manifests: Sequence[Manifest],
+    vocabulary: Vocabulary | None,
+    *,
+    max_seq_length: int,
+    max_predictions_per_seq: int,
+    max_predictions_per_sequence: int,
+) -> DynamicMasking:
+    """How to mask records as they are read: as the options say, or the manifests."""
+    if vocabulary is None:
+        raise InputError(
+            f"{manifests[0].vocab_path} is missing: the records cannot be masked"
+            " without their vocabulary. Give `vocab_file`."
+        )
+    unit, share = options.masking_unit, options.masked_lm_prob
+    if unit is None:
+        is_whole = common_value(manifests, "do_whole_word_mask", "masking_unit")
+        unit = WORD if is_whole else PIECE
+    if share is None:
+        share = common_value(manifests, "masked_lm_prob")
+    logging.info(
+        "The records are masked as they are read: %ss, %g of the tokens, of these"
+        " %g %s and %g random.",
+        *(unit, share, options.mask_rate, options.mask_token, options.random_rate),
+    )
+    warn_if_few(max_predictions_per_seq, max_seq_length, share)
+    masking = masking_of(
+        vocabulary,
+        unit=unit,
+        masked_lm_prob=share,
+        max_predictions_per_seq=max_predictions_per_sequence,
+        mask_rate=options.mask_rate,
+        random_rate=options.random_rate,
+        mask_token=options.mask_token,
+    )
+    return DynamicMasking(masking, max_predictions_per_seq)
+
+
+class RecordBlock(NamedTuple):
+    """Some records of a file."""
+
+    path: str
+    first: int  # the first record's number, over all files
+    first_in_file: int
+    num_records: int
+    num_bytes: int
+    rows: list[int]  # the records that fit, and are in `columns`
+    columns: dict[str, np.ndarray]  # [records, length]
+
+
 class PretrainingRecords:
-    """The record files that a flag names."""
+    """The record files that a flag names.
+
+    `strict=False` is for looking at records, those of other tasks among them: their
+    problems are warnings, `blocks` has what can be read, and there are no batches.
+    """
 
     def __init__(
         self,
@@ -76,42 +182,125 @@ class PretrainingRecords:
         left_to_right: bool = False,
         right_to_left: bool = False,
         counts_cache: str | None = None,
+        strict: bool = True,
     ) -> None:
-        masking = masking or MaskingOptions()
         self.paths = (
             record_files(patterns, flag)
             if isinstance(patterns, str)
             else list(patterns)
         )
-        self._listed = listed_files(self.paths)
+        self._is_strict = strict
+        self._warned: set[str] = set()
+        self._listed = listed_files(self.paths, self._report)
         self.manifests = manifests_of(self._listed)
         self._vocab_file = vocab_file
         self._counts_cache = counts_cache
-        self._kind = common_kind(self.paths, self._listed)
+        self._kind = common_kind(self.paths, self._listed, self._report)
         self.refuse_other(self)
         self.is_dynamic = self._kind.masking == DYNAMIC_MASKING
-        self.has_pairs = self._kind.pairs != FULL_SENTENCES
+        self.pairs = self._kind.pairs
+        self.has_pairs = self.pairs != FULL_SENTENCES
         # How many labels the pairs have.
-        self.num_pair_labels = 3 if self._kind.pairs == PREVIOUS_OR_NEXT else 2
+        self.num_pair_labels = 3 if self.pairs == PREVIOUS_OR_NEXT else 2
         self.is_packed = self._kind.packed
-        found = first_record(self.paths)
-        if found is None:
-            raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
-        path, record = found
-        of_record = RecordSpec.of_record(record, path)
-        # Tokens of a record; of a packed row's sequence see max_sequence_length.
-        self.max_seq_length = self._settled(
-            "max_seq_length", max_seq_length, of_record.max_seq_length
-        )
-        is_one_way = left_to_right or right_to_left
+        path, record = self._first_record(flag)
+        self.spec = RecordSpec.of_record(record, path)
         self._targets: Transform | None = None
-        self._masking: functools.partial[DynamicMasking] | None = None
-        # Masked-LM slots of a batch's records.
-        self.max_predictions_per_seq: int
-        if is_one_way:
-            self._targets = functools.partial(
-                neighbour_targets, of_left_to_right=left_to_right
+        self._masking: DynamicMasking | None = None
+        if strict:
+            self._settle_lengths(
+                max_seq_length,
+                max_predictions_per_seq,
+                is_one_way=left_to_right or right_to_left,
             )
+            self._settle_targets(
+                masking or MaskingOptions(),
+                max_predictions_per_seq,
+                left_to_right=left_to_right,
+                right_to_left=right_to_left,
+            )
+            self.spec.check(record, path)
+        else:
+            self._compare_lengths()
+
+    def _report(self, problem: InputError) -> None:
+        """Raises it, or logs it once."""
+        if self._is_strict:
+            raise problem
+        if str(problem) not in self._warned:
+            self._warned.add(str(problem))
+            logging.warning("%s", problem)
+
+    def _first_record(self, flag: str) -> tuple[str, bytes]:
+        """The first record, which gives the spec, and its file."""
+        for path in self.paths:
+            try:
+                if first := first_record([path]):
+                    RecordSpec.of_record(first[1], path)
+                    return first
+            except InputError as error:
+                if path == self.paths[-1]:
+                    raise
+                self._report(error)
+        raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
+
+    def _compare_lengths(self) -> None:
+        for manifest in self.manifests[:1]:
+            for name in ("max_seq_length", "max_predictions_per_seq"):
+                stated, actual = getattr(manifest, name), getattr(self.spec, name)
+                if actual and stated != actual:
+                    problem = f"{name} is {stated}; records have {actual}."
+                    self._report(InputError(f"{manifest.path}: {problem}"))
+
+    def _settle_lengths(
+        self,
+        max_seq_length: int | None,
+        max_predictions_per_seq: int | None,
+        *,
+        is_one_way: bool,
+    ) -> None:
+        """The lengths, and the spec that has them: the user's or the manifests'."""
+        # Tokens of a record; of a packed row's sequence see max_sequence_length.
+        self.max_seq_length = self._settled("max_seq_length", max_seq_length)
+        # Masked-LM slots of a batch's records.
+        if is_one_way:
+            self.max_predictions_per_seq = self.max_seq_length - 1
+        elif self.is_dynamic:
+            self.max_predictions_per_seq = max_predictions_per_seq or common_value(
+                self.manifests, "max_predictions_per_seq"
+            )
+        else:
+            self.max_predictions_per_seq = self._settled(
+                "max_predictions_per_seq", max_predictions_per_seq
+            )
+        self.max_sequence_length = self.max_seq_length
+        self._max_predictions_per_sequence = self.max_predictions_per_seq
+        max_sequences_per_row = None
+        if self.is_packed:
+            max_sequences_per_row, self._max_predictions_per_sequence = (
+                common_value(
+                    self.manifests, name, remedy="they cannot be used together"
+                )
+                for name in ("max_sequences_per_row", "max_predictions_per_sequence")
+            )
+            lengths = (manifest.max_sequence_length for manifest in self.manifests)
+            self.max_sequence_length = max(lengths)
+        self.spec = RecordSpec.pretraining(
+            self.max_seq_length,
+            None if self.is_dynamic else self.max_predictions_per_seq,
+            max_sequences_per_row,
+        )
+
+    def _settle_targets(
+        self,
+        masking: MaskingOptions,
+        max_predictions_per_seq: int | None,
+        *,
+        left_to_right: bool,
+        right_to_left: bool,
+    ) -> None:
+        """What is predicted: the records' own masks, new ones, or neighbours."""
+        if left_to_right or right_to_left:
             if not self.is_dynamic:
                 raise InputError(
                     f"{self.paths[0]}: the records are masked, but a model that reads"
@@ -122,49 +311,24 @@ class PretrainingRecords:
                 " every token",
                 max_predictions_per_seq=max_predictions_per_seq,
             )
-            self.max_predictions_per_seq = self.max_seq_length - 1
+            self._targets = functools.partial(
+                neighbour_targets, of_left_to_right=left_to_right
+            )
         elif self.is_dynamic:
-            self.max_predictions_per_seq = max_predictions_per_seq or agreed(
-                self.manifests, "max_predictions_per_seq"
-            )
-        else:
-            self.max_predictions_per_seq = self._settled(
-                "max_predictions_per_seq",
-                max_predictions_per_seq,
-                of_record.max_predictions_per_seq,
-            )
-        self.max_sequence_length = self.max_seq_length
-        predictions_per_sequence = self.max_predictions_per_seq
-        max_sequences_per_row = None
-        if self.is_packed:
-            max_sequences_per_row, predictions_per_sequence = (
-                agreed(self.manifests, name, remedy="they cannot be used together")
-                for name in ("max_sequences_per_row", "max_predictions_per_sequence")
-            )
-            lengths = (manifest.max_sequence_length for manifest in self.manifests)
-            self.max_sequence_length = max(lengths)
-        self.schema = RecordSpec.pretraining(
-            self.max_seq_length,
-            None if self.is_dynamic else self.max_predictions_per_seq,
-            max_sequences_per_row,
-        )
-        self.schema.check(record, path)
-        if self.is_dynamic and not is_one_way:
-            self._masking = settled_masking(
+            self._masking = masking_from(
                 masking,
                 self.manifests,
-                self._vocabulary,
+                self.vocabulary,
                 max_seq_length=self.max_seq_length,
                 max_predictions_per_seq=self.max_predictions_per_seq,
-                max_sequence_length=self.max_sequence_length,
-                max_predictions_per_sequence=predictions_per_sequence,
+                max_predictions_per_sequence=self._max_predictions_per_sequence,
             )
 
-    def _settled(self, name: str, given: int | None, in_record: int) -> int:
+    def _settled(self, name: str, given: int | None) -> int:
         """A length: the user's, the manifests' or the first record's."""
         if given is None:
-            first = self.manifests[0] if self.manifests else None
-            given = getattr(first, name) if first else in_record or 1
+            first = self.manifests[0] if self.manifests else self.spec
+            given = getattr(first, name) or 1
         for manifest in self.manifests:
             if (found := getattr(manifest, name)) != given:
                 raise InputError(
@@ -189,6 +353,18 @@ class PretrainingRecords:
                     manifest.vocab_size,
                 )
 
+    def check_hosts(self, strategy: Any) -> None:
+        """Raises InputError if a TPU's hosts, on other machines, would have to mask."""
+        if self._masking is None or not isinstance(strategy, tf.distribute.TPUStrategy):
+            return
+        # Another machine's are of the job "worker".
+        if any("localhost" not in name for name in strategy.extended.worker_devices):
+            raise InputError(
+                f"{self.paths[0]}: the records have no masks, and the TPU's hosts,"
+                " which read them, cannot draw these. Write them with"
+                " `masking=static`, or run this on the TPU VM, with `tpu_name=local`."
+            )
+
     def training_dataset(
         self,
         batch_size: int,
@@ -202,7 +378,7 @@ class PretrainingRecords:
         return training_dataset(
             self.paths,
             self.counts,
-            self.schema,
+            self.spec,
             batch_size=batch_size,
             seed=seed,
             start=start,
@@ -219,11 +395,44 @@ class PretrainingRecords:
         seed = self.manifests[0].random_seed if self.is_dynamic else 0
         return evaluation_dataset(
             self.paths,
-            self.schema,
+            self.spec,
             batch_size=batch_size,
             repeat=repeat,
             **self._reading(seed, **reading),
         )
+
+    def blocks(self) -> Iterator[RecordBlock]:
+        """All records that can be read, file by file."""
+        number = 0
+        for path in self.paths:
+            first = number
+            try:
+                for records in record_blocks(path):
+                    if number == first:
+                        spec = RecordSpec.of_record(records[0], path)
+                        if spec != self.spec:
+                            raise InputError(
+                                f"{path}: {spec}, passed over; the first file has"
+                                f" {self.spec}."
+                            )
+                    columns, rows = self.spec.read(records)
+                    num_bytes = sum(len(record) + FRAME_BYTES for record in records)
+                    yield RecordBlock(
+                        path, number, number - first, len(records), num_bytes, rows,
+                        columns,
+                    )  # fmt: skip
+                    number += len(records)
+            except InputError as error:
+                self._report(error)
+                continue
+            if path in self._listed:
+                actual, stated = number - first, self._listed[path][1].num_records
+                if actual != stated:
+                    self._report(
+                        InputError(
+                            f"{path} has {actual} records; its manifest says {stated}."
+                        )
+                    )
 
     @functools.cached_property
     def counts(self) -> list[int]:
@@ -234,11 +443,11 @@ class PretrainingRecords:
         counts |= {path: shard.num_records for path, (_, shard) in self._listed.items()}
         return [counts[path] for path in self.paths]
 
-    def vocabulary(
+    def vocabulary_and_casing(
         self, do_lower_case: bool | None
     ) -> tuple[Vocabulary | None, bool | None]:
         """The vocabulary and its casing."""
-        if self._vocabulary is None:
+        if self.vocabulary is None:
             logging.warning(
                 "There is no vocabulary next to the records, so the run will have no"
                 " vocab.txt: fill_mask will not work. Give `vocab_file`."
@@ -250,17 +459,29 @@ class PretrainingRecords:
                     f" {manifest.path} were made with {manifest.do_lower_case}."
                 )
             do_lower_case = manifest.do_lower_case
-        return self._vocabulary, do_lower_case
+        return self.vocabulary, do_lower_case
 
     @functools.cached_property
-    def _vocabulary(self) -> Vocabulary | None:
+    def vocabulary(self) -> Vocabulary | None:
         """The user's vocabulary, or else the one next to the records, if any."""
         manifest = self.manifests[0] if self.manifests else None
         path = self._vocab_file or (manifest.vocab_path if manifest else "")
         if not self._vocab_file and not (path and files.exists(path)):
+            if path and not self._is_strict:
+                problem = f"{path} is missing: there are ids instead of tokens."
+                self._report(InputError(f"{problem} Give `vocab_file`."))
             return None
+        try:
+            return self._checked_vocabulary(path, manifest)
+        except InputError as error:
+            if self._vocab_file:
+                raise
+            self._report(error)
+            return None
+
+    def _checked_vocabulary(self, path: str, manifest: Manifest | None) -> Vocabulary:
         vocabulary = Vocabulary.from_file(path)
-        if self._vocab_file:
+        if self._vocab_file and self._is_strict:
             vocabulary.require_special_tokens(path)
         if manifest and vocabulary.sha256 != manifest.vocab_sha256:
             remedy = "It was changed: give `vocab_file`."
@@ -299,7 +520,8 @@ class PretrainingRecords:
         if self._targets is not None:
             steps.append(self._targets)
         elif self._masking is not None:
-            steps.append(self._masking(seed=seed))
+            self._masking.compile()
+            steps.append(functools.partial(self._masking, seed=seed))
             # Masking looks ids up in the records' vocabulary.
             num_tokens = self.manifests[0].vocab_size
             vocab_size = min(num_tokens, vocab_size or num_tokens)

@@ -32,7 +32,7 @@ from bert_tf.finished import FinishedResults, digest
 from bert_tf.instances.creation import (
     Instances,
     create_instances,
-    say_if_to_be_compiled,
+    log_compilation,
 )
 from bert_tf.instances.masking import warn_if_few
 from bert_tf.instances.pairs import Documents, token_dtype
@@ -541,7 +541,7 @@ def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
             deduplicate=manifest.deduplicate,
             min_document_tokens=manifest.min_document_tokens,
         )
-    say_if_to_be_compiled()
+    log_compilation()
     if manifest.shards[0].random_seed is not None:
         made = _write_shards(corpus, record_set, vocab_file, workers)
     else:

@@ -205,5 +205,5 @@ def _summary(counts: Sequence[int], name: str) -> tuple[int, dict[str, float]]:
 
 
 def _share(part: int, whole: int) -> float:
-    """A part of the whole; 0 of nothing."""
+    """Part / whole, or 0 if the whole is 0."""
     return part / whole if whole else 0.0

@@ -104,7 +104,7 @@ class TextFeaturizer:
         }
 
     def blocks(self, examples: Iterable[Any]) -> Iterator[dict[str, np.ndarray]]:
-        """The records of many examples at once, as in `schema`."""
+        """The records of many examples at once, as in `spec`."""
         self.num_truncated = 0
         self.window_counts = []
         yield from map(self._block, grouped(examples, _EXAMPLES_AT_ONCE))

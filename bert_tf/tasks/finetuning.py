@@ -137,7 +137,7 @@ def training_plan(
         phase = _by_length(phase, records, config.random_seed, max_lengths)
     fixed = {
         "num_train_epochs": num_train_epochs,
-        "max_seq_length": records.schema.max_seq_length,
+        "max_seq_length": records.spec.max_seq_length,
     }
     start = Start(
         task=task.name,
@@ -291,7 +291,7 @@ def standardize(
 
     count = min(len(records), _STANDARDIZED_BY)
     rows = np.linspace(0, len(records) - 1, count).astype(int)
-    length = records.schema.max_seq_length
+    length = records.spec.max_seq_length
     with tapped(note):
         for start in range(0, count, batch_size):
             some = rows[start : start + batch_size]

@@ -416,13 +416,14 @@ class PretrainingSession:
         self, source: Source | None, every: Sequence[PretrainingRecords]
     ) -> None:
         """Checks the model against the records; a named size takes their vocabulary."""
-        vocabulary, do_lower_case = every[0].vocabulary(
+        vocabulary, do_lower_case = every[0].vocabulary_and_casing(
             self._options.given("do_lower_case")
         )
         if self._options.bert_size and vocabulary is not None:
             self.config = dataclasses.replace(self.config, vocab_size=len(vocabulary))
         for records in every:
             records.check_model(self.config)
+            records.check_hosts(self._strategy)
         if not any(records.is_dynamic for records in every):
             self._options.refuse_where_unused(every[0].paths[0])
         if vocabulary is not None:

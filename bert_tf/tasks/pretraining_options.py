@@ -6,8 +6,8 @@ from typing import NamedTuple
 from bert_tf import options
 from bert_tf.config import DISCRIMINATOR_WEIGHT, GENERATOR_SIZE, SIZE_NAMES
 from bert_tf.errors import InputError
-from bert_tf.instances.settings import MaskingOptions
 from bert_tf.options import REQUIRED, Options, Path, option
+from bert_tf.records.masking_options import MaskingOptions
 from bert_tf.training import training_options
 
 

@@ -280,11 +280,11 @@ def _seen_blocks():
     """A list of the blocks of records that are made."""
     seen, make = [], ExampleTable.__init__
 
-    def kept(table, blocks, schema, made_from=None):
+    def kept(table, blocks, spec, made_from=None):
         blocks = list(blocks)
         if made_from is not None:
             seen.extend(blocks)
-        make(table, blocks, schema, made_from)
+        make(table, blocks, spec, made_from)
 
     with mock.patch.object(ExampleTable, "__init__", kept):
         yield seen

@@ -110,6 +110,48 @@ def mask(tokens, words, settings, rng):
     return shown, positions, [chosen[position] for position in positions]
 
 
+def mask_spans(tokens, words, settings, rng):
+    """Spans of whole words, as SpanBERT's, with draws in the order of the package."""
+    groups, may_join = [], False
+    for position, token in enumerate(tokens):
+        if token in ("[CLS]", "[SEP]"):
+            may_join = False
+        elif may_join and token.startswith("##"):
+            groups[-1].append(position)
+        else:
+            groups.append([position])
+            may_join = True
+    order = list(range(len(groups)))
+    rng.shuffle(order)
+    wanted = round(len(tokens) * settings["masked_lm_prob"])
+    wanted = min(settings["max_predictions_per_seq"], max(1, wanted))
+    shares = np.cumsum(0.2 * 0.8 ** np.arange(10)) / (1 - 0.8**10)
+    shown = list(tokens)
+    chosen = {}
+    for first in order:
+        if len(chosen) == wanted:
+            break
+        length = 1 + int((shares <= rng.random()).sum())
+        treatment = "mask" if rng.random() < settings["mask_rate"] else ""
+        rest = 1 - settings["random_rate"] / (1 - settings["mask_rate"])
+        if not treatment:
+            treatment = "keep" if rng.random() < rest else "random"
+        previous = groups[first][0] - 1
+        for group in groups[first : first + length]:
+            is_free = group[0] == previous + 1 and group[0] not in chosen
+            if not is_free or len(chosen) + len(group) > wanted:
+                break
+            for position in group:
+                chosen[position] = tokens[position]
+                if treatment == "mask":
+                    shown[position] = "[MASK]"
+                elif treatment == "random":
+                    shown[position] = words[rng.randint(0, len(words) - 1)]
+            previous = group[-1]
+    positions = sorted(chosen)
+    return shown, positions, [chosen[position] for position in positions]
+
+
 def as_record(plain, vocabulary_tokens, length, slots):
     """An instance as its record's features."""
     ids = {token: number for number, token in enumerate(vocabulary_tokens)}

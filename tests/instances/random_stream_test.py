@@ -24,10 +24,10 @@ def caller():
 
 
 from absl import logging
-from bert_tf.instances.random_stream import say_if_not_compiled_yet
+from bert_tf.instances.random_stream import log_compilation_of
 
 logging.set_verbosity(logging.INFO)
-say_if_not_compiled_yet(caller)
+log_compilation_of(caller)
 print(caller(), caller.stats.cache_hits, flush=True)
 """
 CALLEE = """
@@ -113,3 +113,43 @@ class RandomStreamTest(tf.test.TestCase):
                 random_stream.shuffle(stream, values)
                 expected.shuffle(wanted)
                 self.assertEqual(values.tolist(), wanted)
+
+
+ALL = (1 << 64) - 1
+
+
+def splitmix(state):
+    """The next state and number of the generator."""
+    state = (state + 0x9E3779B97F4A7C15) & ALL
+    z = state
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & ALL
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & ALL
+    return state, z ^ (z >> 31)
+
+
+def restarted(*key):
+    stream = np.zeros(random_stream.STREAM_WORDS, np.uint32)
+    random_stream.restart(stream, tuple(np.uint64(number) for number in key))
+    return stream
+
+
+class RestartTest(tf.test.TestCase):
+    def test_its_words_are_those_of_another_generator(self):
+        for key in ((0, 0, 0), (12345, 1, 77), (ALL, 3, (5 << 40) + 1)):
+            state = 0
+            for number in key:
+                _, state = splitmix(state ^ number)
+            words = []
+            for _ in range(312):
+                state, bits = splitmix(state)
+                words += [bits & 0xFFFFFFFF, bits >> 32]
+            self.assertEqual(restarted(*key).tolist(), [*words, 624])
+
+    def test_seeds_epochs_and_records_share_nothing(self):
+        seen = {
+            random_stream.random(restarted(seed, epoch, record))
+            for seed in range(3)
+            for epoch in range(20)
+            for record in range(50)
+        }
+        self.assertLen(seen, 3 * 20 * 50)

@@ -95,7 +95,7 @@ class LengthPlanTest(tf.test.TestCase):
         self.assertAllEqual(lengths, np.sort(self.lengths))
 
 
-SCHEMA = RecordSpec(
+SPEC = RecordSpec(
     [
         *(
             Feature(name, "int64", (6,), "max_seq_length")
@@ -117,7 +117,7 @@ class ExampleTableTest(tf.test.TestCase):
             "input_mask": (np.array(padded) > 0).astype(int),
             "label_ids": np.stack([numbers + 0.5, -np.ones(3)], axis=1),
         }
-        self.table = ExampleTable([block], SCHEMA)
+        self.table = ExampleTable([block], SPEC)
 
     def test_lengths(self):
         self.assertLen(self.table, 3)
@@ -181,8 +181,8 @@ class TableOfWindowsTest(tf.test.TestCase):
             Feature(name, "int64", (4,), "max_seq_length")
             for name in ("input_ids", "input_mask")
         ]
-        schema = RecordSpec([*features, Feature("label_ids", "float32", (2,))])
-        self.table = ExampleTable(blocks, schema)
+        spec = RecordSpec([*features, Feature("label_ids", "float32", (2,))])
+        self.table = ExampleTable(blocks, spec)
 
     def test_lengths(self):
         # All windows but a single one count as full.
@@ -246,15 +246,15 @@ class GroupsTest(tf.test.TestCase):
 
 class RecordsOfExamplesTest(tf.test.TestCase):
     def of(self, records=None, made_from="a", length=L):
-        schema = RecordSpec.classification(
+        spec = RecordSpec.classification(
             length, TARGET.label_dtype, TARGET.label_length
         )
         records = blocks() if records is None else records
-        return ExampleTable(records, schema, {"examples": made_from})
+        return ExampleTable(records, spec, {"examples": made_from})
 
     def test_what_they_are_made_from(self):
         first = self.of()
-        self.assertEqual((len(first), first.schema.max_seq_length), (11, L))
+        self.assertEqual((len(first), first.spec.max_seq_length), (11, L))
         self.assertEqual(self.of().made_from, first.made_from)
         wide = [
             {
@@ -273,12 +273,12 @@ class RecordsOfExamplesTest(tf.test.TestCase):
 
     def test_endless_rows_are_those_of_a_file_of_records(self):
         path = os.path.join(self.get_temp_dir(), "records")
-        schema = RecordSpec([Feature("number", "int64", (1,))])
+        spec = RecordSpec([Feature("number", "int64", (1,))])
         with ShardWriter([path]) as writer:
-            writer.write([schema.serialize({"number": [n]}) for n in range(11)])
+            writer.write([spec.serialize({"number": [n]}) for n in range(11)])
         for position in (0, 4, 9, 31):
             dataset = training_dataset(
-                *([path], [11], schema),
+                *([path], [11], spec),
                 batch_size=4,
                 seed=7,
                 start=position,

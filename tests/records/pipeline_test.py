@@ -135,7 +135,7 @@ class RememberedCountsTest(RecordCountsTestCase):
                 self.assertEqual(self.counted(), ([3, 0, 7], []))
 
 
-SCHEMA = RecordSpec([Feature("input_ids", "int64", (1,))])
+SPEC = RecordSpec([Feature("input_ids", "int64", (1,))])
 
 
 class PipelineTestCase(tf.test.TestCase):
@@ -146,7 +146,7 @@ class PipelineTestCase(tf.test.TestCase):
             path = os.path.join(self.get_temp_dir(), f"part-{index}.tfrecord")
             with tf.io.TFRecordWriter(path) as writer:
                 for _ in range(count):
-                    writer.write(SCHEMA.serialize({"input_ids": [number]}))
+                    writer.write(SPEC.serialize({"input_ids": [number]}))
                     number += 1
             self.paths.append(path)
         self.counts = list(counts)
@@ -157,7 +157,7 @@ class TrainingDatasetTest(PipelineTestCase):
     def batches(self, count, batch_size=1, **options):
         options = {"seed": 7, "shuffle_buffer": 4, **options}
         dataset = pipeline.training_dataset(
-            self.paths, self.counts, SCHEMA, batch_size=batch_size, **options
+            self.paths, self.counts, SPEC, batch_size=batch_size, **options
         )
         return dataset.take(count).as_numpy_iterator()
 
@@ -238,9 +238,7 @@ class TrainingDatasetTest(PipelineTestCase):
 
 class EvaluationDatasetTest(PipelineTestCase):
     def stream(self, batches=100, **options):
-        dataset = pipeline.evaluation_dataset(
-            self.paths, SCHEMA, batch_size=4, **options
-        )
+        dataset = pipeline.evaluation_dataset(self.paths, SPEC, batch_size=4, **options)
         return [
             batch["input_ids"][:, 0].tolist()
             for batch in dataset.take(batches).as_numpy_iterator()

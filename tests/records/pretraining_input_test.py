@@ -1,14 +1,17 @@
 import os
 import struct
+from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.instances.settings import MaskingOptions
 from bert_tf.modeling.fused import pieces_left_alone
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.optimization.optimizers import create_optimizer
+from bert_tf.records.masking_options import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
+from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import masked_checksum
 from bert_tf.text.vocabulary import Vocabulary
 from tests.records import unmasked
@@ -169,6 +172,43 @@ class DynamicRecordsTest(PretrainingInputTestCase):
             PretrainingRecords(path)
         with self.assertRaisesRegex(InputError, "is not the vocabulary of.*Leave"):
             PretrainingRecords(path, vocab_file=vocab_path)
+
+    def test_hosts_of_a_tpu_on_other_machines_cannot_mask(self):
+        strategy = mock.create_autospec(tf.distribute.TPUStrategy, instance=True)
+        dynamic = PretrainingRecords(self.write())
+        static = PretrainingRecords(toy.write_records(self.path("static.tfrecord")))
+        one_way = PretrainingRecords(self.path("unmasked"), left_to_right=True)
+        for job in ("localhost", "worker"):
+            device = f"/job:{job}/replica:0/task:0/device:TPU:0"
+            strategy.extended.worker_devices = (device,)
+            static.check_hosts(strategy)
+            one_way.check_hosts(strategy)
+            if job == "localhost":
+                dynamic.check_hosts(strategy)
+        with self.assertRaisesRegex(InputError, "hosts, which read them, cannot draw"):
+            dynamic.check_hosts(strategy)
+        dynamic.check_hosts(tf.distribute.get_strategy())
+
+    def test_a_negative_id_is_named(self):
+        path = self.path("unmasked")
+        ids = np.zeros([1, unmasked.L], np.int64)
+        ids[0, 3] = -(2**31)
+        zeros = np.zeros_like(ids)
+        with tf.io.TFRecordWriter(path) as writer:
+            for record in RecordSpec.pretraining(unmasked.L).serialize_block(
+                {
+                    "input_ids": ids,
+                    "input_mask": zeros + 1,
+                    "segment_ids": zeros,
+                    "next_sentence_labels": zeros[:, :1],
+                }
+            ):
+                writer.write(record)
+        unmasked.write_manifest(path, 1)
+        with self.assertRaisesRegex(
+            tf.errors.InvalidArgumentError, "outside the vocabulary of 30 tokens"
+        ):
+            batches(self.training(PretrainingRecords(path), batch_size=1), 1)
 
     def test_an_id_outside_the_vocabulary_is_named(self):
         small = Vocabulary(unmasked.VOCABULARY.tokens[:20])

@@ -20,12 +20,12 @@ def pretraining_values():
 class RecordSpecTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
-        self.schema = RecordSpec.pretraining(8, 3)
+        self.spec = RecordSpec.pretraining(8, 3)
 
     def test_parses_what_it_writes(self):
-        serialized = self.schema.serialize(pretraining_values())
-        one = self.schema.parse(tf.constant(serialized))
-        two = self.schema.parse(tf.constant([serialized, serialized]))
+        serialized = self.spec.serialize(pretraining_values())
+        one = self.spec.parse(tf.constant(serialized))
+        two = self.spec.parse(tf.constant([serialized, serialized]))
         self.assertEqual(one.keys(), pretraining_values().keys())
         for name, value in pretraining_values().items():
             dtype = tf.float32 if name == "masked_lm_weights" else tf.int32
@@ -64,7 +64,7 @@ class RecordSpecTest(tf.test.TestCase):
             ({"next_sentence_labels": [0.5]}, "`next_sentence_labels` must be int64"),
         ):
             with self.assertRaisesRegex(ValueError, message):
-                self.schema.serialize({**pretraining_values(), **changes})
+                self.spec.serialize({**pretraining_values(), **changes})
 
 
 class CheckTest(tf.test.TestCase):
@@ -84,9 +84,9 @@ class CheckTest(tf.test.TestCase):
             RecordSpec.pretraining(8, 4).check(self.record, "a.tfrecord")
 
 
-def record_of(schema, **values):
-    zeros = {feature.name: [0] * feature.length for feature in schema.features}
-    return schema.serialize({**zeros, **values})
+def record_of(spec, **values):
+    zeros = {feature.name: [0] * feature.length for feature in spec.features}
+    return spec.serialize({**zeros, **values})
 
 
 def example(**features):
@@ -127,14 +127,14 @@ class OfRecordTest(tf.test.TestCase):
             )
 
     def test_in_words(self):
-        for schema, words in (
+        for spec, words in (
             (RecordSpec.classification(4, "float32"), "regression records of 4 tokens"),
             (
                 RecordSpec.classification(4, "float32", num_labels=3),
                 "classification records of 4 tokens and 3 labels",
             ),
         ):
-            self.assertEqual(str(RecordSpec.of_record(record_of(schema), "x")), words)
+            self.assertEqual(str(RecordSpec.of_record(record_of(spec), "x")), words)
 
     def test_others_are_one_line_with_what_was_found(self):
         for record, message in (
@@ -155,8 +155,8 @@ class OfRecordTest(tf.test.TestCase):
 
 class ParseTest(tf.test.TestCase):
     def test_large_ids_stay_what_they_are(self):
-        schema = RecordSpec.pretraining(2)
-        columns, rows = schema.read([record_of(schema, input_ids=[1, 2**40 + 7])])
+        spec = RecordSpec.pretraining(2)
+        columns, rows = spec.read([record_of(spec, input_ids=[1, 2**40 + 7])])
         self.assertEqual(rows, [0])
         self.assertAllEqual(columns["input_ids"], [[1, 2**40 + 7]])
 

@@ -20,7 +20,7 @@ VOCABULARY = Vocabulary(
 def write_set(path, count=20, seed=0, vocabulary=VOCABULARY, **fields):
     """Writes `count` records into one file; `fields` are those of the manifest."""
     rng = np.random.default_rng(seed)
-    schema = RecordSpec.pretraining(L)
+    spec = RecordSpec.pretraining(L)
     with tf.io.TFRecordWriter(path) as writer:
         for number in range(count):
             length = int(rng.integers(8, L + 1))
@@ -28,7 +28,7 @@ def write_set(path, count=20, seed=0, vocabulary=VOCABULARY, **fields):
             ids[[0, 4, length - 1]] = [2, 3, 3]
             padding = [0] * (L - length)
             writer.write(
-                schema.serialize(
+                spec.serialize(
                     {
                         "input_ids": [*ids, *padding],
                         "input_mask": [1] * length + padding,

@@ -251,7 +251,7 @@ class RecordsTest(tf.test.TestCase):
         ]
         spec = RecordSpec.choices(L, TARGET.num_outputs)
         records = ExampleTable(featurizer().blocks(examples), spec)
-        self.assertEqual((len(records), records.schema.max_seq_length), (3, L))
+        self.assertEqual((len(records), records.spec.max_seq_length), (3, L))
         self.assertAllEqual(records.lengths, [6, 8, 5])
         # Of the nine choices.
         self.assertAllClose(

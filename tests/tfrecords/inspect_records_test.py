@@ -25,15 +25,15 @@ RECORD = {
     "masked_lm_weights": [1.0, 0.0],
     "next_sentence_labels": [1],
 }
-SCHEMA = RecordSpec.pretraining(8, 2)
+SPEC = RecordSpec.pretraining(8, 2)
 
 
 class ScriptCase(FolderCase):
-    def write(self, name, records, schema: RecordSpec = SCHEMA):
+    def write(self, name, records, spec: RecordSpec = SPEC):
         with tf.io.TFRecordWriter(self.path(name)) as writer:
             for record in records:
                 writer.write(
-                    record if isinstance(record, bytes) else schema.serialize(record)
+                    record if isinstance(record, bytes) else spec.serialize(record)
                 )
         return self.path(name)
 
@@ -231,7 +231,7 @@ class WrongInputTest(ScriptCase):
             ([self.path("out.manifest.json")], "No record file, only"),
             ([other], "other.txt: not a whole TFRecord file"),
             ([foreign], r"foreign: these are neither .* Found: image bytes\[1\]"),
-            ([empty], "There is no record in"),
+            ([empty], "there is no record in"),
             (
                 [records, f"--vocab_file={other}"],
                 r"other.txt \(10 tokens\) is not the vocabulary of .*\(9 tokens\)",

@@ -33,9 +33,9 @@ def results_on(strategy, path, start):
     evaluator = Evaluator(TASK, model, strategy)
     compiled = Evaluator(TASK, model, strategy, jit_compile=xla_compiles_for_the_cpu())
     # 9 records in batches of 4: the last one has a single row for two devices.
-    short = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=4)
-    whole = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=4, repeat=True)
-    odd = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=3, repeat=True)
+    short = pipeline.evaluation_dataset([path], toy.SPEC, batch_size=4)
+    whole = pipeline.evaluation_dataset([path], toy.SPEC, batch_size=4, repeat=True)
+    odd = pipeline.evaluation_dataset([path], toy.SPEC, batch_size=3, repeat=True)
     pairs = list(Predictor(TASK.name, model, strategy).run(short, total_batches=3))
     batches, outputs = zip(*pairs, strict=True)
     try:

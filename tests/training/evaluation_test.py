@@ -21,7 +21,7 @@ class EvaluationTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
         path = toy.write_records(os.path.join(self.get_temp_dir(), "r"), count=10)
-        self.batches = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=4)
+        self.batches = pipeline.evaluation_dataset([path], toy.SPEC, batch_size=4)
         self.model = BertPretrainer(toy.CONFIG)
 
     def test_means_over_all_records_and_the_loss_over_batches(self):
@@ -84,7 +84,7 @@ class EvaluationTest(tf.test.TestCase):
         path = os.path.join(self.get_temp_dir(), "broken")
         with tf.io.TFRecordWriter(path) as writer:
             writer.write(b"no example")
-        broken = pipeline.evaluation_dataset([path], toy.SCHEMA, batch_size=1)
+        broken = pipeline.evaluation_dataset([path], toy.SPEC, batch_size=1)
         with self.assertRaisesRegex(InputError, "cannot be read"):
             list(Predictor(TASK.name, self.model).run(broken, total_batches=1))
 

@@ -488,7 +488,7 @@ class MetricsTest(LoopTestCase):
         with tf.profiler.experimental.Profile(self.folder("next")):
             pass
         batch = os.path.join(self.folder("run"), "nonfinite-step-3.tfrecord")
-        kept = tf.data.TFRecordDataset(batch).map(toy.SCHEMA.parse)
+        kept = tf.data.TFRecordDataset(batch).map(toy.SPEC.parse)
         read = toy.data(self.records, seed=3)(8, InputShard())
         for value, expected in zip(kept.batch(4).take(1), read.take(1), strict=True):
             self.assertAllEqual(value["input_ids"], expected["input_ids"])

@@ -25,7 +25,7 @@ from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.task import Phase
 
 L, P, V = 12, 2, 30
-SCHEMA = RecordSpec.pretraining(L, P)
+SPEC = RecordSpec.pretraining(L, P)
 CONFIG = BertConfig(
     vocab_size=V,
     hidden_size=8,
@@ -103,7 +103,7 @@ def _model_without_layers():
 
 
 def write_records(path, count=20, seed=0, vocab_size=V, max_seq_length=L):
-    schema = RecordSpec.pretraining(max_seq_length, P)
+    spec = RecordSpec.pretraining(max_seq_length, P)
     rng = np.random.default_rng(seed)
     with tf.io.TFRecordWriter(path) as writer:
         for number in range(count):
@@ -112,7 +112,7 @@ def write_records(path, count=20, seed=0, vocab_size=V, max_seq_length=L):
             num_masks = 1 + number % P
             empty = [0] * (P - num_masks)
             writer.write(
-                schema.serialize(
+                spec.serialize(
                     {
                         "input_ids": [*rng.integers(5, vocab_size, length), *padding],
                         "input_mask": [1] * length + padding,

@@ -43,8 +43,8 @@ def blocks(target=TARGET, lengths=LENGTHS):
 
 def prepare(target=TARGET):
     """The records."""
-    schema = RecordSpec.classification(L, target.label_dtype, target.label_length)
-    return ExampleTable(blocks(target), schema, target.kind)
+    spec = RecordSpec.classification(L, target.label_dtype, target.label_length)
+    return ExampleTable(blocks(target), spec, target.kind)
 
 
 def several_lengths():

@@ -74,13 +74,13 @@ def of_pretraining(records):
 
 
 def packed_records(folder):
-    schema = RecordSpec.pretraining(toy.L, toy.P, 3)
+    spec = RecordSpec.pretraining(toy.L, toy.P, 3)
     path = os.path.join(folder, "packed")
     rng = np.random.default_rng(0)
     with tf.io.TFRecordWriter(path) as writer:
         for number in range(10):
             writer.write(
-                schema.serialize(
+                spec.serialize(
                     {
                         "input_ids": [*rng.integers(5, toy.V, 10), 0, 0],
                         "input_mask": [1] * 10 + [0, 0],
@@ -96,8 +96,8 @@ def packed_records(folder):
                 )
             )
     return (
-        pipeline.training_dataset([path], [12], schema, batch_size=BATCH, seed=3),
-        pipeline.evaluation_dataset([path], schema, batch_size=BATCH, repeat=True),
+        pipeline.training_dataset([path], [12], spec, batch_size=BATCH, seed=3),
+        pipeline.evaluation_dataset([path], spec, batch_size=BATCH, repeat=True),
     )
 
 
