@@ -72,11 +72,12 @@ $(JAX_VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 	  --editable '.[jax,test]'
 	touch $@
 
-# The runtimes of exported models, which `make test` does without. The requirements of
-# tf2onnx are older than TensorFlow's: nothing that these packages require is installed.
+# The runtimes of exported models, which `make test` does without. Nothing that these
+# packages require is installed: the package's own requirements are newer.
 test-exports: $(EXPORT_VENV)/.installed
 	$(EXPORT_VENV)/bin/python -m pytest -n auto --dist worksteal -m 'not slow' \
-	  tests/export_model_test.py tests/conversion/runtimes_test.py -k 'litert or onnx or run' \
+	  tests/export_model_test.py tests/conversion/runtimes_test.py \
+	  tests/conversion/onnx_graph_test.py -k 'litert or onnx or run' \
 	  $(PYTEST_ARGS)
 
 $(EXPORT_VENV)/.installed: setup.cfg pyproject.toml constraints.txt constraints-exports.txt

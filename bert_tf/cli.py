@@ -246,11 +246,11 @@ def import_tensorflow(given: options.Options | None = None) -> None:
             os.close(stderr)
 
 
-def require_packages(needed_for: str, *names: str, pip_options: str = "") -> None:
+def require_packages(needed_for: str, *names: str) -> None:
     """Checks for rarely needed packages before any work, without importing them."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
-        install = " ".join(["pip install", *pip_options.split(), *missing])
+        install = f"pip install {' '.join(missing)}"
         raise InputError(f"{needed_for} needs {' and '.join(missing)}: {install}")
 
 

@@ -210,6 +210,7 @@ class ExportModelTest(RunClassifierTestCase):
             ("kerashub", "--heads=masked_lm", "the encoder alone"),
             ("litert", "--max_seq_length=128", serving_alone),
             ("litert", "--doc_stride=128", serving_alone),
+            ("litert", "--quantize=int8", "is for --format=onnx alone"),
         ):
             with self.assertRaisesRegex(cli.flags.Error, message):
                 self.export("a", kind, "b", flag)
@@ -224,14 +225,20 @@ class ExportModelTest(RunClassifierTestCase):
             self.assertEqual(file.read(8)[4:], b"TFL3")
 
     def test_onnx_with_the_exact_gelu_runs(self):
-        for package in ("tf2onnx", "onnx", "onnxruntime"):
+        for package in ("onnx", "onnxruntime"):
             pytest.importorskip(package)
         config = dataclasses.replace(toy.CONFIG, hidden_act="gelu_erf")
         folder = self.checkpoint(BertClassifier(config, 2))
         toy.write_config(folder, config)
-        with self.assertLogs() as logs:
-            self.export(folder, "onnx", self.path("onnx"))
-        self.assertIn("its outputs are the model's", "".join(logs.output))
+        sizes = []
+        for given in ((), ("--quantize=float16",), ("--quantize=int8",)):
+            path = self.path("onnx" + "".join(given))
+            with self.assertLogs() as logs:
+                self.export(folder, "onnx", path, *given)
+            self.assertIn("its outputs are the model's", "".join(logs.output))
+            self.assertTrue(os.path.exists(os.path.join(path, "config.json")))
+            sizes.append(os.path.getsize(os.path.join(path, "model.onnx")))
+        self.assertLess(sizes[1], sizes[0])
 
     def test_an_export_that_does_not_run_is_none(self):
         folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))

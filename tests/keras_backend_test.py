@@ -84,8 +84,8 @@ class KerasBackendTest(tf.test.TestCase):
             ):
                 keras_backend.choose("jax")
             self.assertTrue(keras_backend.is_jax())
-            with self.assertRaisesRegex(InputError, "--format=onnx needs TensorFlow"):
-                keras_backend.require_tensorflow("--format=onnx")
+            with self.assertRaisesRegex(InputError, "--format=litert needs TensorFlow"):
+                keras_backend.require_tensorflow("--format=litert")
             keras_backend.choose("tensorflow")
             self.assertFalse(keras_backend.is_jax())
             keras_backend.choose(None)

@@ -55,7 +55,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     f"python -m bert_tf.tfrecords.learn_vocabulary --input_file={VALUE}/text.txt"
     f" --output_file={VALUE}/vocab.txt --vocab_size={VALUE}": ("a", "a", "300"),
     f"python -m pip install --quiet {VALUE}": ("'bert-tf[jax]'",),
-    "pip install": ("--no-deps tf2onnx onnx",),  # of `require_packages`
     "pip install .": (),
     "pip install 'bert-tf[beam]'": (),
     "pip install 'bert-tf[jax]'": (),

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -13,13 +14,22 @@ from absl import logging
 
 from bert_tf import files
 from bert_tf.config import ALBERT_FIELDS, BertConfig
-from bert_tf.conversion import huggingface, kerashub, names, tensorflow
+from bert_tf.conversion import (
+    huggingface,
+    kerashub,
+    loading,
+    names,
+    onnx_graph,
+    runtimes,
+    tensorflow,
+)
 from bert_tf.conversion.loading import checked_casing, refuse_other_function
 from bert_tf.conversion.source import (
     CONFIG_NAME,
     EXPORT_NAME,
     Export,
     Source,
+    folder_of,
     open_source,
     read_export,
 )
@@ -227,8 +237,15 @@ def write_tf1(folder: str, model: Source) -> None:
 
 def write_huggingface(folder: str, model: Source) -> None:
     """Writes a folder that transformers reads, head included."""
-    config = model.require_config()
     _refuse_added(model)
+    values = _hugging_face_config(model)
+    huggingface.write(folder, model.weights, model.require_config(), values)
+    _write_hugging_face_tokenizer(folder, model)
+
+
+def _hugging_face_config(model: Source) -> dict[str, Any]:
+    """The content of config.json, with the labels."""
+    config = model.require_config()
     architecture = huggingface.architecture_of(model.weights, config)
     labels: dict[str, Any] = {}
     for head in (names.CLASSIFIER, names.TAGGING):
@@ -238,11 +255,72 @@ def write_huggingface(folder: str, model: Source) -> None:
                 "num_labels": num_outputs(model.weights, head),
                 "problem_type": model.classifier_problem_type(),
             }
-    values = huggingface.to_config(config, architecture, **labels)
-    huggingface.write(folder, model.weights, config, values)
+    return huggingface.to_config(config, architecture, **labels)
+
+
+def _write_hugging_face_tokenizer(folder: str, model: Source) -> None:
     _write_tokenizer(folder, model)
     if (vocabulary := model.tokenizer.vocabulary) is not None:
         write_tokenizer_json(folder, vocabulary, bool(model.tokenizer.do_lower_case))
+
+
+# What a runtime may differ by, of the largest output; an int8 model is another one.
+_ONNX_TOLERANCES = {None: 1e-3, "float16": 0.03, "int8": math.inf}
+
+
+def write_onnx(folder: str, model: Source, quantize: str | None = None) -> None:
+    """Writes model.onnx, and beside it what Optimum needs: config.json, the tokenizer.
+
+    Args:
+        folder: where to write.
+        model: a checkpoint with one head, or none: see `onnx_graph`.
+        quantize: "float16" for weights and activations; "int8" for weights by output
+            and for the activations of each call, of 7 bits, so that no processor's
+            sums overflow. None: float32.
+    """
+    config, heads = model.require_config(), names.heads_of(model.weights)
+    sentences = huggingface.SentenceSettings()
+    if not heads:
+        sentences = huggingface.sentence_settings(folder_of(model.path))
+    content = onnx_graph.build(
+        model,
+        dtype=np.float16 if quantize == "float16" else np.float32,
+        pooling=sentences.pooling,
+        normalizes=sentences.normalizes,
+    )
+    path = os.path.join(folder, "model.onnx")
+    if quantize == "int8":
+        from onnxruntime import quantization
+
+        quantization.quantize_dynamic(
+            content,
+            path,
+            weight_type=quantization.QuantType.QInt8,
+            per_channel=True,
+            reduce_range=True,
+        )
+    else:
+        files.write_atomically(path, content.SerializeToString())
+    # The graph has the constants that transformers' config lacks.
+    known = dataclasses.replace(
+        config, masked_lm_hidden_act=None, masked_lm_layer_norm_eps=None
+    )
+    values = _hugging_face_config(dataclasses.replace(model, config=known))
+    files.write_atomically(
+        os.path.join(folder, huggingface.CONFIG_NAME),
+        json.dumps(values, indent=2) + "\n",
+    )
+    _write_hugging_face_tokenizer(folder, model)
+    keras_model = loading.load_encoder(model) if not heads else None
+    if heads and heads[0] != names.REPLACED_TOKENS:  # which has no model of its own
+        weights = model.weights.with_heads(
+            [one for one in heads if one != names.WINDOWS]
+        )
+        keras_model = loading.load_model(
+            dataclasses.replace(model, weights=weights), heads[0]
+        )
+    if keras_model is not None:
+        runtimes.check(path, "onnx", keras_model, _ONNX_TOLERANCES[quantize])
 
 
 def write_kerashub(folder: str, model: Source) -> None:
@@ -271,7 +349,7 @@ def _refuse_added(model: Source) -> None:
     if options:
         raise InputError(
             f"{model.path} was trained with {' and '.join(options)}, which no other"
-            " program computes. Export it as saved_model, litert or onnx."
+            " program computes. Export it as saved_model or litert."
         )
 
 

@@ -42,7 +42,19 @@ OPSET = 17
 # The last version of the file format that all of today's runtimes read.
 _IR_VERSION = 8
 
-_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+# The models' inputs and outputs -> the names here, which are transformers'.
+INPUTS = {
+    "input_ids": "input_ids",
+    "input_mask": "attention_mask",
+    "segment_ids": "token_type_ids",
+}
+OUTPUTS = {
+    "sequence_output": "last_hidden_state",
+    "pooled_output": "pooler_output",
+    "masked_lm_logits": "prediction_logits",
+    "next_sentence_logits": "seq_relationship_logits",
+}
+_INPUTS = tuple(INPUTS.values())
 # What only this program computes with.
 _UNKNOWN = ("bilstm", "second_encoder")
 
@@ -266,7 +278,9 @@ class _Model:
         )
         return self.graph.add("Add", product, self.graph.weight(bias))
 
-    def norm(self, x: str, gamma: str, beta: str, epsilon: float | None = None) -> str:
+    def norm(
+        self, x: str, gamma: str, beta: str, *, epsilon: float | None = None
+    ) -> str:
         """Layer normalization of [..., H]."""
         weights = self.graph.weight(gamma), self.graph.weight(beta)
         epsilon = self.config.layer_norm_eps if epsilon is None else epsilon
@@ -412,7 +426,7 @@ class _Model:
         )
         x = self.dense(self.tokens(), kernel, bias)
         x = self.activated(x, config.masked_lm_hidden_act or config.hidden_act)
-        x = self.norm(x, gamma, beta, config.masked_lm_layer_norm_eps)
+        x = self.norm(x, gamma, beta, epsilon=config.masked_lm_layer_norm_eps)
         table = graph.weight(names.EMBEDDINGS[0].original)
         scores = graph.add("MatMul", x, graph.add("Transpose", table, perm=[1, 0]))
         logits = graph.add("Add", scores, graph.weight(output_bias))

@@ -21,7 +21,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from bert_tf.config import MULTI_LABEL, REGRESSION
@@ -679,22 +678,14 @@ def write_saved_model(
     return signatures
 
 
-def write_by_keras(folder: str, source: Source, head: str, format_: str) -> str:
-    """Writes the model for LiteRT or ONNX, by Keras' own export."""
-    name = {"litert": "model.tflite", "onnx": "model.onnx"}[format_]
-    path = os.path.join(folder, name)
+def write_litert(folder: str, source: Source, head: str) -> None:
+    """Writes the model for LiteRT, by Keras' own export."""
+    path = os.path.join(folder, "model.tflite")
     model = _SERVED[head][0](source)
-    # Keras exports to ONNX what has been called once.
-    model(
-        {name: np.zeros([1] * len(x.shape), "int32") for name, x in model.input.items()}
-    )
-    if format_ == "onnx":
-        runtimes.teach_onnx()
     try:
-        model.export(path, format=format_, verbose=False)
+        model.export(path, format="litert", verbose=False)
     except ImportError as error:
         raise InputError(
-            f"`format={format_}` needs a package that is not installed: {error}"
+            f"`format=litert` needs a package that is not installed: {error}"
         ) from error
-    runtimes.check(path, format_, model)
-    return path
+    runtimes.check(path, "litert", model)
