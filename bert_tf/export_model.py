@@ -190,7 +190,7 @@ def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
     found = {
         **inherited,
         **{
-            n: options.given(n)
+            n: options.value_if_given(n)
             for n in ("max_seq_length", *_OF_SPANS)
             if options.is_given(n)
         },

@@ -14,6 +14,7 @@ when the object is made, on the command line before TensorFlow is imported.
 import dataclasses
 import enum
 import functools
+import inspect
 import math
 import numbers
 import os
@@ -21,7 +22,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from absl import flags
@@ -78,6 +79,7 @@ class Declared:
     within: str | None = None  # the option for the folder that the path is relative to
     # The option, or option=value, without which this one has no effect.
     only_with: str | None = None
+    title: str | None = None  # the group in --help, if not that of the class
     is_dashed: bool = False  # whether the flag may be spelt with dashes too
     is_repeated: bool = False  # whether each string of several has a flag of its own
 
@@ -92,10 +94,10 @@ def option(default: Any, help_text: str, **declared: Any) -> Any:
     return dataclasses.field(default=default, metadata={"option": declaration})
 
 
-def with_default(kind: type["Options"], name: str, default: Any) -> Any:
-    """Another class's field, with another default."""
-    metadata = kind.__dataclass_fields__[name].metadata
-    return dataclasses.field(default=default, metadata=metadata)
+def with_default(kind: type["Options"], name: str, default: Any, **changes: Any) -> Any:
+    """Another class's field with another default, and changes of its declaration."""
+    declared = dataclasses.replace(declarations(kind)[name], **changes)
+    return dataclasses.field(default=default, metadata={"option": declared})
 
 
 class _Given(frozenset[str]):
@@ -138,9 +140,17 @@ class Options:
     # The arguments in addition to flags.
     positional: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
-    def __init_subclass__(cls, title: str = TASK, **kwargs: Any) -> None:
+    def __init_subclass__(
+        cls, title: str = TASK, hides: Sequence[str] = (), **kwargs: Any
+    ) -> None:
         super().__init_subclass__(**kwargs)
         cls.title = title
+        # Inherited options that the command lacks: attributes with their defaults, or
+        # with the values that the class itself gives them.
+        for name in hides:
+            cls.__annotations__ = {**inspect.get_annotations(cls), name: Any}
+            value = dataclasses.field(default=getattr(cls, name), init=False)
+            setattr(cls, name, value)
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
         cls.__init__ = _noting(cls.__init__)  # type: ignore[method-assign]
 
@@ -169,8 +179,9 @@ class Options:
                 if problem:
                     of_each = ", each of them" if several else ""
                     yield f"`{name}={one}` {problem}{of_each}."
-            if declared.only_with:
-                yield from self.refuse_without(declared.only_with, name)
+            needed = declared.only_with
+            if needed and self.has(needed.partition("=")[0]):
+                yield from self.require_for([name], needs=needed)
 
     def has(self, name: str) -> bool:
         """Whether there is an option of that name."""
@@ -180,7 +191,7 @@ class Options:
         """Whether it was set on the command line or in Python, to any value."""
         return name in self.given_names
 
-    def given(self, name: str) -> Any:
+    def value_if_given(self, name: str) -> Any:
         """An option's value if it was given, else None."""
         return getattr(self, name) if self.is_given(name) else None
 
@@ -191,7 +202,7 @@ class Options:
 
     def to(self, options_class: type[Other], **changes: Any) -> Other:
         """Options of another class: what both have, and some changes."""
-        fields = dataclasses.fields(options_class)
+        fields = [one for one in dataclasses.fields(options_class) if one.init]
         names = [field.name for field in fields if hasattr(self, field.name)]
         values = {name: getattr(self, name) for name in names}
         values["given_names"] = self.given_names | changes.keys()
@@ -228,7 +239,7 @@ class Options:
         if all(self.is_given(name) and _is_set(getattr(self, name)) for name in names):
             yield f"{' and '.join(f'`{name}`' for name in names)} {why}."
 
-    def refuse_without(self, other: str, *names: str) -> Iterator[str]:
+    def require_for(self, names: Iterable[str], needs: str) -> Iterator[str]:
         """For `problems`: options without effect unless another one is set."""
         fields = type(self).__dataclass_fields__
         # A default that is given does no harm.
@@ -236,10 +247,10 @@ class Options:
             name for name in names if getattr(self, name) != fields[name].default
         ]
         useless = [name for name in changed if self.is_given(name)]
-        name, _, wanted = other.partition("=")
+        name, _, wanted = needs.partition("=")
         value = getattr(self, name)
         if useless and not (value == wanted if wanted else value):
-            needed = f"{other}=true" if isinstance(value, bool) else other
+            needed = f"{needs}=true" if isinstance(value, bool) else needs
             yield f"`{useless[0]}` has no effect without `{needed}`: give both or none."
 
 
@@ -292,7 +303,9 @@ def is_required(kind: type[Options], name: str) -> bool:
 
 
 def title_of(kind: type[Options], name: str) -> str:
-    """The group of an option: the class that first declares it."""
+    """The group of an option: its own, or that of the class that first declares it."""
+    if title := declarations(kind)[name].title:
+        return title
     first: Any = next(
         each
         for each in reversed(kind.__mro__)

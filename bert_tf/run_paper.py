@@ -265,7 +265,7 @@ class _Maker:
         grid = ("learning_rates", "num_train_epochs", "train_batch_sizes")
         shared = (*grid, "num_restarts", "random_seed")
         values: dict[str, Any] = {name: getattr(options, name) for name in shared}
-        length = options.given("max_seq_length")
+        length = options.value_if_given("max_seq_length")
         values |= {"init_checkpoint": start, "max_seq_length": length}
         protocol = {k: v for k, v in table.protocol.items() if not options.is_given(k)}
         values |= protocol | self._of_task(column) | dict(row.options)
@@ -300,7 +300,7 @@ class _Maker:
                 values["version_2_with_negative"] = True
             elif options.triviaqa_file:
                 values["first_train_file"] = options.triviaqa_file
-            if length := options.given("max_seq_length"):
+            if length := options.value_if_given("max_seq_length"):
                 # Windows overlap, and questions leave room for them.
                 values["doc_stride"] = min(128, length // 2)
                 values["max_query_length"] = min(64, length // 2)
@@ -423,7 +423,11 @@ class _Maker:
         options = self._options
         names = [field.name for field in dataclasses.fields(DeviceOptions)]
         names.append("do_lower_case")
-        return {name: options.given(name) for name in names if options.is_given(name)}
+        return {
+            name: options.value_if_given(name)
+            for name in names
+            if options.is_given(name)
+        }
 
     def _path(self, *names: str) -> str:
         return os.path.join(self._options.output_dir, *names)

@@ -59,7 +59,9 @@ class MaskingOptions(Options):
     @property
     def given_masking(self) -> dict[str, Any]:
         """These options by name; None for those that are not given."""
-        return {name: self.given(name) for name in declarations(MaskingOptions)}
+        return {
+            name: self.value_if_given(name) for name in declarations(MaskingOptions)
+        }
 
     def refuse_where_unused(self, source: str) -> None:
         """Rejects options of masking for records that have their masks in them."""

@@ -71,7 +71,7 @@ def model_options(
         names = (*adapter_files.MODEL_OPTIONS, "recompute")
         return {name: getattr(options, name) for name in names}
     for name in adapter_files.MODEL_OPTIONS:
-        given = options.given(name)
+        given = options.value_if_given(name)
         if given is not None and given != adapter.model[name]:
             raise InputError(
                 f"`{name}={given}`, but `init_adapter={options.init_adapter}` was"

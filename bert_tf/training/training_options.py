@@ -75,7 +75,7 @@ class InitialLayers(Options, title=options.MODEL):
     def problems(self) -> Iterator[str]:
         """Layers of nothing."""
         yield from super().problems()
-        yield from self.refuse_without("init_checkpoint", "init_layers")
+        yield from self.require_for(["init_layers"], needs="init_checkpoint")
 
 
 class HeadOptions(Options, title=options.TRAINING):
@@ -428,12 +428,12 @@ class RegularizationOptions(Options, title=options.TRAINING):
     def problems(self) -> Iterator[str]:
         """Options without effect."""
         yield from super().problems()
-        yield from self.refuse_without(
-            "smart_weight",
-            *("smart_steps", "smart_step_size", "smart_epsilon", "smart_noise"),
+        yield from self.require_for(
+            ("smart_steps", "smart_step_size", "smart_epsilon", "smart_noise"),
+            needs="smart_weight",
         )
-        yield from self.refuse_without(
-            "smart_proximal_weight", "smart_momentum", "smart_final_momentum"
+        yield from self.require_for(
+            ("smart_momentum", "smart_final_momentum"), needs="smart_proximal_weight"
         )
         for name in ("lora_rank", "adapter_size", "init_adapter"):
             if self.mixout and getattr(self, name, None):
@@ -487,8 +487,9 @@ class DistillationOptions(Options, title=options.TRAINING):
         """Options without effect, or without a loss."""
         yield from super().problems()
         weights = [name for name in _DISTILLED if getattr(self, name)]
-        yield from self.refuse_without(
-            "teacher_checkpoint", "distill_labels", *_DISTILLED, "distill_temperature"
+        yield from self.require_for(
+            ("distill_labels", *_DISTILLED, "distill_temperature"),
+            needs="teacher_checkpoint",
         )
         if self.teacher_checkpoint and not weights:
             yield "`teacher_checkpoint` teaches nothing: all its weights are 0."

@@ -194,8 +194,8 @@ class TaggingOptions(
         if self.bilstm_size % 2:
             yield f"`bilstm_size={self.bilstm_size}` must be even."
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
-        yield from self.refuse_without(
-            "features", "feature_dir", "bilstm_size", "bilstm_dropout"
+        yield from self.require_for(
+            ("feature_dir", "bilstm_size", "bilstm_dropout"), needs="features"
         )
         for name in (
             *("frozen_layers", "layerwise_learning_rate_decay", "recompute"),
