@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, Path, SourceOptions, flags_of_run, option
+from bert_tf.options import REQUIRED, Path, flags_of_run, option
 from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.text.normalization import Span
 from bert_tf.text.splitting import LANGUAGE_HELP, sentence_splitter
+from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source

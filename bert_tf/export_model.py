@@ -22,15 +22,9 @@ from absl import logging
 from bert_tf import cli, files, keras_backend
 from bert_tf.answer import DEFAULTS
 from bert_tf.errors import InputError
-from bert_tf.options import (
-    REQUIRED,
-    BackendOptions,
-    Path,
-    flags_of_run,
-    option,
-    with_default,
-)
-from bert_tf.training.training_options import ModelOptions, OutputOptions
+from bert_tf.options import REQUIRED, TASK, Path, flags_of_run, option, with_default
+from bert_tf.tasks.run_options import FineTuningOptions
+from bert_tf.training.training_options import DeviceOptions, ModelOptions
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
@@ -56,10 +50,13 @@ _OF_SPANS = ("doc_stride", "max_query_length", "max_answer_length")
 _LEAST_SEQ_LENGTH = 5
 
 
-class ExportOptions(BackendOptions, ModelOptions):
+class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
     """The checkpoint to export, and the format."""
 
-    output_dir: str = with_default(OutputOptions, "output_dir", REQUIRED)
+    backend: str | None = with_default(DeviceOptions, "backend", None)
+    output_dir: str = with_default(
+        FineTuningOptions, "output_dir", REQUIRED, title=TASK
+    )
     checkpoint: str = option(
         REQUIRED,
         "What to export: a run's output_dir or a checkpoint in it, a TF1 release, a"

@@ -18,16 +18,18 @@ from absl import logging
 from bert_tf import cli, files
 from bert_tf.errors import InputError
 from bert_tf.options import REQUIRED, Path, option, with_default
-from bert_tf.tasks.run_options import FeatureRunOptions, PaddingOptions
-from bert_tf.training.training_options import CheckpointOptions, ModelOptions
+from bert_tf.training.training_options import (
+    DeviceOptions,
+    LengthOptions,
+    ModelOptions,
+    TrainingConfig,
+)
 
 if TYPE_CHECKING:
     from bert_tf.features import FeatureInput
 
 
-class ExtractionOptions(
-    ModelOptions, CheckpointOptions, FeatureRunOptions, PaddingOptions
-):
+class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions):
     """The text, and the vectors to compute."""
 
     input_file: str = option(
@@ -37,7 +39,13 @@ class ExtractionOptions(
         path=Path.FILE,
     )
     output_file: str = option(REQUIRED, "The file to write.", path=Path.OUTPUT)
-    init_checkpoint: str = with_default(CheckpointOptions, "init_checkpoint", REQUIRED)
+    init_checkpoint: str = with_default(ModelOptions, "init_checkpoint", REQUIRED)
+    precision: str = with_default(TrainingConfig, "precision", "float32")
+    jit_compile: bool = with_default(TrainingConfig, "jit_compile", False)
+    batch_size: int = option(32, "Lines per batch, over all devices.", least=1)
+    use_one_hot_embeddings: bool = option(
+        False, "Accepted, but has no effect: a lookup gives the same numbers."
+    )
     layers: tuple[str, ...] = option(
         ("-1", "-2", "-3", "-4"),
         "Layers whose outputs to write: 0 is the first, -1 the last. Also"

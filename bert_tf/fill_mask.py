@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_tf import cli
 from bert_tf.errors import InputError
-from bert_tf.options import SourceOptions, option
+from bert_tf.options import option
+from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     import numpy as np

@@ -254,40 +254,6 @@ class Options:
             yield f"`{useless[0]}` has no effect without `{needed}`: give both or none."
 
 
-class BackendOptions(Options, title=DEVICES):
-    """What to compute with."""
-
-    backend: str | None = option(
-        None,
-        "What Keras computes with; jax for TPUs as they are today (it needs the"
-        " extra: pip install 'bert-tf[jax]'). Checkpoints are the same. Default:"
-        " KERAS_BACKEND, else tensorflow.",
-        choices=("tensorflow", "jax"),
-    )
-
-
-class SourceOptions(BackendOptions, title=MODEL):
-    """A trained model, by its checkpoint and what it may lack."""
-
-    checkpoint: str = option(
-        REQUIRED,
-        "A run's output_dir, a checkpoint in it, a TF1 release, a Hugging Face"
-        " folder, or a KerasHub preset; with its vocabulary.",
-        path=Path.CHECKPOINT,
-    )
-    bert_config_file: str | None = option(
-        None, "bert_config.json: the architecture of the model.", path=Path.FILE
-    )
-    vocab_file: str | None = option(
-        None, "The WordPiece vocabulary: one token per line.", path=Path.FILE
-    )
-    do_lower_case: bool | None = option(
-        None,
-        "Whether to lower-case the text. Default: the checkpoint's setting, or what"
-        " its vocabulary implies; else true.",
-    )
-
-
 def declarations(kind: type[Options]) -> dict[str, Declared]:
     """The options of a class by name, in the order of its groups."""
     return {

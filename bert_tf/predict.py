@@ -36,15 +36,15 @@ from bert_tf import cli, files, options
 from bert_tf.errors import InputError
 from bert_tf.options import (
     REQUIRED,
-    BackendOptions,
+    Options,
     Path,
-    SourceOptions,
     flags_of_run,
     option,
 )
 from bert_tf.parallel import grouped
 from bert_tf.tasks.tables import rows_of_lines
 from bert_tf.text import blocks
+from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     from bert_tf.text_models import TextModel
@@ -62,9 +62,10 @@ _TEXT = "text"
 _ESCAPES = str.maketrans({"\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
-class PredictOptions(BackendOptions, title=options.DATA):
+class PredictOptions(Options, title=options.DATA):
     """The model, and the texts."""
 
+    backend: str | None = options.with_default(SourceOptions, "backend", None)
     checkpoint: str = options.with_default(SourceOptions, "checkpoint", REQUIRED)
     input_file: str = option(
         _STANDARD, "The texts; - is standard input.", path=Path.FILE

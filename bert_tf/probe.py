@@ -27,14 +27,15 @@ from absl import logging
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, Path, option, with_default
+from bert_tf.extract_features import ExtractionOptions
+from bert_tf.options import DATA, REQUIRED, Path, option, with_default
 from bert_tf.pictures import figure, picture, table
-from bert_tf.tasks.run_options import FeatureRunOptions, PaddingOptions
-from bert_tf.tasks.tagging.tagging_options import FormatOptions
+from bert_tf.tasks.tagging.sentences import FORMATS
+from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.training.training_options import (
+    DeviceOptions,
+    LengthOptions,
     ModelOptions,
-    OutputOptions,
-    TrainingOptions,
 )
 
 if TYPE_CHECKING:
@@ -46,11 +47,23 @@ if TYPE_CHECKING:
 _HELD_OUT = 5
 
 
-class ProbeOptions(
-    OutputOptions, ModelOptions, FormatOptions, FeatureRunOptions, PaddingOptions
-):
+class ProbeOptions(ModelOptions, DeviceOptions, LengthOptions):
     """Which model is probed, on which words."""
 
+    output_dir: str = with_default(TaggingOptions, "output_dir", REQUIRED)
+    precision: str = with_default(ExtractionOptions, "precision", "float32")
+    jit_compile: bool = with_default(ExtractionOptions, "jit_compile", False)
+    batch_size: int = with_default(ExtractionOptions, "batch_size", 32)
+    use_one_hot_embeddings: bool = with_default(
+        ExtractionOptions, "use_one_hot_embeddings", False
+    )
+    format: str = with_default(TaggingOptions, "format", FORMATS[0], title=DATA)
+    word_column: str | None = with_default(
+        TaggingOptions, "word_column", None, title=DATA
+    )
+    label_column: str | None = with_default(
+        TaggingOptions, "label_column", None, title=DATA
+    )
     init_checkpoint: str = option(
         REQUIRED, "The model: a checkpoint of any kind.", path=Path.CHECKPOINT
     )
@@ -78,7 +91,7 @@ class ProbeOptions(
         " sum of the words' losses. A larger one makes the probe memorize less.",
         least=1e-9,
     )
-    random_seed: int = with_default(TrainingOptions, "random_seed", 12345)
+    random_seed: int = with_default(TaggingOptions, "random_seed", 12345)
 
 
 # How well words' labels can be read from each layer: linear probes, and a control task.

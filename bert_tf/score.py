@@ -19,9 +19,10 @@ import numpy as np
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import Path, SourceOptions, option
+from bert_tf.options import Path, option
 from bert_tf.parallel import grouped
 from bert_tf.text.wordpiece import WordPieceTokenizer, pair_features
+from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     from bert_tf.modeling.heads import BertPretrainer

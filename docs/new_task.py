@@ -31,11 +31,10 @@ from bert_tf.options import Path, option
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks import finetuning, running
-from bert_tf.tasks.run_options import ScoredOptions
+from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.text.wordpiece import pair_features
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.training_options import Evaluates, Trains
 
 # 1. bert_tf/conversion/names.py: the head's weights, under the original's kind of name,
 # so that checkpoints are read and written.
@@ -94,7 +93,9 @@ class BertPointer(HeadModel):
 # 4. bert_tf/tasks/pointing.py: options, examples, records, predictions, scores.
 
 
-class PointingOptions(ScoredOptions, Trains, Evaluates):
+class PointingOptions(
+    FineTuningOptions, hides=("do_predict", "class_weights", "max_unusable_rows")
+):
     """A run of pointing."""
 
     train_file: str | None = option(
@@ -103,7 +104,7 @@ class PointingOptions(ScoredOptions, Trains, Evaluates):
     dev_file: str | None = option(
         None, "To evaluate on.", path=Path.FILE, needed_for=("do_eval",)
     )
-    max_seq_length: int = options.with_default(ScoredOptions, "max_seq_length", 32)
+    max_seq_length: int = options.with_default(FineTuningOptions, "max_seq_length", 32)
 
 
 _SEQUENCE = ("input_ids", "input_mask", "segment_ids")

@@ -51,8 +51,8 @@ from bert_tf.records.pipeline import READING_ERRORS, record_counts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
 from bert_tf.tasks import glue, glue_suite
-from bert_tf.tasks.multiple_choice import read_choices
-from bert_tf.tasks.run_options import ChoiceColumns, Settings
+from bert_tf.tasks.multiple_choice import ChoiceLayout, read_choices
+from bert_tf.tasks.run_options import Settings
 from bert_tf.tasks.selection import Record, Records
 from bert_tf.tasks.squad import null_threshold
 from bert_tf.tasks.squad.reading import read_file
@@ -433,7 +433,7 @@ READERS = {
     ),
     "choices": (
         _small(inputs.write_swag, "val.csv", "x.csv"),
-        _at("x.csv", lambda path: read_choices(path, ChoiceColumns(), has_labels=1)),
+        _at("x.csv", lambda path: read_choices(path, ChoiceLayout(), has_labels=1)),
     ),
     "columns": (
         _small(inputs.write_tags, "dev.txt", "x.txt"),

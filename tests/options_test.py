@@ -17,7 +17,7 @@ from bert_tf import (
 )
 from bert_tf.errors import InputError
 from bert_tf.options import Path
-from bert_tf.tasks.run_options import ChoiceOptions
+from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from tests.cli_test import SCRIPTS
 from tests.processes import run_python
 from tests.script_case import FolderCase

@@ -17,12 +17,12 @@ from bert_tf import cli, files
 from bert_tf.errors import InputError
 from bert_tf.instances.settings import DYNAMIC_MASKING, InstanceSettings
 from bert_tf.options import REQUIRED, Path, option, with_default
-from bert_tf.records.text_input import SentenceTextOptions, text_chunks
+from bert_tf.records.text_input import TextOptions, text_chunks
 from bert_tf.records.tokenized_corpus import DEDUPLICATION
 from bert_tf.training.training_options import ModelOptions
 
 
-class PretrainingDataOptions(InstanceSettings, SentenceTextOptions):
+class PretrainingDataOptions(InstanceSettings, TextOptions):
     """Which records are made, of which text."""
 
     vocab_file: str = with_default(ModelOptions, "vocab_file", REQUIRED)

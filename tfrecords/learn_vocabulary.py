@@ -21,9 +21,10 @@ from bert_tf.records.text_input import TextOptions, text_chunks
 from bert_tf.training.training_options import ModelOptions
 
 
-class VocabularyOptions(TextOptions):
+class VocabularyOptions(TextOptions, hides=("split_sentences", "language")):
     """The vocabulary to learn, and its text."""
 
+    split_sentences: bool | None = False
     do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
     output_file: str = option(
         REQUIRED, "The vocab.txt file to write.", path=Path.OUTPUT

@@ -57,17 +57,6 @@ class TextOptions(Options, title=all_options.DATA):
         "Number of processes. Default: one per core. The result is the same.",
         least=1,
     )
-
-    def problems(self) -> Iterator[str]:
-        """One source of text."""
-        yield from super().problems()
-        if (self.input_file is None) == (self.tfds_name is None):
-            yield "Give one of `input_file` and `tfds_name`."
-
-
-class SentenceTextOptions(TextOptions, title=all_options.DATA):
-    """Text that is split into sentences."""
-
     split_sentences: bool | None = option(
         None,
         "Split lines into sentences. Default: false for plain text, whose lines are"
@@ -80,8 +69,10 @@ class SentenceTextOptions(TextOptions, title=all_options.DATA):
     )
 
     def problems(self) -> Iterator[str]:
-        """A language without rules."""
+        """Exactly one of `input_file` and `tfds_name`, and a language with rules."""
         yield from super().problems()
+        if (self.input_file is None) == (self.tfds_name is None):
+            yield "Give one of `input_file` and `tfds_name`."
         try:
             language_code(self.language)
         except InputError as error:
@@ -92,13 +83,7 @@ def text_chunks(
     options: TextOptions, *, passed_over: Sequence[str] = ()
 ) -> list[Chunk]:
     """The options' text, in pieces of work."""
-    split_sentences: bool | None = False
-    language = "en"
-    if isinstance(options, SentenceTextOptions):
-        split_sentences, language = (
-            options.split_sentences,
-            language_code(options.language),
-        )
+    language = language_code(options.language)
     if options.tfds_name:
         from bert_tf.text.tfds import make_tfds_chunks
 
@@ -107,7 +92,7 @@ def text_chunks(
             split=options.tfds_split,
             text_field=options.text_field,
             data_dir=options.tfds_data_dir,
-            split_sentences=split_sentences,
+            split_sentences=options.split_sentences,
             language=language,
         )
     assert options.input_file is not None
@@ -134,7 +119,7 @@ def text_chunks(
         paths,
         input_format=options.input_format,
         text_field=options.text_field,
-        split_sentences=split_sentences,
+        split_sentences=options.split_sentences,
         language=language,
         chunk_bytes=_CHUNK_BYTES,
     )

@@ -34,8 +34,8 @@ from bert_tf.tasks import glue
 from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of
 from bert_tf.tasks.finetuning import folder_of_model, model_options, opened_adapter
 from bert_tf.tasks.long_texts import ATTENTION, pooled_windows, windows_of_pair
+from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.reports import kept_order, write_probabilities, write_reports
-from bert_tf.tasks.run_options import ChoiceOptions
 from bert_tf.tasks.tables import (
     MULTI_LABEL,
     REGRESSION,

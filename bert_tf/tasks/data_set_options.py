@@ -7,29 +7,66 @@ from collections.abc import Iterator
 from bert_tf import options
 from bert_tf.errors import InputError
 from bert_tf.metrics import OWN_METRICS
-from bert_tf.options import Options, Path, option
-from bert_tf.tasks import run_options, tables
+from bert_tf.options import Path, option
+from bert_tf.tasks import tables
 from bert_tf.tasks.glue import OWN_TABLE, TASKS, find, xnli
-from bert_tf.training.training_options import ClassWeightOptions, Evaluates, Trains
+from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions
 
 
-class DataSetOptions(run_options.TfdsOptions, title=options.DATA):
-    """The labelled texts."""
+class SentenceOptions(FineTuningOptions, title=options.LENGTHS):
+    """Fine-tuning on sentences and sentence pairs of any data set."""
 
-    data_dir: str | None = option(
-        None, "Folder of the task's files, such as train.tsv.", path=Path.FOLDER
+    long_text: str = option(
+        "truncate",
+        "How to read a text longer than --max_seq_length. truncate: it is cut, and"
+        " the number of such texts is logged. window: it is read in overlapping"
+        " windows, each an example of its own in training; in evaluation and"
+        " prediction their logits are averaged.",
+        choices=("truncate", "window"),
     )
-    task_name: str | None = option(
+    doc_stride: int | None = option(
         None,
-        "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX (the diagnostics)"
-        " or XNLI, in upper or lower case; or tsv, a table of your own.",
+        "For --long_text=window: tokens from the start of one window to the start"
+        " of the next. Default: half of what a window holds.",
+        least=1,
+        only_with="long_text=window",
     )
-    tfds_name: str | None = option(
-        None,
-        "Read a TensorFlow dataset instead of --data_dir: glue/sst2, or any other"
-        " one, with its features named by --text_a_column, --text_b_column and"
-        " --label_column.",
+    window_pooling: str = option(
+        "mean",
+        "For --long_text=window: how a text's outputs follow from its windows. mean,"
+        " max: of their logits, each window being an example of its own in training."
+        " attention: of the pooled outputs of all its windows at once, in training"
+        " too, weighted by an attention that is trained.",
+        choices=("mean", "max", "attention"),
+        only_with="long_text=window",
     )
+    plots: bool = option(
+        True,
+        "Draw a labelled split's predictions as PNG in --output_dir: a confusion"
+        " matrix and a calibration plot (Guo et al. 2017); of numbers none.",
+        title=options.RESULTS,
+    )
+    num_mistakes: int = option(
+        50,
+        "How many of the most confident mistakes to list in --output_dir; 0 for none.",
+        least=0,
+        title=options.RESULTS,
+    )
+
+    def problems(self) -> Iterator[str]:
+        """`max_seq_length` must leave room for two texts."""
+        yield from super().problems()
+        if self.max_seq_length < 4:
+            yield f"`max_seq_length={self.max_seq_length}` must be at least 4."
+        if self.cls_normalization and self.window_pooling == "attention":
+            yield (
+                "`window_pooling=attention` and `cls_normalization` exclude each other."
+            )
+
+
+class TableOptions(TfdsOptions, title=options.DATA):
+    """A table, or a TensorFlow dataset, of your own."""
+
     tfds_splits: tuple[str, ...] = option(
         ("train", "validation", "test"),
         "For TensorFlow datasets other than GLUE's: splits, or slices such as"
@@ -85,6 +122,25 @@ class DataSetOptions(run_options.TfdsOptions, title=options.DATA):
     label_separator: str = option(
         ",", "For tsv: the separator between several labels, or numbers, in a cell."
     )
+
+
+class ClassifierOptions(SentenceOptions, TableOptions, title=options.DATA):
+    """Sentences and sentence pairs of one data set."""
+
+    data_dir: str | None = option(
+        None, "Folder of the task's files, such as train.tsv.", path=Path.FOLDER
+    )
+    task_name: str | None = option(
+        None,
+        "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX (the diagnostics)"
+        " or XNLI, in upper or lower case; or tsv, a table of your own.",
+    )
+    tfds_name: str | None = option(
+        None,
+        "Read a TensorFlow dataset instead of --data_dir: glue/sst2, or any other"
+        " one, with its features named by --text_a_column, --text_b_column and"
+        " --label_column.",
+    )
     metrics: tuple[str, ...] | None = option(
         None,
         "Metrics on the development set, such as f1_macro,accuracy; the first one"
@@ -98,39 +154,11 @@ class DataSetOptions(run_options.TfdsOptions, title=options.DATA):
     )
 
     def problems(self) -> Iterator[str]:
-        """The options that choose a data set."""
+        """The options that choose a data set, and what is done with it."""
         yield from super().problems()
         yield from self.need_one_given("task_name", "tfds_name")
         yield from self.need_one_given("data_dir", "tfds_name")
         yield from self.refuse_together("data_dir", "tfds_name")
-
-
-class SentenceOptions(
-    run_options.ScoredOptions,
-    ClassWeightOptions,
-    run_options.LongTextOptions,
-    run_options.ReportOptions,
-    run_options.UnusableRows,
-):
-    """Fine-tuning on sentences and sentence pairs of any data set."""
-
-    def problems(self) -> Iterator[str]:
-        """A length without room for a pair."""
-        yield from super().problems()
-        if self.max_seq_length < 4:
-            yield f"`max_seq_length={self.max_seq_length}` must be at least 4."
-        if self.cls_normalization and self.window_pooling == "attention":
-            yield (
-                "`window_pooling=attention` and `cls_normalization` exclude each other."
-            )
-
-
-class ClassifierOptions(SentenceOptions, DataSetOptions, Trains, Evaluates):
-    """Sentences and sentence pairs of one data set."""
-
-    def problems(self) -> Iterator[str]:
-        """Options that exclude each other."""
-        yield from super().problems()
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
 
 
@@ -141,7 +169,7 @@ _OF_OWN = (
 )
 
 
-def data_set_of(given: DataSetOptions) -> tables.DataSet:
+def data_set_of(given: ClassifierOptions) -> tables.DataSet:
     """The data set of the options."""
     found = _data_set(given)
     _refuse_useless(given, found)
@@ -157,7 +185,7 @@ def data_set_of(given: DataSetOptions) -> tables.DataSet:
     return found
 
 
-def _data_set(given: DataSetOptions) -> tables.DataSet:
+def _data_set(given: ClassifierOptions) -> tables.DataSet:
     task_name, tfds_name = given.task_name, given.tfds_name
     if task_name is None:
         there = [task for task in TASKS.values() if task.tfds_has(tfds_name or "")]
@@ -172,7 +200,7 @@ def _data_set(given: DataSetOptions) -> tables.DataSet:
     return xnli(given.xnli_language) if found.name == "XNLI" else found
 
 
-def _refuse_useless(given: DataSetOptions, found: tables.DataSet) -> None:
+def _refuse_useless(given: ClassifierOptions, found: tables.DataSet) -> None:
     """Raises InputError for a flag that only applies to other data sets."""
     useless: dict[str, str] = {}
     if found.name in TASKS:
@@ -183,12 +211,12 @@ def _refuse_useless(given: DataSetOptions, found: tables.DataSet) -> None:
     if found.name != "XNLI":
         useless["xnli_language"] = "it is for `task_name=XNLI`"
     for name, reason in useless.items():
-        default = DataSetOptions.__dataclass_fields__[name].default
+        default = ClassifierOptions.__dataclass_fields__[name].default
         if getattr(given, name) != default:
             raise InputError(f"`{name}` has no effect here: {reason}. Leave it out.")
 
 
-def _own(given: DataSetOptions) -> tables.DataSet:
+def _own(given: ClassifierOptions) -> tables.DataSet:
     """A user's table, or any set of TensorFlow Datasets."""
     if given.regression and given.several_labels:
         raise InputError("`regression` is of numbers, `several_labels` is not.")
@@ -244,9 +272,15 @@ def _column(value: str) -> tables.Column:
     return int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 
 
-class GlueFiles(Options, title=options.DATA):
-    """A run over many tasks."""
+class GlueOptions(SentenceOptions, title=options.DATA, hides=("do_train", "do_eval")):
+    """GLUE: the protocol of Devlin et al. 2018, section 4.1."""
 
+    do_train: bool = True
+    do_eval: bool = True
+    do_predict: bool = options.with_default(FineTuningOptions, "do_predict", True)
+    learning_rates: tuple[float, ...] | None = options.with_default(
+        FineTuningOptions, "learning_rates", (5e-5, 4e-5, 3e-5, 2e-5)
+    )
     tasks: tuple[str, ...] = option(
         ("all",),
         "GLUE's tasks to run, separated by commas, in upper or lower case; all:"
@@ -266,13 +300,4 @@ class GlueFiles(Options, title=options.DATA):
         False,
         "Fill the submission with a constant class for each task that was not"
         " predicted: GLUE's server accepts only complete zip files.",
-    )
-
-
-class GlueOptions(SentenceOptions, GlueFiles):
-    """GLUE: the protocol of Devlin et al. 2018, section 4.1."""
-
-    do_predict: bool = options.with_default(run_options.Predicts, "do_predict", True)
-    learning_rates: tuple[float, ...] | None = options.with_default(
-        run_options.SelectionOptions, "learning_rates", (5e-5, 4e-5, 3e-5, 2e-5)
     )

@@ -40,7 +40,7 @@ def main(make_task: MakeTask, options: FineTuningOptions) -> None:
     folder = options.output_dir
     found = files_of(options, folder_of_model(options))
     run = FineTuning(make_task(options, found, strategy), options, found, strategy)
-    if not getattr(options, "do_train", True):
+    if not options.do_train:
         model, step = run.restore(folder_of_model(options))
     elif options.selects and not run.task.dev_splits:
         raise InputError("Several runs need a development set to choose the best by.")
@@ -71,7 +71,7 @@ def as_trained(options: FineTuningOptions) -> FineTuningOptions:
     One that is trained on reads texts as before, if it keeps its head.
     """
     folder = folder_of_model(options)
-    if getattr(options, "do_train", True):
+    if options.do_train:
         if not options.init_checkpoint or not options.init_head:
             return options
         folder = folder_of(options.init_checkpoint)
@@ -105,18 +105,17 @@ def as_trained(options: FineTuningOptions) -> FineTuningOptions:
 
 def check_batches(options: FineTuningOptions, strategy: Strategy) -> None:
     """Raises InputError now for errors that would otherwise appear after training."""
-    of_dev = "eval_batch_size"
-    if not hasattr(options, of_dev):
-        of_dev = "predict_batch_size"
+    kinds = ("eval_batch_size", "predict_batch_size")
+    of_dev = next(filter(options.has, kinds))  # SQuAD has the second alone
     wanted = [of_dev] if options.looks_at_dev else []
-    if getattr(options, "do_predict", False):
+    if options.do_predict:
         wanted.append("predict_batch_size")
     for name in wanted:
         check_batch_size(strategy, getattr(options, name), flag=name)
 
 
 def _refuse_useless(options: FineTuningOptions) -> None:
-    if not getattr(options, "do_train", True) or options.selects:
+    if not options.do_train or options.selects:
         return
     for name in ("stop_early", "keep_all_runs"):
         if getattr(options, name):
@@ -139,8 +138,8 @@ def evaluate_and_predict(run: FineTuning, model: keras.Model, step: int) -> None
     results: dict[str, float] = {}
     names: dict[str, str] = {}
     wanted = {
-        "evaluation": task.dev_splits if getattr(options, "do_eval", False) else (),
-        "prediction": task.test_splits if getattr(options, "do_predict", False) else (),
+        "evaluation": task.dev_splits if options.do_eval else (),
+        "prediction": task.test_splits if options.do_predict else (),
     }
     for what, split in [(w, split) for w, splits in wanted.items() for split in splits]:
         logging.info("***** Running %s: %s *****", what, split)

@@ -33,7 +33,7 @@ _WITHOUT_EFFECT = (
 
 
 class ModelOptions(Options, title=options.MODEL):
-    """The model and its vocabulary."""
+    """The model, its vocabulary, and the weights to start from."""
 
     bert_config_file: str | None = option(
         None, "bert_config.json: the architecture of the model.", path=Path.FILE
@@ -46,11 +46,6 @@ class ModelOptions(Options, title=options.MODEL):
         "Lower-case the text and strip accents: true for uncased vocabularies,"
         " false for cased ones. Default: the checkpoint's setting, else true.",
     )
-
-
-class CheckpointOptions(Options, title=options.MODEL):
-    """What to start from."""
-
     init_checkpoint: str | None = option(
         None,
         "Weights to start from: an output_dir of bert_tf or a checkpoint in it, a"
@@ -61,75 +56,44 @@ class CheckpointOptions(Options, title=options.MODEL):
     )
 
 
-class InitialLayers(Options, title=options.MODEL):
-    """Some layers of what to start from."""
-
-    init_layers: tuple[int, ...] | None = option(
-        None,
-        "For --init_checkpoint: the layers to take, by number from 0, for a"
-        " --bert_config_file with as many, such as 0,2,4,7,9,11 (DistilBERT, Sanh et"
-        " al. 2019). Default: all.",
-        least=0,
-    )
-
-    def problems(self) -> Iterator[str]:
-        """Layers of nothing."""
-        yield from super().problems()
-        yield from self.require_for(["init_layers"], needs="init_checkpoint")
-
-
-class HeadOptions(Options, title=options.TRAINING):
-    """Whether the head is loaded too."""
-
-    init_head: bool = option(
-        True,
-        "Load the head of --init_checkpoint too; false: only its encoder, such as"
-        " after fine-tuning on a larger task (STILTs, Phang et al. 2018).",
-    )
-
-
 class LengthOptions(Options, title=options.LENGTHS):
-    """The sequences' length."""
+    """The lengths of sequences and of batches."""
 
     max_seq_length: int = option(
         128,
         "Maximum length of a sequence in WordPieces, including [CLS] and [SEP]."
         " Longer ones are truncated, unless they are read in windows.",
     )
-
-
-class OutputOptions(Options, title=options.WHAT_TO_DO):
-    """The run's folder."""
-
-    output_dir: str = option(
-        REQUIRED,
-        "Folder for checkpoints, logs and results. Started again with the same"
-        " folder, a run resumes from its last checkpoint.",
-        path=Path.OUTPUT,
+    pad: str = option(
+        "length",
+        "length: batches of texts of similar length, padded to one of a few"
+        " lengths; max: all padded to --max_seq_length, as in the original.",
+        choices=("length", "max"),
+    )
+    length_buckets: int = option(
+        12,
+        "For --pad=length: the maximum number of different lengths, chosen to leave"
+        " the least padding. The model is compiled once for each.",
+        least=1,
     )
 
-
-class Trains(Options, title=options.WHAT_TO_DO):
-    """Whether to train."""
-
-    do_train: bool = option(False, "Train.")
-
-
-class Evaluates(Options, title=options.WHAT_TO_DO):
-    """Whether to evaluate."""
-
-    do_eval: bool = option(False, "Evaluate on the development data.")
+    @property
+    def max_lengths(self) -> int | None:
+        """How many lengths batches may have; None for max_seq_length alone."""
+        return None if self.pad == "max" else self.length_buckets
 
 
-class EvaluationBatchOptions(Options, title=options.TRAINING):
-    """How to evaluate."""
+class DeviceOptions(Options, title=options.DEVICES):
+    """Where to run, and with what."""
 
-    eval_batch_size: int = option(8, "Sequences per evaluation step.", least=1)
-
-
-class DeviceOptions(options.BackendOptions, title=options.DEVICES):
-    """Where to run."""
-
+    backend: str | None = option(
+        None,
+        "What Keras computes with; jax for TPUs as they are today (it needs the"
+        " extra: pip install 'bert-tf[jax]'). Checkpoints are the same. Default:"
+        " KERAS_BACKEND, else tensorflow.",
+        choices=("tensorflow", "jax"),
+        title=options.DEVICES,
+    )
     distribution: str = option(
         "default",
         "Devices: the machine's default one, one_device, all its GPUs (mirrored),"
@@ -154,7 +118,7 @@ class DeviceOptions(options.BackendOptions, title=options.DEVICES):
     )
 
     def problems(self) -> Iterator[str]:
-        """Two kinds of devices."""
+        """Refuses `use_tpu` with another `distribution`."""
         yield from super().problems()
         if self.use_tpu and self.distribution not in ("default", "tpu"):
             yield (
@@ -163,25 +127,45 @@ class DeviceOptions(options.BackendOptions, title=options.DEVICES):
             )
 
 
-class ComputingOptions(Options, title=options.TRAINING):
-    """The number format, and how the model is compiled."""
+class SourceOptions(Options, title=options.MODEL):
+    """A trained model, by its checkpoint and what it may lack."""
+
+    backend: str | None = options.with_default(DeviceOptions, "backend", None)
+    checkpoint: str = option(
+        REQUIRED,
+        "A run's output_dir, a checkpoint in it, a TF1 release, a Hugging Face"
+        " folder, or a KerasHub preset; with its vocabulary.",
+        path=Path.CHECKPOINT,
+    )
+    bert_config_file: str | None = option(
+        None, "bert_config.json: the architecture of the model.", path=Path.FILE
+    )
+    vocab_file: str | None = option(
+        None, "The WordPiece vocabulary: one token per line.", path=Path.FILE
+    )
+    do_lower_case: bool | None = option(
+        None,
+        "Whether to lower-case the text. Default: the checkpoint's setting, or what"
+        " its vocabulary implies; else true.",
+    )
+
+
+class TrainingConfig(Options, title=options.TRAINING):
+    """How to train: the settings of the engine, and options of the commands."""
 
     precision: str = option(
         "float32",
         "Type of the model's computations; weights, optimizer and losses are always"
         " float32. float16 uses loss scaling.",
         choices=("float32", "bfloat16", "float16"),
+        title=options.TRAINING,
     )
     jit_compile: bool = option(
         False,
         "Compile the forward and backward pass as a whole with XLA. Slower on a"
         " CPU; always on for a TPU and with JAX.",
+        title=options.TRAINING,
     )
-
-
-class TrainingOptions(ComputingOptions, title=options.TRAINING):
-    """The options of every command that trains."""
-
     train_batch_size: int = option(
         32, "Sequences per training step, over all devices.", least=1
     )
@@ -274,9 +258,80 @@ class TrainingOptions(ComputingOptions, title=options.TRAINING):
     random_seed: int = option(
         12345, "Seed of initial weights, dropout and the order of the data.", least=0
     )
+    num_train_steps: int = option(
+        100_000, "The step to train to, counted from the first start.", least=1
+    )
+    num_warmup_steps: int = option(
+        10_000, "Steps during which the learning rate rises linearly.", least=0
+    )
+    num_schedule_steps: int | None = option(
+        None,
+        "Steps of the learning-rate schedule, if more than --num_train_steps, such"
+        " as for the first of two phases, which ends before the rate is 0.",
+        least=1,
+    )
+    eval_steps: int = option(
+        0,
+        "Steps between evaluations on held-out data; the best checkpoint is kept in"
+        " OUTPUT_DIR/best; 0 for none.",
+        least=0,
+    )
+    best_metric: str = option(
+        "loss",
+        "The metric that chooses the best checkpoint. Default: the loss in"
+        " pre-training, the task's own metric in fine-tuning.",
+    )
+    patience: int = option(
+        0,
+        "For --eval_steps: evaluations in a row without a better --best_metric, after"
+        " which a run ends; 0 for none.",
+        least=0,
+        only_with="eval_steps",
+    )
+    # What a new run starts from, in addition to a checkpoint.
+    init_head: bool = option(
+        True,
+        "Load the head of --init_checkpoint too; false: only its encoder, such as"
+        " after fine-tuning on a larger task (STILTs, Phang et al. 2018).",
+    )
+    init_layers: tuple[int, ...] | None = option(
+        None,
+        "For --init_checkpoint: the layers to take, by number from 0, for a"
+        " --bert_config_file with as many, such as 0,2,4,7,9,11 (DistilBERT, Sanh et"
+        " al. 2019). Default: all.",
+        least=0,
+        only_with="init_checkpoint",
+        title=options.MODEL,
+    )
+    reinitialize_layers: int = option(
+        0,
+        "Reinitialize the pooler and this many top layers after loading the"
+        " checkpoint (Zhang et al. 2021: more stable on few examples); 0 for none.",
+        least=0,
+    )
+    init_adapter: str | None = option(
+        None,
+        "Folder with the weights of LoRA or adapters and their head (another run's"
+        " OUTPUT_DIR/adapter), to add to --init_checkpoint.",
+        path=Path.FOLDER,
+    )
+    second_checkpoint: str | None = option(
+        None,
+        "A second model of the same vocabulary, whose outputs are concatenated with"
+        " the first one's, such as a right-to-left one next to a left-to-right one"
+        " (ELMo's way).",
+        path=Path.CHECKPOINT,
+        only_with="init_checkpoint",
+        title=options.MODEL,
+    )
+    stack_layers: bool = option(
+        False,
+        "Stack the layers of --init_checkpoint, which has fewer ones: layer i begins"
+        " as its layer i modulo their number (Gong et al. 2019).",
+    )
 
     def problems(self) -> Iterator[str]:
-        """Options that the schedule does not use."""
+        """Options that the schedule does not use; one that ends before the training."""
         yield from super().problems()
         schedule = self.learning_rate_schedule
         useless = []
@@ -290,52 +345,17 @@ class TrainingOptions(ComputingOptions, title=options.TRAINING):
                 f"`learning_rate_schedule={schedule}` has no use for `{useless[0]}`:"
                 " leave it out, or give another schedule."
             )
-
-
-class EvaluationOptions(Options, title=options.TRAINING):
-    """Evaluation while a run trains."""
-
-    eval_steps: int = option(
-        0,
-        "Steps between evaluations on held-out data; the best checkpoint is kept in"
-        " OUTPUT_DIR/best; 0 for none.",
-        least=0,
-    )
-    best_metric: str | None = option(
-        None,
-        "The metric that chooses the best checkpoint. Default: the loss in"
-        " pre-training, the task's own metric in fine-tuning.",
-    )
-
-
-class TrainingConfig(TrainingOptions):
-    """How to train: the engine's settings."""
-
-    num_train_steps: int  # the step to train to, counted from the run's first start
-    num_warmup_steps: int
-    num_schedule_steps: int | None = None  # None for num_train_steps
-    # How many top layers to re-initialize, with the pooler.
-    reinitialize_layers: int = 0
-    init_head: bool = True  # load the checkpoint's head too
-    # LoRA's or adapters' weights to start from, on top of a checkpoint.
-    init_adapter: str | None = None
-    init_layers: tuple[int, ...] | None = None  # which of the checkpoint's; None: all
-    second_checkpoint: str | None = None  # the second encoder's weights to start from
-    stack_layers: bool = False  # of a checkpoint with fewer layers, several times
-    eval_steps: int = 0  # steps between two evaluations; 0 for none
-    best_metric: str = "loss"
-    # Evaluations in a row without a better metric after which the run ends; 0: none.
-    patience: int = 0
-
-    def problems(self) -> Iterator[str]:
-        """A schedule that ends before the training."""
-        yield from super().problems()
-        if (self.num_schedule_steps or self.num_train_steps) < self.num_train_steps:
+        if self.num_schedule_steps and self.num_schedule_steps < self.last_step:
             yield (
                 f"`num_schedule_steps={self.num_schedule_steps}` must not be below the"
-                f" {self.num_train_steps} steps of training, or the last ones would"
-                " learn nothing."
+                f" {self.last_step} steps of training, or the last ones would learn"
+                " nothing."
             )
+
+    @property
+    def last_step(self) -> int:
+        """The step to train to."""
+        return self.num_train_steps
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -353,8 +373,8 @@ class TrainingConfig(TrainingOptions):
 # What training minimises in addition to the task's own loss.
 
 
-class SmoothingOptions(Options, title=options.TRAINING):
-    """Labels that are not certain."""
+class LossOptions(Options, title=options.TRAINING):
+    """Every option that changes the training loss."""
 
     label_smoothing: float = option(
         0.0,
@@ -363,22 +383,12 @@ class SmoothingOptions(Options, title=options.TRAINING):
         least=0.0,
         below=1.0,
     )
-
-
-class ClassWeightOptions(Options, title=options.TRAINING):
-    """Classes of different importance."""
-
     class_weights: tuple[str, ...] | None = option(
         None,
         "Weights of the classes in training: balanced, in inverse proportion to their"
         " examples; or LABEL:WEIGHT,..., 1 for the others. The loss is the weighted"
         " mean. Evaluation's loss is without.",
     )
-
-
-class RegularizationOptions(Options, title=options.TRAINING):
-    """Fine-tuning that stays near the pre-trained model, or is smooth."""
-
     smart_weight: float = option(
         0.0,
         "Weight of SMART's smoothness (Jiang et al. 2019: 1 to 5): how much the outputs"
@@ -424,25 +434,6 @@ class RegularizationOptions(Options, title=options.TRAINING):
         least=0.0,
         below=1.0,
     )
-
-    def problems(self) -> Iterator[str]:
-        """Options without effect."""
-        yield from super().problems()
-        yield from self.require_for(
-            ("smart_steps", "smart_step_size", "smart_epsilon", "smart_noise"),
-            needs="smart_weight",
-        )
-        yield from self.require_for(
-            ("smart_momentum", "smart_final_momentum"), needs="smart_proximal_weight"
-        )
-        for name in ("lora_rank", "adapter_size", "init_adapter"):
-            if self.mixout and getattr(self, name, None):
-                yield f"`mixout` is of weights that `{name}` freezes: leave one out."
-
-
-class DistillationOptions(Options, title=options.TRAINING):
-    """A larger model that teaches."""
-
     teacher_checkpoint: str | None = option(
         None,
         "A trained model with the same vocabulary and head, whose outputs the model"
@@ -486,6 +477,13 @@ class DistillationOptions(Options, title=options.TRAINING):
     def problems(self) -> Iterator[str]:
         """Options without effect, or without a loss."""
         yield from super().problems()
+        yield from self.require_for(
+            ("smart_steps", "smart_step_size", "smart_epsilon", "smart_noise"),
+            needs="smart_weight",
+        )
+        yield from self.require_for(
+            ("smart_momentum", "smart_final_momentum"), needs="smart_proximal_weight"
+        )
         weights = [name for name in _DISTILLED if getattr(self, name)]
         yield from self.require_for(
             ("distill_labels", *_DISTILLED, "distill_temperature"),
@@ -495,12 +493,6 @@ class DistillationOptions(Options, title=options.TRAINING):
             yield "`teacher_checkpoint` teaches nothing: all its weights are 0."
         if self.distill_attention and getattr(self, "recompute", False):
             yield "`recompute` forgets the scores of `distill_attention`: leave it out."
-
-
-class LossOptions(
-    SmoothingOptions, ClassWeightOptions, RegularizationOptions, DistillationOptions
-):
-    """Every option that changes the training loss."""
 
     @classmethod
     def of(cls, given: Options) -> "LossOptions":

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bert_tf import options
-from bert_tf.options import Options, Path, option
-from bert_tf.tasks.run_options import ScoredOptions, TfdsOptions, tfds_splits
+from bert_tf.options import Path, option
+from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions, tfds_splits
 from bert_tf.tasks.tagging.labels import NO_SCHEME, SCHEMES
 from bert_tf.tasks.tagging.sentences import FORMATS
-from bert_tf.training.training_options import ClassWeightOptions, Evaluates, Trains
 
 # The six ways to take BERT's layers as features: Devlin et al. 2018, Table 7.
 
@@ -42,9 +41,15 @@ BILSTM_LEARNING_RATE = 1e-3
 BILSTM_EPOCHS = 10.0
 
 
-class FormatOptions(Options, title=options.DATA):
-    """How to read files of tagged words."""
+_NOTHING_TUNED = "cannot be together: with the first nothing of BERT is trained"
 
+
+class TaggingOptions(
+    FineTuningOptions, TfdsOptions, title=options.DATA, hides=("max_unusable_rows",)
+):
+    """A run on tagged words."""
+
+    # How to read files of tagged words.
     format: str = option(
         FORMATS[0],
         "Format of the files. conll: one word per line, in columns; conllu:"
@@ -63,11 +68,7 @@ class FormatOptions(Options, title=options.DATA):
         "The labels' column. Default: -1; for conllu UPOS; for jsonl ner_tags,"
         " labels or tags; for TensorFlow datasets ner.",
     )
-
-
-class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
-    """The sentences and their labels."""
-
+    # The sentences and their labels.
     train_file: str | None = option(
         None,
         "Sentences to train on; several files with commas or *.",
@@ -118,15 +119,12 @@ class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
         " labels are iob2; predictions are written like the files.",
         choices=("auto", *SCHEMES, NO_SCHEME),
     )
-
-
-class SentenceWindows(Options, title=options.LENGTHS):
-    """How sentences become records."""
-
+    # How sentences become records.
     document_context: bool = option(
         False,
         "Read sentences with their document's context, as much as --max_seq_length"
         " holds (Devlin et al. 2018, section 5.3), instead of each by itself.",
+        title=options.LENGTHS,
     )
     doc_stride: int | None = option(
         None,
@@ -134,15 +132,9 @@ class SentenceWindows(Options, title=options.LENGTHS):
         " to the start of the next. A word is labelled in the window with the most"
         " context. Default: half of what a window holds.",
         least=1,
+        title=options.LENGTHS,
     )
-
-
-_NOTHING_TUNED = "cannot be together: with the first nothing of BERT is trained"
-
-
-class FeatureWays(Options, title=options.TRAINING):
-    """A BiLSTM on the features of a frozen BERT."""
-
+    # A BiLSTM on the features of a frozen BERT.
     features: str | None = option(
         None,
         "Do not fine-tune: take these layers' outputs of --init_checkpoint as they are,"
@@ -150,36 +142,28 @@ class FeatureWays(Options, title=options.TRAINING):
         f" --learning_rate is then {BILSTM_LEARNING_RATE}, and --num_train_epochs"
         f" {BILSTM_EPOCHS}.",
         choices=tuple(FEATURE_CHOICES),
+        title=options.TRAINING,
     )
     feature_dir: str | None = option(
         None,
         "For --features: folder to keep them in; runs may share it. Default:"
         " OUTPUT_DIR/features.",
         path=Path.OUTPUT,
+        title=options.TRAINING,
     )
     bilstm_size: int = option(
         768,
         "For --features: output size of a BiLSTM layer, half of it for each direction.",
         least=2,
+        title=options.TRAINING,
     )
     bilstm_dropout: float = option(
         0.1,
         "For --features: dropout rate of the input of each BiLSTM layer.",
         least=0.0,
         most=0.99,
+        title=options.TRAINING,
     )
-
-
-class TaggingOptions(
-    ScoredOptions,
-    ClassWeightOptions,
-    Trains,
-    Evaluates,
-    SentenceFiles,
-    SentenceWindows,
-    FeatureWays,
-):
-    """A run on tagged words."""
 
     def problems(self) -> Iterator[str]:
         """Options that exclude each other, or are without effect."""
