@@ -23,7 +23,7 @@ from bert_tf.modeling.layers import tapped
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records import batching
 from bert_tf.records.pipeline import InputShard
-from bert_tf.tasks.run_options import FineTuningOptions, Settings
+from bert_tf.tasks.run_options import FineTuningOptions, RunSetting
 from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.training import checkpoints, run_folder
@@ -364,7 +364,7 @@ class FineTuning:
     def fine_tune(
         self,
         folder: str,
-        settings: Settings | None = None,
+        settings: RunSetting | None = None,
         *,
         until: float = 1.0,
         epochs_flag: str = "num_train_epochs",

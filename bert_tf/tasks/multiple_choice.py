@@ -45,7 +45,7 @@ from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning, other_formats, tables
-from bert_tf.tasks.classification import EXAMPLE_LOSS, LabelledTask, TextFeaturizer
+from bert_tf.tasks.classification import MEAN_LOSS, LabelledTask, TextFeaturizer
 from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.reports import prediction_cells, write_probabilities
 from bert_tf.tasks.task import LOSS
@@ -373,7 +373,7 @@ class ChoiceTask(LabelledTask):
     name = "swag"
     head = names.MULTIPLE_CHOICE
     objective = CLASSIFICATION
-    metrics = (LOSS, EXAMPLE_LOSS, ACCURACY)
+    metrics = (LOSS, MEAN_LOSS, ACCURACY)
     metric = ACCURACY
     result_names: Mapping[str, str] = {ACCURACY: f"eval_{{}}{ACCURACY}"}
 

@@ -89,7 +89,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 _LISTS = {"learning_rate": "learning_rates", "train_batch_size": "train_batch_sizes"}
 
 
-class Settings(NamedTuple):
+class RunSetting(NamedTuple):
     """What may differ between the runs on one task."""
 
     learning_rate: float
@@ -106,7 +106,7 @@ class Settings(NamedTuple):
         )
 
     @classmethod
-    def of_name(cls, name: str) -> "Settings":
+    def of_name(cls, name: str) -> "RunSetting":
         """The settings that have this name."""
         match = re.fullmatch(r"lr(.+)_bs(\d+)_ep(.+)_seed(\d+)", name)
         if match is None:
@@ -235,7 +235,7 @@ class FineTuningOptions(
             yield f"`max_unusable_rows={most}` must be below 1, or a whole number."
 
     @property
-    def settings(self) -> list[Settings]:
+    def settings(self) -> list[RunSetting]:
         """The settings of the requested runs, each once, in the order of the runs."""
 
         def values(plural: str, singular: str) -> Sequence[Any]:
@@ -253,7 +253,7 @@ class FineTuningOptions(
             dict.fromkeys(values("learning_rates", "learning_rate")),
         )
         return [
-            Settings(rate, batch_size, epochs, seed)
+            RunSetting(rate, batch_size, epochs, seed)
             for seed, batch_size, epochs, rate in combinations
         ]
 
