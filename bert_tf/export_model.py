@@ -62,13 +62,17 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
         "What to export: a run's output_dir or a checkpoint in it, a TF1 release, a"
         " Hugging Face folder, or a KerasHub preset.",
         path=Path.CHECKPOINT,
+        decides="numbers",
     )
-    format: str = option(REQUIRED, "The format to write.", choices=FORMATS)
+    format: str = option(
+        REQUIRED, "The format to write.", choices=FORMATS, decides="result"
+    )
     heads: tuple[str, ...] | None = option(
         None,
         f"Heads to export, of {', '.join(HEADS)}; {_NO_HEADS} for the encoder alone,"
         " which as a saved_model gives features. Default: those of the checkpoint.",
         choices=(*HEADS, _NO_HEADS),
+        decides="result",
     )
     max_seq_length: int | None = option(
         None,
@@ -76,24 +80,28 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
         " as the run, or a folder of sentence-transformers, had it, or else the model's"
         " number of positions.",
         least=_LEAST_SEQ_LENGTH,
+        decides="reading",
     )
     doc_stride: int | None = option(
         None,
         "For saved_model: tokens from the start of one window to the start of the next,"
         " where the head reads long texts in windows. Default: as the run had it.",
         least=1,
+        decides="reading",
     )
     max_query_length: int | None = option(
         None,
         "For saved_model with a span head: the maximum length of a question in"
         " tokens; longer ones are truncated. Default: as the run had it, or else 64.",
         least=1,
+        decides="reading",
     )
     max_answer_length: int | None = option(
         None,
         "For saved_model with a span head: the maximum length of an answer in tokens."
         " Default: as the run had it, or else 30.",
         least=1,
+        decides="reading",
     )
 
     def problems(self) -> Iterator[str]:

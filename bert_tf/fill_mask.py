@@ -32,7 +32,9 @@ class Guess(NamedTuple):
 class FillMaskOptions(SourceOptions):
     """The model, and the texts with blanks."""
 
-    top_k: int = option(5, "How many tokens to print for each blank.", least=1)
+    top_k: int = option(
+        5, "How many tokens to print for each blank.", least=1, decides="nothing"
+    )
 
 
 def fill_masks(

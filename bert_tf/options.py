@@ -1,11 +1,14 @@
 """Options: frozen dataclasses whose fields are a command's flags.
 
-    @dataclasses.dataclass(frozen=True, kw_only=True)
     class Devices(Options, title="Where to run"):
-        distribution: str = option("default", "Devices: ...", choices=DISTRIBUTIONS)
-        num_tpu_cores: int = option(8, "Number of TPU cores.", least=1)
+        distribution: str = option(
+            "default", "Devices: ...", choices=DISTRIBUTIONS, decides="nothing"
+        )
+        num_tpu_cores: int = option(8, "Number of cores.", least=1, decides="nothing")
 
-A command's options are one such class, which inherits the groups that it needs. The
+A command's options are one such class, which inherits the groups that it needs, and
+hides what it lacks of them (`hides=["num_tpu_cores"]`). Every option declares what it
+decides: no list of options by name is needed to know which runs are the same. The
 same object is the Python interface: `run_swag.run(ChoiceOptions(...))`; for other
 settings use `dataclasses.replace(options, learning_rate=3e-5)`. Values are checked
 when the object is made, on the command line before TensorFlow is imported.
@@ -23,7 +26,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from absl import flags
 
@@ -63,11 +66,25 @@ class Path(enum.Enum):
     OUTPUT = enum.auto()
 
 
+# What depends on an option.
+Decides = Literal[
+    "numbers",  # what is computed
+    # How texts are read, and so what is computed: later commands read as the training.
+    "reading",
+    "layers",  # what the model has on its encoder, with the same consequences
+    "setting",  # what is computed; each run of a selection has its own in its name
+    # What comes out, but no step: where a run begins, which checkpoint is the best.
+    "result",
+    "nothing",  # where things are (their content counts), how fast, what is shown
+]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Declared:
     """A field's declaration, except its type and default."""
 
     help: str
+    decides: Decides
     least: float | None = None  # the smallest value
     most: float | None = None  # the largest value
     above: float | None = None  # a bound that is itself excluded, like `below`
@@ -80,6 +97,7 @@ class Declared:
     # The option, or option=value, without which this one has no effect.
     only_with: str | None = None
     title: str | None = None  # the group in --help, if not that of the class
+    in_summary: bool = False  # whether inspect_checkpoint shows it of a run
     is_dashed: bool = False  # whether the flag may be spelt with dashes too
     is_repeated: bool = False  # whether each string of several has a flag of its own
 
@@ -88,9 +106,9 @@ class Declared:
 REQUIRED: Any = dataclasses.MISSING
 
 
-def option(default: Any, help_text: str, **declared: Any) -> Any:
+def option(default: Any, help_text: str, *, decides: Decides, **declared: Any) -> Any:
     """A field that is a flag: its default, its text in --help, and see `Declared`."""
-    declaration = Declared(help=help_text, **declared)
+    declaration = Declared(help=help_text, decides=decides, **declared)
     return dataclasses.field(default=default, metadata={"option": declaration})
 
 
@@ -171,7 +189,7 @@ class Options:
         for name, declared in declarations(type(self)).items():
             value = getattr(self, name)
             empty = "" if is_required(type(self), name) else ()
-            if value == empty != type(self).__dataclass_fields__[name].default:
+            if value == empty != default_of(type(self), name):
                 yield f"`{name}` must not be empty."
             several = isinstance(value, tuple)
             for one in value if several else [value]:
@@ -241,10 +259,10 @@ class Options:
 
     def require_for(self, names: Iterable[str], needs: str) -> Iterator[str]:
         """For `problems`: options without effect unless another one is set."""
-        fields = type(self).__dataclass_fields__
         # A default that is given does no harm.
+        kind = type(self)
         changed = [
-            name for name in names if getattr(self, name) != fields[name].default
+            name for name in names if getattr(self, name) != default_of(kind, name)
         ]
         useless = [name for name in changed if self.is_given(name)]
         name, _, wanted = needs.partition("=")
@@ -263,9 +281,20 @@ def declarations(kind: type[Options]) -> dict[str, Declared]:
     }
 
 
+def deciding(kind: type[Options], *words: Decides) -> list[str]:
+    """The options of a class that decide one of these."""
+    found = declarations(kind).items()
+    return [name for name, declared in found if declared.decides in words]
+
+
+def default_of(kind: type[Options], name: str) -> Any:
+    """An option's default; MISSING if it must be given."""
+    return kind.__dataclass_fields__[name].default
+
+
 def is_required(kind: type[Options], name: str) -> bool:
     """Whether an option has no default."""
-    return kind.__dataclass_fields__[name].default is dataclasses.MISSING
+    return default_of(kind, name) is dataclasses.MISSING
 
 
 def title_of(kind: type[Options], name: str) -> str:
@@ -327,9 +356,8 @@ def _type_of(kind: type[Options], name: str) -> _Type:
 
 def define(flag_values: flags.FlagValues, kind: type[Options]) -> None:
     """Makes a flag of each option."""
-    fields = kind.__dataclass_fields__
     for name, declared in declarations(kind).items():
-        default = fields[name].default
+        default = default_of(kind, name)
         is_required = default is dataclasses.MISSING
         default = None if is_required else default
         if isinstance(default, tuple):

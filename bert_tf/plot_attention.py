@@ -34,16 +34,20 @@ if TYPE_CHECKING:
 class AttentionOptions(SourceOptions):
     """Which model's attention is drawn."""
 
-    output_dir: str = option(REQUIRED, "Folder for the pictures.", path=Path.OUTPUT)
+    output_dir: str = option(
+        REQUIRED, "Folder for the pictures.", path=Path.OUTPUT, decides="nothing"
+    )
     layers: tuple[int, ...] = option(
         (),
         "The layers to draw, numbered from 0; negative ones from the last."
         " Default: all.",
+        decides="nothing",
     )
     heads: tuple[int, ...] = option(
         (),
         "The heads to draw, numbered from 0; negative ones from the last."
         " Default: all.",
+        decides="nothing",
     )
 
 

@@ -65,31 +65,42 @@ class ProbeOptions(ModelOptions, DeviceOptions, LengthOptions):
         TaggingOptions, "label_column", None, title=DATA
     )
     init_checkpoint: str = option(
-        REQUIRED, "The model: a checkpoint of any kind.", path=Path.CHECKPOINT
+        REQUIRED,
+        "The model: a checkpoint of any kind.",
+        path=Path.CHECKPOINT,
+        decides="result",
     )
     train_file: str = option(
-        REQUIRED, "Tagged words; several files with commas or *.", path=Path.FILES
+        REQUIRED,
+        "Tagged words; several files with commas or *.",
+        path=Path.FILES,
+        decides="nothing",
     )
     test_file: str | None = option(
         None,
         "Tagged words to score the probes on. Default: a fifth of --train_file's"
         " sentences.",
         path=Path.FILES,
+        decides="nothing",
     )
     labels: tuple[str, ...] | None = option(
-        None, "For jsonl: the names of numeric labels, from 0: O,B-PER,..."
+        None,
+        "For jsonl: the names of numeric labels, from 0: O,B-PER,...",
+        decides="numbers",
     )
     max_words: int = option(
         20000,
         "The maximum number of words to train on, and to score: whole sentences,"
         " drawn at random.",
         least=1,
+        decides="numbers",
     )
     l2: float = option(
         1.0,
         "L2 penalty: the factor of half the probe's squared weights, added to the"
         " sum of the words' losses. A larger one makes the probe memorize less.",
         least=1e-9,
+        decides="numbers",
     )
     random_seed: int = with_default(TaggingOptions, "random_seed", 12345)
 

@@ -191,12 +191,18 @@ class QuickstartOptions(Options):
         FineTuningOptions, "output_dir", "quickstart_output", title=TASK
     )
     random_seed: int = with_default(FineTuningOptions, "random_seed", 12345)
-    vocab_size: int = option(4000, "Size of the vocabulary.", least=1)
-    num_train_steps: int = option(2500, "Pre-training steps.", least=1)
-    num_finetune_examples: int = option(
-        2400, "Labelled examples to fine-tune on.", least=1
+    vocab_size: int = option(
+        4000, "Size of the vocabulary.", least=1, decides="numbers"
     )
-    num_finetune_seeds: int = option(3, "Fine-tuning runs from each start.", least=1)
+    num_train_steps: int = option(
+        2500, "Pre-training steps.", least=1, decides="numbers"
+    )
+    num_finetune_examples: int = option(
+        2400, "Labelled examples to fine-tune on.", least=1, decides="numbers"
+    )
+    num_finetune_seeds: int = option(
+        3, "Fine-tuning runs from each start.", least=1, decides="setting"
+    )
 
     def path(self, *names: str) -> str:
         """A path in the output folder."""

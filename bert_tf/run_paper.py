@@ -101,62 +101,83 @@ class PaperOptions(ModelOptions, SelectionOptions, DeviceOptions):
         "Text to pre-train on, as for create_pretraining_data.",
         path=Path.FILES,
         title=DATA,
+        decides="nothing",
     )
     eval_file: str | None = option(
         None,
         "Held-out text, for the perplexity.",
         path=Path.FILES,
         title=DATA,
+        decides="nothing",
     )
     glue_dir: str | None = option(
         None,
         "Folder with GLUE's folders; a task without one is left out.",
         path=Path.FOLDER,
         title=DATA,
+        decides="nothing",
     )
     squad_dir: str | None = option(
         None,
         "Folder with train-v1.1.json and dev-v1.1.json, and those of 2.0.",
         path=Path.FOLDER,
         title=DATA,
+        decides="nothing",
     )
     triviaqa_file: str | None = option(
         None,
         "TriviaQA's qa/wikipedia-train.json, to train on before SQuAD 1.1.",
         path=Path.FILE,
         title=DATA,
+        decides="nothing",
     )
     swag_dir: str | None = option(
         None,
         "Folder with SWAG's train.csv and val.csv.",
         path=Path.FOLDER,
         title=DATA,
+        decides="nothing",
     )
     ner_dir: str | None = option(
         None,
         "Folder with tagged words: train.txt, dev.txt and test.txt.",
         path=Path.FOLDER,
         title=DATA,
+        decides="nothing",
     )
     table: tuple[str, ...] = option(
-        ("5",), "The tables to make, such as 5 or 5,8.", choices=tuple(TABLES)
+        ("5",),
+        "The tables to make, such as 5 or 5,8.",
+        choices=tuple(TABLES),
+        decides="nothing",
     )
     tasks: tuple[str, ...] = option(
-        (), "Only these tasks, such as MRPC,NER. Default: all whose files are there."
+        (),
+        "Only these tasks, such as MRPC,NER. Default: all whose files are there.",
+        decides="nothing",
     )
     budget: str = option(
         "100000",
         "Pre-training steps of each row; or the minutes of each, such as 30m, measured"
         " once on this machine.",
+        decides="numbers",
     )
-    pretraining_batch_size: int = option(256, "Sequences per step.", least=1)
-    pretraining_learning_rate: float = option(1e-4, "Its peak.", least=0.0)
-    pretraining_seq_length: int = option(128, "Tokens per sequence.", least=8)
+    pretraining_batch_size: int = option(
+        256, "Sequences per step.", least=1, decides="numbers"
+    )
+    pretraining_learning_rate: float = option(
+        1e-4, "Its peak.", least=0.0, decides="numbers"
+    )
+    pretraining_seq_length: int = option(
+        128, "Tokens per sequence.", least=8, decides="numbers"
+    )
     learning_rates: tuple[float, ...] | None = with_default(
         SelectionOptions, "learning_rates", (5e-5, 3e-5, 2e-5)
     )
     num_restarts: int = with_default(SelectionOptions, "num_restarts", 5)
-    random_seed: int = option(12345, "Seed of pre-training; the first of the tasks'.")
+    random_seed: int = option(
+        12345, "Seed of pre-training; the first of the tasks'.", decides="numbers"
+    )
 
     def problems(self) -> Iterator[str]:
         """What some table needs."""

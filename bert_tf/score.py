@@ -37,12 +37,18 @@ class ScoreOptions(SourceOptions):
         None,
         "Sentences or pairs, one per line; empty lines are skipped.",
         path=Path.FILE,
+        decides="nothing",
     )
     batch_size: int = option(
-        32, "Sequences per batch; a sentence needs one for each of its tokens.", least=1
+        32,
+        "Sequences per batch; a sentence needs one for each of its tokens.",
+        least=1,
+        decides="nothing",
     )
-    tokens: bool = option(False, "Print each token's log probability too.")
-    json: bool = option(False, "Print one JSON object per line.")
+    tokens: bool = option(
+        False, "Print each token's log probability too.", decides="nothing"
+    )
+    json: bool = option(False, "Print one JSON object per line.", decides="nothing")
 
 
 # The likelihood of sentences, and of pairs of sentences, to a pre-trained model.

@@ -99,10 +99,18 @@ class PointingOptions(
     """A run of pointing."""
 
     train_file: str | None = option(
-        None, "To train on.", path=Path.FILE, needed_for=("do_train",)
+        None,
+        "To train on.",
+        path=Path.FILE,
+        needed_for=("do_train",),
+        decides="nothing",
     )
     dev_file: str | None = option(
-        None, "To evaluate on.", path=Path.FILE, needed_for=("do_eval",)
+        None,
+        "To evaluate on.",
+        path=Path.FILE,
+        needed_for=("do_eval",),
+        decides="nothing",
     )
     max_seq_length: int = options.with_default(FineTuningOptions, "max_seq_length", 32)
 

@@ -24,6 +24,7 @@ class TextOptions(Options, title=all_options.DATA):
         "Text files: names, globs or folders, separated by commas; plain, or"
         " compressed as .gz, .bz2 or .xz.",
         path=Path.FILES,
+        decides="nothing",
     )
     input_format: str = option(
         "auto",
@@ -32,40 +33,48 @@ class TextOptions(Options, title=all_options.DATA):
         " detects it by the name, then by the first line.",
         choices=("auto", "text", "wikiextractor", "jsonl"),
         only_with="input_file",
+        decides="reading",
     )
     text_field: str = option(
         "text",
         "Field of a JSON object, or of a dataset's examples, that holds the text.",
+        decides="reading",
     )
     tfds_name: str | None = option(
         None,
         "A TensorFlow dataset to read instead of files, such as wikipedia/20230601.en.",
+        decides="numbers",
     )
     tfds_split: str = option(
         "train",
         "Split of the dataset, or a slice such as train[:10%].",
         only_with="tfds_name",
+        decides="numbers",
     )
     tfds_data_dir: str | None = option(
         None,
         "Folder of prepared datasets. Default: the library's own.",
         path=Path.OUTPUT,
         only_with="tfds_name",
+        decides="nothing",
     )
     num_workers: int | None = option(
         None,
         "Number of processes. Default: one per core. The result is the same.",
         least=1,
+        decides="nothing",
     )
     split_sentences: bool | None = option(
         None,
         "Split lines into sentences. Default: false for plain text, whose lines are"
         " sentences; true for other formats.",
+        decides="reading",
     )
     language: str = option(
         "en",
         "The language whose rules split lines into sentences, by its code."
         + LANGUAGE_HELP,
+        decides="reading",
     )
 
     def problems(self) -> Iterator[str]:

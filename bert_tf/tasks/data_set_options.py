@@ -23,6 +23,7 @@ class SentenceOptions(FineTuningOptions, title=options.LENGTHS):
         " windows, each an example of its own in training; in evaluation and"
         " prediction their logits are averaged.",
         choices=("truncate", "window"),
+        decides="reading",
     )
     doc_stride: int | None = option(
         None,
@@ -30,6 +31,7 @@ class SentenceOptions(FineTuningOptions, title=options.LENGTHS):
         " of the next. Default: half of what a window holds.",
         least=1,
         only_with="long_text=window",
+        decides="reading",
     )
     window_pooling: str = option(
         "mean",
@@ -39,18 +41,21 @@ class SentenceOptions(FineTuningOptions, title=options.LENGTHS):
         " too, weighted by an attention that is trained.",
         choices=("mean", "max", "attention"),
         only_with="long_text=window",
+        decides="reading",
     )
     plots: bool = option(
         True,
         "Draw a labelled split's predictions as PNG in --output_dir: a confusion"
         " matrix and a calibration plot (Guo et al. 2017); of numbers none.",
         title=options.RESULTS,
+        decides="nothing",
     )
     num_mistakes: int = option(
         50,
         "How many of the most confident mistakes to list in --output_dir; 0 for none.",
         least=0,
         title=options.RESULTS,
+        decides="nothing",
     )
 
     def problems(self) -> Iterator[str]:
@@ -72,6 +77,7 @@ class TableOptions(TfdsOptions, title=options.DATA):
         "For TensorFlow datasets other than GLUE's: splits, or slices such as"
         " train[:90%], for training, development and test.",
         only_with="tfds_name",
+        decides="numbers",
     )
     train_file: str = option(
         "train.tsv",
@@ -79,6 +85,7 @@ class TableOptions(TfdsOptions, title=options.DATA):
         path=Path.FILE,
         needed_for=("do_train",),
         within="data_dir",
+        decides="nothing",
     )
     dev_file: str = option(
         "dev.tsv",
@@ -86,6 +93,7 @@ class TableOptions(TfdsOptions, title=options.DATA):
         path=Path.FILE,
         needed_for=("do_eval", "eval_steps"),
         within="data_dir",
+        decides="nothing",
     )
     test_file: str = option(
         "test.tsv",
@@ -93,34 +101,46 @@ class TableOptions(TfdsOptions, title=options.DATA):
         path=Path.FILE,
         needed_for=("do_predict",),
         within="data_dir",
+        decides="nothing",
     )
     text_a_column: str = option(
         "text_a",
         "For tsv: column of the sentence, by its name in the header or its number"
         " from 0.",
+        decides="numbers",
     )
     text_b_column: str | None = option(
-        None, "For tsv: column of the second sentence, if any."
+        None, "For tsv: column of the second sentence, if any.", decides="numbers"
     )
     label_column: str = option(
         "label",
         "For tsv: column of the label; with --several_labels or --regression also"
         " several, with commas between: one of 0 and 1 for each label, or one for each"
         " number.",
+        decides="numbers",
     )
     labels: tuple[str, ...] | None = option(
         None,
         "For tsv: the labels, in the order of the outputs; for --regression of"
         " several numbers, their names. Default: the training file's labels,"
         " numbers by value, others by letters; one number.",
+        decides="numbers",
     )
-    has_header: bool = option(True, "For tsv: whether the first row names the columns.")
-    regression: bool = option(False, "For tsv: the label is a number to predict.")
+    has_header: bool = option(
+        True, "For tsv: whether the first row names the columns.", decides="numbers"
+    )
+    regression: bool = option(
+        False, "For tsv: the label is a number to predict.", decides="numbers"
+    )
     several_labels: bool = option(
-        False, "For tsv: a row has any number of labels in one cell, or none."
+        False,
+        "For tsv: a row has any number of labels in one cell, or none.",
+        decides="numbers",
     )
     label_separator: str = option(
-        ",", "For tsv: the separator between several labels, or numbers, in a cell."
+        ",",
+        "For tsv: the separator between several labels, or numbers, in a cell.",
+        decides="numbers",
     )
 
 
@@ -128,29 +148,38 @@ class ClassifierOptions(SentenceOptions, TableOptions, title=options.DATA):
     """Sentences and sentence pairs of one data set."""
 
     data_dir: str | None = option(
-        None, "Folder of the task's files, such as train.tsv.", path=Path.FOLDER
+        None,
+        "Folder of the task's files, such as train.tsv.",
+        path=Path.FOLDER,
+        decides="nothing",
+        in_summary=True,
     )
     task_name: str | None = option(
         None,
         "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX (the diagnostics)"
         " or XNLI, in upper or lower case; or tsv, a table of your own.",
+        decides="nothing",
+        in_summary=True,
     )
     tfds_name: str | None = option(
         None,
         "Read a TensorFlow dataset instead of --data_dir: glue/sst2, or any other"
         " one, with its features named by --text_a_column, --text_b_column and"
         " --label_column.",
+        decides="numbers",
     )
     metrics: tuple[str, ...] | None = option(
         None,
         "Metrics on the development set, such as f1_macro,accuracy; the first one"
         " chooses the best run. Default: GLUE's for the task; accuracy for tsv,"
         " f1_micro with --several_labels, pearson with --regression.",
+        decides="numbers",
     )
     xnli_language: str = option(
         "zh",
         "For XNLI: the language to train on (machine-translated) and to predict"
         " (Conneau et al. 2018), such as de. The original uses Chinese.",
+        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:
@@ -160,13 +189,6 @@ class ClassifierOptions(SentenceOptions, TableOptions, title=options.DATA):
         yield from self.need_one_given("data_dir", "tfds_name")
         yield from self.refuse_together("data_dir", "tfds_name")
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
-
-
-_OF_FILES = ("train_file", "dev_file", "test_file", "has_header")
-_OF_OWN = (
-    *("text_a_column", "text_b_column", "label_column", "label_separator"),
-    *("labels", "regression", "several_labels"),
-)
 
 
 def data_set_of(given: ClassifierOptions) -> tables.DataSet:
@@ -205,14 +227,13 @@ def _refuse_useless(given: ClassifierOptions, found: tables.DataSet) -> None:
     useless: dict[str, str] = {}
     if found.name in TASKS:
         where = f"it is for `task_name={OWN_TABLE}`, not for {found.name}"
-        useless |= dict.fromkeys((*_OF_OWN, *_OF_FILES, "tfds_splits"), where)
+        useless |= dict.fromkeys(TableOptions.__annotations__, where)
     if given.tfds_name is not None:
         useless["has_header"] = "`tfds_name` has no files"
     if found.name != "XNLI":
         useless["xnli_language"] = "it is for `task_name=XNLI`"
     for name, reason in useless.items():
-        default = ClassifierOptions.__dataclass_fields__[name].default
-        if getattr(given, name) != default:
+        if getattr(given, name) != options.default_of(ClassifierOptions, name):
             raise InputError(f"`{name}` has no effect here: {reason}. Leave it out.")
 
 
@@ -285,19 +306,23 @@ class GlueOptions(SentenceOptions, title=options.DATA, hides=("do_train", "do_ev
         ("all",),
         "GLUE's tasks to run, separated by commas, in upper or lower case; all:"
         " those with a folder in --glue_dir.",
+        decides="nothing",
     )
     glue_dir: str = option(
         options.REQUIRED,
         "Folder with GLUE's folders: CoLA, SST-2, MRPC, ..., and diagnostic (AX).",
         path=Path.FOLDER,
+        decides="nothing",
     )
     two_stage: bool = option(
         False,
         "Fine-tune MRPC, STS-B and RTE from MNLI's best model, without its head"
         " (STILTs, Phang et al. 2018). The paper's scores do not use this.",
+        decides="nothing",
     )
     fill_missing_tasks: bool = option(
         False,
         "Fill the submission with a constant class for each task that was not"
         " predicted: GLUE's server accepts only complete zip files.",
+        decides="nothing",
     )

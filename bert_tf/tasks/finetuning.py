@@ -274,8 +274,8 @@ def standardize(
 ) -> None:
     """Sets the mean and the deviation of `cls_normalization` for a model's weights.
 
-    Of evenly spaced examples. A number that hardly varies is not blown up: 1e-3 is
-    added to the variance, as in Keras' batch normalization.
+    Of evenly spaced examples. 1e-3 is added to the variance, as in Keras' batch
+    normalization, so that near-constant features stay small.
     """
     pooled: list[np.ndarray] = []
 

@@ -30,23 +30,27 @@ class ChoiceOptions(
         " also as .gz, .bz2 or .xz.",
         path=Path.FILE,
         needed_for=("do_train",),
+        decides="nothing",
     )
     dev_file: str | None = option(
         None,
         "Examples to score the model on, such as SWAG's val.csv.",
         path=Path.FILE,
         needed_for=("do_eval", "eval_steps"),
+        decides="nothing",
     )
     test_file: str | None = option(
         None,
         "Examples to predict, such as SWAG's test.csv; labels are ignored.",
         path=Path.FILE,
         needed_for=("do_predict",),
+        decides="nothing",
     )
     tfds_name: str | None = option(
         None,
         "Read a TensorFlow dataset instead of files: hellaswag, or any other one"
         " with a premise and endings.",
+        decides="numbers",
     )
     tfds_splits: tuple[str, ...] = tfds_splits(
         {
@@ -60,22 +64,27 @@ class ChoiceOptions(
         None,
         "Column of the premise. Default: the first that exists of sent1 (SWAG),"
         " ctx_a (HellaSwag), ctx and context.",
+        decides="numbers",
     )
     start_column: str | None = option(
         None,
         "Column of the beginning that all endings share; empty for none. Default:"
         " sent2 (SWAG) or ctx_b (HellaSwag), if it exists.",
+        decides="numbers",
     )
     ending_columns: tuple[str, ...] | None = option(
         None,
         "Columns of the endings, two or more, separated by commas; or one field"
         " with a list of them. Default: endings, or ending0, ending1 and so on.",
+        decides="numbers",
     )
     label_column: str | None = option(
-        None, "Column of the right ending. Default: label."
+        None, "Column of the right ending. Default: label.", decides="numbers"
     )
     labels: tuple[str, ...] | None = option(
-        None, "The label of each ending, such as A,B,C,D. Default: 0,1,2 and so on."
+        None,
+        "The label of each ending, such as A,B,C,D. Default: 0,1,2 and so on.",
+        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:

@@ -45,18 +45,22 @@ class PretrainingOptions(
         "A released size instead of --bert_config_file, with the records' vocabulary.",
         choices=SIZE_NAMES,
         title=options.MODEL,
+        decides="numbers",
     )
     input_file: str = option(
         REQUIRED,
         "TFRecords to train on: a glob, or several separated by commas.",
         path=Path.FILES,
         title=options.DATA,
+        decides="nothing",
+        in_summary=True,
     )
     eval_input_file: str | None = option(
         None,
         "TFRecords to evaluate on. Default: those of --input_file, as in the original.",
         path=Path.FILES,
         title=options.DATA,
+        decides="nothing",
     )
     max_seq_length: int = option(
         128,
@@ -64,6 +68,8 @@ class PretrainingOptions(
         " Default: the records'.",
         least=1,
         title=options.LENGTHS,
+        decides="reading",
+        in_summary=True,
     )
     max_predictions_per_seq: int = option(
         20,
@@ -71,6 +77,7 @@ class PretrainingOptions(
         " masked while they are read. Default: the records'.",
         least=1,
         title=options.LENGTHS,
+        decides="reading",
     )
     phases: str | None = option(
         None,
@@ -78,6 +85,8 @@ class PretrainingOptions(
         " each reads the records of its length among --input_file. Replaces"
         " --num_train_steps and --train_batch_size.",
         title=options.TRAINING,
+        decides="numbers",
+        in_summary=True,
     )
     stacking: str | None = option(
         None,
@@ -85,17 +94,20 @@ class PretrainingOptions(
         " 3:50000,6:70000 for a model of 12 layers: each trains a model of so many"
         " layers, begun with those of the stage before, stacked.",
         title=options.TRAINING,
+        decides="result",
     )
     max_eval_steps: int = option(
         100,
         "Batches to evaluate on; the records are repeated if there are fewer.",
         least=1,
+        decides="result",
     )
     # The paper's ablations, its section 5.1.
     next_sentence: bool = option(
         True,
         "Predict the next sentence if the records have pairs; false is the ablation"
         ' "No NSP".',
+        decides="numbers",
     )
     direction: str = option(
         "both",
@@ -105,10 +117,12 @@ class PretrainingOptions(
         ' "LTR & No NSP". One direction needs records without masks'
         " (--masking=dynamic). Fine-tuning with its bert_config.json keeps it.",
         choices=("both", "left_to_right", "right_to_left"),
+        decides="numbers",
     )
     left_to_right: bool = option(
         False,
         "--direction=left_to_right.",
+        decides="numbers",
     )
     # ELECTRA's objective.
     electra: bool = option(
@@ -116,6 +130,7 @@ class PretrainingOptions(
         "Train with replaced-token detection (Clark et al. 2020, ELECTRA): a small"
         " generator fills in the masked tokens, and the model learns to tell which"
         " tokens are not the original ones. Sentence pairs are not used.",
+        decides="numbers",
     )
     generator_size: float = option(
         GENERATOR_SIZE,
@@ -124,12 +139,14 @@ class PretrainingOptions(
         above=0.0,
         most=1.0,
         only_with="electra",
+        decides="numbers",
     )
     discriminator_weight: float = option(
         DISCRIMINATOR_WEIGHT,
         "For --electra: the weight of the model's loss; the generator's has 1.",
         above=0.0,
         only_with="electra",
+        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:

@@ -28,26 +28,34 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
         "Learning rates to try; the best on the development set is kept (Devlin et"
         " al. 2018, section 4.1: 5e-5,4e-5,3e-5,2e-5).",
         least=0.0,
+        decides="setting",
     )
     train_batch_sizes: tuple[int, ...] | None = option(
-        None, "Batch sizes to try, each with each learning rate.", least=1
+        None,
+        "Batch sizes to try, each with each learning rate.",
+        least=1,
+        decides="setting",
     )
     num_train_epochs: tuple[float, ...] = option(
         (3.0,),
         "Passes over the training examples; several numbers, separated by commas,"
         " are all tried.",
         least=0.0,
+        decides="setting",
+        in_summary=True,
     )
     num_restarts: int = option(
         1,
         "Runs of each setting, with the seeds --random_seed, --random_seed+1, ..."
         " (Devlin et al. 2018, section 4.1: random restarts).",
         least=1,
+        decides="setting",
     )
     stop_early: bool = option(
         False,
         "Stop all runs after a share of their steps, and continue the best alone"
         " (Dodge et al. 2020: start many, stop early, continue some).",
+        decides="setting",
     )
     stop_early_at: float = option(
         0.3,
@@ -55,6 +63,7 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
         above=0.0,
         below=1.0,
         only_with="stop_early",
+        decides="setting",
     )
     stop_early_keep: int | None = option(
         None,
@@ -62,9 +71,12 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
         " rounded up.",
         least=1,
         only_with="stop_early",
+        decides="setting",
     )
     keep_all_runs: bool = option(
-        False, "Keep the checkpoints of all runs, not only of the best one."
+        False,
+        "Keep the checkpoints of all runs, not only of the best one.",
+        decides="nothing",
     )
 
     def problems(self) -> Iterator[str]:
@@ -138,13 +150,19 @@ class FineTuningOptions(
         " folder, a run resumes from its last checkpoint.",
         path=Path.OUTPUT,
         title=options.WHAT_TO_DO,
+        decides="nothing",
     )
-    do_train: bool = option(False, "Train.", title=options.WHAT_TO_DO)
+    do_train: bool = option(
+        False, "Train.", title=options.WHAT_TO_DO, decides="nothing"
+    )
     do_eval: bool = option(
-        False, "Evaluate on the development data.", title=options.WHAT_TO_DO
+        False,
+        "Evaluate on the development data.",
+        title=options.WHAT_TO_DO,
+        decides="nothing",
     )
     do_predict: bool = option(
-        False, "Predict on the test data.", title=options.WHAT_TO_DO
+        False, "Predict on the test data.", title=options.WHAT_TO_DO, decides="nothing"
     )
     lora_rank: int = option(
         0,
@@ -152,6 +170,7 @@ class FineTuningOptions(
         " for the query and value kernels (LoRA, Hu et al. 2021); 0 for none. Use a"
         " higher learning rate, such as 5e-4.",
         least=0,
+        decides="layers",
     )
     adapter_size: int = option(
         0,
@@ -159,17 +178,20 @@ class FineTuningOptions(
         " many hidden units, and the LayerNorms (Houlsby et al. 2019: 8 to 256,"
         " learning rate 3e-4); 0 for none.",
         least=0,
+        decides="layers",
     )
     train_pooler: bool = option(
         False,
         "With LoRA or adapters: train the pooler too, for a checkpoint whose pooler"
         " is missing or was never trained.",
+        decides="layers",
     )
     bilstm: bool = option(
         False,
         "Put a randomly initialized bidirectional LSTM on top of the encoder, trained"
         ' with it (Devlin et al. 2018, table 5: "+ BiLSTM").',
         title=options.MODEL,
+        decides="numbers",
     )
     cls_normalization: bool = option(
         False,
@@ -177,6 +199,7 @@ class FineTuningOptions(
         " numbers over 1,024 training examples, before training (Zhou et al. 2019:"
         " a few large numbers, far from 0, make fine-tuning harder).",
         title=options.MODEL,
+        decides="numbers",
     )
     recipe: str = option(
         "devlin",
@@ -184,22 +207,29 @@ class FineTuningOptions(
         " (Mosbach et al. 2021, more stable on small tasks): 20 epochs, 10 %"
         " warmup, bias correction, learning rate 2e-5, batch size 16.",
         choices=tuple(RECIPES),
+        decides="setting",
     )
     layer_mixture: bool = option(
         False,
         "Classify a learned mixture of the embeddings and all layers instead of the"
         " last layer (ELMo, Peters et al. 2018; for BERT, Tenney et al. 2019).",
+        decides="layers",
     )
     warmup_proportion: float = option(
         0.1,
         "Share of the training steps during which the learning rate rises linearly.",
         least=0.0,
+        decides="numbers",
     )
     best_metric: str | None = options.with_default(  # type: ignore[assignment]
         TrainingConfig, "best_metric", None
     )
-    eval_batch_size: int = option(32, "Sequences per evaluation step.", least=1)
-    predict_batch_size: int = option(32, "Sequences per prediction step.", least=1)
+    eval_batch_size: int = option(
+        32, "Sequences per evaluation step.", least=1, decides="nothing"
+    )
+    predict_batch_size: int = option(
+        32, "Sequences per prediction step.", least=1, decides="nothing"
+    )
     max_unusable_rows: float = option(
         MAX_UNUSABLE,
         "How many rows of a labelled file may be unusable (without text, with too few"
@@ -207,6 +237,7 @@ class FineTuningOptions(
         " of rows. More of them stop the run.",
         least=0.0,
         title=options.DATA,
+        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:
@@ -290,14 +321,17 @@ def warn_of_stride(doc_stride: int | None, max_seq_length: int) -> None:
 class TfdsOptions(Options, title=options.DATA):
     """TensorFlow Datasets instead of files; each command has its own splits."""
 
-    tfds_name: str | None = option(None, "Read a TensorFlow dataset instead of files.")
+    tfds_name: str | None = option(
+        None, "Read a TensorFlow dataset instead of files.", decides="numbers"
+    )
     tfds_data_dir: str | None = option(
         None,
         "Folder of prepared TensorFlow datasets. Default: the library's own.",
         path=Path.OUTPUT,
         only_with="tfds_name",
+        decides="nothing",
     )
-    tfds_splits: tuple[str, ...] = option((), "Their splits.")
+    tfds_splits: tuple[str, ...] = option((), "Their splits.", decides="numbers")
 
     def problems(self) -> Iterator[str]:
         """Neither files nor a data set, or both; another number of splits."""
@@ -323,6 +357,7 @@ def tfds_splits(uses: Mapping[str, str]) -> Any:
         "For --tfds_name. Splits, or slices such as train[:90%], one each:"
         f" {purposes}.",
         only_with="tfds_name",
+        decides="numbers",
     )
 
 

@@ -47,6 +47,7 @@ from absl import logging
 from bert_tf import files, strict_json
 from bert_tf.conversion.source import folder_of
 from bert_tf.errors import DivergedError, InputError
+from bert_tf.options import deciding
 from bert_tf.pictures import figure, table
 from bert_tf.significance import (
     LEVEL,
@@ -402,25 +403,6 @@ def _made(run: Run, before: RunRecord, folder: str, share: float) -> RunRecord:
     return dataclasses.replace(after, seconds=seconds)
 
 
-# Options that decide where and how fast a run is made, or what is logged, or that a
-# record's settings already include: runs that differ in them belong together.
-_NO_DIFFERENCE = frozenset(
-    {
-        *("data_dir", "glue_dir", "output_dir", "task_name", "tasks", "tfds_data_dir"),
-        *("train_file", "dev_file", "test_file", "predict_file", "evidence_dir"),
-        *("feature_dir", "num_workers", "verbose_logging", "find_null_threshold"),
-        *("do_train", "do_eval", "do_predict", "eval_batch_size"),
-        *("predict_batch_size", "plots", "num_mistakes", "fill_missing_tasks"),
-        *("learning_rate", "learning_rates", "train_batch_size", "train_batch_sizes"),
-        *("num_train_epochs", "num_restarts", "random_seed", "best_metric", "recipe"),
-        *("stop_early", "stop_early_at", "stop_early_keep", "keep_all_runs"),
-        *("save_checkpoints_steps", "keep_checkpoint_max", "iterations_per_loop"),
-        *("log_steps", "profile_steps", "jit_compile", "recompute", "distribution"),
-        "backend",
-        *("use_tpu", "tpu_name", "tpu_zone", "gcp_project", "master", "num_tpu_cores"),
-        *("gradient_accumulation_steps", "two_stage"),
-    }
-)
 _PATHS = (
     "init_checkpoint",
     "second_checkpoint",
@@ -488,9 +470,10 @@ def made_with(tuning: FineTuning) -> dict[str, Any]:
     """Name -> value of all that decides a run's result, except its settings."""
     task = tuning.task
     found: dict[str, Any] = {"the task": task.name}
-    for name, value in sorted(tuning.options.as_flags().items()):
-        if name in _NO_DIFFERENCE:
-            continue
+    names = deciding(type(tuning.options), "numbers", "reading", "layers", "result")
+    values = tuning.options.as_flags()
+    for name in sorted(names):
+        value = values[name]
         if name in _PATHS and value and files.exists(value):
             # For a selection's best run, also which run it is.
             best = checkpoints.read_best(folder_of(value))

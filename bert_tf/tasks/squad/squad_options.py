@@ -23,6 +23,7 @@ class SquadOptions(
         "SQuAD's JSON file to train on, such as train-v1.1.json.",
         path=Path.FILE,
         needed_for=("do_train",),
+        decides="nothing",
     )
     predict_file: str | None = option(
         None,
@@ -30,23 +31,26 @@ class SquadOptions(
         " answers.",
         path=Path.FILE,
         needed_for=("do_predict", "eval_steps"),
+        decides="nothing",
     )
     tfds_name: str | None = option(
         None,
         "Read a TensorFlow dataset instead of files: squad/v1.1, squad/v2.0, or"
         " another one with the same features.",
+        decides="numbers",
     )
     tfds_splits: tuple[str, ...] = tfds_splits(
         {"train": "to train on", "validation": "to answer"}
     )
     version_2_with_negative: bool = option(
-        False, "Whether some questions have no answer (SQuAD 2.0)."
+        False, "Whether some questions have no answer (SQuAD 2.0).", decides="reading"
     )
     num_workers: int = option(
         0,
         "Number of processes that make the records; 0 for one per core. The result"
         " is the same.",
         least=0,
+        decides="nothing",
     )
     # How a question and its paragraph become records.
     max_seq_length: int = options.with_default(FineTuningOptions, "max_seq_length", 384)
@@ -56,12 +60,14 @@ class SquadOptions(
         " one to the start of the next.",
         least=1,
         title=options.LENGTHS,
+        decides="reading",
     )
     max_query_length: int = option(
         64,
         "Maximum length of a question in tokens; longer ones are truncated.",
         least=1,
         title=options.LENGTHS,
+        decides="reading",
     )
     # Training first on other questions.
     first_train_file: str | None = option(
@@ -72,12 +78,14 @@ class SquadOptions(
         path=Path.FILE,
         only_with="do_train",
         title=options.TRAINING,
+        decides="numbers",
     )
     first_num_train_epochs: float = option(
         1.0,
         "Passes over --first_train_file.",
         least=0.0,
         title=options.TRAINING,
+        decides="numbers",
     )
     evidence_dir: str | None = option(
         None,
@@ -85,6 +93,7 @@ class SquadOptions(
         " wikipedia and web. Default: evidence, next to the file's folder.",
         path=Path.FOLDER,
         title=options.TRAINING,
+        decides="nothing",
     )
     # How scores become answers.
     n_best_size: int = option(
@@ -92,12 +101,14 @@ class SquadOptions(
         "Answers per question in nbest_predictions.json.",
         least=1,
         title=options.TASK,
+        decides="numbers",
     )
     max_answer_length: int = option(
         30,
         "Maximum length of an answer in tokens.",
         least=1,
         title=options.TASK,
+        decides="numbers",
     )
     answer_text: str = option(
         "alignment",
@@ -106,11 +117,13 @@ class SquadOptions(
         " the whole words. offsets: by the tokens' places in the paragraph.",
         choices=("alignment", "offsets"),
         title=options.TASK,
+        decides="numbers",
     )
     verbose_logging: bool = option(
         False,
         "Log each answer whose alignment failed.",
         title=options.TASK,
+        decides="nothing",
     )
     null_score_diff_threshold: float = option(
         0.0,
@@ -118,6 +131,7 @@ class SquadOptions(
         " more than this. Default: the value that --find_null_threshold found for"
         " the model, else 0.",
         title=options.TASK,
+        decides="numbers",
     )
     find_null_threshold: bool = option(
         False,
@@ -125,12 +139,14 @@ class SquadOptions(
         " as the official evaluation does; use it, and keep it with the model in"
         " null_threshold.json for later predictions.",
         title=options.TASK,
+        decides="nothing",
     )
     plots: bool = option(
         True,
         "For --find_null_threshold: draw precision, recall and score differences as"
         " PNG in --output_dir.",
         title=options.TASK,
+        decides="nothing",
     )
 
     def problems(self) -> Iterator[str]:

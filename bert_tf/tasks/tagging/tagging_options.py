@@ -41,7 +41,7 @@ BILSTM_LEARNING_RATE = 1e-3
 BILSTM_EPOCHS = 10.0
 
 
-_NOTHING_TUNED = "cannot be together: with the first nothing of BERT is trained"
+_NOTHING_TUNED = "exclude each other: the first freezes BERT"
 
 
 class TaggingOptions(
@@ -57,16 +57,19 @@ class TaggingOptions(
         " [...], 'ner_tags': [...]};"
         " auto: conllu or jsonl by the file's name, else conll.",
         choices=FORMATS,
+        decides="numbers",
     )
     word_column: str | None = option(
         None,
         "The words' column: its number from 0, or from -1 backwards; for other"
         " formats its name. Default: 0; for conllu FORM; else tokens or words.",
+        decides="numbers",
     )
     label_column: str | None = option(
         None,
         "The labels' column. Default: -1; for conllu UPOS; for jsonl ner_tags,"
         " labels or tags; for TensorFlow datasets ner.",
+        decides="numbers",
     )
     # The sentences and their labels.
     train_file: str | None = option(
@@ -74,32 +77,38 @@ class TaggingOptions(
         "Sentences to train on; several files with commas or *.",
         path=Path.FILES,
         needed_for=("do_train",),
+        decides="nothing",
     )
     dev_file: str | None = option(
         None,
         "Sentences to evaluate on.",
         path=Path.FILES,
         needed_for=("do_eval", "eval_steps"),
+        decides="nothing",
     )
     test_file: str | None = option(
         None,
         "Sentences to predict; scored if they have labels.",
         path=Path.FILES,
         needed_for=("do_predict",),
+        decides="nothing",
     )
     document_column: str = option(
         "document_id",
         "For jsonl: a field with the same value in all sentences of a document.",
+        decides="numbers",
     )
     test_has_labels: bool | None = option(
         None,
         "Whether --test_file has labels. Default: detected; false if the last"
         " column is no label.",
+        decides="numbers",
     )
     tfds_name: str | None = option(
         None,
         "Read a TensorFlow dataset instead of files, such as conll2003, with its"
         " features named by --word_column and --label_column.",
+        decides="numbers",
     )
     tfds_splits: tuple[str, ...] = tfds_splits(
         {"train": "to train on", "dev": "to evaluate on", "test": "to predict"}
@@ -110,6 +119,7 @@ class TaggingOptions(
         "The labels, in the order of the model's outputs; for files with numeric"
         " labels, their names. Default: those of the training sentences, or of a"
         " trained checkpoint if it has them all.",
+        decides="numbers",
     )
     tag_scheme: str = option(
         "auto",
@@ -118,6 +128,7 @@ class TaggingOptions(
         " such as for parts of speech; auto detects it. For iob1 the model's"
         " labels are iob2; predictions are written like the files.",
         choices=("auto", *SCHEMES, NO_SCHEME),
+        decides="numbers",
     )
     # How sentences become records.
     document_context: bool = option(
@@ -125,6 +136,7 @@ class TaggingOptions(
         "Read sentences with their document's context, as much as --max_seq_length"
         " holds (Devlin et al. 2018, section 5.3), instead of each by itself.",
         title=options.LENGTHS,
+        decides="reading",
     )
     doc_stride: int | None = option(
         None,
@@ -133,6 +145,7 @@ class TaggingOptions(
         " context. Default: half of what a window holds.",
         least=1,
         title=options.LENGTHS,
+        decides="reading",
     )
     # A BiLSTM on the features of a frozen BERT.
     features: str | None = option(
@@ -143,6 +156,7 @@ class TaggingOptions(
         f" {BILSTM_EPOCHS}.",
         choices=tuple(FEATURE_CHOICES),
         title=options.TRAINING,
+        decides="layers",
     )
     feature_dir: str | None = option(
         None,
@@ -150,12 +164,14 @@ class TaggingOptions(
         " OUTPUT_DIR/features.",
         path=Path.OUTPUT,
         title=options.TRAINING,
+        decides="nothing",
     )
     bilstm_size: int = option(
         768,
         "For --features: output size of a BiLSTM layer, half of it for each direction.",
         least=2,
         title=options.TRAINING,
+        decides="layers",
     )
     bilstm_dropout: float = option(
         0.1,
@@ -163,6 +179,7 @@ class TaggingOptions(
         least=0.0,
         most=0.99,
         title=options.TRAINING,
+        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:
