@@ -334,7 +334,7 @@ class TfdsOptions(Options, title=options.DATA):
     tfds_splits: tuple[str, ...] = option((), "Their splits.", decides="numbers")
 
     def problems(self) -> Iterator[str]:
-        """Neither files nor a data set, or both; another number of splits."""
+        """Either files or a data set, and the usual number of splits."""
         yield from super().problems()
         for file, declared in options.declarations(type(self)).items():
             for use in declared.needed_for:
@@ -371,8 +371,8 @@ def with_recipe(given: T) -> T:
     defaults = type(given).__dataclass_fields__
     for name, value in RECIPES[given.recipe].items():
         names = [each for each in (name, _LISTS.get(name, "")) if each in defaults]
-        if said := [each for each in names if given.is_given(each)]:
-            kept += [_as_flag(each, getattr(given, each)) for each in said]
+        if overrides := [each for each in names if given.is_given(each)]:
+            kept += [_as_flag(each, getattr(given, each)) for each in overrides]
             continue
         for each in names:
             if (default := defaults[each].default) is not None:
