@@ -13,10 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, Path, SourceOptions, flags_of_run, option
+from bert_tf.options import (
+    REQUIRED,
+    Path,
+    deciding,
+    default_of,
+    flags_of_run,
+    option,
+)
 from bert_tf.tasks.squad.decoding import NBestEntry
+from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.text.normalization import Span
 from bert_tf.text.splitting import LANGUAGE_HELP, sentence_splitter
+from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
@@ -24,19 +33,11 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "-"
 NO_ANSWER = "no answer"
 
-# The run's flags.json takes precedence over these, and the user's flags over both.
-DEFAULTS: dict[str, int] = {
-    "max_seq_length": 384,
-    "doc_stride": 128,
-    "max_query_length": 64,
-    "n_best_size": 20,
-    "max_answer_length": 30,
-}
-
 
 def _as_run(name: str, help_text: str) -> Any:
-    text = f"{help_text} Default: as the run had it, or else {DEFAULTS[name]}."
-    return option(None, text, least=1)
+    default = default_of(SquadOptions, name)
+    text = f"{help_text} Default: as the run had it, or else {default}."
+    return option(None, text, least=1, decides="reading")
 
 
 class AnswererOptions(SourceOptions):
@@ -46,6 +47,7 @@ class AnswererOptions(SourceOptions):
         REQUIRED,
         "The text that the questions are about, UTF-8; - for standard input.",
         path=Path.FILE,
+        decides="nothing",
     )
     max_seq_length: int | None = _as_run(
         "max_seq_length", "Tokens of a window with the question, [CLS] and [SEP]."
@@ -62,22 +64,37 @@ class AnswererOptions(SourceOptions):
     max_answer_length: int | None = _as_run(
         "max_answer_length", "Maximum length of an answer in tokens."
     )
-    predict_batch_size: int = option(8, "Windows per batch.", least=1)
+    predict_batch_size: int = option(
+        8, "Windows per batch.", least=1, decides="nothing"
+    )
     version_2_with_negative: bool | None = option(
         None,
         "Whether the model was trained to leave questions unanswered (SQuAD 2.0)."
         " Default: the run's own setting.",
+        decides="reading",
     )
     null_score_diff_threshold: float | None = option(
         None,
         "Predict no answer if its score exceeds the best answer's by more than"
         " this. Default: the threshold found by run_squad's"
         " --find_null_threshold, else the run's own.",
+        decides="reading",
     )
     language: str = option(
-        "en", "The text's language, for splitting it into sentences." + LANGUAGE_HELP
+        "en",
+        "The text's language, for splitting it into sentences." + LANGUAGE_HELP,
+        decides="nothing",
     )
-    top_k: int = option(1, "How many answers to print for each question.", least=1)
+    top_k: int = option(
+        1, "How many answers to print for each question.", least=1, decides="nothing"
+    )
+
+
+# The run's flags.json takes precedence over these, and the user's flags over both.
+DEFAULTS: dict[str, Any] = {
+    name: default_of(SquadOptions, name)
+    for name in deciding(AnswererOptions, "reading")
+}
 
 
 def read_context(path: str) -> str:
@@ -153,7 +170,6 @@ def options_of(
         **DEFAULTS,
         "max_seq_length": min(DEFAULTS["max_seq_length"], num_positions),
         "version_2_with_negative": found is not None,
-        "null_score_diff_threshold": 0.0,
     }
     for values in (of_run, given):
         options |= {

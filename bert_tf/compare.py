@@ -46,12 +46,18 @@ class CompareOptions(Options, title=RESULTS):
         "For runs of SQuAD: the file with the right answers. Default: the first run's"
         " --predict_file.",
         path=Path.FILE,
+        decides="nothing",
     )
     num_samples: int = option(
-        10_000, "Samples of the bootstrap, and of the randomization.", least=100
+        10_000,
+        "Samples of the bootstrap, and of the randomization.",
+        least=100,
+        decides="numbers",
     )
-    random_seed: int = option(12345, "Seed of these samples.", least=0)
-    json: bool = option(False, "Print JSON.")
+    random_seed: int = option(
+        12345, "Seed of these samples.", least=0, decides="numbers"
+    )
+    json: bool = option(False, "Print JSON.", decides="nothing")
 
 
 class Predicted(NamedTuple):

@@ -47,20 +47,29 @@ class EnsembleOptions(Options):
         REQUIRED,
         "The runs' output_dirs, separated by commas; all predicted the same questions.",
         path=Path.FOLDER,
+        decides="nothing",
     )
-    output_dir: str = option(REQUIRED, "Folder for the answers.", path=Path.OUTPUT)
+    output_dir: str = option(
+        REQUIRED, "Folder for the answers.", path=Path.OUTPUT, decides="nothing"
+    )
     predict_file: str | None = option(
         None,
         "The questions with their answers, such as dev-v2.0.json, to score the result.",
         path=Path.FILE,
+        decides="nothing",
     )
-    version_2_with_negative: bool = option(False, "The questions are SQuAD 2.0's.")
+    version_2_with_negative: bool = option(
+        False, "The questions are SQuAD 2.0's.", decides="numbers"
+    )
     null_score_diff_threshold: float | None = option(
         None,
         'SQuAD 2.0: predict "" if the mean score difference is above this. Default: 0.',
         only_with="version_2_with_negative",
+        decides="numbers",
     )
-    n_best_size: int = option(20, "Answers to keep for each question.", least=1)
+    n_best_size: int = option(
+        20, "Answers to keep for each question.", least=1, decides="numbers"
+    )
 
     def problems(self) -> Iterator[str]:
         """What is no ensemble, and options without effect."""

@@ -50,6 +50,7 @@ class EvaluateSquadOptions(Options):
         " their thresholds.",
         path=Path.FILE,
         is_dashed=True,
+        decides="nothing",
     )
     na_prob_thresh: float = option(
         1.0,
@@ -57,12 +58,14 @@ class EvaluateSquadOptions(Options):
         " this. The official default is meant for probabilities. run_squad has"
         " already applied its own threshold: give the same one here, or no file.",
         is_dashed=True,
+        decides="numbers",
     )
     out_file: str | None = option(
         None,
         "Write the scores here instead of printing them.",
         path=Path.OUTPUT,
         is_dashed=True,
+        decides="nothing",
     )
     out_image_dir: str | None = option(
         None,
@@ -70,11 +73,13 @@ class EvaluateSquadOptions(Options):
         ' of the "no answer" scores into this folder; adds average precisions.',
         path=Path.OUTPUT,
         is_dashed=True,
+        decides="nothing",
     )
     version: str = option(
         "auto",
         "The version whose rules apply. Default: the file's own.",
         choices=("auto", "1.1", "2.0"),
+        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:

@@ -22,15 +22,9 @@ from absl import logging
 from bert_tf import cli, files, keras_backend
 from bert_tf.answer import DEFAULTS
 from bert_tf.errors import InputError
-from bert_tf.options import (
-    REQUIRED,
-    BackendOptions,
-    Path,
-    flags_of_run,
-    option,
-    with_default,
-)
-from bert_tf.training.training_options import ModelOptions, OutputOptions
+from bert_tf.options import REQUIRED, TASK, Path, flags_of_run, option, with_default
+from bert_tf.tasks.run_options import FineTuningOptions
+from bert_tf.training.training_options import DeviceOptions, ModelOptions
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
@@ -56,22 +50,29 @@ _OF_SPANS = ("doc_stride", "max_query_length", "max_answer_length")
 _LEAST_SEQ_LENGTH = 5
 
 
-class ExportOptions(BackendOptions, ModelOptions):
+class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
     """The checkpoint to export, and the format."""
 
-    output_dir: str = with_default(OutputOptions, "output_dir", REQUIRED)
+    backend: str | None = with_default(DeviceOptions, "backend", None)
+    output_dir: str = with_default(
+        FineTuningOptions, "output_dir", REQUIRED, title=TASK
+    )
     checkpoint: str = option(
         REQUIRED,
         "What to export: a run's output_dir or a checkpoint in it, a TF1 release, a"
         " Hugging Face folder, or a KerasHub preset.",
         path=Path.CHECKPOINT,
+        decides="numbers",
     )
-    format: str = option(REQUIRED, "The format to write.", choices=FORMATS)
+    format: str = option(
+        REQUIRED, "The format to write.", choices=FORMATS, decides="result"
+    )
     heads: tuple[str, ...] | None = option(
         None,
         f"Heads to export, of {', '.join(HEADS)}; {_NO_HEADS} for the encoder alone,"
         " which as a saved_model gives features. Default: those of the checkpoint.",
         choices=(*HEADS, _NO_HEADS),
+        decides="result",
     )
     max_seq_length: int | None = option(
         None,
@@ -79,24 +80,28 @@ class ExportOptions(BackendOptions, ModelOptions):
         " as the run, or a folder of sentence-transformers, had it, or else the model's"
         " number of positions.",
         least=_LEAST_SEQ_LENGTH,
+        decides="reading",
     )
     doc_stride: int | None = option(
         None,
         "For saved_model: tokens from the start of one window to the start of the next,"
         " where the head reads long texts in windows. Default: as the run had it.",
         least=1,
+        decides="reading",
     )
     max_query_length: int | None = option(
         None,
         "For saved_model with a span head: the maximum length of a question in"
         " tokens; longer ones are truncated. Default: as the run had it, or else 64.",
         least=1,
+        decides="reading",
     )
     max_answer_length: int | None = option(
         None,
         "For saved_model with a span head: the maximum length of an answer in tokens."
         " Default: as the run had it, or else 30.",
         least=1,
+        decides="reading",
     )
 
     quantize: str | None = option(
@@ -201,7 +206,7 @@ def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
     found = {
         **inherited,
         **{
-            n: options.given(n)
+            n: options.value_if_given(n)
             for n in ("max_seq_length", *_OF_SPANS)
             if options.is_given(n)
         },

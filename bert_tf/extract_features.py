@@ -18,16 +18,18 @@ from absl import logging
 from bert_tf import cli, files
 from bert_tf.errors import InputError
 from bert_tf.options import REQUIRED, Path, option, with_default
-from bert_tf.tasks.run_options import FeatureRunOptions, PaddingOptions
-from bert_tf.training.training_options import CheckpointOptions, ModelOptions
+from bert_tf.training.training_options import (
+    DeviceOptions,
+    LengthOptions,
+    ModelOptions,
+    TrainingConfig,
+)
 
 if TYPE_CHECKING:
     from bert_tf.features import FeatureInput
 
 
-class ExtractionOptions(
-    ModelOptions, CheckpointOptions, FeatureRunOptions, PaddingOptions
-):
+class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions):
     """The text, and the vectors to compute."""
 
     input_file: str = option(
@@ -35,26 +37,44 @@ class ExtractionOptions(
         "One text per line, or two with ' ||| ' between them; may be compressed (.gz,"
         " .bz2, .xz).",
         path=Path.FILE,
+        decides="nothing",
     )
-    output_file: str = option(REQUIRED, "The file to write.", path=Path.OUTPUT)
-    init_checkpoint: str = with_default(CheckpointOptions, "init_checkpoint", REQUIRED)
+    output_file: str = option(
+        REQUIRED, "The file to write.", path=Path.OUTPUT, decides="nothing"
+    )
+    init_checkpoint: str = with_default(ModelOptions, "init_checkpoint", REQUIRED)
+    precision: str = with_default(TrainingConfig, "precision", "float32")
+    jit_compile: bool = with_default(TrainingConfig, "jit_compile", False)
+    batch_size: int = option(
+        32, "Lines per batch, over all devices.", least=1, decides="nothing"
+    )
+    use_one_hot_embeddings: bool = option(
+        False,
+        "Accepted, but has no effect: a lookup gives the same numbers.",
+        decides="nothing",
+    )
     layers: tuple[str, ...] = option(
         ("-1", "-2", "-3", "-4"),
         "Layers whose outputs to write: 0 is the first, -1 the last. Also"
         " `embeddings`, the input of the first layer, and `all`.",
+        decides="numbers",
     )
     combine: str = option(
         "none",
         "How to combine a token's layers: not at all, sum, mean, weighted sum"
         " (--layer_weights), or concatenation.",
         choices=("none", "sum", "mean", "weighted", "concat"),
+        decides="numbers",
     )
     layer_weights: tuple[float, ...] = option(
-        (), "For --combine=weighted: one weight for each of --layers."
+        (),
+        "For --combine=weighted: one weight for each of --layers.",
+        decides="numbers",
     )
     token_vectors: bool = option(
         True,
         "Write a vector for each token or word; if false, only --sentence_vectors.",
+        decides="numbers",
     )
     sentence_vectors: tuple[str, ...] = option(
         (),
@@ -62,23 +82,27 @@ class ExtractionOptions(
         " that of [CLS] (cls), the mean over all tokens including [CLS] and [SEP]"
         " (mean). Of length 1 where a folder of sentence-transformers says so.",
         choices=("pooled", "cls", "mean"),
+        decides="numbers",
     )
     words: str | None = option(
         None,
         "One vector for each word between white space, and none for [CLS] and"
         " [SEP]: that of its first piece, or the mean over its pieces.",
         choices=("first", "mean"),
+        decides="numbers",
     )
     format: str = option(
         "jsonl",
         "jsonl: the original's JSON lines; npz: arrays in one file.",
         choices=("jsonl", "npz"),
+        decides="nothing",
     )
     vector_type: str = option(
         "float32",
         "For --format=npz: the type of the numbers.",
         choices=("float32", "float16"),
         only_with="format=npz",
+        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_tf import cli
 from bert_tf.errors import InputError
-from bert_tf.options import SourceOptions, option
+from bert_tf.options import option
+from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +32,9 @@ class Guess(NamedTuple):
 class FillMaskOptions(SourceOptions):
     """The model, and the texts with blanks."""
 
-    top_k: int = option(5, "How many tokens to print for each blank.", least=1)
+    top_k: int = option(
+        5, "How many tokens to print for each blank.", least=1, decides="nothing"
+    )
 
 
 def fill_masks(

@@ -12,26 +12,12 @@ from typing import TYPE_CHECKING
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import Options, Path, flags_of_run
+from bert_tf.options import Options, Path, declarations, flags_of_run
+from bert_tf.tasks.data_set_options import ClassifierOptions
+from bert_tf.tasks.pretraining_options import PretrainingOptions
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
-
-# Of a run's flags.json: what it was trained on and how.
-_TELLING_FLAGS = (
-    "input_file",
-    "data_dir",
-    "task_name",
-    "init_checkpoint",
-    "phases",
-    "max_seq_length",
-    "train_batch_size",
-    "learning_rate",
-    "num_train_steps",
-    "num_train_epochs",
-    "optimizer",
-    "precision",
-)
 
 _SAID_BY_PHASES = ("max_seq_length", "train_batch_size", "num_train_steps")
 _ENCODER = ("embeddings", "encoder", "pooler")
@@ -97,6 +83,12 @@ def _parameters(source: "Source") -> Iterator[tuple[str, str]]:
         yield "problem type", source.problem_type
 
 
+def summary_names() -> list[str]:
+    """The flags that tell what a run was trained on and how."""
+    found = declarations(PretrainingOptions) | declarations(ClassifierOptions)
+    return [name for name, declared in found.items() if declared.in_summary]
+
+
 def _training(source: "Source") -> Iterator[tuple[str, str]]:
     """What a run's own files record, and the manifests of its records, if any."""
     from bert_tf.records.manifest import find_manifests, manifest_lines
@@ -106,7 +98,7 @@ def _training(source: "Source") -> Iterator[tuple[str, str]]:
         return
     yield "trained by", os.path.join(source.folder, "flags.json")
     unused = _SAID_BY_PHASES if values.get("phases") else ()
-    for name in _TELLING_FLAGS:
+    for name in summary_names():
         if values.get(name) is not None and name not in unused:
             yield f"  --{name}", str(values[name])
     if not values.get("input_file"):

@@ -1,11 +1,14 @@
 """Options: frozen dataclasses whose fields are a command's flags.
 
-    @dataclasses.dataclass(frozen=True, kw_only=True)
     class Devices(Options, title="Where to run"):
-        distribution: str = option("default", "Devices: ...", choices=DISTRIBUTIONS)
-        num_tpu_cores: int = option(8, "Number of TPU cores.", least=1)
+        distribution: str = option(
+            "default", "Devices: ...", choices=DISTRIBUTIONS, decides="nothing"
+        )
+        num_tpu_cores: int = option(8, "Number of cores.", least=1, decides="nothing")
 
-A command's options are one such class, which inherits the groups that it needs. The
+A command's options are one such class, which inherits the groups that it needs, and
+hides what it lacks of them (`hides=["num_tpu_cores"]`). Every option declares what it
+decides: no list of options by name is needed to know which runs are the same. The
 same object is the Python interface: `run_swag.run(ChoiceOptions(...))`; for other
 settings use `dataclasses.replace(options, learning_rate=3e-5)`. Values are checked
 when the object is made, on the command line before TensorFlow is imported.
@@ -14,6 +17,7 @@ when the object is made, on the command line before TensorFlow is imported.
 import dataclasses
 import enum
 import functools
+import inspect
 import math
 import numbers
 import os
@@ -21,8 +25,8 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from absl import flags
 
@@ -62,11 +66,25 @@ class Path(enum.Enum):
     OUTPUT = enum.auto()
 
 
+# What depends on an option.
+Decides = Literal[
+    "numbers",  # what is computed
+    # How texts are read, and so what is computed: later commands read as the training.
+    "reading",
+    "layers",  # what the model has on its encoder, with the same consequences
+    "setting",  # what is computed; each run of a selection has its own in its name
+    # What comes out, but no step: where a run begins, which checkpoint is the best.
+    "result",
+    "nothing",  # where things are (their content counts), how fast, what is shown
+]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Declared:
     """A field's declaration, except its type and default."""
 
     help: str
+    decides: Decides
     least: float | None = None  # the smallest value
     most: float | None = None  # the largest value
     above: float | None = None  # a bound that is itself excluded, like `below`
@@ -78,6 +96,8 @@ class Declared:
     within: str | None = None  # the option for the folder that the path is relative to
     # The option, or option=value, without which this one has no effect.
     only_with: str | None = None
+    title: str | None = None  # the group in --help, if not that of the class
+    in_summary: bool = False  # whether inspect_checkpoint shows it of a run
     is_dashed: bool = False  # whether the flag may be spelt with dashes too
     is_repeated: bool = False  # whether each string of several has a flag of its own
 
@@ -86,16 +106,16 @@ class Declared:
 REQUIRED: Any = dataclasses.MISSING
 
 
-def option(default: Any, help_text: str, **declared: Any) -> Any:
+def option(default: Any, help_text: str, *, decides: Decides, **declared: Any) -> Any:
     """A field that is a flag: its default, its text in --help, and see `Declared`."""
-    declaration = Declared(help=help_text, **declared)
+    declaration = Declared(help=help_text, decides=decides, **declared)
     return dataclasses.field(default=default, metadata={"option": declaration})
 
 
-def with_default(kind: type["Options"], name: str, default: Any) -> Any:
-    """Another class's field, with another default."""
-    metadata = kind.__dataclass_fields__[name].metadata
-    return dataclasses.field(default=default, metadata=metadata)
+def with_default(kind: type["Options"], name: str, default: Any, **changes: Any) -> Any:
+    """Another class's field with another default, and changes of its declaration."""
+    declared = dataclasses.replace(declarations(kind)[name], **changes)
+    return dataclasses.field(default=default, metadata={"option": declared})
 
 
 class _Given(frozenset[str]):
@@ -138,9 +158,17 @@ class Options:
     # The arguments in addition to flags.
     positional: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
-    def __init_subclass__(cls, title: str = TASK, **kwargs: Any) -> None:
+    def __init_subclass__(
+        cls, title: str = TASK, hides: Sequence[str] = (), **kwargs: Any
+    ) -> None:
         super().__init_subclass__(**kwargs)
         cls.title = title
+        # Inherited options that the command lacks: attributes with their defaults, or
+        # with the values that the class itself gives them.
+        for name in hides:
+            cls.__annotations__ = {**inspect.get_annotations(cls), name: Any}
+            value = dataclasses.field(default=getattr(cls, name), init=False)
+            setattr(cls, name, value)
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
         cls.__init__ = _noting(cls.__init__)  # type: ignore[method-assign]
 
@@ -161,7 +189,7 @@ class Options:
         for name, declared in declarations(type(self)).items():
             value = getattr(self, name)
             empty = "" if is_required(type(self), name) else ()
-            if value == empty != type(self).__dataclass_fields__[name].default:
+            if value == empty != default_of(type(self), name):
                 yield f"`{name}` must not be empty."
             several = isinstance(value, tuple)
             for one in value if several else [value]:
@@ -169,8 +197,9 @@ class Options:
                 if problem:
                     of_each = ", each of them" if several else ""
                     yield f"`{name}={one}` {problem}{of_each}."
-            if declared.only_with:
-                yield from self.refuse_without(declared.only_with, name)
+            needed = declared.only_with
+            if needed and self.has(needed.partition("=")[0]):
+                yield from self.require_for([name], needs=needed)
 
     def has(self, name: str) -> bool:
         """Whether there is an option of that name."""
@@ -180,7 +209,7 @@ class Options:
         """Whether it was set on the command line or in Python, to any value."""
         return name in self.given_names
 
-    def given(self, name: str) -> Any:
+    def value_if_given(self, name: str) -> Any:
         """An option's value if it was given, else None."""
         return getattr(self, name) if self.is_given(name) else None
 
@@ -191,7 +220,7 @@ class Options:
 
     def to(self, options_class: type[Other], **changes: Any) -> Other:
         """Options of another class: what both have, and some changes."""
-        fields = dataclasses.fields(options_class)
+        fields = [one for one in dataclasses.fields(options_class) if one.init]
         names = [field.name for field in fields if hasattr(self, field.name)]
         values = {name: getattr(self, name) for name in names}
         values["given_names"] = self.given_names | changes.keys()
@@ -228,53 +257,19 @@ class Options:
         if all(self.is_given(name) and _is_set(getattr(self, name)) for name in names):
             yield f"{' and '.join(f'`{name}`' for name in names)} {why}."
 
-    def refuse_without(self, other: str, *names: str) -> Iterator[str]:
+    def require_for(self, names: Iterable[str], needs: str) -> Iterator[str]:
         """For `problems`: options without effect unless another one is set."""
-        fields = type(self).__dataclass_fields__
         # A default that is given does no harm.
+        kind = type(self)
         changed = [
-            name for name in names if getattr(self, name) != fields[name].default
+            name for name in names if getattr(self, name) != default_of(kind, name)
         ]
         useless = [name for name in changed if self.is_given(name)]
-        name, _, wanted = other.partition("=")
+        name, _, wanted = needs.partition("=")
         value = getattr(self, name)
         if useless and not (value == wanted if wanted else value):
-            needed = f"{other}=true" if isinstance(value, bool) else other
+            needed = f"{needs}=true" if isinstance(value, bool) else needs
             yield f"`{useless[0]}` has no effect without `{needed}`: give both or none."
-
-
-class BackendOptions(Options, title=DEVICES):
-    """What to compute with."""
-
-    backend: str | None = option(
-        None,
-        "What Keras computes with; jax for TPUs as they are today (it needs the"
-        " extra: pip install 'bert-tf[jax]'). Checkpoints are the same. Default:"
-        " KERAS_BACKEND, else tensorflow.",
-        choices=("tensorflow", "jax"),
-    )
-
-
-class SourceOptions(BackendOptions, title=MODEL):
-    """A trained model, by its checkpoint and what it may lack."""
-
-    checkpoint: str = option(
-        REQUIRED,
-        "A run's output_dir, a checkpoint in it, a TF1 release, a Hugging Face"
-        " folder, or a KerasHub preset; with its vocabulary.",
-        path=Path.CHECKPOINT,
-    )
-    bert_config_file: str | None = option(
-        None, "bert_config.json: the architecture of the model.", path=Path.FILE
-    )
-    vocab_file: str | None = option(
-        None, "The WordPiece vocabulary: one token per line.", path=Path.FILE
-    )
-    do_lower_case: bool | None = option(
-        None,
-        "Whether to lower-case the text. Default: the checkpoint's setting, or what"
-        " its vocabulary implies; else true.",
-    )
 
 
 def declarations(kind: type[Options]) -> dict[str, Declared]:
@@ -286,13 +281,26 @@ def declarations(kind: type[Options]) -> dict[str, Declared]:
     }
 
 
+def deciding(kind: type[Options], *words: Decides) -> list[str]:
+    """The options of a class that decide one of these."""
+    found = declarations(kind).items()
+    return [name for name, declared in found if declared.decides in words]
+
+
+def default_of(kind: type[Options], name: str) -> Any:
+    """An option's default; MISSING if it must be given."""
+    return kind.__dataclass_fields__[name].default
+
+
 def is_required(kind: type[Options], name: str) -> bool:
     """Whether an option has no default."""
-    return kind.__dataclass_fields__[name].default is dataclasses.MISSING
+    return default_of(kind, name) is dataclasses.MISSING
 
 
 def title_of(kind: type[Options], name: str) -> str:
-    """The group of an option: the class that first declares it."""
+    """The group of an option: its own, or that of the class that first declares it."""
+    if title := declarations(kind)[name].title:
+        return title
     first: Any = next(
         each
         for each in reversed(kind.__mro__)
@@ -348,9 +356,8 @@ def _type_of(kind: type[Options], name: str) -> _Type:
 
 def define(flag_values: flags.FlagValues, kind: type[Options]) -> None:
     """Makes a flag of each option."""
-    fields = kind.__dataclass_fields__
     for name, declared in declarations(kind).items():
-        default = fields[name].default
+        default = default_of(kind, name)
         is_required = default is dataclasses.MISSING
         default = None if is_required else default
         if isinstance(default, tuple):

@@ -21,10 +21,11 @@ from absl import logging
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, Path, SourceOptions, option
+from bert_tf.options import REQUIRED, Path, option
 from bert_tf.pictures import picture
 from bert_tf.score import SEPARATOR
 from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     from bert_tf.modeling.encoder import BertEncoder
@@ -33,16 +34,20 @@ if TYPE_CHECKING:
 class AttentionOptions(SourceOptions):
     """Which model's attention is drawn."""
 
-    output_dir: str = option(REQUIRED, "Folder for the pictures.", path=Path.OUTPUT)
+    output_dir: str = option(
+        REQUIRED, "Folder for the pictures.", path=Path.OUTPUT, decides="nothing"
+    )
     layers: tuple[int, ...] = option(
         (),
         "The layers to draw, numbered from 0; negative ones from the last."
         " Default: all.",
+        decides="nothing",
     )
     heads: tuple[int, ...] = option(
         (),
         "The heads to draw, numbered from 0; negative ones from the last."
         " Default: all.",
+        decides="nothing",
     )
 
 

@@ -36,15 +36,15 @@ from bert_tf import cli, files, options
 from bert_tf.errors import InputError
 from bert_tf.options import (
     REQUIRED,
-    BackendOptions,
+    Options,
     Path,
-    SourceOptions,
     flags_of_run,
     option,
 )
 from bert_tf.parallel import grouped
 from bert_tf.tasks.tables import rows_of_lines
 from bert_tf.text import blocks
+from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     from bert_tf.text_models import TextModel
@@ -62,35 +62,45 @@ _TEXT = "text"
 _ESCAPES = str.maketrans({"\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
-class PredictOptions(BackendOptions, title=options.DATA):
+class PredictOptions(Options, title=options.DATA):
     """The model, and the texts."""
 
+    backend: str | None = options.with_default(SourceOptions, "backend", None)
     checkpoint: str = options.with_default(SourceOptions, "checkpoint", REQUIRED)
     input_file: str = option(
-        _STANDARD, "The texts; - is standard input.", path=Path.FILE
+        _STANDARD, "The texts; - is standard input.", path=Path.FILE, decides="nothing"
     )
     input_format: str | None = option(
         None,
         "csv and tsv have a header; jsonl has a JSON object per line; text has a text"
         " per line. Default: by the file's ending, else text.",
         choices=("csv", "tsv", "jsonl", _TEXT),
+        decides="reading",
     )
     text_a_column: str | None = option(
-        None, "Column of the texts. Default: the run's, or the only one."
+        None,
+        "Column of the texts. Default: the run's, or the only one.",
+        decides="reading",
     )
     text_b_column: str | None = option(
-        None, "Column of the second texts of pairs. Default: the run's, or none."
+        None,
+        "Column of the second texts of pairs. Default: the run's, or none.",
+        decides="reading",
     )
     output_file: str = option(
         _STANDARD,
         "The predictions, as JSON lines if it ends in .jsonl, as TSV or CSV if in .tsv"
         " or .csv, else in the input's format; - is standard output.",
         path=Path.OUTPUT,
+        decides="nothing",
     )
     max_seq_length: int | None = option(
-        None, "Maximum length in WordPieces. Default: the run's.", least=5
+        None,
+        "Maximum length in WordPieces. Default: the run's.",
+        least=5,
+        decides="reading",
     )
-    batch_size: int = option(32, "Texts per batch.", least=1)
+    batch_size: int = option(32, "Texts per batch.", least=1, decides="nothing")
 
 
 class Row(NamedTuple):

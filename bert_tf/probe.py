@@ -27,14 +27,15 @@ from absl import logging
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, Path, option, with_default
+from bert_tf.extract_features import ExtractionOptions
+from bert_tf.options import DATA, REQUIRED, Path, option, with_default
 from bert_tf.pictures import figure, picture, table
-from bert_tf.tasks.run_options import FeatureRunOptions, PaddingOptions
-from bert_tf.tasks.tagging.tagging_options import FormatOptions
+from bert_tf.tasks.tagging.sentences import FORMATS
+from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.training.training_options import (
+    DeviceOptions,
+    LengthOptions,
     ModelOptions,
-    OutputOptions,
-    TrainingOptions,
 )
 
 if TYPE_CHECKING:
@@ -46,39 +47,62 @@ if TYPE_CHECKING:
 _HELD_OUT = 5
 
 
-class ProbeOptions(
-    OutputOptions, ModelOptions, FormatOptions, FeatureRunOptions, PaddingOptions
-):
+class ProbeOptions(ModelOptions, DeviceOptions, LengthOptions):
     """Which model is probed, on which words."""
 
+    output_dir: str = with_default(TaggingOptions, "output_dir", REQUIRED)
+    precision: str = with_default(ExtractionOptions, "precision", "float32")
+    jit_compile: bool = with_default(ExtractionOptions, "jit_compile", False)
+    batch_size: int = with_default(ExtractionOptions, "batch_size", 32)
+    use_one_hot_embeddings: bool = with_default(
+        ExtractionOptions, "use_one_hot_embeddings", False
+    )
+    format: str = with_default(TaggingOptions, "format", FORMATS[0], title=DATA)
+    word_column: str | None = with_default(
+        TaggingOptions, "word_column", None, title=DATA
+    )
+    label_column: str | None = with_default(
+        TaggingOptions, "label_column", None, title=DATA
+    )
     init_checkpoint: str = option(
-        REQUIRED, "The model: a checkpoint of any kind.", path=Path.CHECKPOINT
+        REQUIRED,
+        "The model: a checkpoint of any kind.",
+        path=Path.CHECKPOINT,
+        decides="result",
     )
     train_file: str = option(
-        REQUIRED, "Tagged words; several files with commas or *.", path=Path.FILES
+        REQUIRED,
+        "Tagged words; several files with commas or *.",
+        path=Path.FILES,
+        decides="nothing",
     )
     test_file: str | None = option(
         None,
         "Tagged words to score the probes on. Default: a fifth of --train_file's"
         " sentences.",
         path=Path.FILES,
+        decides="nothing",
     )
     labels: tuple[str, ...] | None = option(
-        None, "For jsonl: the names of numeric labels, from 0: O,B-PER,..."
+        None,
+        "For jsonl: the names of numeric labels, from 0: O,B-PER,...",
+        decides="numbers",
     )
     max_words: int = option(
         20000,
         "The maximum number of words to train on, and to score: whole sentences,"
         " drawn at random.",
         least=1,
+        decides="numbers",
     )
     l2: float = option(
         1.0,
         "L2 penalty: the factor of half the probe's squared weights, added to the"
         " sum of the words' losses. A larger one makes the probe memorize less.",
         least=1e-9,
+        decides="numbers",
     )
-    random_seed: int = with_default(TrainingOptions, "random_seed", 12345)
+    random_seed: int = with_default(TaggingOptions, "random_seed", 12345)
 
 
 # How well words' labels can be read from each layer: linear probes, and a control task.

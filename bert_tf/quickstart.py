@@ -30,9 +30,9 @@ from absl import logging
 from bert_tf import cli, files, finished, run_classifier, run_pretraining
 from bert_tf.config import BertConfig
 from bert_tf.fill_mask import fill_masks, show
-from bert_tf.options import BackendOptions, option, with_default
+from bert_tf.options import TASK, Options, option, with_default
+from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.tfrecords import create_pretraining_data
-from bert_tf.training.training_options import OutputOptions, TrainingOptions
 
 # English prose that every Python has: `pydoc_data.topics` (the language reference as
 # text) and the docstrings of the standard library, more than 1 MB. A topic or a module
@@ -183,17 +183,26 @@ BLANKS = (
 )
 
 
-class QuickstartOptions(BackendOptions):
+class QuickstartOptions(Options):
     """What the quickstart makes."""
 
-    output_dir: str = with_default(OutputOptions, "output_dir", "quickstart_output")
-    random_seed: int = with_default(TrainingOptions, "random_seed", 12345)
-    vocab_size: int = option(4000, "Size of the vocabulary.", least=1)
-    num_train_steps: int = option(2500, "Pre-training steps.", least=1)
-    num_finetune_examples: int = option(
-        2400, "Labelled examples to fine-tune on.", least=1
+    backend: str | None = with_default(FineTuningOptions, "backend", None)
+    output_dir: str = with_default(
+        FineTuningOptions, "output_dir", "quickstart_output", title=TASK
     )
-    num_finetune_seeds: int = option(3, "Fine-tuning runs from each start.", least=1)
+    random_seed: int = with_default(FineTuningOptions, "random_seed", 12345)
+    vocab_size: int = option(
+        4000, "Size of the vocabulary.", least=1, decides="numbers"
+    )
+    num_train_steps: int = option(
+        2500, "Pre-training steps.", least=1, decides="numbers"
+    )
+    num_finetune_examples: int = option(
+        2400, "Labelled examples to fine-tune on.", least=1, decides="numbers"
+    )
+    num_finetune_seeds: int = option(
+        3, "Fine-tuning runs from each start.", least=1, decides="setting"
+    )
 
     def path(self, *names: str) -> str:
         """A path in the output folder."""

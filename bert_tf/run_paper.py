@@ -37,7 +37,15 @@ from bert_tf.compare import finished_runs
 from bert_tf.config import BertConfig
 from bert_tf.errors import InputError
 from bert_tf.finished import FinishedResults, keep_settings
-from bert_tf.options import DATA, Options, Path, option, with_default
+from bert_tf.options import (
+    DATA,
+    LENGTHS,
+    REQUIRED,
+    Path,
+    declarations,
+    option,
+    with_default,
+)
 from bert_tf.tasks.paper_tables import (
     GIVEN,
     LM,
@@ -54,7 +62,7 @@ from bert_tf.tasks.paper_tables import (
     picture,
     sized,
 )
-from bert_tf.tasks.pretraining_options import NewModelOptions
+from bert_tf.tasks.pretraining_options import PretrainingOptions
 from bert_tf.tasks.run_options import SelectionOptions
 from bert_tf.tasks.tagging.tagging_options import (
     BILSTM_EPOCHS,
@@ -66,7 +74,7 @@ from bert_tf.tfrecords import create_pretraining_data
 from bert_tf.training.training_options import (
     DeviceOptions,
     LengthOptions,
-    OutputOptions,
+    ModelOptions,
 )
 
 # Share of a pre-training between two checkpoints that are kept: figure 5 needs them.
@@ -76,73 +84,108 @@ _MEASURED_STEPS = 60
 _RESULTS = "eval_results.txt"
 
 
-class PaperFiles(Options, title=DATA):
-    """The text and the tasks."""
+class PaperOptions(ModelOptions, SelectionOptions, DeviceOptions):
+    """Which tables are made, of what."""
 
+    output_dir: str = with_default(PretrainingOptions, "output_dir", REQUIRED)
+    bert_size: str | None = with_default(PretrainingOptions, "bert_size", None)
+    init_layers: tuple[int, ...] | None = with_default(
+        PretrainingOptions, "init_layers", None
+    )
+    max_seq_length: int = with_default(
+        LengthOptions, "max_seq_length", 128, title=LENGTHS
+    )
+    # The text and the tasks.
     input_file: str | None = option(
-        None, "Text to pre-train on, as for create_pretraining_data.", path=Path.FILES
+        None,
+        "Text to pre-train on, as for create_pretraining_data.",
+        path=Path.FILES,
+        title=DATA,
+        decides="nothing",
     )
     eval_file: str | None = option(
-        None, "Held-out text, for the perplexity.", path=Path.FILES
+        None,
+        "Held-out text, for the perplexity.",
+        path=Path.FILES,
+        title=DATA,
+        decides="nothing",
     )
     glue_dir: str | None = option(
         None,
         "Folder with GLUE's folders; a task without one is left out.",
         path=Path.FOLDER,
+        title=DATA,
+        decides="nothing",
     )
     squad_dir: str | None = option(
         None,
         "Folder with train-v1.1.json and dev-v1.1.json, and those of 2.0.",
         path=Path.FOLDER,
+        title=DATA,
+        decides="nothing",
     )
     triviaqa_file: str | None = option(
         None,
         "TriviaQA's qa/wikipedia-train.json, to train on before SQuAD 1.1.",
         path=Path.FILE,
+        title=DATA,
+        decides="nothing",
     )
     swag_dir: str | None = option(
-        None, "Folder with SWAG's train.csv and val.csv.", path=Path.FOLDER
+        None,
+        "Folder with SWAG's train.csv and val.csv.",
+        path=Path.FOLDER,
+        title=DATA,
+        decides="nothing",
     )
     ner_dir: str | None = option(
         None,
         "Folder with tagged words: train.txt, dev.txt and test.txt.",
         path=Path.FOLDER,
+        title=DATA,
+        decides="nothing",
     )
-
-
-class PaperOptions(
-    OutputOptions,
-    PaperFiles,
-    NewModelOptions,
-    SelectionOptions,
-    LengthOptions,
-    DeviceOptions,
-):
-    """Which tables are made, of what."""
-
     table: tuple[str, ...] = option(
-        ("5",), "The tables to make, such as 5 or 5,8.", choices=tuple(TABLES)
+        ("5",),
+        "The tables to make, such as 5 or 5,8.",
+        choices=tuple(TABLES),
+        decides="nothing",
     )
     tasks: tuple[str, ...] = option(
-        (), "Only these tasks, such as MRPC,NER. Default: all whose files are there."
+        (),
+        "Only these tasks, such as MRPC,NER. Default: all whose files are there.",
+        decides="nothing",
     )
     budget: str = option(
         "100000",
         "Pre-training steps of each row; or the minutes of each, such as 30m, measured"
         " once on this machine.",
+        decides="numbers",
     )
-    pretraining_batch_size: int = option(256, "Sequences per step.", least=1)
-    pretraining_learning_rate: float = option(1e-4, "Its peak.", least=0.0)
-    pretraining_seq_length: int = option(128, "Tokens per sequence.", least=8)
+    pretraining_batch_size: int = option(
+        256, "Sequences per step.", least=1, decides="numbers"
+    )
+    pretraining_learning_rate: float = option(
+        1e-4, "Its peak.", least=0.0, decides="numbers"
+    )
+    pretraining_seq_length: int = option(
+        128, "Tokens per sequence.", least=8, decides="numbers"
+    )
     learning_rates: tuple[float, ...] | None = with_default(
         SelectionOptions, "learning_rates", (5e-5, 3e-5, 2e-5)
     )
     num_restarts: int = with_default(SelectionOptions, "num_restarts", 5)
-    random_seed: int = option(12345, "Seed of pre-training; the first of the tasks'.")
+    random_seed: int = option(
+        12345, "Seed of pre-training; the first of the tasks'.", decides="numbers"
+    )
 
     def problems(self) -> Iterator[str]:
         """What some table needs."""
         yield from super().problems()
+        yield from self.refuse_together("bert_config_file", "bert_size")
+        yield from self.need_one_given(
+            "bert_config_file", "bert_size", "init_checkpoint"
+        )
         if not re.fullmatch(r"[1-9]\d*m?", self.budget):
             yield f"`budget={self.budget}` must be steps, or minutes such as 30m."
         known = {column.task for table in TABLES.values() for column in table.columns}
@@ -265,7 +308,7 @@ class _Maker:
         grid = ("learning_rates", "num_train_epochs", "train_batch_sizes")
         shared = (*grid, "num_restarts", "random_seed")
         values: dict[str, Any] = {name: getattr(options, name) for name in shared}
-        length = options.given("max_seq_length")
+        length = options.value_if_given("max_seq_length")
         values |= {"init_checkpoint": start, "max_seq_length": length}
         protocol = {k: v for k, v in table.protocol.items() if not options.is_given(k)}
         values |= protocol | self._of_task(column) | dict(row.options)
@@ -300,7 +343,7 @@ class _Maker:
                 values["version_2_with_negative"] = True
             elif options.triviaqa_file:
                 values["first_train_file"] = options.triviaqa_file
-            if length := options.given("max_seq_length"):
+            if length := options.value_if_given("max_seq_length"):
                 # Windows overlap, and questions leave room for them.
                 values["doc_stride"] = min(128, length // 2)
                 values["max_query_length"] = min(64, length // 2)
@@ -421,9 +464,12 @@ class _Maker:
     def _given(self) -> dict[str, Any]:
         """The devices and the casing, for every command that computes."""
         options = self._options
-        names = [field.name for field in dataclasses.fields(DeviceOptions)]
-        names.append("do_lower_case")
-        return {name: options.given(name) for name in names if options.is_given(name)}
+        names = [*declarations(DeviceOptions), "do_lower_case"]
+        return {
+            name: options.value_if_given(name)
+            for name in names
+            if options.is_given(name)
+        }
 
     def _path(self, *names: str) -> str:
         return os.path.join(self._options.output_dir, *names)

@@ -14,7 +14,7 @@ It writes eval_results.txt and dev_predictions.csv, and for --test_file test_res
 """
 
 from bert_tf import cli
-from bert_tf.tasks.run_options import ChoiceOptions
+from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 
 
 def run(options: ChoiceOptions) -> None:

@@ -19,9 +19,10 @@ import numpy as np
 
 from bert_tf import cli, files
 from bert_tf.errors import InputError
-from bert_tf.options import Path, SourceOptions, option
+from bert_tf.options import Path, option
 from bert_tf.parallel import grouped
 from bert_tf.text.wordpiece import WordPieceTokenizer, pair_features
+from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     from bert_tf.modeling.heads import BertPretrainer
@@ -36,12 +37,18 @@ class ScoreOptions(SourceOptions):
         None,
         "Sentences or pairs, one per line; empty lines are skipped.",
         path=Path.FILE,
+        decides="nothing",
     )
     batch_size: int = option(
-        32, "Sequences per batch; a sentence needs one for each of its tokens.", least=1
+        32,
+        "Sequences per batch; a sentence needs one for each of its tokens.",
+        least=1,
+        decides="nothing",
     )
-    tokens: bool = option(False, "Print each token's log probability too.")
-    json: bool = option(False, "Print one JSON object per line.")
+    tokens: bool = option(
+        False, "Print each token's log probability too.", decides="nothing"
+    )
+    json: bool = option(False, "Print one JSON object per line.", decides="nothing")
 
 
 # The likelihood of sentences, and of pairs of sentences, to a pre-trained model.

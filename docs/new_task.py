@@ -31,11 +31,10 @@ from bert_tf.options import Path, option
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks import finetuning, running
-from bert_tf.tasks.run_options import ScoredOptions
+from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.text.wordpiece import pair_features
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.training_options import Evaluates, Trains
 
 # 1. bert_tf/conversion/names.py: the head's weights, under the original's kind of name,
 # so that checkpoints are read and written.
@@ -94,16 +93,26 @@ class BertPointer(HeadModel):
 # 4. bert_tf/tasks/pointing.py: options, examples, records, predictions, scores.
 
 
-class PointingOptions(ScoredOptions, Trains, Evaluates):
+class PointingOptions(
+    FineTuningOptions, hides=("do_predict", "class_weights", "max_unusable_rows")
+):
     """A run of pointing."""
 
     train_file: str | None = option(
-        None, "To train on.", path=Path.FILE, needed_for=("do_train",)
+        None,
+        "To train on.",
+        path=Path.FILE,
+        needed_for=("do_train",),
+        decides="nothing",
     )
     dev_file: str | None = option(
-        None, "To evaluate on.", path=Path.FILE, needed_for=("do_eval",)
+        None,
+        "To evaluate on.",
+        path=Path.FILE,
+        needed_for=("do_eval",),
+        decides="nothing",
     )
-    max_seq_length: int = options.with_default(ScoredOptions, "max_seq_length", 32)
+    max_seq_length: int = options.with_default(FineTuningOptions, "max_seq_length", 32)
 
 
 _SEQUENCE = ("input_ids", "input_mask", "segment_ids")

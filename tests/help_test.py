@@ -36,12 +36,14 @@ class HelpPageTest(tf.test.TestCase):
 
     def test_defaults_as_they_are(self):
         class Several(options.Options):
-            a: int = options.option(3, "A.")
-            b: tuple[str, ...] = options.option(("x", "y"), "B.")
-            c: bool = options.option(False, "C.")
-            d: bool = options.option(True, "D. Default: as the file has it.")
-            e: str | None = options.option(None, "E.")
-            f: str = options.option("p", "F.", choices=("p", "q"))
+            a: int = options.option(3, "A.", decides="numbers")
+            b: tuple[str, ...] = options.option(("x", "y"), "B.", decides="numbers")
+            c: bool = options.option(False, "C.", decides="numbers")
+            d: bool = options.option(
+                True, "D. Default: as the file has it.", decides="numbers"
+            )
+            e: str | None = options.option(None, "E.", decides="numbers")
+            f: str = options.option("p", "F.", choices=("p", "q"), decides="numbers")
 
         values = flags.FlagValues()
         options.define(values, Several)

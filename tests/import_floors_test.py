@@ -50,6 +50,7 @@ LIGHT_MODULES = (
     "bert_tf.records.tokenized_corpus",
     "bert_tf.tasks.data_set_options",
     "bert_tf.tasks.glue",
+    "bert_tf.tasks.multiple_choice_options",
     "bert_tf.tasks.paper_tables",
     "bert_tf.tasks.pretraining_options",
     "bert_tf.tasks.run_options",

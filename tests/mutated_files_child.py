@@ -51,9 +51,9 @@ from bert_tf.records.pipeline import READING_ERRORS, record_counts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
 from bert_tf.tasks import glue, glue_suite
-from bert_tf.tasks.multiple_choice import read_choices
-from bert_tf.tasks.run_options import ChoiceColumns, Settings
-from bert_tf.tasks.selection import Record, Records
+from bert_tf.tasks.multiple_choice import ChoiceLayout, read_choices
+from bert_tf.tasks.run_options import RunSetting
+from bert_tf.tasks.selection import RunLog, RunRecord
 from bert_tf.tasks.squad import null_threshold
 from bert_tf.tasks.squad.reading import read_file
 from bert_tf.tasks.tables import TableSplit
@@ -241,16 +241,16 @@ def _best(folder):
 
 
 def _selection(folder):
-    return Records(folder, "accuracy", {"init_checkpoint": "x", "lengths": [1, 2]})
+    return RunLog(folder, "accuracy", {"init_checkpoint": "x", "lengths": [1, 2]})
 
 
 def _make_selection(folder):
     records = _selection(folder)
     for seed in range(3):
         scores = {0.3: {"accuracy": 0.5, "loss": 1.0}, 1.0: {"accuracy": 0.75}}
-        settings = Settings(5e-5, 16, 3.0, seed)
-        records.put(Record(settings=settings, scores=scores, step=9, seconds=1.5))
-    records.put(Record(settings=Settings(1.0, 16, 3.0, 9), failure="NaN"))
+        settings = RunSetting(5e-5, 16, 3.0, seed)
+        records.put(RunRecord(settings=settings, scores=scores, step=9, seconds=1.5))
+    records.put(RunRecord(settings=RunSetting(1.0, 16, 3.0, 9), failure="NaN"))
 
 
 def _read_selection(folder):
@@ -433,7 +433,7 @@ READERS = {
     ),
     "choices": (
         _small(inputs.write_swag, "val.csv", "x.csv"),
-        _at("x.csv", lambda path: read_choices(path, ChoiceColumns(), has_labels=1)),
+        _at("x.csv", lambda path: read_choices(path, ChoiceLayout(), has_labels=1)),
     ),
     "columns": (
         _small(inputs.write_tags, "dev.txt", "x.txt"),

@@ -2,14 +2,17 @@ import importlib
 import json
 import os
 import pathlib
+import typing
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import (
+    answer,
     cli,
     ensemble_squad,
+    inspect_checkpoint,
     options,
     run_classifier,
     run_ner,
@@ -17,7 +20,15 @@ from bert_tf import (
 )
 from bert_tf.errors import InputError
 from bert_tf.options import Path
-from bert_tf.tasks.run_options import ChoiceOptions
+from bert_tf.tasks.data_set_options import (
+    ClassifierOptions,
+    GlueOptions,
+    TableOptions,
+)
+from bert_tf.tasks.multiple_choice_options import ChoiceOptions
+from bert_tf.tasks.squad.squad_options import SquadOptions
+from bert_tf.tasks.tagging.tagging_options import TaggingOptions
+from bert_tf.training.training_options import TrainingConfig
 from tests.cli_test import SCRIPTS
 from tests.processes import run_python
 from tests.script_case import FolderCase
@@ -237,3 +248,114 @@ class TypesTest(tf.test.TestCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 ChoiceOptions(**{"output_dir": "o", "do_train": True} | values)
+
+
+# What each list of options was when it was written by hand.
+WITHOUT_EFFECT_ON_STEPS = {
+    *("reinitialize_layers", "init_head", "init_adapter", "init_layers"),
+    *("second_checkpoint", "stack_layers", "gradient_accumulation_steps"),
+    *("jit_compile", "recompute", "save_checkpoints_steps", "keep_checkpoint_max"),
+    *("log_steps", "eval_steps", "best_metric", "patience", "profile_steps"),
+    "iterations_per_loop",
+}
+SAME_SELECTION = {
+    *("data_dir", "glue_dir", "output_dir", "task_name", "tasks", "tfds_data_dir"),
+    *("train_file", "dev_file", "test_file", "predict_file", "evidence_dir"),
+    *("feature_dir", "num_workers", "verbose_logging", "find_null_threshold"),
+    *("do_train", "do_eval", "do_predict", "eval_batch_size"),
+    *("predict_batch_size", "plots", "num_mistakes", "fill_missing_tasks"),
+    *("learning_rate", "learning_rates", "train_batch_size", "train_batch_sizes"),
+    *("num_train_epochs", "num_restarts", "random_seed", "best_metric", "recipe"),
+    *("stop_early", "stop_early_at", "stop_early_keep", "keep_all_runs"),
+    *("save_checkpoints_steps", "keep_checkpoint_max", "iterations_per_loop"),
+    *("log_steps", "profile_steps", "jit_compile", "recompute", "distribution"),
+    *("backend", "use_tpu", "tpu_name", "tpu_zone", "gcp_project", "master"),
+    *("num_tpu_cores", "gradient_accumulation_steps", "two_stage"),
+}
+READING = {
+    *("max_seq_length", "long_text", "doc_stride", "window_pooling"),
+    *("max_query_length", "version_2_with_negative", "document_context"),
+}
+LAYERS = {"lora_rank", "adapter_size", "layer_mixture", "train_pooler"} | {
+    *("features", "bilstm_size"),
+}
+OF_TABLES = {
+    *("train_file", "dev_file", "test_file", "has_header", "tfds_splits"),
+    *("text_a_column", "text_b_column", "label_column", "label_separator"),
+    *("labels", "regression", "several_labels"),
+}
+SUMMARY = {
+    *("input_file", "data_dir", "task_name", "init_checkpoint", "phases"),
+    *("max_seq_length", "train_batch_size", "learning_rate", "num_train_steps"),
+    *("num_train_epochs", "optimizer", "precision"),
+}
+FINE_TUNING = (
+    ClassifierOptions,
+    GlueOptions,
+    ChoiceOptions,
+    SquadOptions,
+    TaggingOptions,
+)
+
+
+class DecidesTest(tf.test.TestCase):
+    def deciding(self, *words):
+        found = set()
+        for kind in FINE_TUNING:
+            found |= set(options.deciding(kind, *words))
+        return found
+
+    def test_what_options_decide(self):
+        self.assertEqual(
+            set(options.deciding(TrainingConfig, "result", "nothing")),
+            WITHOUT_EFFECT_ON_STEPS,
+        )
+        self.assertEqual(self.deciding("setting", "nothing"), SAME_SELECTION)
+        self.assertEqual(self.deciding("reading"), READING)
+        self.assertEqual(self.deciding("layers"), LAYERS)
+        self.assertEqual(set(TableOptions.__annotations__), OF_TABLES)
+        self.assertEqual(set(inspect_checkpoint.summary_names()), SUMMARY)
+        self.assertEqual(
+            answer.DEFAULTS,
+            {
+                "max_seq_length": 384,
+                "doc_stride": 128,
+                "max_query_length": 64,
+                "n_best_size": 20,
+                "max_answer_length": 30,
+                "version_2_with_negative": False,
+                "null_score_diff_threshold": 0.0,
+            },
+        )
+
+    def test_an_option_decides_the_same_in_all_fine_tuning(self):
+        words = {}
+        for kind in FINE_TUNING:
+            for name, declared in options.declarations(kind).items():
+                words.setdefault(name, set()).add(declared.decides)
+        self.assertEqual([name for name in words if len(words[name]) > 1], [])
+
+    def test_every_declaration_says_what_it_decides(self):
+        with self.assertRaisesRegex(TypeError, "decides"):
+            options.option(1, "A number.")
+        words = typing.get_args(options.Decides)
+        for module in _WRONG:
+            kind = cli.options_of(importlib.import_module(module).run)
+            for name, declared in options.declarations(kind).items():
+                self.assertIn(declared.decides, words, name)
+
+
+class HiddenTest(tf.test.TestCase):
+    def test_a_class_hides_what_it_inherits(self):
+        names = options.declarations(SquadOptions)
+        self.assertNotIn("do_eval", names)
+        given = SquadOptions(output_dir="o", do_predict=True, predict_file="f")
+        self.assertIs(given.do_eval, False)
+        self.assertNotIn("do_eval", given.as_flags())
+        self.assertIs(GlueOptions(output_dir="o", glue_dir="d").do_train, True)
+        with self.assertRaisesRegex(TypeError, "do_eval"):
+            SquadOptions(output_dir="o", do_predict=True, do_eval=True)
+        # A class that has it takes the value.
+        one = GlueOptions(output_dir="o", glue_dir="d")
+        made = one.to(ClassifierOptions, task_name="MRPC", data_dir="d")
+        self.assertIs(made.do_train, True)

@@ -181,7 +181,7 @@ class RunNerTest(ScriptCase):
             (["--do_eval", "--dev_file=x", "--bilstm_size=2"], "without --features"),
             (
                 ["--do_eval", "--dev_file=x", "--features=last", "--recompute"],
-                "--features and --recompute cannot be together: .* nothing of BERT",
+                "--features and --recompute exclude each other: the first freezes BERT",
             ),
             ([], "Nothing to do"),
         ):

@@ -17,12 +17,12 @@ from bert_tf import cli, files
 from bert_tf.errors import InputError
 from bert_tf.instances.settings import DYNAMIC_MASKING, InstanceSettings
 from bert_tf.options import REQUIRED, Path, option, with_default
-from bert_tf.records.text_input import SentenceTextOptions, text_chunks
+from bert_tf.records.text_input import TextOptions, text_chunks
 from bert_tf.records.tokenized_corpus import DEDUPLICATION
 from bert_tf.training.training_options import ModelOptions
 
 
-class PretrainingDataOptions(InstanceSettings, SentenceTextOptions):
+class PretrainingDataOptions(InstanceSettings, TextOptions):
     """Which records are made, of which text."""
 
     vocab_file: str = with_default(ModelOptions, "vocab_file", REQUIRED)
@@ -32,6 +32,7 @@ class PretrainingDataOptions(InstanceSettings, SentenceTextOptions):
         "TFRecord files to write, separated by commas; records go to them in turn."
         " With --num_shards, one name, to which -00000-of-00064 is added.",
         path=Path.OUTPUT,
+        decides="nothing",
     )
     num_shards: int | None = option(
         None,
@@ -40,18 +41,23 @@ class PretrainingDataOptions(InstanceSettings, SentenceTextOptions):
         " from the same group. Default: all documents are one pool, as in the"
         " original.",
         least=1,
+        decides="numbers",
     )
     deduplicate: str = option(
         DEDUPLICATION[0],
         "Drop documents, or paragraphs, that are exact duplicates of earlier ones.",
         choices=DEDUPLICATION,
+        decides="numbers",
     )
-    min_document_tokens: int = option(0, "Drop documents with fewer tokens.", least=0)
+    min_document_tokens: int = option(
+        0, "Drop documents with fewer tokens.", least=0, decides="numbers"
+    )
     work_dir: str | None = option(
         None,
         "Folder for temporary token files, about half the text's size. Default: the"
         " records' folder.",
         path=Path.OUTPUT,
+        decides="nothing",
     )
     runner: str | None = option(
         None,
@@ -59,17 +65,20 @@ class PretrainingDataOptions(InstanceSettings, SentenceTextOptions):
         " FlinkRunner, SparkRunner, DataflowRunner, ... Default: on this machine,"
         " without Beam. The records are the same. All workers must be able to reach"
         " input and output.",
+        decides="nothing",
     )
     beam_option: tuple[str, ...] = option(
         (),
         "An option for Beam, such as --beam_option=--direct_num_workers=2; may be"
         " repeated.",
         is_repeated=True,
+        decides="nothing",
     )
     overwrite: bool = option(
         False,
         "Overwrite records made with other settings, and unknown files, with the"
         " names of --output_file.",
+        decides="nothing",
     )
 
     def problems(self) -> Iterator[str]:

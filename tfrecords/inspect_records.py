@@ -19,15 +19,24 @@ class InspectionOptions(Options):
     """What is shown of records."""
 
     vocab_file: str | None = option(
-        None, "The WordPiece vocabulary: one token per line.", path=Path.FILE
+        None,
+        "The WordPiece vocabulary: one token per line.",
+        path=Path.FILE,
+        decides="nothing",
     )
-    num_examples: int = option(3, "Number of records to print.", least=0)
+    num_examples: int = option(
+        3, "Number of records to print.", least=0, decides="nothing"
+    )
     start: int = option(
-        0, "The first record to print, counted from 0 over all files.", least=0
+        0,
+        "The first record to print, counted from 0 over all files.",
+        least=0,
+        decides="nothing",
     )
     statistics: bool = option(
         True,
         "Read all records, count lengths, predictions and labels, and check each one.",
+        decides="nothing",
     )
 
 

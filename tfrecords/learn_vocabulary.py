@@ -21,27 +21,33 @@ from bert_tf.records.text_input import TextOptions, text_chunks
 from bert_tf.training.training_options import ModelOptions
 
 
-class VocabularyOptions(TextOptions):
+class VocabularyOptions(TextOptions, hides=("split_sentences", "language")):
     """The vocabulary to learn, and its text."""
 
+    split_sentences: bool | None = False
     do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
     output_file: str = option(
-        REQUIRED, "The vocab.txt file to write.", path=Path.OUTPUT
+        REQUIRED, "The vocab.txt file to write.", path=Path.OUTPUT, decides="nothing"
     )
     vocab_size: int = option(
         30522,
         "Number of tokens, including special and unused ones; the file has exactly"
         " that many.",
         least=1,
+        decides="numbers",
     )
     num_unused: int = option(
         0,
         "Number of places reserved for your own tokens: [unused0] and so on. With"
         " 99, [UNK] has id 100 as in the released vocabularies.",
         least=0,
+        decides="numbers",
     )
     min_frequency: int = option(
-        2, "How often two pieces must occur next to each other to be merged.", least=1
+        2,
+        "How often two pieces must occur next to each other to be merged.",
+        least=1,
+        decides="numbers",
     )
     character_coverage: float = option(
         0.9999,
@@ -49,6 +55,7 @@ class VocabularyOptions(TextOptions):
         " rarer ones become [UNK]; 1 keeps all characters.",
         least=0.0,
         most=1.0,
+        decides="numbers",
     )
     max_words: int = option(
         5_000_000,
@@ -56,9 +63,10 @@ class VocabularyOptions(TextOptions):
         " are more, those that have occurred once are dropped, then twice and so"
         " on, until half as many are left; the number of dropped words is reported.",
         least=1000,
+        decides="numbers",
     )
     overwrite: bool = option(
-        False, "Overwrite an --output_file with different content."
+        False, "Overwrite an --output_file with different content.", decides="nothing"
     )
 
 

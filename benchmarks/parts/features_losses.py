@@ -157,12 +157,11 @@ def choices(
     from bert_tf.records.batching import ExampleTable
     from bert_tf.records.spec import RecordSpec
     from bert_tf.tasks import multiple_choice
-    from bert_tf.tasks.multiple_choice import read_choices
-    from bert_tf.tasks.run_options import ChoiceColumns
+    from bert_tf.tasks.multiple_choice import ChoiceLayout, read_choices
     from bert_tf.training.task import Task
 
     length = MAX_SEQ_LENGTHS[SWAG]
-    examples, target = read_choices(str(train), ChoiceColumns(), has_labels=True)
+    examples, target = read_choices(str(train), ChoiceLayout(), has_labels=True)
     featurizer = multiple_choice.ChoiceFeaturizer(
         load_tokenizer(job["checkpoint"]), max_seq_length=length, target=target
     )

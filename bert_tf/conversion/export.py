@@ -101,7 +101,7 @@ def source_of(options: Any, heads: Sequence[str] | None = None) -> Source:
         open_source(options.checkpoint),
         config=BertConfig.from_json_file(config) if config else None,
         vocabulary=Vocabulary.from_file(vocabulary) if vocabulary else None,
-        do_lower_case=options.given("do_lower_case"),
+        do_lower_case=options.value_if_given("do_lower_case"),
         heads=heads,
     )
 

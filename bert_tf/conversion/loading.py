@@ -422,7 +422,7 @@ def model_files(options: Any, output_dir: str) -> ModelFiles:
     else:
         path = _own_file(output_dir, CONFIG_NAME, "bert_config_file")
         config = BertConfig.from_json_file(path)
-    do_lower_case = options.given("do_lower_case")
+    do_lower_case = options.value_if_given("do_lower_case")
     if options.vocab_file:
         path = options.vocab_file
         vocabulary = Vocabulary.from_file(path)

@@ -51,37 +51,50 @@ class InstanceSettings(Options):
         "Maximum length of a sequence in WordPieces, including [CLS] and [SEP]."
         " Longer ones are truncated, unless they are read in windows.",
         least=MIN_SEQ_LENGTH,
+        decides="reading",
     )
     max_predictions_per_seq: int = option(
         20,
         "Masked-LM slots per sequence; must equal the records', unless these are"
         " masked while they are read.",
         least=1,
+        decides="numbers",
     )
     masked_lm_prob: float = option(
-        0.15, "Share of a sequence's tokens to predict.", above=0.0, most=1.0
+        0.15,
+        "Share of a sequence's tokens to predict.",
+        above=0.0,
+        most=1.0,
+        decides="numbers",
     )
     short_seq_prob: float = option(
         0.1,
         "Probability that a document's sequences aim at a shorter length.",
         least=0.0,
         most=1.0,
+        decides="numbers",
     )
     dupe_factor: int = option(
         10,
         "Passes over the documents, each with different pairs and masks. With"
         " --masking=dynamic the default is 1.",
         least=1,
+        decides="numbers",
     )
     do_whole_word_mask: bool = option(
-        False, "Mask all pieces of a word or none, rather than each piece on its own."
+        False,
+        "Mask all pieces of a word or none, rather than each piece on its own.",
+        decides="numbers",
     )
-    random_seed: int = option(12345, "Seed of the random stream.", most=math.inf)
+    random_seed: int = option(
+        12345, "Seed of the random stream.", most=math.inf, decides="numbers"
+    )
     masking: str = option(
         STATIC_MASKING,
         "static: mask the records now, as in the original; dynamic: write them"
         " unmasked, and training masks them differently in each epoch.",
         choices=MASKING,
+        decides="numbers",
     )
     pairs: str = option(
         NEXT_SENTENCE,
@@ -90,6 +103,7 @@ class InstanceSettings(Options):
         " segments, in order or swapped (ALBERT); previous: the second one is the"
         " next, a random or the previous one, three labels (StructBERT).",
         choices=PAIRS,
+        decides="numbers",
     )
     nsp_labels: str = option(
         ORIGINAL_LABELS,
@@ -97,6 +111,7 @@ class InstanceSettings(Options):
         " does not always get a random next one, and a random one never comes from"
         " the same document.",
         choices=NSP_LABELS,
+        decides="numbers",
     )
     packed_length: int | None = option(
         None,
@@ -104,10 +119,11 @@ class InstanceSettings(Options):
         " because padding costs a training step as much as text. Each sequence"
         " keeps its positions and its label, and attends only to itself.",
         least=MIN_SEQ_LENGTH,
+        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:
-        """Labels for pairs without any; a row shorter than a sequence."""
+        """Refuses `nsp_labels` without pairs, and rows shorter than a sequence."""
         yield from super().problems()
         if self.pairs != NEXT_SENTENCE and self.nsp_labels != ORIGINAL_LABELS:
             yield "`nsp_labels=exact` is for `pairs=nsp` alone."

@@ -24,6 +24,7 @@ class MaskingOptions(Options):
         " words, or spans of whole words (SpanBERT). Default: word or piece,"
         " depending on the records' --do_whole_word_mask.",
         choices=(PIECE, WORD, SPAN),
+        decides="numbers",
     )
     masked_lm_prob: float | None = option(
         None,
@@ -31,23 +32,27 @@ class MaskingOptions(Options):
         " Default: the records' own.",
         above=0.0,
         most=1.0,
+        decides="numbers",
     )
     mask_rate: float = option(
         MASK_RATE,
         "For records without masks: share of the predicted tokens that become [MASK].",
         least=0.0,
+        decides="numbers",
     )
     random_rate: float = option(
         RANDOM_RATE,
         "For records without masks: share of the predicted tokens that become a"
         " random token; the others are unchanged.",
         least=0.0,
+        decides="numbers",
     )
     mask_token: str = option(
         "[MASK]",
         "For records without masks: what stands in the place of [MASK]; [UNK] makes"
         " the model read unknown words as blanks (Clinchant et al. 2019).",
         choices=("[MASK]", "[UNK]"),
+        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:
@@ -59,7 +64,9 @@ class MaskingOptions(Options):
     @property
     def given_masking(self) -> dict[str, Any]:
         """These options by name; None for those that are not given."""
-        return {name: self.given(name) for name in declarations(MaskingOptions)}
+        return {
+            name: self.value_if_given(name) for name in declarations(MaskingOptions)
+        }
 
     def refuse_where_unused(self, source: str) -> None:
         """Rejects options of masking for records that have their masks in them."""

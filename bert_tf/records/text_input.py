@@ -24,6 +24,7 @@ class TextOptions(Options, title=all_options.DATA):
         "Text files: names, globs or folders, separated by commas; plain, or"
         " compressed as .gz, .bz2 or .xz.",
         path=Path.FILES,
+        decides="nothing",
     )
     input_format: str = option(
         "auto",
@@ -32,56 +33,55 @@ class TextOptions(Options, title=all_options.DATA):
         " detects it by the name, then by the first line.",
         choices=("auto", "text", "wikiextractor", "jsonl"),
         only_with="input_file",
+        decides="reading",
     )
     text_field: str = option(
         "text",
         "Field of a JSON object, or of a dataset's examples, that holds the text.",
+        decides="reading",
     )
     tfds_name: str | None = option(
         None,
         "A TensorFlow dataset to read instead of files, such as wikipedia/20230601.en.",
+        decides="numbers",
     )
     tfds_split: str = option(
         "train",
         "Split of the dataset, or a slice such as train[:10%].",
         only_with="tfds_name",
+        decides="numbers",
     )
     tfds_data_dir: str | None = option(
         None,
         "Folder of prepared datasets. Default: the library's own.",
         path=Path.OUTPUT,
         only_with="tfds_name",
+        decides="nothing",
     )
     num_workers: int | None = option(
         None,
         "Number of processes. Default: one per core. The result is the same.",
         least=1,
+        decides="nothing",
     )
-
-    def problems(self) -> Iterator[str]:
-        """One source of text."""
-        yield from super().problems()
-        if (self.input_file is None) == (self.tfds_name is None):
-            yield "Give one of `input_file` and `tfds_name`."
-
-
-class SentenceTextOptions(TextOptions, title=all_options.DATA):
-    """Text that is split into sentences."""
-
     split_sentences: bool | None = option(
         None,
         "Split lines into sentences. Default: false for plain text, whose lines are"
         " sentences; true for other formats.",
+        decides="reading",
     )
     language: str = option(
         "en",
         "The language whose rules split lines into sentences, by its code."
         + LANGUAGE_HELP,
+        decides="reading",
     )
 
     def problems(self) -> Iterator[str]:
-        """A language without rules."""
+        """Exactly one of `input_file` and `tfds_name`, and a language with rules."""
         yield from super().problems()
+        if (self.input_file is None) == (self.tfds_name is None):
+            yield "Give one of `input_file` and `tfds_name`."
         try:
             language_code(self.language)
         except InputError as error:
@@ -92,13 +92,7 @@ def text_chunks(
     options: TextOptions, *, passed_over: Sequence[str] = ()
 ) -> list[Chunk]:
     """The options' text, in pieces of work."""
-    split_sentences: bool | None = False
-    language = "en"
-    if isinstance(options, SentenceTextOptions):
-        split_sentences, language = (
-            options.split_sentences,
-            language_code(options.language),
-        )
+    language = language_code(options.language)
     if options.tfds_name:
         from bert_tf.text.tfds import make_tfds_chunks
 
@@ -107,7 +101,7 @@ def text_chunks(
             split=options.tfds_split,
             text_field=options.text_field,
             data_dir=options.tfds_data_dir,
-            split_sentences=split_sentences,
+            split_sentences=options.split_sentences,
             language=language,
         )
     assert options.input_file is not None
@@ -134,7 +128,7 @@ def text_chunks(
         paths,
         input_format=options.input_format,
         text_field=options.text_field,
-        split_sentences=split_sentences,
+        split_sentences=options.split_sentences,
         language=language,
         chunk_bytes=_CHUNK_BYTES,
     )

@@ -34,8 +34,8 @@ from bert_tf.tasks import glue
 from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of
 from bert_tf.tasks.finetuning import folder_of_model, model_options, opened_adapter
 from bert_tf.tasks.long_texts import ATTENTION, pooled_windows, windows_of_pair
+from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.reports import kept_order, write_probabilities, write_reports
-from bert_tf.tasks.run_options import ChoiceOptions
 from bert_tf.tasks.tables import (
     MULTI_LABEL,
     REGRESSION,
@@ -54,7 +54,7 @@ from bert_tf.text.wordpiece import (
 from bert_tf.training.evaluation import refuse_not_finite
 from bert_tf.training.run_folder import RunData
 
-EXAMPLE_LOSS = "eval_loss"
+MEAN_LOSS = "eval_loss"
 _EXAMPLES_AT_ONCE = 1024
 
 
@@ -207,7 +207,7 @@ class LabelledTask(FineTuningTask[np.ndarray]):
         wanted = [name for name in self.metrics if name in metrics.METRICS]
         results = {
             LOSS: float(np.mean(losses)),
-            EXAMPLE_LOSS: example_loss,
+            MEAN_LOSS: example_loss,
             **metrics.scores(wanted, predictions, labels),
         }
         if "accuracy" in self.metrics:
@@ -329,7 +329,7 @@ class ClassificationTask(LabelledTask):
         original = ["accuracy"] if target.kind == SINGLE_LABEL else []
         best = [options.best_metric] if options.best_metric in target.metrics else []
         scores = list(dict.fromkeys([*data_set.metrics, *original, *best]))
-        self.metrics, self.metric = [LOSS, EXAMPLE_LOSS, *scores], data_set.metrics[0]
+        self.metrics, self.metric = [LOSS, MEAN_LOSS, *scores], data_set.metrics[0]
         self.labels, self.problem_type = target.labels, target.kind
         self.result_names = {name: f"eval_{{}}{name}" for name in (*scores, MAJORITY)}
         if data_set.is_from_tfds:

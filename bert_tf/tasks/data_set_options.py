@@ -7,115 +7,59 @@ from collections.abc import Iterator
 from bert_tf import options
 from bert_tf.errors import InputError
 from bert_tf.metrics import OWN_METRICS
-from bert_tf.options import Options, Path, option
-from bert_tf.tasks import run_options, tables
+from bert_tf.options import Path, option
+from bert_tf.tasks import tables
 from bert_tf.tasks.glue import OWN_TABLE, TASKS, find, xnli
-from bert_tf.training.training_options import ClassWeightOptions, Evaluates, Trains
+from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions
 
 
-class DataSetOptions(run_options.TfdsOptions, title=options.DATA):
-    """The labelled texts."""
-
-    data_dir: str | None = option(
-        None, "Folder of the task's files, such as train.tsv.", path=Path.FOLDER
-    )
-    task_name: str | None = option(
-        None,
-        "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX (the diagnostics)"
-        " or XNLI, in upper or lower case; or tsv, a table of your own.",
-    )
-    tfds_name: str | None = option(
-        None,
-        "Read a TensorFlow dataset instead of --data_dir: glue/sst2, or any other"
-        " one, with its features named by --text_a_column, --text_b_column and"
-        " --label_column.",
-    )
-    tfds_splits: tuple[str, ...] = option(
-        ("train", "validation", "test"),
-        "For TensorFlow datasets other than GLUE's: splits, or slices such as"
-        " train[:90%], for training, development and test.",
-        only_with="tfds_name",
-    )
-    train_file: str = option(
-        "train.tsv",
-        "For tsv: training file in --data_dir.",
-        path=Path.FILE,
-        needed_for=("do_train",),
-        within="data_dir",
-    )
-    dev_file: str = option(
-        "dev.tsv",
-        "For tsv: development file in --data_dir.",
-        path=Path.FILE,
-        needed_for=("do_eval", "eval_steps"),
-        within="data_dir",
-    )
-    test_file: str = option(
-        "test.tsv",
-        "For tsv: test file, without labels, in --data_dir.",
-        path=Path.FILE,
-        needed_for=("do_predict",),
-        within="data_dir",
-    )
-    text_a_column: str = option(
-        "text_a",
-        "For tsv: column of the sentence, by its name in the header or its number"
-        " from 0.",
-    )
-    text_b_column: str | None = option(
-        None, "For tsv: column of the second sentence, if any."
-    )
-    label_column: str = option(
-        "label",
-        "For tsv: column of the label; with --several_labels or --regression also"
-        " several, with commas between: one of 0 and 1 for each label, or one for each"
-        " number.",
-    )
-    labels: tuple[str, ...] | None = option(
-        None,
-        "For tsv: the labels, in the order of the outputs; for --regression of"
-        " several numbers, their names. Default: the training file's labels,"
-        " numbers by value, others by letters; one number.",
-    )
-    has_header: bool = option(True, "For tsv: whether the first row names the columns.")
-    regression: bool = option(False, "For tsv: the label is a number to predict.")
-    several_labels: bool = option(
-        False, "For tsv: a row has any number of labels in one cell, or none."
-    )
-    label_separator: str = option(
-        ",", "For tsv: the separator between several labels, or numbers, in a cell."
-    )
-    metrics: tuple[str, ...] | None = option(
-        None,
-        "Metrics on the development set, such as f1_macro,accuracy; the first one"
-        " chooses the best run. Default: GLUE's for the task; accuracy for tsv,"
-        " f1_micro with --several_labels, pearson with --regression.",
-    )
-    xnli_language: str = option(
-        "zh",
-        "For XNLI: the language to train on (machine-translated) and to predict"
-        " (Conneau et al. 2018), such as de. The original uses Chinese.",
-    )
-
-    def problems(self) -> Iterator[str]:
-        """The options that choose a data set."""
-        yield from super().problems()
-        yield from self.need_one_given("task_name", "tfds_name")
-        yield from self.need_one_given("data_dir", "tfds_name")
-        yield from self.refuse_together("data_dir", "tfds_name")
-
-
-class SentenceOptions(
-    run_options.ScoredOptions,
-    ClassWeightOptions,
-    run_options.LongTextOptions,
-    run_options.ReportOptions,
-    run_options.UnusableRows,
-):
+class SentenceOptions(FineTuningOptions, title=options.LENGTHS):
     """Fine-tuning on sentences and sentence pairs of any data set."""
 
+    long_text: str = option(
+        "truncate",
+        "How to read a text longer than --max_seq_length. truncate: it is cut, and"
+        " the number of such texts is logged. window: it is read in overlapping"
+        " windows, each an example of its own in training; in evaluation and"
+        " prediction their logits are averaged.",
+        choices=("truncate", "window"),
+        decides="reading",
+    )
+    doc_stride: int | None = option(
+        None,
+        "For --long_text=window: tokens from the start of one window to the start"
+        " of the next. Default: half of what a window holds.",
+        least=1,
+        only_with="long_text=window",
+        decides="reading",
+    )
+    window_pooling: str = option(
+        "mean",
+        "For --long_text=window: how a text's outputs follow from its windows. mean,"
+        " max: of their logits, each window being an example of its own in training."
+        " attention: of the pooled outputs of all its windows at once, in training"
+        " too, weighted by an attention that is trained.",
+        choices=("mean", "max", "attention"),
+        only_with="long_text=window",
+        decides="reading",
+    )
+    plots: bool = option(
+        True,
+        "Draw a labelled split's predictions as PNG in --output_dir: a confusion"
+        " matrix and a calibration plot (Guo et al. 2017); of numbers none.",
+        title=options.RESULTS,
+        decides="nothing",
+    )
+    num_mistakes: int = option(
+        50,
+        "How many of the most confident mistakes to list in --output_dir; 0 for none.",
+        least=0,
+        title=options.RESULTS,
+        decides="nothing",
+    )
+
     def problems(self) -> Iterator[str]:
-        """A length without room for a pair."""
+        """`max_seq_length` must leave room for two texts."""
         yield from super().problems()
         if self.max_seq_length < 4:
             yield f"`max_seq_length={self.max_seq_length}` must be at least 4."
@@ -125,23 +69,129 @@ class SentenceOptions(
             )
 
 
-class ClassifierOptions(SentenceOptions, DataSetOptions, Trains, Evaluates):
+class TableOptions(TfdsOptions, title=options.DATA):
+    """A table, or a TensorFlow dataset, of your own."""
+
+    tfds_splits: tuple[str, ...] = option(
+        ("train", "validation", "test"),
+        "For TensorFlow datasets other than GLUE's: splits, or slices such as"
+        " train[:90%], for training, development and test.",
+        only_with="tfds_name",
+        decides="numbers",
+    )
+    train_file: str = option(
+        "train.tsv",
+        "For tsv: training file in --data_dir.",
+        path=Path.FILE,
+        needed_for=("do_train",),
+        within="data_dir",
+        decides="nothing",
+    )
+    dev_file: str = option(
+        "dev.tsv",
+        "For tsv: development file in --data_dir.",
+        path=Path.FILE,
+        needed_for=("do_eval", "eval_steps"),
+        within="data_dir",
+        decides="nothing",
+    )
+    test_file: str = option(
+        "test.tsv",
+        "For tsv: test file, without labels, in --data_dir.",
+        path=Path.FILE,
+        needed_for=("do_predict",),
+        within="data_dir",
+        decides="nothing",
+    )
+    text_a_column: str = option(
+        "text_a",
+        "For tsv: column of the sentence, by its name in the header or its number"
+        " from 0.",
+        decides="numbers",
+    )
+    text_b_column: str | None = option(
+        None, "For tsv: column of the second sentence, if any.", decides="numbers"
+    )
+    label_column: str = option(
+        "label",
+        "For tsv: column of the label; with --several_labels or --regression also"
+        " several, with commas between: one of 0 and 1 for each label, or one for each"
+        " number.",
+        decides="numbers",
+    )
+    labels: tuple[str, ...] | None = option(
+        None,
+        "For tsv: the labels, in the order of the outputs; for --regression of"
+        " several numbers, their names. Default: the training file's labels,"
+        " numbers by value, others by letters; one number.",
+        decides="numbers",
+    )
+    has_header: bool = option(
+        True, "For tsv: whether the first row names the columns.", decides="numbers"
+    )
+    regression: bool = option(
+        False, "For tsv: the label is a number to predict.", decides="numbers"
+    )
+    several_labels: bool = option(
+        False,
+        "For tsv: a row has any number of labels in one cell, or none.",
+        decides="numbers",
+    )
+    label_separator: str = option(
+        ",",
+        "For tsv: the separator between several labels, or numbers, in a cell.",
+        decides="numbers",
+    )
+
+
+class ClassifierOptions(SentenceOptions, TableOptions, title=options.DATA):
     """Sentences and sentence pairs of one data set."""
 
+    data_dir: str | None = option(
+        None,
+        "Folder of the task's files, such as train.tsv.",
+        path=Path.FOLDER,
+        decides="nothing",
+        in_summary=True,
+    )
+    task_name: str | None = option(
+        None,
+        "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX (the diagnostics)"
+        " or XNLI, in upper or lower case; or tsv, a table of your own.",
+        decides="nothing",
+        in_summary=True,
+    )
+    tfds_name: str | None = option(
+        None,
+        "Read a TensorFlow dataset instead of --data_dir: glue/sst2, or any other"
+        " one, with its features named by --text_a_column, --text_b_column and"
+        " --label_column.",
+        decides="numbers",
+    )
+    metrics: tuple[str, ...] | None = option(
+        None,
+        "Metrics on the development set, such as f1_macro,accuracy; the first one"
+        " chooses the best run. Default: GLUE's for the task; accuracy for tsv,"
+        " f1_micro with --several_labels, pearson with --regression.",
+        decides="numbers",
+    )
+    xnli_language: str = option(
+        "zh",
+        "For XNLI: the language to train on (machine-translated) and to predict"
+        " (Conneau et al. 2018), such as de. The original uses Chinese.",
+        decides="numbers",
+    )
+
     def problems(self) -> Iterator[str]:
-        """Options that exclude each other."""
+        """The options that choose a data set, and what is done with it."""
         yield from super().problems()
+        yield from self.need_one_given("task_name", "tfds_name")
+        yield from self.need_one_given("data_dir", "tfds_name")
+        yield from self.refuse_together("data_dir", "tfds_name")
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
 
 
-_OF_FILES = ("train_file", "dev_file", "test_file", "has_header")
-_OF_OWN = (
-    *("text_a_column", "text_b_column", "label_column", "label_separator"),
-    *("labels", "regression", "several_labels"),
-)
-
-
-def data_set_of(given: DataSetOptions) -> tables.DataSet:
+def data_set_of(given: ClassifierOptions) -> tables.DataSet:
     """The data set of the options."""
     found = _data_set(given)
     _refuse_useless(given, found)
@@ -157,7 +207,7 @@ def data_set_of(given: DataSetOptions) -> tables.DataSet:
     return found
 
 
-def _data_set(given: DataSetOptions) -> tables.DataSet:
+def _data_set(given: ClassifierOptions) -> tables.DataSet:
     task_name, tfds_name = given.task_name, given.tfds_name
     if task_name is None:
         there = [task for task in TASKS.values() if task.tfds_has(tfds_name or "")]
@@ -172,23 +222,22 @@ def _data_set(given: DataSetOptions) -> tables.DataSet:
     return xnli(given.xnli_language) if found.name == "XNLI" else found
 
 
-def _refuse_useless(given: DataSetOptions, found: tables.DataSet) -> None:
+def _refuse_useless(given: ClassifierOptions, found: tables.DataSet) -> None:
     """Raises InputError for a flag that only applies to other data sets."""
     useless: dict[str, str] = {}
     if found.name in TASKS:
         where = f"it is for `task_name={OWN_TABLE}`, not for {found.name}"
-        useless |= dict.fromkeys((*_OF_OWN, *_OF_FILES, "tfds_splits"), where)
+        useless |= dict.fromkeys(TableOptions.__annotations__, where)
     if given.tfds_name is not None:
         useless["has_header"] = "`tfds_name` has no files"
     if found.name != "XNLI":
         useless["xnli_language"] = "it is for `task_name=XNLI`"
     for name, reason in useless.items():
-        default = DataSetOptions.__dataclass_fields__[name].default
-        if getattr(given, name) != default:
+        if getattr(given, name) != options.default_of(ClassifierOptions, name):
             raise InputError(f"`{name}` has no effect here: {reason}. Leave it out.")
 
 
-def _own(given: DataSetOptions) -> tables.DataSet:
+def _own(given: ClassifierOptions) -> tables.DataSet:
     """A user's table, or any set of TensorFlow Datasets."""
     if given.regression and given.several_labels:
         raise InputError("`regression` is of numbers, `several_labels` is not.")
@@ -244,35 +293,36 @@ def _column(value: str) -> tables.Column:
     return int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 
 
-class GlueFiles(Options, title=options.DATA):
-    """A run over many tasks."""
+class GlueOptions(SentenceOptions, title=options.DATA, hides=("do_train", "do_eval")):
+    """GLUE: the protocol of Devlin et al. 2018, section 4.1."""
 
+    do_train: bool = True
+    do_eval: bool = True
+    do_predict: bool = options.with_default(FineTuningOptions, "do_predict", True)
+    learning_rates: tuple[float, ...] | None = options.with_default(
+        FineTuningOptions, "learning_rates", (5e-5, 4e-5, 3e-5, 2e-5)
+    )
     tasks: tuple[str, ...] = option(
         ("all",),
         "GLUE's tasks to run, separated by commas, in upper or lower case; all:"
         " those with a folder in --glue_dir.",
+        decides="nothing",
     )
     glue_dir: str = option(
         options.REQUIRED,
         "Folder with GLUE's folders: CoLA, SST-2, MRPC, ..., and diagnostic (AX).",
         path=Path.FOLDER,
+        decides="nothing",
     )
     two_stage: bool = option(
         False,
         "Fine-tune MRPC, STS-B and RTE from MNLI's best model, without its head"
         " (STILTs, Phang et al. 2018). The paper's scores do not use this.",
+        decides="nothing",
     )
     fill_missing_tasks: bool = option(
         False,
         "Fill the submission with a constant class for each task that was not"
         " predicted: GLUE's server accepts only complete zip files.",
-    )
-
-
-class GlueOptions(SentenceOptions, GlueFiles):
-    """GLUE: the protocol of Devlin et al. 2018, section 4.1."""
-
-    do_predict: bool = options.with_default(run_options.Predicts, "do_predict", True)
-    learning_rates: tuple[float, ...] | None = options.with_default(
-        run_options.SelectionOptions, "learning_rates", (5e-5, 4e-5, 3e-5, 2e-5)
+        decides="nothing",
     )

@@ -23,11 +23,7 @@ from bert_tf.modeling.layers import tapped
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records import batching
 from bert_tf.records.pipeline import InputShard
-from bert_tf.tasks.run_options import (
-    AdapterOptions,
-    FineTuningOptions,
-    Settings,
-)
+from bert_tf.tasks.run_options import FineTuningOptions, RunSetting
 from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.training import checkpoints, run_folder
@@ -47,7 +43,7 @@ from bert_tf.training.training_options import LossOptions, TrainingConfig
 
 
 def opened_adapter(
-    options: AdapterOptions, config: BertConfig
+    options: FineTuningOptions, config: BertConfig
 ) -> adapter_files.AdapterFiles | None:
     """What `init_adapter` names; None if it is not given."""
     if not options.init_adapter:
@@ -62,7 +58,7 @@ def model_options(
 ) -> dict[str, Any]:
     """A head's arguments: LoRA, adapters, a mixture of layers, recomputing."""
     for name in ("train_pooler", "cls_normalization"):
-        if getattr(options, name, False) and not has_pooler:
+        if getattr(options, name) and not has_pooler:
             raise InputError(
                 f"`{name}`: this task's model has no pooler. Leave it out."
             )
@@ -71,7 +67,7 @@ def model_options(
         names = (*adapter_files.MODEL_OPTIONS, "recompute")
         return {name: getattr(options, name) for name in names}
     for name in adapter_files.MODEL_OPTIONS:
-        given = options.given(name)
+        given = options.value_if_given(name)
         if given is not None and given != adapter.model[name]:
             raise InputError(
                 f"`{name}={given}`, but `init_adapter={options.init_adapter}` was"
@@ -278,8 +274,8 @@ def standardize(
 ) -> None:
     """Sets the mean and the deviation of `cls_normalization` for a model's weights.
 
-    Of evenly spaced examples. A number that hardly varies is not blown up: 1e-3 is
-    added to the variance, as in Keras' batch normalization.
+    Of evenly spaced examples. 1e-3 is added to the variance, as in Keras' batch
+    normalization, so that near-constant features stay small.
     """
     pooled: list[np.ndarray] = []
 
@@ -335,7 +331,7 @@ class FineTuning:
         self.trained = Task(
             name=task.name, build_model=task.build_model, objective=task.objective
         )
-        if getattr(options, "do_train", True):
+        if options.do_train:
             self.trained = with_losses(self.trained, task, options, self.found)
 
     @property
@@ -368,7 +364,7 @@ class FineTuning:
     def fine_tune(
         self,
         folder: str,
-        settings: Settings | None = None,
+        settings: RunSetting | None = None,
         *,
         until: float = 1.0,
         epochs_flag: str = "num_train_epochs",
@@ -500,6 +496,4 @@ def folder_of_model(options: FineTuningOptions) -> str:
         and files.exists(os.path.join(best, STATE_NAME))
         and not files.exists(os.path.join(output_dir, STATE_NAME))
     )
-    return (
-        best if is_selection and not getattr(options, "do_train", True) else output_dir
-    )
+    return best if is_selection and not options.do_train else output_dir

@@ -23,7 +23,7 @@ from bert_tf.tasks.classification import ClassificationTask
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.finetuning import FineTuning, files_of, refuse_losses
 from bert_tf.tasks.glue import COLUMNS, GLUE_TASKS, PAPER, find, task_file
-from bert_tf.tasks.run_options import Settings
+from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.selection import (
     Selection,
     clock,
@@ -246,7 +246,7 @@ def _row(result: TaskResult) -> list[str]:
     spread = ""
     if len(restarts) > 1:
         spread = f" ± {figure(standard_deviation(restarts), 100, 1)}"
-    settings = Settings.of_name(result.run)
+    settings = RunSetting.of_name(result.run)
     papers = (models.get(result.task, {}) for models in PAPER.values())
     return [
         result.task,

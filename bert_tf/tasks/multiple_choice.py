@@ -24,6 +24,7 @@ blank row before the last one is predicted as empty texts.
 """
 
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -44,9 +45,9 @@ from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning, other_formats, tables
-from bert_tf.tasks.classification import EXAMPLE_LOSS, LabelledTask, TextFeaturizer
+from bert_tf.tasks.classification import MEAN_LOSS, LabelledTask, TextFeaturizer
+from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.reports import prediction_cells, write_probabilities
-from bert_tf.tasks.run_options import ChoiceColumns, ChoiceOptions
 from bert_tf.tasks.task import LOSS
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
@@ -81,6 +82,18 @@ class ChoiceSet(NamedTuple):
     target: tables.Target
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChoiceLayout:
+    """How to read a table or a dataset; None: as described above."""
+
+    premise_column: str | None = None
+    start_column: str | None = None  # empty for none
+    ending_columns: Sequence[str] | None = None
+    label_column: str | None = None
+    labels: Sequence[str] | None = None  # of the endings; None: 0, 1, ...
+    max_unusable_rows: float = tables.MAX_UNUSABLE
+
+
 class Columns(NamedTuple):
     """The names of one file's columns; None for those that it lacks."""
 
@@ -91,10 +104,10 @@ class Columns(NamedTuple):
 
 
 def find_columns(
-    named: ChoiceColumns, there: Sequence[str], path: str, *, has_labels: bool
+    layout: ChoiceLayout, there: Sequence[str], path: str, *, has_labels: bool
 ) -> Columns:
-    """The columns of a file: the named ones, or else the defaults above."""
-    start = named.start_column
+    """The columns of a file: the layout ones, or else the defaults above."""
+    start = layout.start_column
     if start is None:
         start = next((name for name in STARTS if name in there), "")
     premise = next((name for name in PREMISES if name in there), PREMISES[0])
@@ -103,10 +116,10 @@ def find_columns(
         count = sum(bool(re.fullmatch(r"ending\d+", name)) for name in there)
         endings = tuple(f"ending{number}" for number in range(max(count, 1)))
     found = Columns(
-        premise=named.premise_column or premise,
+        premise=layout.premise_column or premise,
         start=start or None,
-        endings=named.ending_columns or endings,
-        label=named.label_column or "label" if has_labels else None,
+        endings=tuple(layout.ending_columns or endings),
+        label=layout.label_column or "label" if has_labels else None,
     )
     for flag, columns in (
         ("premise_column", (found.premise,)),
@@ -128,26 +141,26 @@ Row = tuple[int, Mapping[str, Any] | str]
 
 
 def read_choices(
-    source: str | TfdsRows, named: ChoiceColumns, *, has_labels: bool
+    source: str | TfdsRows, layout: ChoiceLayout, *, has_labels: bool
 ) -> ChoiceSet:
     """The examples of a file, or of a TensorFlow dataset such as hellaswag."""
     if isinstance(source, str):
         with other_formats.naming(source, "run_swag"):
             header, rows = _rows(source)
-            columns = find_columns(named, header, source, has_labels=has_labels)
-            return _choices(rows, columns, named, source)
+            columns = find_columns(layout, header, source, has_labels=has_labels)
+            return _choices(rows, columns, layout, source)
     there = [*source.features]
-    columns = find_columns(named, there, source.path, has_labels=has_labels)
+    columns = find_columns(layout, there, source.path, has_labels=has_labels)
     wanted = (columns.premise, columns.start, *columns.endings, columns.label)
     found = source.read({name: True for name in wanted if name is not None})
     numbered = ((number, row) for number, (_, row) in enumerate(found))
-    return _choices(numbered, columns, named, source.path)
+    return _choices(numbered, columns, layout, source.path)
 
 
 def _choices(
-    rows: Iterable[Row], columns: Columns, named: ChoiceColumns, path: str
+    rows: Iterable[Row], columns: Columns, layout: ChoiceLayout, path: str
 ) -> ChoiceSet:
-    left_out = tables.LeftOutRows(path, named.max_unusable_rows)
+    left_out = tables.LeftOutRows(path, layout.max_unusable_rows)
     examples: list[ChoiceExample] = []
     target: tables.Target | None = None
     for number, row in rows:
@@ -161,7 +174,7 @@ def _choices(
         except InputError as error:
             left_out.add(number, str(error))
             continue
-        target = target or _target(named.labels, len(example.endings), path)
+        target = target or _target(layout.labels, len(example.endings), path)
         for line in blank:
             left_out.empty(line)
             nothing = ("",) * len(example.endings)
@@ -360,7 +373,7 @@ class ChoiceTask(LabelledTask):
     name = "swag"
     head = names.MULTIPLE_CHOICE
     objective = CLASSIFICATION
-    metrics = (LOSS, EXAMPLE_LOSS, ACCURACY)
+    metrics = (LOSS, MEAN_LOSS, ACCURACY)
     metric = ACCURACY
     result_names: Mapping[str, str] = {ACCURACY: f"eval_{{}}{ACCURACY}"}
 
@@ -371,8 +384,16 @@ class ChoiceTask(LabelledTask):
         strategy: tf.distribute.Strategy,
     ) -> None:
         del strategy
+        layout = ChoiceLayout(
+            premise_column=options.premise_column,
+            start_column=options.start_column,
+            ending_columns=options.ending_columns,
+            label_column=options.label_column,
+            labels=options.labels,
+            max_unusable_rows=options.max_unusable_rows,
+        )
         sets = {
-            split: read_choices(source, options, has_labels=split != "test")
+            split: read_choices(source, layout, has_labels=split != "test")
             for split, source in finetuning.sources(options)
         }
         self.options, self._config = options, found.config

@@ -400,8 +400,10 @@ class PretrainingSession:
             length: PretrainingRecords(
                 by_length[length],
                 flag=flag,
-                max_seq_length=length or options.given("max_seq_length"),
-                max_predictions_per_seq=options.given("max_predictions_per_seq"),
+                max_seq_length=length or options.value_if_given("max_seq_length"),
+                max_predictions_per_seq=options.value_if_given(
+                    "max_predictions_per_seq"
+                ),
                 vocab_file=options.vocab_file,
                 masking=options,
                 left_to_right=self.config.left_to_right,
@@ -417,7 +419,7 @@ class PretrainingSession:
     ) -> None:
         """Checks the model against the records; a named size takes their vocabulary."""
         vocabulary, do_lower_case = every[0].vocabulary_and_casing(
-            self._options.given("do_lower_case")
+            self._options.value_if_given("do_lower_case")
         )
         if self._options.bert_size and vocabulary is not None:
             self.config = dataclasses.replace(self.config, vocab_size=len(vocabulary))

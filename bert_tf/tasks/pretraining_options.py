@@ -1,4 +1,4 @@
-"""The options of pre-training, in groups."""
+"""The options of pre-training."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,140 +6,108 @@ from typing import NamedTuple
 from bert_tf import options
 from bert_tf.config import DISCRIMINATOR_WEIGHT, GENERATOR_SIZE, SIZE_NAMES
 from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, Options, Path, option
+from bert_tf.options import REQUIRED, Path, declarations, option, with_default
 from bert_tf.records.masking_options import MaskingOptions
-from bert_tf.training import training_options
+from bert_tf.tasks.run_options import FineTuningOptions
+from bert_tf.training.training_options import (
+    DeviceOptions,
+    LossOptions,
+    ModelOptions,
+    TrainingConfig,
+)
+
+# What only a labelled task trains with, or fine-tuning starts from.
+_OF_FINE_TUNING = (
+    *(n for n in declarations(LossOptions) if not n.startswith(("teacher", "distill"))),
+    *("patience", "init_head", "reinitialize_layers", "init_adapter"),
+    "second_checkpoint",
+)
 
 
-class NewModelOptions(
-    training_options.ModelOptions,
-    training_options.CheckpointOptions,
-    training_options.InitialLayers,
-    title=options.MODEL,
+class PretrainingOptions(
+    ModelOptions,
+    TrainingConfig,
+    DeviceOptions,
+    LossOptions,
+    MaskingOptions,
+    hides=_OF_FINE_TUNING,
 ):
-    """The model."""
+    """A run of pre-training."""
 
+    output_dir: str = with_default(FineTuningOptions, "output_dir", REQUIRED)
+    do_train: bool = with_default(FineTuningOptions, "do_train", False)
+    do_eval: bool = with_default(FineTuningOptions, "do_eval", False)
+    eval_batch_size: int = with_default(
+        FineTuningOptions, "eval_batch_size", 8, title=options.TRAINING
+    )
     bert_size: str | None = option(
         None,
         "A released size instead of --bert_config_file, with the records' vocabulary.",
         choices=SIZE_NAMES,
+        title=options.MODEL,
+        decides="numbers",
     )
-
-    def problems(self) -> Iterator[str]:
-        """One model."""
-        yield from super().problems()
-        yield from self.refuse_together("bert_config_file", "bert_size")
-        yield from self.need_one_given(
-            "bert_config_file", "bert_size", "init_checkpoint"
-        )
-
-
-class RecordOptions(Options, title=options.DATA):
-    """The records."""
-
     input_file: str = option(
         REQUIRED,
         "TFRecords to train on: a glob, or several separated by commas.",
         path=Path.FILES,
+        title=options.DATA,
+        decides="nothing",
+        in_summary=True,
     )
     eval_input_file: str | None = option(
         None,
         "TFRecords to evaluate on. Default: those of --input_file, as in the original.",
         path=Path.FILES,
+        title=options.DATA,
+        decides="nothing",
     )
-
-
-class RecordLengths(Options, title=options.LENGTHS):
-    """The lengths of the records."""
-
     max_seq_length: int = option(
         128,
         "Maximum length of a sequence in WordPieces, including [CLS] and [SEP]."
         " Default: the records'.",
         least=1,
+        title=options.LENGTHS,
+        decides="reading",
+        in_summary=True,
     )
     max_predictions_per_seq: int = option(
         20,
         "Masked-LM slots per sequence; must equal the records', unless these are"
         " masked while they are read. Default: the records'.",
         least=1,
-    )
-
-
-class StepOptions(Options, title=options.TRAINING):
-    """How long to train."""
-
-    num_train_steps: int = option(
-        100_000, "The step to train to, counted from the first start.", least=1
-    )
-    num_warmup_steps: int = option(
-        10_000, "Steps during which the learning rate rises linearly.", least=0
-    )
-    num_schedule_steps: int | None = option(
-        None,
-        "Steps of the learning-rate schedule, if more than --num_train_steps, such"
-        " as for the first of two phases, which ends before the rate is 0.",
-        least=1,
+        title=options.LENGTHS,
+        decides="reading",
     )
     phases: str | None = option(
         None,
         "Phases LENGTH:STEPS:BATCH, separated by commas, run one after the other;"
         " each reads the records of its length among --input_file. Replaces"
         " --num_train_steps and --train_batch_size.",
-    )
-
-    stack_layers: bool = option(
-        False,
-        "Stack the layers of --init_checkpoint, which has fewer ones: layer i begins"
-        " as its layer i modulo their number (Gong et al. 2019).",
+        title=options.TRAINING,
+        decides="numbers",
+        in_summary=True,
     )
     stacking: str | None = option(
         None,
         "Stages LAYERS:STEPS before the training, separated by commas, such as"
         " 3:50000,6:70000 for a model of 12 layers: each trains a model of so many"
         " layers, begun with those of the stage before, stacked.",
-    )
-
-    def problems(self) -> Iterator[str]:
-        """The settings that the phases give themselves."""
-        yield from super().problems()
-        yield from self.refuse_together("stacking", "phases")
-        if self.stack_layers and not getattr(self, "init_checkpoint", None):
-            yield "`stack_layers` is of an `init_checkpoint`: give both."
-        for name in ("num_train_steps", "train_batch_size", "max_seq_length"):
-            yield from self.refuse_together("phases", name)
-
-
-class PretrainingOptions(
-    RecordLengths,
-    training_options.OutputOptions,
-    training_options.Trains,
-    training_options.Evaluates,
-    training_options.EvaluationBatchOptions,
-    NewModelOptions,
-    RecordOptions,
-    StepOptions,
-    training_options.TrainingOptions,
-    training_options.EvaluationOptions,
-    training_options.DeviceOptions,
-    MaskingOptions,
-    training_options.DistillationOptions,
-):
-    """A run of pre-training."""
-
-    best_metric: str = options.with_default(
-        training_options.EvaluationOptions, "best_metric", "loss"
+        title=options.TRAINING,
+        decides="result",
     )
     max_eval_steps: int = option(
         100,
         "Batches to evaluate on; the records are repeated if there are fewer.",
         least=1,
+        decides="result",
     )
     # The paper's ablations, its section 5.1.
     next_sentence: bool = option(
         True,
         "Predict the next sentence if the records have pairs; false is the ablation"
         ' "No NSP".',
+        decides="numbers",
     )
     direction: str = option(
         "both",
@@ -149,14 +117,20 @@ class PretrainingOptions(
         ' "LTR & No NSP". One direction needs records without masks'
         " (--masking=dynamic). Fine-tuning with its bert_config.json keeps it.",
         choices=("both", "left_to_right", "right_to_left"),
+        decides="numbers",
     )
-    left_to_right: bool = option(False, "--direction=left_to_right.")
+    left_to_right: bool = option(
+        False,
+        "--direction=left_to_right.",
+        decides="numbers",
+    )
     # ELECTRA's objective.
     electra: bool = option(
         False,
         "Train with replaced-token detection (Clark et al. 2020, ELECTRA): a small"
         " generator fills in the masked tokens, and the model learns to tell which"
         " tokens are not the original ones. Sentence pairs are not used.",
+        decides="numbers",
     )
     generator_size: float = option(
         GENERATOR_SIZE,
@@ -165,17 +139,28 @@ class PretrainingOptions(
         above=0.0,
         most=1.0,
         only_with="electra",
+        decides="numbers",
     )
     discriminator_weight: float = option(
         DISCRIMINATOR_WEIGHT,
         "For --electra: the weight of the model's loss; the generator's has 1.",
         above=0.0,
         only_with="electra",
+        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:
-        """Options that exclude each other."""
+        """Options that exclude each other, such as those that the phases give."""
         yield from super().problems()
+        yield from self.refuse_together("bert_config_file", "bert_size")
+        yield from self.need_one_given(
+            "bert_config_file", "bert_size", "init_checkpoint"
+        )
+        yield from self.refuse_together("stacking", "phases")
+        if self.stack_layers and not self.init_checkpoint:
+            yield "`stack_layers` is of an `init_checkpoint`: give both."
+        for name in ("num_train_steps", "train_batch_size", "max_seq_length"):
+            yield from self.refuse_together("phases", name)
         yield from self.refuse_together("left_to_right", "direction")
         yield from self.need_one_of("do_train", "do_eval")
         others = ("next_sentence", "left_to_right", "direction", "teacher_checkpoint")
@@ -183,6 +168,13 @@ class PretrainingOptions(
             is_set = getattr(self, name) not in (False, "both", None)
             if self.electra and is_set and self.is_given(name):
                 yield f"`electra` and `{name}` exclude each other."
+
+    @property
+    def last_step(self) -> int:
+        """The step to train to, of all phases."""
+        if not self.phases:
+            return self.num_train_steps
+        return sum(phase.num_steps for phase in parse_phases(self.phases))
 
 
 class Stage(NamedTuple):

@@ -9,48 +9,15 @@ from absl import logging
 
 from bert_tf import options
 from bert_tf.errors import InputError
-from bert_tf.options import Options, Path, option
+from bert_tf.options import REQUIRED, Options, Path, option
 from bert_tf.tasks.tables import MAX_UNUSABLE
 from bert_tf.training.training_options import (
-    CheckpointOptions,
-    ComputingOptions,
     DeviceOptions,
-    DistillationOptions,
-    Evaluates,
-    EvaluationBatchOptions,
-    EvaluationOptions,
-    HeadOptions,
-    InitialLayers,
     LengthOptions,
+    LossOptions,
     ModelOptions,
-    OutputOptions,
-    RegularizationOptions,
-    SmoothingOptions,
-    TrainingOptions,
-    Trains,
+    TrainingConfig,
 )
-
-
-class PaddingOptions(Options, title=options.LENGTHS):
-    """The batches' lengths."""
-
-    pad: str = option(
-        "length",
-        "length: batches of texts of similar length, padded to one of a few"
-        " lengths; max: all padded to --max_seq_length, as in the original.",
-        choices=("length", "max"),
-    )
-    length_buckets: int = option(
-        12,
-        "For --pad=length: the maximum number of different lengths, chosen to leave"
-        " the least padding. The model is compiled once for each.",
-        least=1,
-    )
-
-    @property
-    def max_lengths(self) -> int | None:
-        """How many lengths batches may have; None for max_seq_length alone."""
-        return None if self.pad == "max" else self.length_buckets
 
 
 class SelectionOptions(Options, title=options.SEVERAL_RUNS):
@@ -61,26 +28,34 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
         "Learning rates to try; the best on the development set is kept (Devlin et"
         " al. 2018, section 4.1: 5e-5,4e-5,3e-5,2e-5).",
         least=0.0,
+        decides="setting",
     )
     train_batch_sizes: tuple[int, ...] | None = option(
-        None, "Batch sizes to try, each with each learning rate.", least=1
+        None,
+        "Batch sizes to try, each with each learning rate.",
+        least=1,
+        decides="setting",
     )
     num_train_epochs: tuple[float, ...] = option(
         (3.0,),
         "Passes over the training examples; several numbers, separated by commas,"
         " are all tried.",
         least=0.0,
+        decides="setting",
+        in_summary=True,
     )
     num_restarts: int = option(
         1,
         "Runs of each setting, with the seeds --random_seed, --random_seed+1, ..."
         " (Devlin et al. 2018, section 4.1: random restarts).",
         least=1,
+        decides="setting",
     )
     stop_early: bool = option(
         False,
         "Stop all runs after a share of their steps, and continue the best alone"
         " (Dodge et al. 2020: start many, stop early, continue some).",
+        decides="setting",
     )
     stop_early_at: float = option(
         0.3,
@@ -88,6 +63,7 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
         above=0.0,
         below=1.0,
         only_with="stop_early",
+        decides="setting",
     )
     stop_early_keep: int | None = option(
         None,
@@ -95,9 +71,12 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
         " rounded up.",
         least=1,
         only_with="stop_early",
+        decides="setting",
     )
     keep_all_runs: bool = option(
-        False, "Keep the checkpoints of all runs, not only of the best one."
+        False,
+        "Keep the checkpoints of all runs, not only of the best one.",
+        decides="nothing",
     )
 
     def problems(self) -> Iterator[str]:
@@ -122,62 +101,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 _LISTS = {"learning_rate": "learning_rates", "train_batch_size": "train_batch_sizes"}
 
 
-class AdapterOptions(Options, title=options.TRAINING):
-    """Training few weights, next to the frozen pre-trained ones."""
-
-    lora_rank: int = option(
-        0,
-        "Freeze the pre-trained weights, and train low-rank updates of this rank"
-        " for the query and value kernels (LoRA, Hu et al. 2021); 0 for none. Use a"
-        " higher learning rate, such as 5e-4.",
-        least=0,
-    )
-    adapter_size: int = option(
-        0,
-        "Freeze the pre-trained weights, and train two adapters per layer with this"
-        " many hidden units, and the LayerNorms (Houlsby et al. 2019: 8 to 256,"
-        " learning rate 3e-4); 0 for none.",
-        least=0,
-    )
-    train_pooler: bool = option(
-        False,
-        "With LoRA or adapters: train the pooler too, for a checkpoint whose pooler"
-        " is missing or was never trained.",
-    )
-    init_adapter: str | None = option(
-        None,
-        "Folder with the weights of LoRA or adapters and their head (another run's"
-        " OUTPUT_DIR/adapter), to add to --init_checkpoint.",
-        path=Path.FOLDER,
-    )
-
-
-class EncoderOptions(Options, title=options.MODEL):
-    """What stands on the pre-trained encoder, or next to it."""
-
-    bilstm: bool = option(
-        False,
-        "Put a randomly initialized bidirectional LSTM on top of the encoder, trained"
-        ' with it (Devlin et al. 2018, table 5: "+ BiLSTM").',
-    )
-    second_checkpoint: str | None = option(
-        None,
-        "A second model of the same vocabulary, whose outputs are concatenated with"
-        " the first one's, such as a right-to-left one next to a left-to-right one"
-        " (ELMo's way).",
-        path=Path.CHECKPOINT,
-        only_with="init_checkpoint",
-    )
-
-    cls_normalization: bool = option(
-        False,
-        "Standardize the pooled [CLS] by the mean and the deviation of each of its"
-        " numbers over 1,024 training examples, before training (Zhou et al. 2019:"
-        " a few large numbers, far from 0, make fine-tuning harder).",
-    )
-
-
-class Settings(NamedTuple):
+class RunSetting(NamedTuple):
     """What may differ between the runs on one task."""
 
     learning_rate: float
@@ -194,7 +118,7 @@ class Settings(NamedTuple):
         )
 
     @classmethod
-    def of_name(cls, name: str) -> "Settings":
+    def of_name(cls, name: str) -> "RunSetting":
         """The settings that have this name."""
         match = re.fullmatch(r"lr(.+)_bs(\d+)_ep(.+)_seed(\d+)", name)
         if match is None:
@@ -209,55 +133,111 @@ def _short(number: float) -> str:
 
 
 class FineTuningOptions(
-    OutputOptions,
     ModelOptions,
-    CheckpointOptions,
-    InitialLayers,
-    TrainingOptions,
-    EvaluationOptions,
+    TrainingConfig,
     DeviceOptions,
     LengthOptions,
-    PaddingOptions,
     SelectionOptions,
-    HeadOptions,
-    AdapterOptions,
-    RegularizationOptions,
-    DistillationOptions,
-    EncoderOptions,
+    LossOptions,
     title=options.TRAINING,
+    hides=("num_train_steps", "num_warmup_steps", "num_schedule_steps", "stack_layers"),
 ):
-    """The options of every fine-tuning command."""
+    """The options of fine-tuning; a command hides what it has no use for."""
 
+    output_dir: str = option(
+        REQUIRED,
+        "Folder for checkpoints, logs and results. Started again with the same"
+        " folder, a run resumes from its last checkpoint.",
+        path=Path.OUTPUT,
+        title=options.WHAT_TO_DO,
+        decides="nothing",
+    )
+    do_train: bool = option(
+        False, "Train.", title=options.WHAT_TO_DO, decides="nothing"
+    )
+    do_eval: bool = option(
+        False,
+        "Evaluate on the development data.",
+        title=options.WHAT_TO_DO,
+        decides="nothing",
+    )
+    do_predict: bool = option(
+        False, "Predict on the test data.", title=options.WHAT_TO_DO, decides="nothing"
+    )
+    lora_rank: int = option(
+        0,
+        "Freeze the pre-trained weights, and train low-rank updates of this rank"
+        " for the query and value kernels (LoRA, Hu et al. 2021); 0 for none. Use a"
+        " higher learning rate, such as 5e-4.",
+        least=0,
+        decides="layers",
+    )
+    adapter_size: int = option(
+        0,
+        "Freeze the pre-trained weights, and train two adapters per layer with this"
+        " many hidden units, and the LayerNorms (Houlsby et al. 2019: 8 to 256,"
+        " learning rate 3e-4); 0 for none.",
+        least=0,
+        decides="layers",
+    )
+    train_pooler: bool = option(
+        False,
+        "With LoRA or adapters: train the pooler too, for a checkpoint whose pooler"
+        " is missing or was never trained.",
+        decides="layers",
+    )
+    bilstm: bool = option(
+        False,
+        "Put a randomly initialized bidirectional LSTM on top of the encoder, trained"
+        ' with it (Devlin et al. 2018, table 5: "+ BiLSTM").',
+        title=options.MODEL,
+        decides="numbers",
+    )
+    cls_normalization: bool = option(
+        False,
+        "Standardize the pooled [CLS] by the mean and the deviation of each of its"
+        " numbers over 1,024 training examples, before training (Zhou et al. 2019:"
+        " a few large numbers, far from 0, make fine-tuning harder).",
+        title=options.MODEL,
+        decides="numbers",
+    )
     recipe: str = option(
         "devlin",
         "Defaults for flags that are not given: devlin, the original's; mosbach"
         " (Mosbach et al. 2021, more stable on small tasks): 20 epochs, 10 %"
         " warmup, bias correction, learning rate 2e-5, batch size 16.",
         choices=tuple(RECIPES),
-    )
-    reinitialize_layers: int = option(
-        0,
-        "Reinitialize the pooler and this many top layers after loading the"
-        " checkpoint (Zhang et al. 2021: more stable on few examples); 0 for none.",
-        least=0,
+        decides="setting",
     )
     layer_mixture: bool = option(
         False,
         "Classify a learned mixture of the embeddings and all layers instead of the"
         " last layer (ELMo, Peters et al. 2018; for BERT, Tenney et al. 2019).",
+        decides="layers",
     )
     warmup_proportion: float = option(
         0.1,
         "Share of the training steps during which the learning rate rises linearly.",
         least=0.0,
+        decides="numbers",
     )
-    predict_batch_size: int = option(32, "Sequences per prediction step.", least=1)
-    patience: int = option(
-        0,
-        "For --eval_steps: evaluations in a row without a better --best_metric, after"
-        " which a run ends; 0 for none.",
-        least=0,
-        only_with="eval_steps",
+    best_metric: str | None = options.with_default(  # type: ignore[assignment]
+        TrainingConfig, "best_metric", None
+    )
+    eval_batch_size: int = option(
+        32, "Sequences per evaluation step.", least=1, decides="nothing"
+    )
+    predict_batch_size: int = option(
+        32, "Sequences per prediction step.", least=1, decides="nothing"
+    )
+    max_unusable_rows: float = option(
+        MAX_UNUSABLE,
+        "How many rows of a labelled file may be unusable (without text, with too few"
+        " columns or an unknown label), and are left out: a share below 1, or a number"
+        " of rows. More of them stop the run.",
+        least=0.0,
+        title=options.DATA,
+        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:
@@ -276,12 +256,17 @@ class FineTuningOptions(
         if self.init_adapter and not self.init_checkpoint:
             yield "`init_adapter` goes on top of a base: give `init_checkpoint`."
         for name in ("lora_rank", "adapter_size", "init_adapter"):
+            if self.mixout and getattr(self, name):
+                yield f"`mixout` is of weights that `{name}` freezes: leave one out."
             for own in ("second_checkpoint", "cls_normalization"):
                 if getattr(self, own) and getattr(self, name):
                     yield f"`{own}` and `{name}` exclude each other."
+        most = self.max_unusable_rows
+        if most >= 1 and not most.is_integer():
+            yield f"`max_unusable_rows={most}` must be below 1, or a whole number."
 
     @property
-    def settings(self) -> list[Settings]:
+    def settings(self) -> list[RunSetting]:
         """The settings of the requested runs, each once, in the order of the runs."""
 
         def values(plural: str, singular: str) -> Sequence[Any]:
@@ -299,7 +284,7 @@ class FineTuningOptions(
             dict.fromkeys(values("learning_rates", "learning_rate")),
         )
         return [
-            Settings(rate, batch_size, epochs, seed)
+            RunSetting(rate, batch_size, epochs, seed)
             for seed, batch_size, epochs, rate in combinations
         ]
 
@@ -312,59 +297,13 @@ class FineTuningOptions(
     @property
     def selects(self) -> bool:
         """Whether several runs are trained, of which the best one is kept."""
-        return getattr(self, "do_train", True) and self.asks_for_selection
+        return self.do_train and self.asks_for_selection
 
     @property
     def looks_at_dev(self) -> bool:
         """Whether the development set is read."""
-        trains = getattr(self, "do_train", True)
-        while_training = trains and (self.eval_steps or self.asks_for_selection)
-        return bool(getattr(self, "do_eval", False) or while_training)
-
-
-class Predicts(Options, title=options.WHAT_TO_DO):
-    """Whether to predict."""
-
-    do_predict: bool = option(False, "Predict on the test data.")
-
-
-class ScoredOptions(
-    FineTuningOptions, SmoothingOptions, Predicts, EvaluationBatchOptions
-):
-    """Fine-tuning that evaluates on one split and predicts another."""
-
-    eval_batch_size: int = options.with_default(
-        EvaluationBatchOptions, "eval_batch_size", 32
-    )
-
-
-class LongTextOptions(Options, title=options.LENGTHS):
-    """Texts longer than max_seq_length."""
-
-    long_text: str = option(
-        "truncate",
-        "How to read a text longer than --max_seq_length. truncate: it is cut, and"
-        " the number of such texts is logged. window: it is read in overlapping"
-        " windows, each an example of its own in training; in evaluation and"
-        " prediction their logits are averaged.",
-        choices=("truncate", "window"),
-    )
-    doc_stride: int | None = option(
-        None,
-        "For --long_text=window: tokens from the start of one window to the start"
-        " of the next. Default: half of what a window holds.",
-        least=1,
-        only_with="long_text=window",
-    )
-    window_pooling: str = option(
-        "mean",
-        "For --long_text=window: how a text's outputs follow from its windows. mean,"
-        " max: of their logits, each window being an example of its own in training."
-        " attention: of the pooled outputs of all its windows at once, in training"
-        " too, weighted by an attention that is trained.",
-        choices=("mean", "max", "attention"),
-        only_with="long_text=window",
-    )
+        while_training = self.eval_steps or self.asks_for_selection
+        return bool(self.do_eval or (self.do_train and while_training))
 
 
 def warn_of_stride(doc_stride: int | None, max_seq_length: int) -> None:
@@ -373,60 +312,29 @@ def warn_of_stride(doc_stride: int | None, max_seq_length: int) -> None:
     if doc_stride is not None and doc_stride >= room:
         logging.warning(
             "`doc_stride=%d` is no less than the %d tokens of a window: windows do not"
-            " overlap, and what crosses the end of one is seen whole in none.",
+            " overlap: text at a boundary is split between two.",
             doc_stride,
             room,
         )
 
 
-class ReportOptions(Options, title=options.RESULTS):
-    """Reports on a split's predictions."""
-
-    plots: bool = option(
-        True,
-        "Draw a labelled split's predictions as PNG in --output_dir: a confusion"
-        " matrix and a calibration plot (Guo et al. 2017); of numbers none.",
-    )
-    num_mistakes: int = option(
-        50,
-        "How many of the most confident mistakes to list in --output_dir; 0 for none.",
-        least=0,
-    )
-
-
-class UnusableRows(Options, title=options.DATA):
-    """How many rows of a file may be left out."""
-
-    max_unusable_rows: float = option(
-        MAX_UNUSABLE,
-        "How many rows of a labelled file may be unusable (without text, with too few"
-        " columns or an unknown label), and are left out: a share below 1, or a number"
-        " of rows. More of them stop the run.",
-        least=0.0,
-    )
-
-    def problems(self) -> Iterator[str]:
-        """Neither a share nor a number."""
-        yield from super().problems()
-        most = self.max_unusable_rows
-        if most >= 1 and not most.is_integer():
-            yield f"`max_unusable_rows={most}` must be below 1, or a whole number."
-
-
 class TfdsOptions(Options, title=options.DATA):
     """TensorFlow Datasets instead of files; each command has its own splits."""
 
-    tfds_name: str | None = option(None, "Read a TensorFlow dataset instead of files.")
+    tfds_name: str | None = option(
+        None, "Read a TensorFlow dataset instead of files.", decides="numbers"
+    )
     tfds_data_dir: str | None = option(
         None,
         "Folder of prepared TensorFlow datasets. Default: the library's own.",
         path=Path.OUTPUT,
         only_with="tfds_name",
+        decides="nothing",
     )
-    tfds_splits: tuple[str, ...] = option((), "Their splits.")
+    tfds_splits: tuple[str, ...] = option((), "Their splits.", decides="numbers")
 
     def problems(self) -> Iterator[str]:
-        """Neither files nor a data set, or both; another number of splits."""
+        """Either files or a data set, and the usual number of splits."""
         yield from super().problems()
         for file, declared in options.declarations(type(self)).items():
             for use in declared.needed_for:
@@ -443,11 +351,13 @@ class TfdsOptions(Options, title=options.DATA):
 
 def tfds_splits(uses: Mapping[str, str]) -> Any:
     """The option of the splits: their usual names, and their purposes."""
-    said = ", ".join(uses.values())
+    purposes = ", ".join(uses.values())
     return option(
         tuple(uses),
-        f"For --tfds_name. Splits, or slices such as train[:90%], one each: {said}.",
+        "For --tfds_name. Splits, or slices such as train[:90%], one each:"
+        f" {purposes}.",
         only_with="tfds_name",
+        decides="numbers",
     )
 
 
@@ -461,8 +371,8 @@ def with_recipe(given: T) -> T:
     defaults = type(given).__dataclass_fields__
     for name, value in RECIPES[given.recipe].items():
         names = [each for each in (name, _LISTS.get(name, "")) if each in defaults]
-        if said := [each for each in names if given.is_given(each)]:
-            kept += [_as_flag(each, getattr(given, each)) for each in said]
+        if overrides := [each for each in names if given.is_given(each)]:
+            kept += [_as_flag(each, getattr(given, each)) for each in overrides]
             continue
         for each in names:
             if (default := defaults[each].default) is not None:
@@ -479,94 +389,3 @@ def _as_flag(name: str, value: Any) -> str:
     if isinstance(value, tuple):
         value = ",".join(map(str, value))
     return f"`{name}={value}`"
-
-
-class ChoiceColumns(UnusableRows, title=options.DATA):
-    """The names of a table's columns, or of the fields of JSON lines."""
-
-    premise_column: str | None = option(
-        None,
-        "Column of the premise. Default: the first that exists of sent1 (SWAG),"
-        " ctx_a (HellaSwag), ctx and context.",
-    )
-    start_column: str | None = option(
-        None,
-        "Column of the beginning that all endings share; empty for none. Default:"
-        " sent2 (SWAG) or ctx_b (HellaSwag), if it exists.",
-    )
-    ending_columns: tuple[str, ...] | None = option(
-        None,
-        "Columns of the endings, two or more, separated by commas; or one field"
-        " with a list of them. Default: endings, or ending0, ending1 and so on.",
-    )
-    label_column: str | None = option(
-        None, "Column of the right ending. Default: label."
-    )
-    labels: tuple[str, ...] | None = option(
-        None, "The label of each ending, such as A,B,C,D. Default: 0,1,2 and so on."
-    )
-
-
-class ChoiceFiles(ChoiceColumns, TfdsOptions, title=options.DATA):
-    """The files."""
-
-    train_file: str | None = option(
-        None,
-        "Examples to train on, such as SWAG's train.csv: CSV, TSV or JSON lines,"
-        " also as .gz, .bz2 or .xz.",
-        path=Path.FILE,
-        needed_for=("do_train",),
-    )
-    dev_file: str | None = option(
-        None,
-        "Examples to score the model on, such as SWAG's val.csv.",
-        path=Path.FILE,
-        needed_for=("do_eval", "eval_steps"),
-    )
-    test_file: str | None = option(
-        None,
-        "Examples to predict, such as SWAG's test.csv; labels are ignored.",
-        path=Path.FILE,
-        needed_for=("do_predict",),
-    )
-    tfds_name: str | None = option(
-        None,
-        "Read a TensorFlow dataset instead of files: hellaswag, or any other one"
-        " with a premise and endings.",
-    )
-    tfds_splits: tuple[str, ...] = tfds_splits(
-        {
-            "train": "to train on",
-            "validation": "to score the model on",
-            "test": "to predict",
-        }
-    )
-
-
-class ChoiceOptions(ScoredOptions, Trains, Evaluates, ChoiceFiles):
-    """Multiple choice: the rates and batches of Devlin et al. 2018, section 4.4."""
-
-    train_batch_size: int = options.with_default(
-        TrainingOptions, "train_batch_size", 16
-    )
-    eval_batch_size: int = options.with_default(ScoredOptions, "eval_batch_size", 16)
-    predict_batch_size: int = options.with_default(
-        FineTuningOptions, "predict_batch_size", 16
-    )
-    learning_rate: float = options.with_default(TrainingOptions, "learning_rate", 2e-5)
-
-    def problems(self) -> Iterator[str]:
-        """Options that exclude each other."""
-        yield from super().problems()
-        yield from self.need_one_of("do_train", "do_eval", "do_predict")
-        if self.max_seq_length < 5:
-            yield f"`max_seq_length={self.max_seq_length}` must be at least 5."
-
-
-class FeatureRunOptions(LengthOptions, ComputingOptions, DeviceOptions):
-    """How and where to run a model that computes features."""
-
-    batch_size: int = option(32, "Lines per batch, over all devices.", least=1)
-    use_one_hot_embeddings: bool = option(
-        False, "Accepted, but has no effect: a lookup gives the same numbers."
-    )

@@ -12,7 +12,7 @@ from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import folder_of
 from bert_tf.errors import InputError
-from bert_tf.options import flags_of_run
+from bert_tf.options import deciding, flags_of_run
 from bert_tf.tasks.finetuning import (
     FineTuning,
     files_of,
@@ -40,7 +40,7 @@ def main(make_task: MakeTask, options: FineTuningOptions) -> None:
     folder = options.output_dir
     found = files_of(options, folder_of_model(options))
     run = FineTuning(make_task(options, found, strategy), options, found, strategy)
-    if not getattr(options, "do_train", True):
+    if not options.do_train:
         model, step = run.restore(folder_of_model(options))
     elif options.selects and not run.task.dev_splits:
         raise InputError("Several runs need a development set to choose the best by.")
@@ -56,44 +56,36 @@ def main(make_task: MakeTask, options: FineTuningOptions) -> None:
     evaluate_and_predict(run, model, step)
 
 
-# How a run has read its texts.
-_READING: tuple[str, ...] = (
-    *("max_seq_length", "long_text", "doc_stride", "window_pooling"),
-    *("max_query_length", "version_2_with_negative", "document_context"),
-)
-# What stands on its encoder.
-_LAYERS = (*adapter_files.MODEL_OPTIONS, "features", "bilstm_size")
-
-
 def as_trained(options: FineTuningOptions) -> FineTuningOptions:
     """What is not given is as it was in the training of the model that is used.
 
     One that is trained on reads texts as before, if it keeps its head.
     """
     folder = folder_of_model(options)
-    if getattr(options, "do_train", True):
+    names = deciding(type(options), "reading")
+    if options.do_train:
         if not options.init_checkpoint or not options.init_head:
             return options
         folder = folder_of(options.init_checkpoint)
-        names, trained = _READING, flags_of_run(folder)
+        trained = flags_of_run(folder)
         # A run of another kind of task, or of pre-training, lacks some of its options.
-        if not {"recipe", *filter(options.has, names)} <= trained.keys():
+        if not {"recipe", *names} <= trained.keys():
             return options
     elif files.exists(os.path.join(folder, STATE_NAME)):
-        names, trained = _READING + _LAYERS, flags_of_run(folder)
+        names += deciding(type(options), "layers")
+        trained = flags_of_run(folder)
         if adapter_files.is_adapter(options.output_dir):
             trained |= adapter_files.open_adapter(options.output_dir).model
     elif options.init_checkpoint:
         # Its own layers are in its weights, or taken into them.
         folder = folder_of(options.init_checkpoint)
-        names, trained = _READING, flags_of_run(folder)
+        trained = flags_of_run(folder)
     else:
         return options
     changed = {
         name: trained[name]
         for name in names
         if name in trained
-        and options.has(name)
         and not options.is_given(name)
         and trained[name] != getattr(options, name)
     }
@@ -105,18 +97,17 @@ def as_trained(options: FineTuningOptions) -> FineTuningOptions:
 
 def check_batches(options: FineTuningOptions, strategy: Strategy) -> None:
     """Raises InputError now for errors that would otherwise appear after training."""
-    of_dev = "eval_batch_size"
-    if not hasattr(options, of_dev):
-        of_dev = "predict_batch_size"
+    kinds = ("eval_batch_size", "predict_batch_size")
+    of_dev = next(filter(options.has, kinds))  # SQuAD has the second alone
     wanted = [of_dev] if options.looks_at_dev else []
-    if getattr(options, "do_predict", False):
+    if options.do_predict:
         wanted.append("predict_batch_size")
     for name in wanted:
         check_batch_size(strategy, getattr(options, name), flag=name)
 
 
 def _refuse_useless(options: FineTuningOptions) -> None:
-    if not getattr(options, "do_train", True) or options.selects:
+    if not options.do_train or options.selects:
         return
     for name in ("stop_early", "keep_all_runs"):
         if getattr(options, name):
@@ -139,8 +130,8 @@ def evaluate_and_predict(run: FineTuning, model: keras.Model, step: int) -> None
     results: dict[str, float] = {}
     names: dict[str, str] = {}
     wanted = {
-        "evaluation": task.dev_splits if getattr(options, "do_eval", False) else (),
-        "prediction": task.test_splits if getattr(options, "do_predict", False) else (),
+        "evaluation": task.dev_splits if options.do_eval else (),
+        "prediction": task.test_splits if options.do_predict else (),
     }
     for what, split in [(w, split) for w, splits in wanted.items() for split in splits]:
         logging.info("***** Running %s: %s *****", what, split)

@@ -47,6 +47,7 @@ from absl import logging
 from bert_tf import files, strict_json
 from bert_tf.conversion.source import folder_of
 from bert_tf.errors import DivergedError, InputError
+from bert_tf.options import deciding
 from bert_tf.pictures import figure, table
 from bert_tf.significance import (
     LEVEL,
@@ -56,7 +57,7 @@ from bert_tf.significance import (
     standard_deviation,
 )
 from bert_tf.tasks.finetuning import FineTuning
-from bert_tf.tasks.run_options import Settings
+from bert_tf.tasks.run_options import RunSetting
 from bert_tf.training import checkpoints
 from bert_tf.training.checkpoints import (
     STATE_NAME,
@@ -75,10 +76,10 @@ Scores = Mapping[str, float]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Record:
+class RunRecord:
     """One run."""
 
-    settings: Settings
+    settings: RunSetting
     # The share of its steps -> its scores by name after them.
     scores: Mapping[float, Scores] = dataclasses.field(default_factory=dict)
     step: int = 0  # of the last of these scores
@@ -123,7 +124,7 @@ class Record:
         }
 
     @classmethod
-    def from_json(cls, values: Any, metric: str, source: str) -> "Record":
+    def from_json(cls, values: Any, metric: str, source: str) -> "RunRecord":
         """The record that such an object describes."""
         line = strict_json.from_values(_Line, values, source)
         try:
@@ -133,7 +134,7 @@ class Record:
         for named in scores.values():
             if not math.isfinite(named.get(metric, math.nan)):
                 raise InputError(f"{source}: `scores` must have a finite {metric}.")
-        settings = Settings(*(getattr(line, name) for name in Settings._fields))
+        settings = RunSetting(*(getattr(line, name) for name in RunSetting._fields))
         return cls(
             settings=settings,
             scores=scores,
@@ -164,7 +165,7 @@ class _Line:
 
 
 @dataclasses.dataclass(eq=False)
-class Records:
+class RunLog:
     """The records of a folder, in the order in which its runs were first recorded."""
 
     folder: str
@@ -176,33 +177,33 @@ class Records:
         self._path = os.path.join(self.folder, SELECTION_NAME)
         header = {"made_with": dict(self.made_with), "metric": self.metric}
         self._header = json.loads(json.dumps(header))  # as read back: tuples as lists
-        self._records: dict[Settings, Record] = {}
+        self._records: dict[RunSetting, RunRecord] = {}
         if files.exists(self._path):
             self._read()
         if not self._records:
             self._write()
 
-    def __getitem__(self, settings: Settings) -> Record:
+    def __getitem__(self, settings: RunSetting) -> RunRecord:
         """The run with these settings, or a new record of it."""
-        return self._records.get(settings, Record(settings=settings))
+        return self._records.get(settings, RunRecord(settings=settings))
 
-    def all(self) -> list[Record]:
+    def all(self) -> list[RunRecord]:
         """All runs, including those of earlier starts with other settings."""
         return list(self._records.values())
 
-    def put(self, record: Record) -> None:
+    def put(self, record: RunRecord) -> None:
         """Adds a run, or replaces it in its place."""
         self._records[record.settings] = record
         self._write()
 
-    def best(self) -> Record | None:
+    def best(self) -> RunRecord | None:
         """The finished run with the best score, the first of equals, if any."""
         finished = [one.settings for one in self.all() if one.status == FINISHED]
         return self[self.ranked(finished)[0]] if finished else None
 
     def ranked(
-        self, settings: Iterable[Settings], share: float = 1.0
-    ) -> list[Settings]:
+        self, settings: Iterable[RunSetting], share: float = 1.0
+    ) -> list[RunSetting]:
         """By the score after a share of the steps, the best first; NaN comes last."""
         sign = -1.0 if is_better(1.0, 0.0, self.metric) else 1.0
         scores = {one: sign * self[one].score(self.metric, share) for one in settings}
@@ -226,7 +227,7 @@ class Records:
                     there = strict_json.from_values(_Header, values, source)
                     advice = "Remove the line, and that run is made again."
                     continue
-                record = Record.from_json(values, there.metric, source)
+                record = RunRecord.from_json(values, there.metric, source)
                 self._records[record.settings] = record
         except InputError as error:
             raise InputError(f"{error} {advice}") from error
@@ -299,31 +300,31 @@ class BestRun:
                 files.remove(path)
 
 
-# Settings, the run's folder, the share of its steps to train for -> its scores on the
+# A setting, the run's folder, the share of its steps to train for -> its scores on the
 # development set, and the step at which they were measured. A second call with a larger
 # share resumes the run in its folder. DivergedError: the run has failed.
-Run = Callable[[Settings, str, float], tuple[Scores, int]]
+Run = Callable[[RunSetting, str, float], tuple[Scores, int]]
 
 
 class Selection(NamedTuple):
     """The result of a selection."""
 
     metric: str
-    best: Record  # the finished run with the best score, the first of equals
+    best: RunRecord  # the finished run with the best score, the first of equals
     # All runs, including those of earlier starts with other settings.
-    records: Sequence[Record]
+    records: Sequence[RunRecord]
     baseline: float | None = None  # the majority class's score; None if unknown
 
 
 def select(
     run: Run,
-    settings: Sequence[Settings],
-    records: Records,
+    settings: Sequence[RunSetting],
+    records: RunLog,
     keeper: BestRun,
     *,
     stop_early_at: float | None = None,  # the share of the steps; None: no run stops
     stop_early_keep: int | None = None,  # a third, rounded up, by default
-) -> Record:
+) -> RunRecord:
     """Makes the missing runs, and finds the best one."""
     metric, runs = records.metric, os.path.join(records.folder, RUNS_NAME)
 
@@ -336,7 +337,7 @@ def select(
             if record.status != STOPPED and record is not best:
                 keeper.discard(os.path.join(runs, record.settings.name))
 
-    def make(wanted: Sequence[Settings], share: float) -> bool:
+    def make(wanted: Sequence[RunSetting], share: float) -> bool:
         """Trains runs to a share of their steps, if any is not there already."""
         missing = [
             one
@@ -388,7 +389,7 @@ def select(
     return best
 
 
-def _made(run: Run, before: Record, folder: str, share: float) -> Record:
+def _made(run: Run, before: RunRecord, folder: str, share: float) -> RunRecord:
     """The record of a run after it was trained to a share of its steps."""
     began = time.monotonic()
     try:
@@ -402,25 +403,6 @@ def _made(run: Run, before: Record, folder: str, share: float) -> Record:
     return dataclasses.replace(after, seconds=seconds)
 
 
-# Options that decide where and how fast a run is made, or what is logged, or that a
-# record's settings already include: runs that differ in them belong together.
-_NO_DIFFERENCE = frozenset(
-    {
-        *("data_dir", "glue_dir", "output_dir", "task_name", "tasks", "tfds_data_dir"),
-        *("train_file", "dev_file", "test_file", "predict_file", "evidence_dir"),
-        *("feature_dir", "num_workers", "verbose_logging", "find_null_threshold"),
-        *("do_train", "do_eval", "do_predict", "eval_batch_size"),
-        *("predict_batch_size", "plots", "num_mistakes", "fill_missing_tasks"),
-        *("learning_rate", "learning_rates", "train_batch_size", "train_batch_sizes"),
-        *("num_train_epochs", "num_restarts", "random_seed", "best_metric", "recipe"),
-        *("stop_early", "stop_early_at", "stop_early_keep", "keep_all_runs"),
-        *("save_checkpoints_steps", "keep_checkpoint_max", "iterations_per_loop"),
-        *("log_steps", "profile_steps", "jit_compile", "recompute", "distribution"),
-        "backend",
-        *("use_tpu", "tpu_name", "tpu_zone", "gcp_project", "master", "num_tpu_cores"),
-        *("gradient_accumulation_steps", "two_stage"),
-    }
-)
 _PATHS = (
     "init_checkpoint",
     "second_checkpoint",
@@ -436,8 +418,8 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
     options, task, metric = tuning.options, tuning.task, tuning.metric
     if files.exists(os.path.join(output_dir, STATE_NAME)):
         raise InputError(
-            f"`output_dir={output_dir}` holds a single run, whose best/ would make way"
-            " for the best of several. Give another folder."
+            f"`output_dir={output_dir}` holds a single run, whose best/ would be"
+            " overwritten. Give another folder."
         )
     several = "train_batch_sizes" if options.train_batch_sizes else "train_batch_size"
     for one in options.settings:
@@ -449,7 +431,7 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
         )
     chief = is_chief(tuning.strategy)
 
-    def run(settings: Settings, folder: str, until: float) -> tuple[Scores, int]:
+    def run(settings: RunSetting, folder: str, until: float) -> tuple[Scores, int]:
         try:
             model, last_step = tuning.fine_tune(folder, settings, until=until)
             last_scores = tuning.scores(model, task.dev_splits[0])
@@ -466,7 +448,7 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
             keras.backend.clear_session()
             gc.collect()
 
-    records = Records(output_dir, metric, made_with(tuning), chief)
+    records = RunLog(output_dir, metric, made_with(tuning), chief)
     best = select(
         run,
         options.settings,
@@ -488,9 +470,10 @@ def made_with(tuning: FineTuning) -> dict[str, Any]:
     """Name -> value of all that decides a run's result, except its settings."""
     task = tuning.task
     found: dict[str, Any] = {"the task": task.name}
-    for name, value in sorted(tuning.options.as_flags().items()):
-        if name in _NO_DIFFERENCE:
-            continue
+    names = deciding(type(tuning.options), "numbers", "reading", "layers", "result")
+    values = tuning.options.as_flags()
+    for name in sorted(names):
+        value = values[name]
         if name in _PATHS and value and files.exists(value):
             # For a selection's best run, also which run it is.
             best = checkpoints.read_best(folder_of(value))
@@ -526,7 +509,7 @@ def clock(seconds: float) -> str:
     return f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
 
 
-def finished_scores(records: Sequence[Record], metric: str) -> tuple[float, ...]:
+def finished_scores(records: Sequence[RunRecord], metric: str) -> tuple[float, ...]:
     """The scores of the runs that are finished and have one."""
     scores = (one.score(metric) for one in records if one.status == FINISHED)
     return tuple(score for score in scores if not math.isnan(score))
@@ -612,7 +595,7 @@ def _groups(selection: Selection) -> str:
         *("mean", "standard deviation", "maximum", "minimum", "failed"),
         "stopped early",
     ]
-    groups: dict[tuple, list[Record]] = {}
+    groups: dict[tuple, list[RunRecord]] = {}
     for record in selection.records:
         groups.setdefault(record.settings[:3], []).append(record)
     rows = []

@@ -44,7 +44,10 @@ def create_strategy(options: DeviceOptions | None = None) -> Strategy:
     distribution = "tpu" if options.use_tpu else options.distribution
     make = _jax_strategy if keras_backend.is_jax() else _tensorflow_strategy
     strategy = make(distribution, options)
-    count, wanted = strategy.num_replicas_in_sync, options.given("num_tpu_cores")
+    count, wanted = (
+        strategy.num_replicas_in_sync,
+        options.value_if_given("num_tpu_cores"),
+    )
     if distribution == "tpu" and wanted not in (None, count):
         raise InputError(f"`num_tpu_cores={wanted}`, but the TPU has {count}.")
     return strategy

@@ -1,6 +1,5 @@
 """How to run and to train: the options that commands share."""
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,47 +9,28 @@ from bert_tf.options import REQUIRED, Options, Path, option
 BALANCED = "balanced"  # of `class_weights`
 _DISTILLED = ("distill_logits", "distill_cosine", "distill_hidden", "distill_attention")
 
-# Flags for where, how fast and how closely watched a run is, or how it begins.
-_WITHOUT_EFFECT = (
-    "reinitialize_layers",
-    "init_head",
-    "init_adapter",
-    "init_layers",
-    "second_checkpoint",
-    "stack_layers",
-    "gradient_accumulation_steps",
-    "jit_compile",
-    "recompute",
-    "save_checkpoints_steps",
-    "keep_checkpoint_max",
-    "log_steps",
-    "eval_steps",
-    "best_metric",
-    "patience",
-    "profile_steps",
-    "iterations_per_loop",
-)
-
 
 class ModelOptions(Options, title=options.MODEL):
-    """The model and its vocabulary."""
+    """The model, its vocabulary, and the weights to start from."""
 
     bert_config_file: str | None = option(
-        None, "bert_config.json: the architecture of the model.", path=Path.FILE
+        None,
+        "bert_config.json: the architecture of the model.",
+        path=Path.FILE,
+        decides="numbers",
     )
     vocab_file: str | None = option(
-        None, "The WordPiece vocabulary: one token per line.", path=Path.FILE
+        None,
+        "The WordPiece vocabulary: one token per line.",
+        path=Path.FILE,
+        decides="numbers",
     )
     do_lower_case: bool = option(
         True,
         "Lower-case the text and strip accents: true for uncased vocabularies,"
         " false for cased ones. Default: the checkpoint's setting, else true.",
+        decides="numbers",
     )
-
-
-class CheckpointOptions(Options, title=options.MODEL):
-    """What to start from."""
-
     init_checkpoint: str | None = option(
         None,
         "Weights to start from: an output_dir of bert_tf or a checkpoint in it, a"
@@ -58,103 +38,89 @@ class CheckpointOptions(Options, title=options.MODEL):
         " a KerasHub preset; with its config, vocabulary and casing. A checkpoint"
         " in --output_dir takes precedence.",
         path=Path.CHECKPOINT,
-    )
-
-
-class InitialLayers(Options, title=options.MODEL):
-    """Some layers of what to start from."""
-
-    init_layers: tuple[int, ...] | None = option(
-        None,
-        "For --init_checkpoint: the layers to take, by number from 0, for a"
-        " --bert_config_file with as many, such as 0,2,4,7,9,11 (DistilBERT, Sanh et"
-        " al. 2019). Default: all.",
-        least=0,
-    )
-
-    def problems(self) -> Iterator[str]:
-        """Layers of nothing."""
-        yield from super().problems()
-        yield from self.refuse_without("init_checkpoint", "init_layers")
-
-
-class HeadOptions(Options, title=options.TRAINING):
-    """Whether the head is loaded too."""
-
-    init_head: bool = option(
-        True,
-        "Load the head of --init_checkpoint too; false: only its encoder, such as"
-        " after fine-tuning on a larger task (STILTs, Phang et al. 2018).",
+        decides="result",
+        in_summary=True,
     )
 
 
 class LengthOptions(Options, title=options.LENGTHS):
-    """The sequences' length."""
+    """The lengths of sequences and of batches."""
 
     max_seq_length: int = option(
         128,
         "Maximum length of a sequence in WordPieces, including [CLS] and [SEP]."
         " Longer ones are truncated, unless they are read in windows.",
+        decides="reading",
+        in_summary=True,
+    )
+    pad: str = option(
+        "length",
+        "length: batches of texts of similar length, padded to one of a few"
+        " lengths; max: all padded to --max_seq_length, as in the original.",
+        choices=("length", "max"),
+        decides="numbers",
+    )
+    length_buckets: int = option(
+        12,
+        "For --pad=length: the maximum number of different lengths, chosen to leave"
+        " the least padding. The model is compiled once for each.",
+        least=1,
+        decides="numbers",
     )
 
+    @property
+    def max_lengths(self) -> int | None:
+        """How many lengths batches may have; None for max_seq_length alone."""
+        return None if self.pad == "max" else self.length_buckets
 
-class OutputOptions(Options, title=options.WHAT_TO_DO):
-    """The run's folder."""
 
-    output_dir: str = option(
-        REQUIRED,
-        "Folder for checkpoints, logs and results. Started again with the same"
-        " folder, a run resumes from its last checkpoint.",
-        path=Path.OUTPUT,
+class DeviceOptions(Options, title=options.DEVICES):
+    """Where to run, and with what."""
+
+    backend: str | None = option(
+        None,
+        "What Keras computes with; jax for TPUs as they are today (it needs the"
+        " extra: pip install 'bert-tf[jax]'). Checkpoints are the same. Default:"
+        " KERAS_BACKEND, else tensorflow.",
+        choices=("tensorflow", "jax"),
+        title=options.DEVICES,
+        decides="nothing",
     )
-
-
-class Trains(Options, title=options.WHAT_TO_DO):
-    """Whether to train."""
-
-    do_train: bool = option(False, "Train.")
-
-
-class Evaluates(Options, title=options.WHAT_TO_DO):
-    """Whether to evaluate."""
-
-    do_eval: bool = option(False, "Evaluate on the development data.")
-
-
-class EvaluationBatchOptions(Options, title=options.TRAINING):
-    """How to evaluate."""
-
-    eval_batch_size: int = option(8, "Sequences per evaluation step.", least=1)
-
-
-class DeviceOptions(options.BackendOptions, title=options.DEVICES):
-    """Where to run."""
-
     distribution: str = option(
         "default",
         "Devices: the machine's default one, one_device, all its GPUs (mirrored),"
         " several processes as described by TF_CONFIG (multi_worker), or a TPU.",
         choices=("default", "one_device", "mirrored", "multi_worker", "tpu"),
+        decides="nothing",
     )
-    use_tpu: bool = option(False, "Run on a TPU: --distribution=tpu.")
+    use_tpu: bool = option(
+        False, "Run on a TPU: --distribution=tpu.", decides="nothing"
+    )
     tpu_name: str | None = option(
-        None, "Name of the Cloud TPU, its grpc:// address, or `local`."
+        None,
+        "Name of the Cloud TPU, its grpc:// address, or `local`.",
+        decides="nothing",
     )
     tpu_zone: str | None = option(
-        None, "GCE zone of the TPU. Default: from the metadata."
+        None, "GCE zone of the TPU. Default: from the metadata.", decides="nothing"
     )
     gcp_project: str | None = option(
-        None, "Project of the TPU. Default: from the metadata."
+        None, "Project of the TPU. Default: from the metadata.", decides="nothing"
     )
     master: str | None = option(
-        None, "TensorFlow master URL: the TPU's address, if no --tpu_name."
+        None,
+        "TensorFlow master URL: the TPU's address, if no --tpu_name.",
+        decides="nothing",
     )
     num_tpu_cores: int = option(
-        8, "Number of TPU cores; it is an error if the TPU has another number.", least=1
+        8,
+        "Number of TPU cores; it is an error if the TPU has another number.",
+        least=1,
+        decides="nothing",
     )
 
     def problems(self) -> Iterator[str]:
-        """Two kinds of devices."""
+        """Refuses `use_tpu` with another `distribution`."""
         yield from super().problems()
         if self.use_tpu and self.distribution not in ("default", "tpu"):
             yield (
@@ -163,80 +129,144 @@ class DeviceOptions(options.BackendOptions, title=options.DEVICES):
             )
 
 
-class ComputingOptions(Options, title=options.TRAINING):
-    """The number format, and how the model is compiled."""
+class SourceOptions(Options, title=options.MODEL):
+    """A trained model, by its checkpoint and what it may lack."""
+
+    backend: str | None = options.with_default(DeviceOptions, "backend", None)
+    checkpoint: str = option(
+        REQUIRED,
+        "A run's output_dir, a checkpoint in it, a TF1 release, a Hugging Face"
+        " folder, or a KerasHub preset; with its vocabulary.",
+        path=Path.CHECKPOINT,
+        decides="numbers",
+    )
+    bert_config_file: str | None = option(
+        None,
+        "bert_config.json: the architecture of the model.",
+        path=Path.FILE,
+        decides="numbers",
+    )
+    vocab_file: str | None = option(
+        None,
+        "The WordPiece vocabulary: one token per line.",
+        path=Path.FILE,
+        decides="numbers",
+    )
+    do_lower_case: bool | None = option(
+        None,
+        "Whether to lower-case the text. Default: the checkpoint's setting, or what"
+        " its vocabulary implies; else true.",
+        decides="numbers",
+    )
+
+
+class TrainingConfig(Options, title=options.TRAINING):
+    """How to train: the settings of the engine, and options of the commands."""
 
     precision: str = option(
         "float32",
         "Type of the model's computations; weights, optimizer and losses are always"
         " float32. float16 uses loss scaling.",
         choices=("float32", "bfloat16", "float16"),
+        title=options.TRAINING,
+        decides="numbers",
+        in_summary=True,
     )
     jit_compile: bool = option(
         False,
         "Compile the forward and backward pass as a whole with XLA. Slower on a"
         " CPU; always on for a TPU and with JAX.",
+        title=options.TRAINING,
+        decides="nothing",
     )
-
-
-class TrainingOptions(ComputingOptions, title=options.TRAINING):
-    """The options of every command that trains."""
-
     train_batch_size: int = option(
-        32, "Sequences per training step, over all devices.", least=1
+        32,
+        "Sequences per training step, over all devices.",
+        least=1,
+        decides="setting",
+        in_summary=True,
     )
     learning_rate: float = option(
-        5e-5, "Peak learning rate of AdamWeightDecay.", least=0.0
+        5e-5,
+        "Peak learning rate of AdamWeightDecay.",
+        least=0.0,
+        decides="setting",
+        in_summary=True,
     )
-    save_checkpoints_steps: int = option(1000, "Steps between checkpoints.", least=1)
+    save_checkpoints_steps: int = option(
+        1000, "Steps between checkpoints.", least=1, decides="nothing"
+    )
     iterations_per_loop: int = option(
-        1000, "Maximum number of training steps per call of the device.", least=1
+        1000,
+        "Maximum number of training steps per call of the device.",
+        least=1,
+        decides="nothing",
     )
     keep_checkpoint_max: int = option(
-        5, "Number of recent checkpoints to keep; 0 keeps all.", least=0
+        5,
+        "Number of recent checkpoints to keep; 0 keeps all.",
+        least=0,
+        decides="nothing",
     )
     log_steps: int = option(
         100,
         "Steps between lines of metrics (log, TensorBoard, metrics.jsonl).",
         least=1,
+        decides="nothing",
     )
     optimizer: str = option(
         "adamw",
         "AdamWeightDecay, as in the original, or LAMB (You et al. 2020) for batches"
         " of many thousands.",
         choices=("adamw", "lamb"),
+        decides="numbers",
+        in_summary=True,
     )
     bias_correction: bool = option(
         False,
         "Use Adam's bias correction, which the original omits (Zhang et al. 2021,"
         " Mosbach et al. 2021: more stable on small tasks).",
+        decides="numbers",
     )
-    beta_1: float = option(0.9, "Decay of Adam's first moment.", least=0.0, below=1.0)
+    beta_1: float = option(
+        0.9, "Decay of Adam's first moment.", least=0.0, below=1.0, decides="numbers"
+    )
     beta_2: float = option(
-        0.999, "Decay of Adam's second moment.", least=0.0, below=1.0
+        0.999, "Decay of Adam's second moment.", least=0.0, below=1.0, decides="numbers"
     )
     epsilon: float = option(
-        1e-6, "What Adam adds to the root of the second moment.", above=0.0
+        1e-6,
+        "What Adam adds to the root of the second moment.",
+        above=0.0,
+        decides="numbers",
     )
     weight_decay_rate: float = option(
         0.01,
         "Share of the weights, other than LayerNorm's and biases, that decays per step,"
         " times the learning rate.",
         least=0.0,
+        decides="numbers",
     )
     clip_norm: float = option(
-        1.0, "Largest global norm of the gradient; a larger one is scaled.", above=0.0
+        1.0,
+        "Largest global norm of the gradient; a larger one is scaled.",
+        above=0.0,
+        decides="numbers",
     )
     learning_rate_schedule: str = option(
         "linear",
         "Shape of the learning rate after the warmup.",
         choices=("linear", "cosine", "polynomial", "inverse_sqrt", "constant"),
+        decides="numbers",
     )
     end_learning_rate: float = option(
-        0.0, "Learning rate at the end of the schedule.", least=0.0
+        0.0, "Learning rate at the end of the schedule.", least=0.0, decides="numbers"
     )
     learning_rate_power: float = option(
-        1.0, "Power of --learning_rate_schedule=polynomial.", above=0.0
+        1.0,
+        "Power of --learning_rate_schedule=polynomial.",
+        above=0.0,
+        decides="numbers",
     )
     decay_from: str = option(
         "start",
@@ -244,6 +274,7 @@ class TrainingOptions(ComputingOptions, title=options.TRAINING):
         " original, so that the rate drops a little when the warmup ends; or at the"
         " end of the warmup.",
         choices=("start", "warmup"),
+        decides="numbers",
     )
     layerwise_learning_rate_decay: float = option(
         1.0,
@@ -251,32 +282,129 @@ class TrainingOptions(ComputingOptions, title=options.TRAINING):
         " ELECTRA: 0.8 or 0.9 in fine-tuning); 1 for none.",
         above=0.0,
         most=1.0,
+        decides="numbers",
     )
     frozen_layers: str = option(
         "",
         "What not to train, separated by commas: embeddings, layers by number"
         " (0-5), encoder, pooler.",
+        decides="numbers",
     )
     gradient_accumulation_steps: int = option(
         1,
         "Micro-batches that each device's part of a batch is divided into: less"
         " memory, the same step. --train_batch_size is always the total.",
         least=1,
+        decides="nothing",
     )
     recompute: bool = option(
         False,
         "Recompute each layer's activations in the backward pass instead of keeping"
         " them (gradient checkpointing): less memory, a third more work.",
+        decides="nothing",
     )
     profile_steps: str | None = option(
-        None, "FIRST,LAST: profile these steps for TensorBoard's Profile page."
+        None,
+        "FIRST,LAST: profile these steps for TensorBoard's Profile page.",
+        decides="nothing",
     )
     random_seed: int = option(
-        12345, "Seed of initial weights, dropout and the order of the data.", least=0
+        12345,
+        "Seed of initial weights, dropout and the order of the data.",
+        least=0,
+        decides="setting",
+    )
+    num_train_steps: int = option(
+        100_000,
+        "The step to train to, counted from the first start.",
+        least=1,
+        decides="numbers",
+        in_summary=True,
+    )
+    num_warmup_steps: int = option(
+        10_000,
+        "Steps during which the learning rate rises linearly.",
+        least=0,
+        decides="numbers",
+    )
+    num_schedule_steps: int | None = option(
+        None,
+        "Steps of the learning-rate schedule, if more than --num_train_steps, such"
+        " as for the first of two phases, which ends before the rate is 0.",
+        least=1,
+        decides="numbers",
+    )
+    eval_steps: int = option(
+        0,
+        "Steps between evaluations on held-out data; the best checkpoint is kept in"
+        " OUTPUT_DIR/best; 0 for none.",
+        least=0,
+        decides="result",
+    )
+    best_metric: str = option(
+        "loss",
+        "The metric that chooses the best checkpoint. Default: the loss in"
+        " pre-training, the task's own metric in fine-tuning.",
+        decides="nothing",
+    )
+    patience: int = option(
+        0,
+        "For --eval_steps: evaluations in a row without a better --best_metric, after"
+        " which a run ends; 0 for none.",
+        least=0,
+        only_with="eval_steps",
+        decides="result",
+    )
+    # What a new run starts from, in addition to a checkpoint.
+    init_head: bool = option(
+        True,
+        "Load the head of --init_checkpoint too; false: only its encoder, such as"
+        " after fine-tuning on a larger task (STILTs, Phang et al. 2018).",
+        decides="result",
+    )
+    init_layers: tuple[int, ...] | None = option(
+        None,
+        "For --init_checkpoint: the layers to take, by number from 0, for a"
+        " --bert_config_file with as many, such as 0,2,4,7,9,11 (DistilBERT, Sanh et"
+        " al. 2019). Default: all.",
+        least=0,
+        only_with="init_checkpoint",
+        title=options.MODEL,
+        decides="result",
+    )
+    reinitialize_layers: int = option(
+        0,
+        "Reinitialize the pooler and this many top layers after loading the"
+        " checkpoint (Zhang et al. 2021: more stable on few examples); 0 for none.",
+        least=0,
+        decides="result",
+    )
+    init_adapter: str | None = option(
+        None,
+        "Folder with the weights of LoRA or adapters and their head (another run's"
+        " OUTPUT_DIR/adapter), to add to --init_checkpoint.",
+        path=Path.FOLDER,
+        decides="result",
+    )
+    second_checkpoint: str | None = option(
+        None,
+        "A second model of the same vocabulary, whose outputs are concatenated with"
+        " the first one's, such as a right-to-left one next to a left-to-right one"
+        " (ELMo's way).",
+        path=Path.CHECKPOINT,
+        only_with="init_checkpoint",
+        title=options.MODEL,
+        decides="result",
+    )
+    stack_layers: bool = option(
+        False,
+        "Stack the layers of --init_checkpoint, which has fewer ones: layer i begins"
+        " as its layer i modulo their number (Gong et al. 2019).",
+        decides="result",
     )
 
     def problems(self) -> Iterator[str]:
-        """Options that the schedule does not use."""
+        """Options that the schedule does not use; one that ends before the training."""
         yield from super().problems()
         schedule = self.learning_rate_schedule
         useless = []
@@ -290,61 +418,25 @@ class TrainingOptions(ComputingOptions, title=options.TRAINING):
                 f"`learning_rate_schedule={schedule}` has no use for `{useless[0]}`:"
                 " leave it out, or give another schedule."
             )
-
-
-class EvaluationOptions(Options, title=options.TRAINING):
-    """Evaluation while a run trains."""
-
-    eval_steps: int = option(
-        0,
-        "Steps between evaluations on held-out data; the best checkpoint is kept in"
-        " OUTPUT_DIR/best; 0 for none.",
-        least=0,
-    )
-    best_metric: str | None = option(
-        None,
-        "The metric that chooses the best checkpoint. Default: the loss in"
-        " pre-training, the task's own metric in fine-tuning.",
-    )
-
-
-class TrainingConfig(TrainingOptions):
-    """How to train: the engine's settings."""
-
-    num_train_steps: int  # the step to train to, counted from the run's first start
-    num_warmup_steps: int
-    num_schedule_steps: int | None = None  # None for num_train_steps
-    # How many top layers to re-initialize, with the pooler.
-    reinitialize_layers: int = 0
-    init_head: bool = True  # load the checkpoint's head too
-    # LoRA's or adapters' weights to start from, on top of a checkpoint.
-    init_adapter: str | None = None
-    init_layers: tuple[int, ...] | None = None  # which of the checkpoint's; None: all
-    second_checkpoint: str | None = None  # the second encoder's weights to start from
-    stack_layers: bool = False  # of a checkpoint with fewer layers, several times
-    eval_steps: int = 0  # steps between two evaluations; 0 for none
-    best_metric: str = "loss"
-    # Evaluations in a row without a better metric after which the run ends; 0: none.
-    patience: int = 0
-
-    def problems(self) -> Iterator[str]:
-        """A schedule that ends before the training."""
-        yield from super().problems()
-        if (self.num_schedule_steps or self.num_train_steps) < self.num_train_steps:
+        if self.num_schedule_steps and self.num_schedule_steps < self.last_step:
             yield (
                 f"`num_schedule_steps={self.num_schedule_steps}` must not be below the"
-                f" {self.num_train_steps} steps of training, or the last ones would"
-                " learn nothing."
+                f" {self.last_step} steps of training, or the last ones would learn"
+                " nothing."
             )
 
     @property
+    def last_step(self) -> int:
+        """The step to train to."""
+        return self.num_train_steps
+
+    @property
     def decisive(self) -> dict[str, Any]:
-        """The settings that decide a run's result, by name."""
-        values = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in (*_WITHOUT_EFFECT, "given_names", "positional")
-        }
+        """The settings that decide a run's steps, by name."""
+        names = options.deciding(
+            TrainingConfig, "numbers", "reading", "layers", "setting"
+        )
+        values = {name: getattr(self, name) for name in names}
         steps = values.pop("num_train_steps")
         values["num_schedule_steps"] = self.num_schedule_steps or steps
         return values
@@ -353,8 +445,8 @@ class TrainingConfig(TrainingOptions):
 # What training minimises in addition to the task's own loss.
 
 
-class SmoothingOptions(Options, title=options.TRAINING):
-    """Labels that are not certain."""
+class LossOptions(Options, title=options.TRAINING):
+    """Every option that changes the training loss."""
 
     label_smoothing: float = option(
         0.0,
@@ -362,53 +454,54 @@ class SmoothingOptions(Options, title=options.TRAINING):
         " classes, such as 0.1 (Szegedy et al. 2016). Evaluation's loss is without.",
         least=0.0,
         below=1.0,
+        decides="numbers",
     )
-
-
-class ClassWeightOptions(Options, title=options.TRAINING):
-    """Classes of different importance."""
-
     class_weights: tuple[str, ...] | None = option(
         None,
         "Weights of the classes in training: balanced, in inverse proportion to their"
         " examples; or LABEL:WEIGHT,..., 1 for the others. The loss is the weighted"
         " mean. Evaluation's loss is without.",
+        decides="numbers",
     )
-
-
-class RegularizationOptions(Options, title=options.TRAINING):
-    """Fine-tuning that stays near the pre-trained model, or is smooth."""
-
     smart_weight: float = option(
         0.0,
         "Weight of SMART's smoothness (Jiang et al. 2019: 1 to 5): how much the outputs"
         " change with small noise on the embeddings that is made to change them most;"
         " 0 for none. A step takes three times as long.",
         least=0.0,
+        decides="numbers",
     )
-    smart_steps: int = option(1, "For --smart_weight: steps of the ascent.", least=1)
+    smart_steps: int = option(
+        1, "For --smart_weight: steps of the ascent.", least=1, decides="numbers"
+    )
     smart_step_size: float = option(
-        1e-3, "For --smart_weight: size of these steps.", above=0.0
+        1e-3, "For --smart_weight: size of these steps.", above=0.0, decides="numbers"
     )
     smart_epsilon: float = option(
-        1e-5, "For --smart_weight: the most that a number is changed by.", above=0.0
+        1e-5,
+        "For --smart_weight: the most that a number is changed by.",
+        above=0.0,
+        decides="numbers",
     )
     smart_noise: float = option(
         1e-5,
         "For --smart_weight: standard deviation of the noise to begin with.",
         above=0.0,
+        decides="numbers",
     )
     smart_proximal_weight: float = option(
         0.0,
         "Weight of SMART's proximal term (Jiang et al. 2019: 1): how far the outputs"
         " are from those of the weights' moving average; 0 for none.",
         least=0.0,
+        decides="numbers",
     )
     smart_momentum: float = option(
         0.99,
         "For --smart_proximal_weight: share of the average that a step keeps.",
         least=0.0,
         below=1.0,
+        decides="numbers",
     )
     smart_final_momentum: float | None = option(
         None,
@@ -416,6 +509,7 @@ class RegularizationOptions(Options, title=options.TRAINING):
         " paper. Default: --smart_momentum throughout.",
         least=0.0,
         below=1.0,
+        decides="numbers",
     )
     mixout: float = option(
         0.0,
@@ -423,52 +517,41 @@ class RegularizationOptions(Options, title=options.TRAINING):
         " in each step, instead of dropout (Mixout, Lee et al. 2019: 0.7 to 0.9).",
         least=0.0,
         below=1.0,
+        decides="numbers",
     )
-
-    def problems(self) -> Iterator[str]:
-        """Options without effect."""
-        yield from super().problems()
-        yield from self.refuse_without(
-            "smart_weight",
-            *("smart_steps", "smart_step_size", "smart_epsilon", "smart_noise"),
-        )
-        yield from self.refuse_without(
-            "smart_proximal_weight", "smart_momentum", "smart_final_momentum"
-        )
-        for name in ("lora_rank", "adapter_size", "init_adapter"):
-            if self.mixout and getattr(self, name, None):
-                yield f"`mixout` is of weights that `{name}` freezes: leave one out."
-
-
-class DistillationOptions(Options, title=options.TRAINING):
-    """A larger model that teaches."""
-
     teacher_checkpoint: str | None = option(
         None,
         "A trained model with the same vocabulary and head, whose outputs the model"
         " learns from (knowledge distillation, Hinton et al. 2015).",
         path=Path.CHECKPOINT,
+        decides="numbers",
     )
     distill_labels: float = option(
         1.0,
         "For --teacher_checkpoint: weight of the labels' own loss; 0 for the teacher"
         " alone.",
         least=0.0,
+        decides="numbers",
     )
     distill_logits: float = option(
         1.0,
         "For --teacher_checkpoint: weight of the divergence from the teacher's"
         " predictions; of numbers half the squared difference.",
         least=0.0,
+        decides="numbers",
     )
     distill_temperature: float = option(
-        2.0, "For --distill_logits: what both models' scores are divided by.", above=0.0
+        2.0,
+        "For --distill_logits: what both models' scores are divided by.",
+        above=0.0,
+        decides="numbers",
     )
     distill_cosine: float = option(
         0.0,
         "For --teacher_checkpoint: weight of the angle between the last layers' outputs"
         " (DistilBERT, Sanh et al. 2019).",
         least=0.0,
+        decides="numbers",
     )
     distill_hidden: float = option(
         0.0,
@@ -476,30 +559,34 @@ class DistillationOptions(Options, title=options.TRAINING):
         " and of each layer's output from that of every k-th one of the teacher's"
         " (TinyBERT, Jiao et al. 2019), through a learned projection if it is wider.",
         least=0.0,
+        decides="numbers",
     )
     distill_attention: float = option(
         0.0,
         "For --teacher_checkpoint: weight of the same of the attention's scores.",
         least=0.0,
+        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:
         """Options without effect, or without a loss."""
         yield from super().problems()
+        yield from self.require_for(
+            ("smart_steps", "smart_step_size", "smart_epsilon", "smart_noise"),
+            needs="smart_weight",
+        )
+        yield from self.require_for(
+            ("smart_momentum", "smart_final_momentum"), needs="smart_proximal_weight"
+        )
         weights = [name for name in _DISTILLED if getattr(self, name)]
-        yield from self.refuse_without(
-            "teacher_checkpoint", "distill_labels", *_DISTILLED, "distill_temperature"
+        yield from self.require_for(
+            ("distill_labels", *_DISTILLED, "distill_temperature"),
+            needs="teacher_checkpoint",
         )
         if self.teacher_checkpoint and not weights:
             yield "`teacher_checkpoint` teaches nothing: all its weights are 0."
         if self.distill_attention and getattr(self, "recompute", False):
             yield "`recompute` forgets the scores of `distill_attention`: leave it out."
-
-
-class LossOptions(
-    SmoothingOptions, ClassWeightOptions, RegularizationOptions, DistillationOptions
-):
-    """Every option that changes the training loss."""
 
     @classmethod
     def of(cls, given: Options) -> "LossOptions":

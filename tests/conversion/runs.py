@@ -9,14 +9,14 @@ import tensorflow as tf
 from bert_tf.conversion import export
 from bert_tf.conversion.source import open_source
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training.training_options import CheckpointOptions, ModelOptions
+from bert_tf.training.training_options import ModelOptions
 from tests.script_case import FolderCase
 from tests.training import toy
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat"]
 
 
-class ModelFlags(ModelOptions, CheckpointOptions):
+class ModelFlags(ModelOptions):
     """What a command line says of its model."""
 
 

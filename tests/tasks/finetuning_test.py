@@ -18,7 +18,7 @@ from bert_tf.modeling.encoder import RecordModel
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.layers import HeadDropout
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.tasks.finetuning import Settings, model_options, training_plan
+from bert_tf.tasks.finetuning import RunSetting, model_options, training_plan
 from bert_tf.tasks.tables import Target
 from bert_tf.training import loop, tensorflow_step
 from bert_tf.training.run_folder import RunData
@@ -63,10 +63,10 @@ class ModelOptionsTest(tf.test.TestCase):
 class NameTest(tf.test.TestCase):
     def test_tells_settings(self):
         self.assertEqual(
-            Settings(5e-5, 16, 3.0, 12345).name, "lr5e-05_bs16_ep3_seed12345"
+            RunSetting(5e-5, 16, 3.0, 12345).name, "lr5e-05_bs16_ep3_seed12345"
         )
         self.assertEqual(
-            Settings(0.00012345678, 8, 2.5, 0).name, "lr0.00012345678_bs8_ep2.5_seed0"
+            RunSetting(0.00012345678, 8, 2.5, 0).name, "lr0.00012345678_bs8_ep2.5_seed0"
         )
 
 

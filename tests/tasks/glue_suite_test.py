@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.errors import InputError
 from bert_tf.tasks import glue, glue_suite
-from bert_tf.tasks.finetuning import Settings
+from bert_tf.tasks.finetuning import RunSetting
 from bert_tf.tasks.glue_suite import (
     TaskResult,
     picture,
@@ -18,7 +18,7 @@ from bert_tf.tasks.glue_suite import (
     result_of,
     write_report,
 )
-from bert_tf.tasks.selection import Record, Selection
+from bert_tf.tasks.selection import RunRecord, Selection
 from tests.drawn import drawn
 
 WNLI = ["0", "1"] * 73
@@ -220,8 +220,8 @@ class PictureTest(tf.test.TestCase):
 class ResultTest(tf.test.TestCase):
     def test_of_a_selection(self):
         records = [
-            Record(
-                settings=Settings(rate, 32, 3.0, seed),
+            RunRecord(
+                settings=RunSetting(rate, 32, 3.0, seed),
                 scores={1.0: {"f1": score}},
                 seconds=10.0,
             )

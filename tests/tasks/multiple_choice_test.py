@@ -12,8 +12,12 @@ from bert_tf.errors import InputError
 from bert_tf.records.batching import ExampleTable
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import multiple_choice
-from bert_tf.tasks.multiple_choice import ChoiceExample, read_choices, write_choices
-from bert_tf.tasks.run_options import ChoiceColumns
+from bert_tf.tasks.multiple_choice import (
+    ChoiceExample,
+    ChoiceLayout,
+    read_choices,
+    write_choices,
+)
 from bert_tf.tasks.tables import Target
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.vocabulary import Vocabulary
@@ -38,7 +42,7 @@ class ReadChoicesTest(tf.test.TestCase):
             file.write(content)
 
     def read(self, has_labels=True, **names):
-        return read_choices(self.path, ChoiceColumns(**names), has_labels=has_labels)
+        return read_choices(self.path, ChoiceLayout(**names), has_labels=has_labels)
 
     def assert_refused(self, message, has_labels=True, **names):
         with self.assertRaisesRegex(InputError, message) as caught:
@@ -164,13 +168,13 @@ class ReadChoicesTest(tf.test.TestCase):
             self.assertLen(self.read().examples, 2)
         self.assertIn("left out 2 blank rows of 2; the first", logs.output[0])
         # In a test set what follows would have another row's number.
-        found = read_choices(self.path, ChoiceColumns(), has_labels=False)
+        found = read_choices(self.path, ChoiceLayout(), has_labels=False)
         self.assertEqual(
             [e.premise == "" for e in found.examples], [False, True, False]
         )
         self.assertLen(found.examples[1].endings, 4)
         self.write("v.csv", HEADER, ROWS[0], ROWS[0], blank)
-        found = read_choices(self.path, ChoiceColumns(), has_labels=False)
+        found = read_choices(self.path, ChoiceLayout(), has_labels=False)
         self.assertLen(found.examples, 2)
 
     def test_no_examples(self):
@@ -309,7 +313,7 @@ class ReadTfdsChoicesTest(tf.test.TestCase):
     def test_hellaswag(self):
         with mocked(hellaswag()):
             rows = TfdsRows("hellaswag", "validation", None)
-            examples, target = read_choices(rows, ChoiceColumns(), has_labels=True)
+            examples, target = read_choices(rows, ChoiceLayout(), has_labels=True)
         self.assertLen(examples, 3)
         self.assertEqual(examples[2][:4], ("Él", "", ("é", "b", "c", "d"), "3"))
         self.assertRegex(examples[2].source, r"^tfds:hellaswag/[\d.]+:validation:2$")
@@ -317,7 +321,7 @@ class ReadTfdsChoicesTest(tf.test.TestCase):
 
     def test_kept_back_labels(self):
         with mocked(hellaswag((*TFDS_ROWS[0][:2], -1))):
-            split = (TfdsRows("hellaswag", "test", None), ChoiceColumns())
+            split = (TfdsRows("hellaswag", "test", None), ChoiceLayout())
             examples, _ = read_choices(*split, has_labels=False)
             self.assertIsNone(examples[0].label)
             message = ":test:0: the label must be one of"

@@ -1,8 +1,7 @@
 """Files of annotation tools and of other commands, by a small sample of each."""
 
 from bert_tf.errors import InputError
-from bert_tf.tasks.multiple_choice import read_choices
-from bert_tf.tasks.run_options import ChoiceColumns
+from bert_tf.tasks.multiple_choice import ChoiceLayout, read_choices
 from bert_tf.tasks.squad.reading import read_file
 from bert_tf.tasks.tables import TableSplit
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences
@@ -33,7 +32,7 @@ class OtherFormatsTest(FolderCase):
             "run_ner": lambda path: read_sentences([path], Layout()),
             "run_squad": read_file,
             "run_swag": lambda path: read_choices(
-                path, ChoiceColumns(), has_labels=True
+                path, ChoiceLayout(), has_labels=True
             ),
         }
 

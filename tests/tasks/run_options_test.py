@@ -8,7 +8,7 @@ from absl.testing import parameterized
 from bert_tf import cli, run_classifier, run_glue, run_squad
 from bert_tf.errors import InputError
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
-from bert_tf.tasks.run_options import Settings, warn_of_stride, with_recipe
+from bert_tf.tasks.run_options import RunSetting, warn_of_stride, with_recipe
 from bert_tf.training.training_options import LossOptions
 
 GIVEN = ("--output_dir=o", "--task_name=MRPC", "--data_dir=d", "--do_train")
@@ -51,11 +51,11 @@ class StrideTest(tf.test.TestCase):
 
 class SettingsTest(tf.test.TestCase):
     def test_the_name_of_a_run(self):
-        settings = Settings(5e-05, 16, 2.5, 7)
+        settings = RunSetting(5e-05, 16, 2.5, 7)
         self.assertEqual(settings.name, "lr5e-05_bs16_ep2.5_seed7")
-        self.assertEqual(Settings.of_name(settings.name), settings)
+        self.assertEqual(RunSetting.of_name(settings.name), settings)
         with self.assertRaisesRegex(InputError, "'run_7' is no name of a run's set"):
-            Settings.of_name("run_7")
+            RunSetting.of_name("run_7")
 
     def test_one_run_or_a_selection(self):
         both = (2e-5, 5e-5)

@@ -9,11 +9,11 @@ import tensorflow as tf
 from bert_tf import cli, run_classifier
 from bert_tf.errors import DivergedError, InputError
 from bert_tf.tasks.classification import ClassificationTask
-from bert_tf.tasks.run_options import Settings
+from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.selection import (
     BestRun,
-    Record,
-    Records,
+    RunLog,
+    RunRecord,
     Selection,
     made_with,
     report,
@@ -29,8 +29,8 @@ from tests.training import toy
 
 
 def record(rate, seed, score=None, share=1.0, failure=""):
-    return Record(
-        settings=Settings(rate, 32, 3.0, seed),
+    return RunRecord(
+        settings=RunSetting(rate, 32, 3.0, seed),
         scores={} if score is None else {share: {"f1": score}},
         failure=failure,
     )
@@ -49,8 +49,8 @@ class FailedTest(tf.test.TestCase):
             self.assertEqual(one.has_failed("f1", majority), expected)
         # A loss fails above the baseline.
         for loss, expected in ((0.5, False), (0.7, True)):
-            settings = Settings(1e-5, 8, 1.0, 1)
-            one = Record(settings=settings, scores={1.0: {"loss": loss}})
+            settings = RunSetting(1e-5, 8, 1.0, 1)
+            one = RunRecord(settings=settings, scores={1.0: {"loss": loss}})
             self.assertEqual(one.has_failed("loss", 0.6), expected)
 
 
@@ -125,7 +125,7 @@ class BestRunTest(GlobFolderCase):
 
 
 RATES = [5e-5, 4e-5, 3e-5, 2e-5]
-GRID = [Settings(rate, 32, 3.0, 1) for rate in RATES]
+GRID = [RunSetting(rate, 32, 3.0, 1) for rate in RATES]
 
 # learning rate -> share of the steps -> accuracy
 TABLE = {
@@ -179,7 +179,7 @@ class SelectionTestCase(GlobFolderCase):
         made_with = {"init_checkpoint": "/a", "lengths": [1, 2]}
         made_with = options.pop("made_with", made_with)
         metric = options.pop("metric", "accuracy")
-        records = Records(self.path(name), metric, made_with)
+        records = RunLog(self.path(name), metric, made_with)
         keeper = options.pop("keeper", self.keeper)
         best = select(run, settings, records, keeper, **options)
         return Selection(metric, best, records.all())
@@ -194,7 +194,7 @@ class SelectTest(SelectionTestCase):
         with self.assertLogs(level="INFO") as logs:
             selection = self.select(run)
         self.assertEqual(run.calls, [(rate, 1.0) for rate in RATES])
-        self.assertEqual(selection.best.settings, Settings(2e-5, 32, 3.0, 1))
+        self.assertEqual(selection.best.settings, RunSetting(2e-5, 32, 3.0, 1))
         self.assertEqual(selection.best.score("accuracy"), 0.95)
         self.assertEqual(selection.best.step, 100)
         self.assertEqual(self.keeper.kept, "lr2e-05_bs32_ep3_seed1")
@@ -368,10 +368,10 @@ class RefusalTest(SelectionTestCase):
 
 class OrderTest(tf.test.TestCase):
     def test_nan_comes_last(self):
-        records = Records(self.get_temp_dir(), "accuracy", {})
+        records = RunLog(self.get_temp_dir(), "accuracy", {})
         for settings, score in zip(GRID, (math.nan, 0.5, math.nan, 0.6), strict=True):
             scores = {1.0: {"accuracy": score}}
-            records.put(Record(settings=settings, scores=scores))
+            records.put(RunRecord(settings=settings, scores=scores))
         a, b, c, d = GRID
         self.assertEqual(records.ranked(GRID), [d, b, a, c])
 
@@ -381,7 +381,7 @@ def calls_of(rates, share=1.0):
 
 
 RECORDS = [
-    Record(settings=Settings(rate, 16, 3.0, seed), failure=failure, scores=scores)
+    RunRecord(settings=RunSetting(rate, 16, 3.0, seed), failure=failure, scores=scores)
     for rate, seed, failure, scores in (
         (5e-5, 1, "", {0.3: {"f1": 0.7, "loss": 0.7}, 1.0: {"f1": 0.9, "loss": 0.4}}),
         (5e-5, 2, "", {1.0: {"f1": 0.80, "loss": 0.5}}),
@@ -439,7 +439,9 @@ class ReportTest(FolderCase):
         ):
             scores = {5e-5: (0.90, 0.80, 0.85), 2e-5: others}
             records = [
-                Record(settings=Settings(rate, 16, 3.0, s), scores={1.0: {"f1": score}})
+                RunRecord(
+                    settings=RunSetting(rate, 16, 3.0, s), scores={1.0: {"f1": score}}
+                )
                 for rate, of in scores.items()
                 for s, score in enumerate(of)
             ]

@@ -12,7 +12,7 @@ from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder
-from bert_tf.training.training_options import TrainingOptions
+from bert_tf.training.training_options import TrainingConfig
 from tests.script_case import FolderCase
 from tests.training import toy
 
@@ -28,7 +28,7 @@ class PrepareTest(FolderCase):
         head=names.CLASSIFIER,
         **identity,
     ):
-        values = TrainingOptions()
+        values = TrainingConfig()
         self.folder = self.path("run")
         run_folder.prepare(
             self.folder,
@@ -46,7 +46,7 @@ class PrepareTest(FolderCase):
     def test_what_is_written(self):
         self.prepare(do_lower_case=False)
         self.assertEqual(self.read("vocab.txt"), "\n".join(VOCABULARY.tokens) + "\n")
-        self.assertEqual(self.read_json("flags.json"), TrainingOptions().as_flags())
+        self.assertEqual(self.read_json("flags.json"), TrainingConfig().as_flags())
         self.assertEqual(
             self.read_json("tokenizer_config.json"), {"do_lower_case": False}
         )

@@ -348,7 +348,7 @@ class SquadTask(FineTuningTask[Answers]):
                 checkpoint=checkpoint,
                 plots=options.plots,
             )
-        given = options.given("null_score_diff_threshold")
+        given = options.value_if_given("null_score_diff_threshold")
         if given is not None:
             return given
         for each in folders:

@@ -5,25 +5,25 @@ from collections.abc import Iterator
 import numpy as np
 
 from bert_tf import options
-from bert_tf.options import Options, Path, option
-from bert_tf.tasks.run_options import (
+from bert_tf.options import Path, option
+from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions, tfds_splits
+
+
+class SquadOptions(
     FineTuningOptions,
-    Predicts,
     TfdsOptions,
-    UnusableRows,
-    tfds_splits,
-)
-from bert_tf.training.training_options import LengthOptions, Trains
+    title=options.DATA,
+    hides=("do_eval", "eval_batch_size", "label_smoothing", "class_weights"),
+):
+    """A run on SQuAD, and how scores become answers."""
 
-
-class QuestionOptions(TfdsOptions, UnusableRows, title=options.DATA):
-    """The questions."""
-
+    # The questions.
     train_file: str | None = option(
         None,
         "SQuAD's JSON file to train on, such as train-v1.1.json.",
         path=Path.FILE,
         needed_for=("do_train",),
+        decides="nothing",
     )
     predict_file: str | None = option(
         None,
@@ -31,46 +31,45 @@ class QuestionOptions(TfdsOptions, UnusableRows, title=options.DATA):
         " answers.",
         path=Path.FILE,
         needed_for=("do_predict", "eval_steps"),
+        decides="nothing",
     )
     tfds_name: str | None = option(
         None,
         "Read a TensorFlow dataset instead of files: squad/v1.1, squad/v2.0, or"
         " another one with the same features.",
+        decides="numbers",
     )
     tfds_splits: tuple[str, ...] = tfds_splits(
         {"train": "to train on", "validation": "to answer"}
     )
     version_2_with_negative: bool = option(
-        False, "Whether some questions have no answer (SQuAD 2.0)."
+        False, "Whether some questions have no answer (SQuAD 2.0).", decides="reading"
     )
     num_workers: int = option(
         0,
         "Number of processes that make the records; 0 for one per core. The result"
         " is the same.",
         least=0,
+        decides="nothing",
     )
-
-
-class WindowOptions(Options, title=options.LENGTHS):
-    """How a question and its paragraph become records."""
-
-    max_seq_length: int = options.with_default(LengthOptions, "max_seq_length", 384)
+    # How a question and its paragraph become records.
+    max_seq_length: int = options.with_default(FineTuningOptions, "max_seq_length", 384)
     doc_stride: int = option(
         128,
         "Long paragraphs are read in overlapping windows: tokens from the start of"
         " one to the start of the next.",
         least=1,
+        title=options.LENGTHS,
+        decides="reading",
     )
     max_query_length: int = option(
         64,
         "Maximum length of a question in tokens; longer ones are truncated.",
         least=1,
+        title=options.LENGTHS,
+        decides="reading",
     )
-
-
-class FirstStageOptions(Options, title=options.TRAINING):
-    """Training first on other questions."""
-
+    # Training first on other questions.
     first_train_file: str | None = option(
         None,
         "Questions in SQuAD's format to train on before --train_file, or TriviaQA's own"
@@ -78,33 +77,38 @@ class FirstStageOptions(Options, title=options.TRAINING):
         " OUTPUT_DIR/first_stage.",
         path=Path.FILE,
         only_with="do_train",
+        title=options.TRAINING,
+        decides="numbers",
     )
     first_num_train_epochs: float = option(
-        1.0, "Passes over --first_train_file.", least=0.0
+        1.0,
+        "Passes over --first_train_file.",
+        least=0.0,
+        title=options.TRAINING,
+        decides="numbers",
     )
     evidence_dir: str | None = option(
         None,
         "For TriviaQA's own files to train on: the folder with its documents, in"
         " wikipedia and web. Default: evidence, next to the file's folder.",
         path=Path.FOLDER,
+        title=options.TRAINING,
+        decides="nothing",
     )
-
-
-class SquadOptions(
-    WindowOptions,
-    FineTuningOptions,
-    Trains,
-    Predicts,
-    QuestionOptions,
-    FirstStageOptions,
-):
-    """A run on SQuAD, and how scores become answers."""
-
+    # How scores become answers.
     n_best_size: int = option(
-        20, "Answers per question in nbest_predictions.json.", least=1
+        20,
+        "Answers per question in nbest_predictions.json.",
+        least=1,
+        title=options.TASK,
+        decides="numbers",
     )
     max_answer_length: int = option(
-        30, "Maximum length of an answer in tokens.", least=1
+        30,
+        "Maximum length of an answer in tokens.",
+        least=1,
+        title=options.TASK,
+        decides="numbers",
     )
     answer_text: str = option(
         "alignment",
@@ -112,24 +116,37 @@ class SquadOptions(
         " for the tokens in the words they come from; if it fails, the answer is"
         " the whole words. offsets: by the tokens' places in the paragraph.",
         choices=("alignment", "offsets"),
+        title=options.TASK,
+        decides="numbers",
     )
-    verbose_logging: bool = option(False, "Log each answer whose alignment failed.")
+    verbose_logging: bool = option(
+        False,
+        "Log each answer whose alignment failed.",
+        title=options.TASK,
+        decides="nothing",
+    )
     null_score_diff_threshold: float = option(
         0.0,
         'SQuAD 2.0: predict "no answer" if its score exceeds the best answer\'s by'
         " more than this. Default: the value that --find_null_threshold found for"
         " the model, else 0.",
+        title=options.TASK,
+        decides="numbers",
     )
     find_null_threshold: bool = option(
         False,
         "Find the threshold with the best F1 on --predict_file, a development set,"
         " as the official evaluation does; use it, and keep it with the model in"
         " null_threshold.json for later predictions.",
+        title=options.TASK,
+        decides="nothing",
     )
     plots: bool = option(
         True,
         "For --find_null_threshold: draw precision, recall and score differences as"
         " PNG in --output_dir.",
+        title=options.TASK,
+        decides="nothing",
     )
 
     def problems(self) -> Iterator[str]:

@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bert_tf import options
-from bert_tf.options import Options, Path, option
-from bert_tf.tasks.run_options import ScoredOptions, TfdsOptions, tfds_splits
+from bert_tf.options import Path, option
+from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions, tfds_splits
 from bert_tf.tasks.tagging.labels import NO_SCHEME, SCHEMES
 from bert_tf.tasks.tagging.sentences import FORMATS
-from bert_tf.training.training_options import ClassWeightOptions, Evaluates, Trains
 
 # The six ways to take BERT's layers as features: Devlin et al. 2018, Table 7.
 
@@ -42,9 +41,15 @@ BILSTM_LEARNING_RATE = 1e-3
 BILSTM_EPOCHS = 10.0
 
 
-class FormatOptions(Options, title=options.DATA):
-    """How to read files of tagged words."""
+_NOTHING_TUNED = "exclude each other: the first freezes BERT"
 
+
+class TaggingOptions(
+    FineTuningOptions, TfdsOptions, title=options.DATA, hides=("max_unusable_rows",)
+):
+    """A run on tagged words."""
+
+    # How to read files of tagged words.
     format: str = option(
         FORMATS[0],
         "Format of the files. conll: one word per line, in columns; conllu:"
@@ -52,53 +57,58 @@ class FormatOptions(Options, title=options.DATA):
         " [...], 'ner_tags': [...]};"
         " auto: conllu or jsonl by the file's name, else conll.",
         choices=FORMATS,
+        decides="numbers",
     )
     word_column: str | None = option(
         None,
         "The words' column: its number from 0, or from -1 backwards; for other"
         " formats its name. Default: 0; for conllu FORM; else tokens or words.",
+        decides="numbers",
     )
     label_column: str | None = option(
         None,
         "The labels' column. Default: -1; for conllu UPOS; for jsonl ner_tags,"
         " labels or tags; for TensorFlow datasets ner.",
+        decides="numbers",
     )
-
-
-class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
-    """The sentences and their labels."""
-
+    # The sentences and their labels.
     train_file: str | None = option(
         None,
         "Sentences to train on; several files with commas or *.",
         path=Path.FILES,
         needed_for=("do_train",),
+        decides="nothing",
     )
     dev_file: str | None = option(
         None,
         "Sentences to evaluate on.",
         path=Path.FILES,
         needed_for=("do_eval", "eval_steps"),
+        decides="nothing",
     )
     test_file: str | None = option(
         None,
         "Sentences to predict; scored if they have labels.",
         path=Path.FILES,
         needed_for=("do_predict",),
+        decides="nothing",
     )
     document_column: str = option(
         "document_id",
         "For jsonl: a field with the same value in all sentences of a document.",
+        decides="numbers",
     )
     test_has_labels: bool | None = option(
         None,
         "Whether --test_file has labels. Default: detected; false if the last"
         " column is no label.",
+        decides="numbers",
     )
     tfds_name: str | None = option(
         None,
         "Read a TensorFlow dataset instead of files, such as conll2003, with its"
         " features named by --word_column and --label_column.",
+        decides="numbers",
     )
     tfds_splits: tuple[str, ...] = tfds_splits(
         {"train": "to train on", "dev": "to evaluate on", "test": "to predict"}
@@ -109,6 +119,7 @@ class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
         "The labels, in the order of the model's outputs; for files with numeric"
         " labels, their names. Default: those of the training sentences, or of a"
         " trained checkpoint if it has them all.",
+        decides="numbers",
     )
     tag_scheme: str = option(
         "auto",
@@ -117,16 +128,15 @@ class SentenceFiles(FormatOptions, TfdsOptions, title=options.DATA):
         " such as for parts of speech; auto detects it. For iob1 the model's"
         " labels are iob2; predictions are written like the files.",
         choices=("auto", *SCHEMES, NO_SCHEME),
+        decides="numbers",
     )
-
-
-class SentenceWindows(Options, title=options.LENGTHS):
-    """How sentences become records."""
-
+    # How sentences become records.
     document_context: bool = option(
         False,
         "Read sentences with their document's context, as much as --max_seq_length"
         " holds (Devlin et al. 2018, section 5.3), instead of each by itself.",
+        title=options.LENGTHS,
+        decides="reading",
     )
     doc_stride: int | None = option(
         None,
@@ -134,15 +144,10 @@ class SentenceWindows(Options, title=options.LENGTHS):
         " to the start of the next. A word is labelled in the window with the most"
         " context. Default: half of what a window holds.",
         least=1,
+        title=options.LENGTHS,
+        decides="reading",
     )
-
-
-_NOTHING_TUNED = "cannot be together: with the first nothing of BERT is trained"
-
-
-class FeatureWays(Options, title=options.TRAINING):
-    """A BiLSTM on the features of a frozen BERT."""
-
+    # A BiLSTM on the features of a frozen BERT.
     features: str | None = option(
         None,
         "Do not fine-tune: take these layers' outputs of --init_checkpoint as they are,"
@@ -150,36 +155,32 @@ class FeatureWays(Options, title=options.TRAINING):
         f" --learning_rate is then {BILSTM_LEARNING_RATE}, and --num_train_epochs"
         f" {BILSTM_EPOCHS}.",
         choices=tuple(FEATURE_CHOICES),
+        title=options.TRAINING,
+        decides="layers",
     )
     feature_dir: str | None = option(
         None,
         "For --features: folder to keep them in; runs may share it. Default:"
         " OUTPUT_DIR/features.",
         path=Path.OUTPUT,
+        title=options.TRAINING,
+        decides="nothing",
     )
     bilstm_size: int = option(
         768,
         "For --features: output size of a BiLSTM layer, half of it for each direction.",
         least=2,
+        title=options.TRAINING,
+        decides="layers",
     )
     bilstm_dropout: float = option(
         0.1,
         "For --features: dropout rate of the input of each BiLSTM layer.",
         least=0.0,
         most=0.99,
+        title=options.TRAINING,
+        decides="numbers",
     )
-
-
-class TaggingOptions(
-    ScoredOptions,
-    ClassWeightOptions,
-    Trains,
-    Evaluates,
-    SentenceFiles,
-    SentenceWindows,
-    FeatureWays,
-):
-    """A run on tagged words."""
 
     def problems(self) -> Iterator[str]:
         """Options that exclude each other, or are without effect."""
@@ -194,8 +195,8 @@ class TaggingOptions(
         if self.bilstm_size % 2:
             yield f"`bilstm_size={self.bilstm_size}` must be even."
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
-        yield from self.refuse_without(
-            "features", "feature_dir", "bilstm_size", "bilstm_dropout"
+        yield from self.require_for(
+            ("feature_dir", "bilstm_size", "bilstm_dropout"), needs="features"
         )
         for name in (
             *("frozen_layers", "layerwise_learning_rate_decay", "recompute"),
