@@ -109,6 +109,7 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
         "For onnx: float16, half the size; or int8, a quarter of it and faster on a"
         " CPU, with other numbers. Default: float32.",
         choices=("float16", "int8"),
+        decides="result",
     )
 
     def problems(self) -> Iterator[str]:
