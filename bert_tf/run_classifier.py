@@ -22,7 +22,7 @@ def run(options: ClassifierOptions) -> None:
     cli.import_tensorflow(options)
     from bert_tf.tasks import classification, running
 
-    running.main(classification.ClassificationTask, options)
+    running.main(running.FineTuningRun(classification.ClassificationTask, options))
 
 
 main = cli.command(run)

@@ -25,9 +25,9 @@ def run(options: TaggingOptions) -> None:
 
     if options.features:
         own = frozen_features.with_own_defaults(options)
-        running.main(frozen_features.FeatureTask, own)
+        running.main(running.FineTuningRun(frozen_features.FeatureTask, own))
     else:
-        running.main(words.TaggingTask, options)
+        running.main(running.FineTuningRun(words.TaggingTask, options))
 
 
 main = cli.command(run)

@@ -20,19 +20,10 @@ from bert_tf.tasks.pretraining_options import PretrainingOptions
 def run(options: PretrainingOptions) -> None:
     """Checks the input, then trains and evaluates."""
     cli.import_tensorflow(options)
-    from bert_tf.tasks.pretraining import PretrainingSession
-    from bert_tf.training.run_folder import held_for_training
-    from bert_tf.training.strategy import create_strategy
+    from bert_tf.tasks import running
+    from bert_tf.tasks.pretraining import PretrainingRun
 
-    strategy = create_strategy(options)
-    session = PretrainingSession(options, strategy)
-    if options.do_train:
-        with held_for_training(options.output_dir, strategy):
-            model, step = session.train()
-    else:
-        model, step = session.restore()
-    if options.do_eval:
-        session.evaluate(model, step)
+    running.main(PretrainingRun(options))
 
 
 main = cli.command(run)

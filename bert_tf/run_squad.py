@@ -22,7 +22,7 @@ def run(options: SquadOptions) -> None:
     from bert_tf.tasks import running
     from bert_tf.tasks.squad import spans
 
-    running.main(spans.SquadTask, options)
+    running.main(running.FineTuningRun(spans.SquadTask, options))
 
 
 main = cli.command(run)

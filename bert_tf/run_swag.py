@@ -22,7 +22,7 @@ def run(options: ChoiceOptions) -> None:
     cli.import_tensorflow(options)
     from bert_tf.tasks import multiple_choice, running
 
-    running.main(multiple_choice.ChoiceTask, options)
+    running.main(running.FineTuningRun(multiple_choice.ChoiceTask, options))
 
 
 main = cli.command(run)

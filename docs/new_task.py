@@ -224,7 +224,7 @@ class PointingTask(FineTuningTask[np.ndarray]):
 def run(options: PointingOptions) -> None:
     """Reads the sentences, then trains and evaluates."""
     cli.import_tensorflow(options)
-    running.main(PointingTask, options)
+    running.main(running.FineTuningRun(PointingTask, options))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from bert_tf.conversion.loading import load_classifier, load_pretrainer
 from bert_tf.conversion.tensorflow import read_weights
 from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
-from bert_tf.tasks.pretraining import PretrainingSession
+from bert_tf.tasks.pretraining import PretrainingRun
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import reporting
 from bert_tf.training.strategy import create_strategy
@@ -433,15 +433,15 @@ class StackingTest(RunPretrainingTestCase):
         self.make_model(self.config, num_hidden_layers=4)
         stages = []
 
-        def trained(session):
-            stages.append(session._options)
-            model = BertPretrainer(session.config)
-            runs.save(stages[-1].output_dir, model, config=session.config, tokens=None)
+        def trained(run):
+            stages.append(run.options)
+            model = BertPretrainer(run.config)
+            runs.save(stages[-1].output_dir, model, config=run.config, tokens=None)
 
         options = self.flags(do_train=True, stacking="1:3,2:20")
-        session = PretrainingSession(options, create_strategy())
-        with mock.patch.object(PretrainingSession, "train", trained):
-            last = session._stacked()
+        run = PretrainingRun(options, create_strategy())
+        with mock.patch.object(PretrainingRun, "train", trained):
+            last = run.first_stages()
         one, two = (self.path("run", f"stacking_{n}_layers") for n in (1, 2))
         self.assertEqual(last, two)
         names = (

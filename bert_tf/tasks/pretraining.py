@@ -29,13 +29,19 @@ from bert_tf.tasks.pretraining_options import (
     parse_phases,
     parse_stacking,
 )
+from bert_tf.tasks.task import Run
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Evaluator
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import regularized
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.strategy import Strategy, check_batch_size, is_chief
+from bert_tf.training.strategy import (
+    Strategy,
+    check_batch_size,
+    create_strategy,
+    is_chief,
+)
 from bert_tf.training.task import Phase, Task, TrainingData
 from bert_tf.training.training_options import LossOptions, TrainingConfig
 
@@ -143,17 +149,20 @@ def _fingerprints(records: PretrainingRecords, counts: Sequence[int]) -> list[in
 # A run of pre-training: records in, a model and its evaluation out.
 
 
-class PretrainingSession:
-    """A run of pre-training; all of its input is checked when it is made."""
+class PretrainingRun(Run):
+    """A run of pre-training, in phases, perhaps after stages with fewer layers."""
+
+    options: PretrainingOptions
 
     def __init__(
         self,
         options: PretrainingOptions,
-        strategy: Strategy,
+        strategy: Strategy | None = None,
         num_layers: int | None = None,  # another number than the options'
     ) -> None:
-        self._options = options
-        self._strategy = strategy
+        self.options = options
+        self.strategy = strategy = strategy or create_strategy(options)
+        self.init_checkpoint = options.init_checkpoint
         specs = parse_phases(options.phases) if options.phases else None
         # Errors that would otherwise appear after hours of training.
         self._refuse_uneven_batches(specs)
@@ -210,10 +219,9 @@ class PretrainingSession:
         self._refuse_other_metrics()
 
     def train(self) -> tuple[keras.Model, int]:
-        """Trains, resuming from --output_dir."""
-        options = self._options
+        """Trains through the phases."""
+        options = self.options
         self._prepare()
-        start = self._stacked() or options.init_checkpoint
         config = options.to(
             TrainingConfig,
             stack_layers=options.stack_layers or bool(options.stacking),
@@ -221,11 +229,34 @@ class PretrainingSession:
             num_warmup_steps=options.num_warmup_steps,
         )
         logging.info("***** Running training *****")
-        ids = [_fingerprints(records, records.counts) for records in self._records]
+        phases = self.phases()
+        ids = [phase.data_id for phase in phases]
+        return train(
+            self.task,
+            config,
+            folder=options.output_dir,
+            phases=phases,
+            init_checkpoint=self.init_checkpoint,
+            strategy=self.strategy,
+            start=run_folder.Start(
+                task=self.task.name,
+                data=RunData(options.input_file, files.sha256(repr(ids).encode())),
+                settings=config.decisive
+                | {"phases": options.phases}
+                | self._losses.changed
+                | options.given_masking
+                | (self._electra or {}),
+                flags=options.as_flags(),
+            ),
+        )
+
+    def phases(self) -> list[Phase]:
+        """The run's parts, each with its records, their length and its batch size."""
         phases: list[Phase] = []
-        for spec, records, held_out, data_ids in zip(
-            self._specs, self._records, self._held_out, ids, strict=True
+        for spec, records, held_out in zip(
+            self._specs, self._records, self._held_out, strict=True
         ):
+            data_ids = _fingerprints(records, records.counts)
             logging.info(
                 "  %d steps of %d sequences of length %d",
                 spec.num_steps,
@@ -248,31 +279,11 @@ class PretrainingSession:
                     name=f"the records of length {spec.max_seq_length}",
                 )
             )
-        return train(
-            self.task,
-            config,
-            folder=options.output_dir,
-            phases=phases,
-            init_checkpoint=start,
-            strategy=self._strategy,
-            start=run_folder.Start(
-                task=self.task.name,
-                data=RunData(
-                    options.input_file,
-                    files.sha256(repr([new for new, _ in ids]).encode()),
-                ),
-                settings=config.decisive
-                | {"phases": options.phases}
-                | self._losses.changed
-                | options.given_masking
-                | (self._electra or {}),
-                flags=options.as_flags(),
-            ),
-        )
+        return phases
 
-    def _stacked(self) -> str | None:
+    def first_stages(self) -> str | None:
         """Trains the stages of `stacking`; the folder of the last one's model."""
-        options, start = self._options, None
+        options, start = self.options, None
         stages = parse_stacking(options.stacking) if options.stacking else []
         layers = [
             *(stage.num_layers for stage in stages),
@@ -282,13 +293,14 @@ class PretrainingSession:
             if more % fewer:
                 found = f"`stacking={options.stacking}`: {more} layers"
                 raise InputError(f"{found} are no multiple of {fewer}.")
-        if files.exists(os.path.join(options.output_dir, STATE_NAME)):
+        if not stages or files.exists(os.path.join(options.output_dir, STATE_NAME)):
             return start
+        self._prepare()
         for number, stage in enumerate(stages):
             logging.info("***** Stage of %d layers *****", stage.num_layers)
             name = f"stacking_{stage.num_layers}_layers"
             folder = os.path.join(options.output_dir, name)
-            own = dataclasses.replace(
+            stage_options = dataclasses.replace(
                 options,
                 output_dir=folder,
                 stacking=None,
@@ -299,7 +311,7 @@ class PretrainingSession:
                 init_checkpoint=start or options.init_checkpoint,
                 stack_layers=start is not None or options.stack_layers,
             )
-            PretrainingSession(own, self._strategy, stage.num_layers).train()
+            PretrainingRun(stage_options, self.strategy, stage.num_layers).train()
             start = folder
         return start
 
@@ -308,28 +320,30 @@ class PretrainingSession:
         self._prepare()
         return restore_or_initialize(
             self.task,
-            self._options.output_dir,
-            self._options.init_checkpoint,
-            self._options.precision,
-            self._strategy,
+            self.options.output_dir,
+            self.options.init_checkpoint,
+            self.options.precision,
+            self.strategy,
         )
 
-    def evaluate(self, model: keras.Model, step: int) -> None:
+    def report(self, model: keras.Model, step: int) -> None:
         """Writes losses and accuracies to eval_results.txt."""
+        if not self.options.do_eval:
+            return
         logging.info("***** Running evaluation *****")
-        logging.info("  Batch size = %d", self._options.eval_batch_size)
+        logging.info("  Batch size = %d", self.options.eval_batch_size)
         run_folder.report_evaluation(
-            self._options.output_dir,
+            self.options.output_dir,
             step,
             self._evaluation(self._held_out[-1])(model),
-            is_chief=is_chief(self._strategy),
+            is_chief=is_chief(self.strategy),
             task_name=self.task.name,
         )
 
     def _stream(self, records: PretrainingRecords, batch_size: int) -> TrainingData:
         return lambda position, shard: records.training_dataset(
             batch_size,
-            seed=self._options.random_seed,
+            seed=self.options.random_seed,
             start=position,
             shard=shard,
             vocab_size=self.config.vocab_size,
@@ -340,12 +354,12 @@ class PretrainingSession:
         self, records: PretrainingRecords
     ) -> Callable[[keras.Model], Mapping[str, float]]:
         """Evaluates a model on the first batches of some records, repeated if few."""
-        options = self._options
+        options = self.options
 
         @functools.lru_cache(maxsize=1)
         def evaluator(model: keras.Model) -> Evaluator:
             return Evaluator(
-                self.task, model, self._strategy, jit_compile=options.jit_compile
+                self.task, model, self.strategy, jit_compile=options.jit_compile
             )
 
         def evaluate(model: keras.Model) -> Mapping[str, float]:
@@ -366,17 +380,17 @@ class PretrainingSession:
 
     def _refuse_uneven_batches(self, specs: Sequence[PhaseSpec] | None) -> None:
         """Raises InputError if some batch cannot be split over the devices."""
-        options = self._options
+        options = self.options
         flag, sizes = "train_batch_size", [options.train_batch_size]
         if specs:
             flag = f"phases={options.phases}: BATCH"
             sizes = [spec.batch_size for spec in specs]
         parts = options.gradient_accumulation_steps
         for size in sizes if options.do_train else ():
-            check_batch_size(self._strategy, size, parts, flag=flag)
+            check_batch_size(self.strategy, size, parts, flag=flag)
         if options.do_eval or options.eval_steps:
             size = options.eval_batch_size
-            check_batch_size(self._strategy, size, flag="eval_batch_size")
+            check_batch_size(self.strategy, size, flag="eval_batch_size")
 
     def _open(
         self, patterns: str, flag: str, specs: Sequence[PhaseSpec] | None
@@ -395,7 +409,7 @@ class PretrainingSession:
                     f"`phases` asks for records of length {length}; those of `{flag}`"
                     f" have {lengths or 'no records'}."
                 )
-        options = self._options
+        options = self.options
         opened = {
             length: PretrainingRecords(
                 by_length[length],
@@ -419,15 +433,15 @@ class PretrainingSession:
     ) -> None:
         """Checks the model against the records; a named size takes their vocabulary."""
         vocabulary, do_lower_case = every[0].vocabulary_and_casing(
-            self._options.value_if_given("do_lower_case")
+            self.options.value_if_given("do_lower_case")
         )
-        if self._options.bert_size and vocabulary is not None:
+        if self.options.bert_size and vocabulary is not None:
             self.config = dataclasses.replace(self.config, vocab_size=len(vocabulary))
         for records in every:
             records.check_model(self.config)
-            records.check_hosts(self._strategy)
+            records.check_hosts(self.strategy)
         if not any(records.is_dynamic for records in every):
-            self._options.refuse_where_unused(every[0].paths[0])
+            self.options.refuse_where_unused(every[0].paths[0])
         if vocabulary is not None:
             self.config.check_vocabulary(len(vocabulary), "The vocabulary")
             do_lower_case = checked_casing(
@@ -440,20 +454,20 @@ class PretrainingSession:
         """Raises InputError now for errors that the first evaluation would meet."""
         objective = self.task.objective
         metrics = ("loss", *objective.losses, *objective.metrics)
-        if self._options.eval_steps and self._options.best_metric not in metrics:
+        if self.options.eval_steps and self.options.best_metric not in metrics:
             raise InputError(
-                f"`best_metric={self._options.best_metric}` is none of the evaluation's"
+                f"`best_metric={self.options.best_metric}` is none of the evaluation's"
                 f" metrics: {', '.join(metrics)}."
             )
 
     def _prepare(self) -> None:
         """Makes --output_dir, with all files that must accompany its checkpoints."""
         run_folder.prepare(
-            self._options.output_dir,
+            self.options.output_dir,
             self.config,
             self._vocabulary,
             self._do_lower_case,
-            self._options,
+            self.options,
             head=names.REPLACED_TOKENS if self._electra else names.MASKED_LM,
             task=self.task.name,
         )

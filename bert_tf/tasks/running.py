@@ -20,7 +20,7 @@ from bert_tf.tasks.finetuning import (
 )
 from bert_tf.tasks.run_options import FineTuningOptions, warn_of_stride, with_recipe
 from bert_tf.tasks.selection import search
-from bert_tf.tasks.task import FineTuningTask
+from bert_tf.tasks.task import FineTuningTask, Run
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME
 from bert_tf.training.run_folder import SELECTION_NAME
@@ -30,30 +30,58 @@ from bert_tf.training.strategy import Strategy, check_batch_size, create_strateg
 MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
 
 
-def main(make_task: MakeTask, options: FineTuningOptions) -> None:
+def main(run: Run) -> None:
     """A command: trains or restores, then evaluates and predicts, as asked."""
-    options = as_trained(with_recipe(options))
-    warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
-    strategy = create_strategy(options)
-    check_batches(options, strategy)
-    _refuse_useless(options)
-    folder = options.output_dir
-    found = files_of(options, folder_of_model(options))
-    run = FineTuning(make_task(options, found, strategy), options, found, strategy)
-    if not options.do_train:
-        model, step = run.restore(folder_of_model(options))
-    elif options.selects and not run.task.dev_splits:
-        raise InputError("Several runs need a development set to choose the best by.")
+    if run.options.do_train:
+        with run_folder.held_for_training(run.options.output_dir, run.strategy):
+            run.init_checkpoint = run.first_stages() or run.init_checkpoint
+            model, step = run.train()
     else:
-        with run_folder.held_for_training(folder, strategy):
-            run.init_checkpoint = run.task.first_stage(run) or run.init_checkpoint
-            if options.selects:
-                search(run, folder)
-                model, step = run.restore(checkpoints.folder_of(folder))
-                run.save_adapter(model, folder)
-            else:
-                model, step = run.fine_tune(folder)
-    evaluate_and_predict(run, model, step)
+        model, step = run.restore()
+    run.report(model, step)
+
+
+class FineTuningRun(Run):
+    """One setting, or several to choose the best of, on a task."""
+
+    def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
+        options = as_trained(with_recipe(options))
+        warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
+        self.options = options
+        self.strategy = create_strategy(options)
+        check_batches(options, self.strategy)
+        _refuse_useless(options)
+        found = files_of(options, folder_of_model(options))
+        task = make_task(options, found, self.strategy)
+        if options.do_train and options.selects and not task.dev_splits:
+            raise InputError(
+                "Several runs need a development set to choose the best by."
+            )
+        self.tuning = FineTuning(task, options, found, self.strategy)
+        self.init_checkpoint = self.tuning.init_checkpoint
+
+    def first_stages(self) -> str | None:
+        """The task's own."""
+        return self.tuning.task.first_stage(self.tuning)
+
+    def train(self) -> tuple[keras.Model, int]:
+        """Of a selection the best run's model."""
+        folder, tuning = self.options.output_dir, self.tuning
+        tuning.init_checkpoint = self.init_checkpoint
+        if not self.options.selects:
+            return tuning.fine_tune(folder)
+        search(tuning, folder)
+        model, step = tuning.restore(checkpoints.folder_of(folder))
+        tuning.save_adapter(model, folder)
+        return model, step
+
+    def restore(self) -> tuple[keras.Model, int]:
+        """After a selection the best run's model."""
+        return self.tuning.restore(folder_of_model(self.options))
+
+    def report(self, model: keras.Model, step: int) -> None:
+        """See `evaluate_and_predict`."""
+        evaluate_and_predict(self.tuning, model, step)
 
 
 def as_trained(options: FineTuningOptions) -> FineTuningOptions:

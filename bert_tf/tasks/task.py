@@ -1,9 +1,9 @@
-"""What a fine-tuning task is: a class that the runner asks."""
+"""What the runner asks: a run of any kind, and a fine-tuning task."""
 
 import abc
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import keras
 import numpy as np
@@ -12,6 +12,7 @@ from bert_tf.config import SINGLE_LABEL
 from bert_tf.modeling.objectives import Objective
 from bert_tf.records.batching import ExampleTable, Predict
 from bert_tf.training.run_folder import RunData
+from bert_tf.training.strategy import Strategy
 
 if TYPE_CHECKING:
     from bert_tf.tasks.finetuning import FineTuning
@@ -23,6 +24,30 @@ LOSS = "loss"
 MAJORITY = "majority"
 
 P = TypeVar("P")  # the predictions of a split
+
+
+class Run(abc.ABC):
+    """A command's work in its output_dir; all input is checked when it is made."""
+
+    options: Any
+    strategy: Strategy
+    init_checkpoint: str | None  # what the model starts from
+
+    @abc.abstractmethod
+    def first_stages(self) -> str | None:
+        """Trains the stages before the run, if any: the folder that it starts from."""
+
+    @abc.abstractmethod
+    def train(self) -> tuple[keras.Model, int]:
+        """The trained model and its step, resuming where an earlier start ended."""
+
+    @abc.abstractmethod
+    def restore(self) -> tuple[keras.Model, int]:
+        """The last checkpoint's model, or else the one to start from, and its step."""
+
+    @abc.abstractmethod
+    def report(self, model: keras.Model, step: int) -> None:
+        """Evaluates and predicts as the options ask, and writes the results."""
 
 
 class FineTuningTask(abc.ABC, Generic[P]):
