@@ -21,6 +21,7 @@ from absl import logging
 
 from bert_tf import cli, files, keras_backend
 from bert_tf.answer import DEFAULTS
+from bert_tf.conversion import names
 from bert_tf.errors import InputError
 from bert_tf.options import REQUIRED, TASK, Path, flags_of_run, option, with_default
 from bert_tf.tasks.run_options import FineTuningOptions
@@ -31,16 +32,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("tf1", "huggingface", "kerashub", "saved_model", "litert", "onnx")
 
-# Flag's word -> the head's name in the table of names.
-HEADS = {
-    "masked_lm": "masked LM",
-    "next_sentence": "next sentence prediction",
-    "classifier": "classifier",
-    "span": "span",
-    "multiple_choice": "multiple choice",
-    "tagging": "tagging",
-    "replaced_tokens": "replaced tokens",
-}
+# Flag's word -> the head's name.
+HEADS = {head.word: name for name, head in names.HEADS.items() if head.word}
 _NO_HEADS = "none"
 
 # For saved_model with a span head; the first for other heads that have windows, too.
@@ -119,8 +112,8 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
             yield "`quantize` is for `format=onnx` alone: leave it out."
         for_serving = ("max_seq_length", *_OF_SPANS)
         if self.format != "saved_model" and any(map(self.is_given, for_serving)):
-            names = ", ".join(f"`{name}`" for name in for_serving)
-            yield f"{names} are for `format=saved_model` alone: leave them out."
+            listed = ", ".join(f"`{name}`" for name in for_serving)
+            yield f"{listed} are for `format=saved_model` alone: leave them out."
         heads = self.heads or (_NO_HEADS,)
         if self.format == "kerashub" and heads != (_NO_HEADS,):
             yield "`format=kerashub` writes the encoder alone: leave `heads` out."
@@ -189,7 +182,6 @@ def _write_saved_model(path: str, model: "Source", reading: dict[str, Any]) -> N
 
 def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
     """How a SavedModel reads texts: as is given, or else as the run's prediction."""
-    from bert_tf.conversion import names
     from bert_tf.conversion.huggingface import SentenceSettings, sentence_settings
     from bert_tf.conversion.serving import FEATURES, head_to_serve
     from bert_tf.conversion.source import folder_of

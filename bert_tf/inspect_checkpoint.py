@@ -65,11 +65,13 @@ def _parameters(source: "Source") -> Iterator[tuple[str, str]]:
 
     shapes = source.weights.shapes
     parts = dict.fromkeys((*_ENCODER, *names.HEADS, _OTHER), 0)
-    homes = {row.original: head for head, rows in names.HEADS.items() for row in rows}
+    head_of_weight = {
+        row.original: head.name for head in names.HEADS.values() for row in head.weights
+    }
     for name, shape in shapes.items():
         first, _, rest = name.partition("/")
         part = rest.partition("/")[0] if first == "bert" else _OTHER
-        part = homes.get(name) or (part if part in _ENCODER else _OTHER)
+        part = head_of_weight.get(name) or (part if part in _ENCODER else _OTHER)
         parts[part] += math.prod(shape)
     yield "parameters", f"{sum(parts.values()):,} in {len(shapes)} tensors"
     for part, size in parts.items():

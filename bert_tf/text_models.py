@@ -20,6 +20,7 @@ Shapes: N texts, C outputs, H hidden.
 
 import functools
 import itertools
+import pkgutil
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -129,15 +130,10 @@ def load(
     if batch_size < 1:
         raise InputError(f"`batch_size` must be at least 1. Received: {batch_size}")
     source = open_source(path)
-    heads = names.heads_of(source.weights)
-    kinds: dict[str, type[TextModel]] = {
-        names.CLASSIFIER: TextClassifier,
-        names.TAGGING: WordTagger,
-        names.SPAN: QuestionAnswerer,
-        names.MASKED_LM: MaskFiller,
-    }
-    other = _ChoiceModel if names.MULTIPLE_CHOICE in heads else TextModel
-    kind = next((kinds[head] for head in kinds if head in heads), other)
+    heads = [names.HEADS[head] for head in names.heads_of(source.weights)]
+    # The last: of a task, where there are those of pre-training too.
+    kinds = [head.text_model for head in heads if head.text_model]
+    kind: type[TextModel] = pkgutil.resolve_name(kinds[-1]) if kinds else TextModel
     return kind(source, max_length=max_length, batch_size=batch_size)
 
 
@@ -285,7 +281,9 @@ class TextModel:
             )
 
 
-class _ChoiceModel(TextModel):
+class ChoiceModel(TextModel):
+    """A checkpoint with a multiple choice head: `embed` alone."""
+
     head = "a model of choices, which `load_multiple_choice` loads"
 
 

@@ -36,13 +36,19 @@ from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.text.wordpiece import pair_features
 from bert_tf.training.run_folder import RunData
 
-# 1. bert_tf/conversion/names.py: the head's weights, under the original's kind of name,
-# so that checkpoints are read and written.
+# 1. bert_tf/conversion/names.py: the head's row, with its weights under the original's
+# kind of name, so that checkpoints are read and written. A loader, a server and others'
+# classes are added to the row when there are some.
 
 POINTING = "pointing"
-names.HEADS[POINTING] = (  # type: ignore[index]
-    names.Name("cls/pointing/output_weights", "1 H", "pointing.weight"),
-    names.Name("cls/pointing/output_bias", "1", "pointing.bias"),
+names.register(
+    names.Head(
+        name=POINTING,
+        weights=(
+            names.Name("cls/pointing/output_weights", "1 H", "pointing.weight"),
+            names.Name("cls/pointing/output_bias", "1", "pointing.bias"),
+        ),
+    )
 )
 
 # 2. bert_tf/modeling/objectives.py: -log p(token), and whether the likeliest is right,

@@ -118,31 +118,9 @@ _FIXED = {"position_embedding_type": "absolute", "add_cross_attention": False}
 # What transformers calls labels without names.
 _NO_LABEL = "LABEL_"
 
-# A model class of transformers -> its heads, and whether it has a pooler.
-_ARCHITECTURES: Mapping[str, tuple[tuple[str, ...], bool]] = {
-    "BertModel": ((), True),
-    "BertForPreTraining": ((names.MASKED_LM, names.NEXT_SENTENCE), True),
-    "BertForMaskedLM": ((names.MASKED_LM,), False),
-    "BertLMHeadModel": ((names.MASKED_LM,), False),
-    "BertForNextSentencePrediction": ((names.NEXT_SENTENCE,), True),
-    "BertForSequenceClassification": ((names.CLASSIFIER,), True),
-    "BertForQuestionAnswering": ((names.SPAN,), False),
-    "BertForMultipleChoice": ((names.MULTIPLE_CHOICE,), True),
-    "BertForTokenClassification": ((names.TAGGING,), False),
-    "AlbertModel": ((), True),
-    "AlbertForPreTraining": ((names.MASKED_LM, names.NEXT_SENTENCE), True),
-    "AlbertForMaskedLM": ((names.MASKED_LM,), False),
-    "AlbertForSequenceClassification": ((names.CLASSIFIER,), True),
-    "AlbertForQuestionAnswering": ((names.SPAN,), False),
-    "AlbertForMultipleChoice": ((names.MULTIPLE_CHOICE,), True),
-    "AlbertForTokenClassification": ((names.TAGGING,), False),
-    "ElectraModel": ((), False),
-    "ElectraForPreTraining": ((names.REPLACED_TOKENS,), False),
-    "ElectraForQuestionAnswering": ((names.SPAN,), False),
-    "ElectraForTokenClassification": ((names.TAGGING,), False),
-}
-# These heads share the name `classifier`: the config decides which one a file has.
-_CLASSIFIERS = (names.CLASSIFIER, names.MULTIPLE_CHOICE, names.TAGGING)
+# The classes of transformers without a head -> whether they have a pooler. Those with
+# heads are in the heads' rows.
+_ENCODERS = {"BertModel": True, "AlbertModel": True, "ElectraModel": False}
 
 # Tensors that repeat another: theirs -> whose values they must have.
 _COPIES = {
@@ -289,7 +267,7 @@ def problem_type_in(values: Mapping[str, Any]) -> str | None:
     As in transformers, one output is a number unless declared to be a label.
     """
     architecture = _named_architecture(values) or ""
-    if names.CLASSIFIER not in _ARCHITECTURES.get(architecture, ((), False))[0]:
+    if names.CLASSIFIER not in _heads_of(architecture):
         return None
     problem_type = values.get("problem_type")
     if problem_type != MULTI_LABEL and _num_labels(values) == 1:
@@ -323,13 +301,20 @@ def architecture_of(weights: Iterable[str], config: BertConfig) -> str:
     model_type = "electra" if names.is_electra(config, heads) else "bert"
     if config.shares_layers:
         model_type = "albert"
-    for name, (its_heads, _) in _ARCHITECTURES.items():
-        if its_heads == heads and _model_type_of(name) == model_type:
+    rows = names.HEADS.values()
+    for name in (*_ENCODERS, *(its for head in rows for its in head.hugging_face)):
+        if _heads_of(name) == heads and _model_type_of(name) == model_type:
             return name
     raise InputError(
         f"transformers has no class with these heads: {', '.join(heads)}. Choose one by"
         " `heads`."
     )
+
+
+def _heads_of(architecture: str) -> tuple[str, ...]:
+    """The heads of a class of transformers; none of one that is unknown here."""
+    rows = names.HEADS.values()
+    return tuple(head.name for head in rows if architecture in head.hugging_face)
 
 
 def _model_type_of(architecture: str) -> str:
@@ -352,7 +337,7 @@ def to_config(
     problem_type: str | None = None,
 ) -> dict[str, Any]:
     """The content of a model's config.json."""
-    heads, _ = _ARCHITECTURES[architecture]
+    heads = _heads_of(architecture)
     for field in ("hidden_act", "layer_norm_eps"):
         own, encoders = getattr(config, f"masked_lm_{field}"), getattr(config, field)
         if names.MASKED_LM in heads and own not in (None, encoders):
@@ -378,7 +363,7 @@ def to_config(
         if model_type != "bert":
             raise InputError(f"transformers' {architecture} is never left-to-right.")
         values["is_decoder"] = True
-    if set(_CLASSIFIERS) & set(heads):
+    if any(map(_is_named_classifier, heads)):
         key = "classifier_dropout" + ("_prob" if model_type == "albert" else "")
         values[key] = CLASSIFIER_DROPOUT
     if {names.CLASSIFIER, names.TAGGING} & set(heads):
@@ -463,15 +448,20 @@ def is_folder_of_hugging_face(folder: str) -> bool:
     )
 
 
+def _is_named_classifier(head: str) -> bool:
+    """Whether a head is `classifier` here: the config decides which one a file has."""
+    return names.HEADS[head].weights[0].hugging_face == "classifier.weight"
+
+
 def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> Weights:
     """The weights of a folder by the original's names."""
-    heads, _ = _ARCHITECTURES.get(_named_architecture(values) or "", ((), False))
-    classifier = next((head for head in heads if head in _CLASSIFIERS), None)
+    heads = _heads_of(_named_architecture(values) or "")
+    classifier = next(filter(_is_named_classifier, heads), None)
     heads_rows = (
         row
-        for head, its_rows in names.HEADS.items()
-        if head == classifier or head not in _CLASSIFIERS
-        for row in its_rows
+        for head in names.HEADS.values()
+        if head.name == classifier or not _is_named_classifier(head.name)
+        for row in head.weights
     )
     model_type = values.get("model_type", "bert")
     encoder = (*names.encoder_names(config), *names.POOLER)
@@ -567,7 +557,9 @@ def write(
 ) -> None:
     """Writes config.json and model.safetensors."""
     (name,) = values["architectures"]
-    heads, has_pooler = _ARCHITECTURES[name]
+    heads = _heads_of(name)
+    has_pooler = any(names.HEADS[head].is_pooled for head in heads)
+    has_pooler = has_pooler or _ENCODERS.get(name, False)
     model_type = _model_type_of(name)
     # The encoder is on top in a model without a head.
     prefix = f"{model_type}." if heads else ""
@@ -576,7 +568,7 @@ def write(
     rows |= {
         _renamed(row.hugging_face, model_type): row
         for head in heads
-        for row in names.HEADS[head]
+        for row in names.HEADS[head].weights
     }
     if missing := {row.original for row in rows.values()} - {*weights}:
         raise InputError(

@@ -54,13 +54,6 @@ _SCHEMES = ("kaggle://", "hf://", "modelscope://")
 _FILES = ["*.json", "*.weights.h5", "assets/tokenizer/*"]
 
 _BACKBONE = "BertBackbone"
-# Tasks with a head that is one of ours; BertClassifier is an older name.
-_TASKS = {
-    "BertMaskedLM": names.MASKED_LM,
-    "BertTextClassifier": names.CLASSIFIER,
-    "BertClassifier": names.CLASSIFIER,
-}
-
 # KerasHub's setting -> ours.
 _FIELDS = {
     "vocabulary_size": "vocab_size",
@@ -231,22 +224,23 @@ def _head_of(folder: str) -> str | None:
         return None
     name = _read_object(path)[0]
     has_weights = files.exists(os.path.join(folder, TASK_WEIGHTS_NAME))
-    if name not in _TASKS and has_weights:
+    heads = {task: head for head, row in names.HEADS.items() for task in row.keras_hub}
+    if name not in heads and has_weights:
         raise InputError(
-            f"{path}: the head must be one of {', '.join(_TASKS)}. Found: {name}."
+            f"{path}: the head must be one of {', '.join(heads)}. Found: {name}."
         )
-    if name in _TASKS and not has_weights:
+    if name in heads and not has_weights:
         raise InputError(
             f"{folder}: {TASK_WEIGHTS_NAME} is missing, the head of {name}."
         )
-    return _TASKS.get(name)
+    return heads.get(name)
 
 
 def _rows(config: BertConfig, head: str | None) -> dict[str, names.Name]:
     """The weights of KerasHub's model by their places."""
     encoder = (*names.encoder_names(config), *names.POOLER)
     rows = {str(row.keras_hub): row for row in encoder}
-    for row in names.HEADS[head] if head else ():
+    for row in names.HEADS[head].weights if head else ():
         rows[f"{TASK_WEIGHTS_NAME}/{row.keras_hub}"] = row
     return rows
 

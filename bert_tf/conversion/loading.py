@@ -5,7 +5,8 @@ without a place, is an error that lists them; a head may be new, and is then log
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import pkgutil
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import keras
@@ -102,7 +103,7 @@ def load_weights(
 def _refuse_what_does_not_fit(
     weights: Weights, variables: dict[str, keras.Variable]
 ) -> None:
-    of_heads = {row.original for rows in names.HEADS.values() for row in rows}
+    of_heads = {row.original for one in names.HEADS.values() for row in one.weights}
     # A model without next sentence prediction has no pooler.
     optional = {*of_heads, *(row.original for row in names.POOLER)}
     wrong = {
@@ -313,18 +314,12 @@ def load_tagger(
     )
 
 
-_LOADERS: Mapping[str, Callable[..., keras.Model]] = {
-    names.MASKED_LM: load_pretrainer,
-    names.CLASSIFIER: load_classifier,
-    names.SPAN: load_span_predictor,
-    names.MULTIPLE_CHOICE: load_multiple_choice,
-    names.TAGGING: load_tagger,
-}
-
-
 def load_model(source: Source, head: str, **options: Any) -> keras.Model:
     """The model of a checkpoint with that head; errors as `load_pretrainer`."""
-    return _LOADERS[head](source, **options)
+    loader = names.HEADS[head].loader
+    assert loader is not None, head
+    load: Callable[..., keras.Model] = pkgutil.resolve_name(loader)
+    return load(source, **options)
 
 
 def refuse_other_teacher(
@@ -362,7 +357,7 @@ def _with_head(
     **options: Any,
 ) -> Model:
     """A model whose head must be in the checkpoint, unless it is to be new."""
-    for row in names.HEADS[head]:
+    for row in names.HEADS[head].weights:
         if init_head and row.original not in source.weights:
             raise InputError(
                 f"{source.path}: no checkpoint with a {head} head ({row.original} is"

@@ -1,7 +1,7 @@
-"""One table of names: every weight of BERT in the original, Hugging Face and KerasHub.
+"""The table of BERT's weights by all their names, and the table of heads.
 
-Import and export read it: the original's name, the weight's shape there, and its other
-names. Three rules, without exceptions, turn the arrays:
+Import and export read them. A weight's row has the original's name, the weight's shape
+there, and its other names. Three rules, without exceptions, turn the arrays:
 
 - Hugging Face keeps a dense layer's kernel as [outputs, inputs]: where the original's
   name ends in `kernel`, the array is transposed. `output_weights` are [outputs, inputs]
@@ -28,7 +28,6 @@ or a tagger).
 """
 
 import dataclasses
-import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -176,6 +175,7 @@ POOLER = tuple(_dense("bert/pooler/dense", "H H", "pooler.dense", "layers/dense"
 # The mean and the deviation of `cls_normalization`, in our runs' checkpoints alone.
 STANDARDIZATION = ("bert/standardization/mean", "bert/standardization/deviation")
 
+# Heads, by name. What belongs to one of them stands in its row below, and only there.
 MASKED_LM, NEXT_SENTENCE = "masked LM", "next sentence prediction"
 REPLACED_TOKENS = "replaced tokens"
 CLASSIFIER, SPAN = "classifier", "span"
@@ -183,46 +183,165 @@ MULTIPLE_CHOICE, TAGGING = "multiple choice", "tagging"
 # Of a classifier that reads a text's windows at once; without it, it reads one.
 WINDOWS = "window attention"
 
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Head:
+    """A head, and the code that belongs to it.
+
+    Code is given as "package.module:name", and imported when it is used: this table is
+    read before TensorFlow is imported.
+    """
+
+    name: str
+    weights: tuple[Name, ...]
+    is_pooled: bool = False  # whether it scores the pooled output, not the tokens'
+    word: str | None = None  # for export_model's `heads`; None: it goes with another
+    loader: str | None = None  # a function: (source, **options) -> a model with it
+    server: str | None = None  # the class of its SavedModel
+    onnx: str | None = None  # the method that adds its outputs to an ONNX graph
+    text_model: str | None = None  # the class that `bert_tf.load` returns
+    hugging_face: tuple[str, ...] = ()  # the classes of transformers that have it
+    keras_hub: tuple[str, ...] = ()  # KerasHub's tasks that have it
+
+
+# Name -> head, in the order in which messages list them.
+HEADS: dict[str, Head] = {}
+
+
+def register(head: Head) -> None:
+    """Adds a head to the table."""
+    if head.name in HEADS:
+        raise ValueError(f"`name` must be new. Received: {head.name!r}")
+    HEADS[head.name] = head
+
+
 _TRANSFORM = "cls/predictions/transform"
 _DISCRIMINATOR, _LAST = "discriminator_predictions", "dense_prediction"
-HEADS: Mapping[str, tuple[Name, ...]] = {
-    MASKED_LM: (
-        *_dense(
-            f"{_TRANSFORM}/dense",
-            "H E",
-            "cls.predictions.transform.dense",
-            "layers/masked_lm_head/_intermediate_dense",
+_LOADING, _SERVING = "bert_tf.conversion.loading", "bert_tf.conversion.serving"
+_TEXT_MODELS = "bert_tf.text_models"
+_ONNX = "bert_tf.conversion.onnx_graph:ModelGraph"
+for _head in (
+    Head(
+        name=MASKED_LM,
+        word="masked_lm",
+        weights=(
+            *_dense(
+                f"{_TRANSFORM}/dense",
+                "H E",
+                "cls.predictions.transform.dense",
+                "layers/masked_lm_head/_intermediate_dense",
+            ),
+            *_layer_norm(
+                _TRANSFORM,
+                "cls.predictions.transform",
+                "layers/masked_lm_head/_intermediate_layer_norm",
+                "E",
+            ),
+            Name(
+                "cls/predictions/output_bias",
+                "V",
+                "cls.predictions.bias",
+                "layers/masked_lm_head/vars/0",
+            ),
         ),
-        *_layer_norm(
-            _TRANSFORM,
-            "cls.predictions.transform",
-            "layers/masked_lm_head/_intermediate_layer_norm",
-            "E",
+        loader=f"{_LOADING}:load_pretrainer",
+        server=f"{_SERVING}:ServedFillMask",
+        onnx=f"{_ONNX}.masked_lm",
+        text_model=f"{_TEXT_MODELS}:MaskFiller",
+        hugging_face=(
+            "BertForPreTraining",
+            "BertForMaskedLM",
+            "BertLMHeadModel",
+            "AlbertForPreTraining",
+            "AlbertForMaskedLM",
         ),
-        Name(
-            "cls/predictions/output_bias",
-            "V",
-            "cls.predictions.bias",
-            "layers/masked_lm_head/vars/0",
+        keras_hub=("BertMaskedLM",),
+    ),
+    Head(
+        name=NEXT_SENTENCE,
+        word="next_sentence",
+        weights=tuple(_scores("cls/seq_relationship/", "2", "cls.seq_relationship")),
+        is_pooled=True,
+        onnx=f"{_ONNX}.next_sentence",
+        hugging_face=(
+            "BertForPreTraining",
+            "BertForNextSentencePrediction",
+            "AlbertForPreTraining",
         ),
     ),
-    NEXT_SENTENCE: tuple(_scores("cls/seq_relationship/", "2", "cls.seq_relationship")),
-    CLASSIFIER: tuple(_scores("", "C", "classifier", "layers/dense")),
-    SPAN: tuple(_scores("cls/squad/", "2", "qa_outputs")),
-    MULTIPLE_CHOICE: tuple(_scores("cls/multiple_choice/", "1", "classifier")),
-    TAGGING: tuple(_scores("cls/tagging/", "C", "classifier")),
-    WINDOWS: (Name("cls/window_attention/query", "W", "window_attention.query"),),
-    REPLACED_TOKENS: tuple(
-        row
-        for name, shape, theirs in (
-            ("dense", "H H", "dense"),
-            ("dense_1", "H 1", _LAST),
-        )
-        for row in _dense(
-            f"cls/{_DISCRIMINATOR}/{name}", shape, f"{_DISCRIMINATOR}.{theirs}"
-        )
+    Head(
+        name=CLASSIFIER,
+        word="classifier",
+        weights=tuple(_scores("", "C", "classifier", "layers/dense")),
+        is_pooled=True,
+        loader=f"{_LOADING}:load_classifier",
+        server=f"{_SERVING}:ServedClassifier",
+        onnx=f"{_ONNX}.classifier",
+        text_model=f"{_TEXT_MODELS}:TextClassifier",
+        hugging_face=(
+            "BertForSequenceClassification",
+            "AlbertForSequenceClassification",
+        ),
+        # The second is the older name.
+        keras_hub=("BertTextClassifier", "BertClassifier"),
     ),
-}
+    Head(
+        name=SPAN,
+        word="span",
+        weights=tuple(_scores("cls/squad/", "2", "qa_outputs")),
+        loader=f"{_LOADING}:load_span_predictor",
+        server=f"{_SERVING}:ServedSpanPredictor",
+        onnx=f"{_ONNX}.span",
+        text_model=f"{_TEXT_MODELS}:QuestionAnswerer",
+        hugging_face=(
+            "BertForQuestionAnswering",
+            "AlbertForQuestionAnswering",
+            "ElectraForQuestionAnswering",
+        ),
+    ),
+    Head(
+        name=MULTIPLE_CHOICE,
+        word="multiple_choice",
+        weights=tuple(_scores("cls/multiple_choice/", "1", "classifier")),
+        is_pooled=True,
+        loader=f"{_LOADING}:load_multiple_choice",
+        server=f"{_SERVING}:ServedMultipleChoice",
+        onnx=f"{_ONNX}.multiple_choice",
+        text_model=f"{_TEXT_MODELS}:ChoiceModel",
+        hugging_face=("BertForMultipleChoice", "AlbertForMultipleChoice"),
+    ),
+    Head(
+        name=TAGGING,
+        word="tagging",
+        weights=tuple(_scores("cls/tagging/", "C", "classifier")),
+        loader=f"{_LOADING}:load_tagger",
+        server=f"{_SERVING}:ServedTagger",
+        onnx=f"{_ONNX}.tagging",
+        text_model=f"{_TEXT_MODELS}:WordTagger",
+        hugging_face=(
+            "BertForTokenClassification",
+            "AlbertForTokenClassification",
+            "ElectraForTokenClassification",
+        ),
+    ),
+    Head(
+        name=WINDOWS,
+        weights=(Name("cls/window_attention/query", "W", "window_attention.query"),),
+    ),
+    Head(
+        name=REPLACED_TOKENS,
+        word="replaced_tokens",
+        weights=(
+            *_dense(f"cls/{_DISCRIMINATOR}/dense", "H H", f"{_DISCRIMINATOR}.dense"),
+            *_dense(
+                f"cls/{_DISCRIMINATOR}/dense_1", "H 1", f"{_DISCRIMINATOR}.{_LAST}"
+            ),
+        ),
+        onnx=f"{_ONNX}.replaced_tokens",
+        hugging_face=("ElectraForPreTraining",),
+    ),
+):
+    register(_head)
 
 # The beginnings of ELECTRA's names in our checkpoints -> in its own; the first match.
 _ELECTRA = {
@@ -275,7 +394,7 @@ def is_known(name: str) -> bool:
     """Whether a weight of this name is BERT's, ALBERT's or ELECTRA's of any size."""
     rows = (
         *(*EMBEDDINGS, *MAPPING_IN, *LAYER, *SHARED_LAYER, *POOLER),
-        *itertools.chain.from_iterable(HEADS.values()),
+        *(row for head in HEADS.values() for row in head.weights),
     )
     general = re.sub(r"/layer_\d+/", "/layer_{}/", name)
     return is_of_a_generator(name) or any(row.original == general for row in rows)
@@ -298,9 +417,9 @@ def heads_of(names: Iterable[str]) -> list[str]:
     """The heads, of HEADS, that have weights among the original's names."""
     there = set(names)
     return [
-        head
-        for head, rows in HEADS.items()
-        if any(row.original in there for row in rows)
+        head.name
+        for head in HEADS.values()
+        if any(row.original in there for row in head.weights)
     ]
 
 
@@ -316,5 +435,5 @@ def names_of(config: BertConfig, names: Iterable[str]) -> list[Name]:
     if any(row.original in there for row in POOLER):
         rows += POOLER
     for head in heads_of(there):
-        rows += HEADS[head]
+        rows += HEADS[head].weights
     return rows

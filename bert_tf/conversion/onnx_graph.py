@@ -25,6 +25,7 @@ V vocabulary.
 
 import itertools
 import math
+import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -93,12 +94,15 @@ def build(
         )
     has_choices = heads == [names.MULTIPLE_CHOICE]
     graph = _Graph(source.weights, np.dtype(dtype))
-    model = _Model(graph, config)
+    model = ModelGraph(graph, config)
     model.encode(has_choices)
     if not heads:
         model.features(pooling, normalizes)
     for head in heads:
-        _HEADS[head](model)
+        reference = names.HEADS[head].onnx
+        assert reference is not None, head
+        add_outputs: Callable[[ModelGraph], None] = pkgutil.resolve_name(reference)
+        add_outputs(model)
     if heads == [names.MASKED_LM, names.NEXT_SENTENCE]:
         graph.rename({"logits": "prediction_logits"})
     dimensions = (
@@ -177,7 +181,7 @@ class _Graph:
             node.output[:] = [changed.get(name, name) for name in node.output]
 
 
-class _Model:
+class ModelGraph:
     """BERT's computation, in nodes of a graph."""
 
     def __init__(self, graph: _Graph, config: BertConfig) -> None:
@@ -381,7 +385,7 @@ class _Model:
 
     def scores(self, head: str, x: str) -> tuple[str, int]:
         """A linear layer's [..., C], and C."""
-        kernel, bias = (row.original for row in names.HEADS[head])
+        kernel, bias = (row.original for row in names.HEADS[head].weights)
         logits = self.dense(x, kernel, bias, transposed=True)
         return logits, self.graph.weights[kernel].shape[0]
 
@@ -422,7 +426,7 @@ class _Model:
         """Scores of the vocabulary at each token."""
         graph, config = self.graph, self.config
         kernel, bias, gamma, beta, output_bias = (
-            row.original for row in names.HEADS[names.MASKED_LM]
+            row.original for row in names.HEADS[names.MASKED_LM].weights
         )
         x = self.dense(self.tokens(), kernel, bias)
         x = self.activated(x, config.masked_lm_hidden_act or config.hidden_act)
@@ -434,23 +438,12 @@ class _Model:
 
     def replaced_tokens(self) -> None:
         """The score of each token as not the original one (ELECTRA)."""
-        rows = [row.original for row in names.HEADS[names.REPLACED_TOKENS]]
+        rows = [row.original for row in names.HEADS[names.REPLACED_TOKENS].weights]
         x = self.dense(self.states[-1], *rows[:2])
         x = self.activated(x, self.config.hidden_act)
         logits = self.dense(x, *rows[2:])
         logits = self.graph.add("Squeeze", logits, self.graph.constant([2]))
         self.graph.output("logits", logits, ["batch", "sequence"])
-
-
-_HEADS: Mapping[str, Callable[[_Model], None]] = {
-    names.CLASSIFIER: _Model.classifier,
-    names.NEXT_SENTENCE: _Model.next_sentence,
-    names.MULTIPLE_CHOICE: _Model.multiple_choice,
-    names.TAGGING: _Model.tagging,
-    names.SPAN: _Model.span,
-    names.MASKED_LM: _Model.masked_lm,
-    names.REPLACED_TOKENS: _Model.replaced_tokens,
-}
 
 
 def _rows_of_layer(config: BertConfig, number: int) -> list[list[str]]:

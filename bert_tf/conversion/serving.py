@@ -17,7 +17,8 @@ row splits.
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+import pkgutil
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -146,7 +147,7 @@ def _best_places(
     return _BestPlaces(as_good & (number == tf.gather(earliest, slot)), most, earliest)
 
 
-class _ServedModel(tf.Module):
+class ServedModel(tf.Module):
     """A Keras model, its tokenizer and the signatures of both."""
 
     recognizes_special_tokens = False
@@ -184,11 +185,11 @@ class _ServedModel(tf.Module):
         found = {"tensors": tf.function(self._call, input_signature=[inputs])}
         if self.tokenizer is None:
             return {**found, SERVING_DEFAULT: found["tensors"]}
-        for name, (function, specs) in self.text_signatures().items():
+        for name, (function, specs) in self._text_signatures().items():
             found[name] = tf.function(function, input_signature=specs)
         return found
 
-    def text_signatures(self) -> dict[str, _Signature]:
+    def _text_signatures(self) -> dict[str, _Signature]:
         """The functions of a text or a pair: text_a [B], text_b [B], "" for none."""
         return {
             SERVING_DEFAULT: (
@@ -247,7 +248,7 @@ class _ServedModel(tf.Module):
         return tf.gather(tf.constant(self.labels), best) if self.labels else best
 
 
-class _ServedClassifier(_ServedModel):
+class ServedClassifier(ServedModel):
     """Returns what the model's problem type asks for.
 
     One of several labels: logits and probabilities [B, C], label [B]. Any of them:
@@ -329,7 +330,7 @@ class _ServedClassifier(_ServedModel):
         }
 
 
-class _ServedFeatures(_ServedModel):
+class ServedFeatures(ServedModel):
     """Returns the encoder's output for each token, and for each text.
 
     sequence_output [B, S, H]; pooled_output [B, H] if the model has a pooler;
@@ -372,13 +373,13 @@ class _ServedFeatures(_ServedModel):
         }
 
 
-class _ServedMultipleChoice(_ServedModel):
+class ServedMultipleChoice(ServedModel):
     """Takes text_a [B] and text_b [B, N], its continuations.
 
     Returns logits and probabilities [B, N], and choice [B], the likeliest's number.
     """
 
-    def text_signatures(self) -> dict[str, _Signature]:
+    def _text_signatures(self) -> dict[str, _Signature]:
         specs = [_texts("text_a"), _texts("text_b", None)]
         return {SERVING_DEFAULT: (self._of_choices, specs)}
 
@@ -397,7 +398,7 @@ class _ServedMultipleChoice(_ServedModel):
         }
 
 
-class _ServedTagger(_ServedModel):
+class ServedTagger(ServedModel):
     """Takes text_a [B], split into words; or words [B, W] ("" for none).
 
     A text is split at white space, and before and after each CJK ideograph unless the
@@ -418,7 +419,7 @@ class _ServedTagger(_ServedModel):
         self._doc_stride = doc_stride
         self._splits_cjk = splits_cjk
 
-    def text_signatures(self) -> dict[str, _Signature]:
+    def _text_signatures(self) -> dict[str, _Signature]:
         return {
             SERVING_DEFAULT: (
                 lambda text_a: self._of_words(_split(text_a, self._splits_cjk)),
@@ -479,7 +480,7 @@ def _split(texts: tf.Tensor, splits_cjk: bool) -> tf.Tensor:
     return tf.strings.split(spaces).to_tensor("")
 
 
-class _ServedFillMask(_ServedModel):
+class ServedFillMask(ServedModel):
     """Takes text_a [B] with [MASK]s, and the number top_k [].
 
     Returns tokens and probabilities [B, M, top_k], the likeliest first, for the masks
@@ -488,7 +489,7 @@ class _ServedFillMask(_ServedModel):
 
     recognizes_special_tokens = True
 
-    def text_signatures(self) -> dict[str, _Signature]:
+    def _text_signatures(self) -> dict[str, _Signature]:
         return {
             SERVING_DEFAULT: (
                 lambda text_a: self._guesses(text_a, tf.constant(5)),
@@ -519,7 +520,7 @@ class _ServedFillMask(_ServedModel):
         }
 
 
-class _ServedSpanPredictor(_ServedModel):
+class ServedSpanPredictor(ServedModel):
     """Takes question and context [B].
 
     Returns, each [B]: answer; start and end, its place in the context in characters
@@ -548,7 +549,7 @@ class _ServedSpanPredictor(_ServedModel):
         self._max_query_length = max_query_length
         self._max_answer_length = max_answer_length
 
-    def text_signatures(self) -> dict[str, _Signature]:
+    def _text_signatures(self) -> dict[str, _Signature]:
         specs = [_texts("question"), _texts("context")]
         return {SERVING_DEFAULT: (self._of_question, specs)}
 
@@ -626,26 +627,25 @@ class _ServedSpanPredictor(_ServedModel):
         return row_scores, begin + span // length, begin + span % length
 
 
-def _load_classifier(source: Source) -> keras.Model:
-    """A classifier of one window, which attention to windows leaves as it is."""
-    weights = source.weights.with_heads([names.CLASSIFIER])
-    return loading.load_classifier(dataclasses.replace(source, weights=weights))
+def _load(source: Source, head: str) -> keras.Model:
+    """The model to serve: a classifier of one window, without attention to others."""
+    if head == FEATURES:
+        return loading.load_encoder(source)
+    if names.WINDOWS in names.heads_of(source.weights):
+        weights = source.weights.with_heads([head])
+        source = dataclasses.replace(source, weights=weights)
+    return loading.load_model(source, head)
 
 
-# A head -> how its model is loaded and what serves it.
-_SERVED: Mapping[str, tuple[Any, type[_ServedModel]]] = {
-    FEATURES: (loading.load_encoder, _ServedFeatures),
-    names.MASKED_LM: (loading.load_pretrainer, _ServedFillMask),
-    names.CLASSIFIER: (_load_classifier, _ServedClassifier),
-    names.SPAN: (loading.load_span_predictor, _ServedSpanPredictor),
-    names.MULTIPLE_CHOICE: (loading.load_multiple_choice, _ServedMultipleChoice),
-    names.TAGGING: (loading.load_tagger, _ServedTagger),
-}
+def _server(head: str) -> type[ServedModel]:
+    reference = names.HEADS[head].server if head != FEATURES else None
+    return pkgutil.resolve_name(reference) if reference else ServedFeatures
 
 
 def head_to_serve(source: Source) -> str:
     """What a checkpoint is for: its head, or features if it has none."""
-    served = [head for head in names.heads_of(source.weights) if head in _SERVED]
+    heads = names.heads_of(source.weights)
+    served = [head for head in heads if names.HEADS[head].server]
     if len(served) > 1:
         raise InputError(
             f"{source.path} has several heads: {', '.join(served)}. Choose by `heads`."
@@ -662,9 +662,8 @@ def write_saved_model(
             f"{source.path} reads in one direction: it predicts the next token, and"
             " knows no [MASK]. Export its encoder: `heads=none`."
         )
-    load, served = _SERVED[head]
-    model = load(source)
-    module = served(
+    model = _load(source, head)
+    module = _server(head)(
         model,
         source.tokenizer.vocabulary,
         do_lower_case=bool(source.tokenizer.do_lower_case),
@@ -681,7 +680,7 @@ def write_saved_model(
 def write_litert(folder: str, source: Source, head: str) -> None:
     """Writes the model for LiteRT, by Keras' own export."""
     path = os.path.join(folder, "model.tflite")
-    model = _SERVED[head][0](source)
+    model = _load(source, head)
     try:
         model.export(path, format="litert", verbose=False)
     except ImportError as error:

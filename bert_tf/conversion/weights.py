@@ -9,11 +9,8 @@ import numpy as np
 
 from bert_tf.config import BertConfig
 from bert_tf.conversion.names import (
-    CLASSIFIER,
     FOREIGN,
     HEADS,
-    MULTIPLE_CHOICE,
-    NEXT_SENTENCE,
     REPLACED_TOKENS,
     STANDARDIZATION,
     Name,
@@ -76,9 +73,9 @@ class Weights(Mapping[str, np.ndarray]):
         """The same without the other heads, of those in the table of names."""
         others = {
             row.original
-            for head, rows in HEADS.items()
-            if head not in heads
-            for row in rows
+            for head in HEADS.values()
+            if head.name not in heads
+            for row in head.weights
         }
         kept = {
             name: x
@@ -122,8 +119,10 @@ class Weights(Mapping[str, np.ndarray]):
         """
         tensors = dict(self.tensors)
         mean, deviation = (tensors.pop(name, None) for name in STANDARDIZATION)
-        for head in (CLASSIFIER, MULTIPLE_CHOICE, NEXT_SENTENCE):
-            kernel, bias = (row.original for row in HEADS[head])
+        for head in HEADS.values():
+            if not head.is_pooled:
+                continue
+            kernel, bias = (row.original for row in head.weights)
             if mean and deviation and kernel in tensors:
                 old = tensors[kernel], tensors[bias], mean, deviation
                 for name, place in ((kernel, 0), (bias, 1)):
@@ -221,7 +220,7 @@ def refuse_differences(
 
 def num_outputs(weights: Weights, head: str) -> int:
     """How many outputs a head has, of its output_weights."""
-    return weights.shapes[HEADS[head][0].original][0]
+    return weights.shapes[HEADS[head].weights[0].original][0]
 
 
 def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:

@@ -55,9 +55,11 @@ class HuggingFaceTest(ElectraTestCase):
             (names.TAGGING, "ElectraForTokenClassification"),
             (None, "ElectraModel"),
         ):
-            there = encoder + [row.original for row in names.HEADS.get(head, ())]
+            rows = names.HEADS[head].weights if head else ()
+            there = encoder + [row.original for row in rows]
             self.assertEqual(huggingface.architecture_of(there, CONFIG), name)
-        there = encoder + [row.original for row in names.HEADS[names.CLASSIFIER]]
+        rows = names.HEADS[names.CLASSIFIER].weights
+        there = encoder + [row.original for row in rows]
         with self.assertRaisesRegex(InputError, "no class with these heads: classif"):
             huggingface.architecture_of(there, CONFIG)
 

@@ -23,8 +23,7 @@ class NewTaskTest(ScriptCase):
 
     def setUp(self):
         super().setUp()
-        heads = dict(names.HEADS)
-        self.enter_context(mock.patch.object(names, "HEADS", heads))
+        self.enter_context(mock.patch.dict(names.HEADS))
         spec = importlib.util.spec_from_file_location("new_task", PATH)
         self.script = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(self.script)

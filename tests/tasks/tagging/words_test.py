@@ -150,7 +150,7 @@ def source(labels, head=TAGGING):
     return SimpleNamespace(
         path="ckpt",
         labels=tuple(labels.split()),
-        weights={row.original: None for row in HEADS[head]},
+        weights={row.original: None for row in HEADS[head].weights},
     )
 
 
