@@ -265,7 +265,7 @@ MASKED_LM = Objective(
 
 
 def replaced_tokens(weight: float) -> Objective:
-    """The discriminator's loss, so many times in the sum, and what it is about."""
+    """The discriminator's loss, with the given weight, and its metrics."""
 
     def loss(records: Records, outputs: Outputs) -> Any:
         logits = ops.cast(_flat(outputs["discriminator_logits"]), "float32")
@@ -374,7 +374,7 @@ def _squared_error(records: Records, outputs: Outputs) -> Any:
 
 
 def _multi_label_loss(records: Records, outputs: Outputs) -> Any:
-    """The mean over an example's labels of -log p(label is there, or is not).
+    """The mean over an example's labels of the binary cross-entropy.
 
     Each label is a separate question, with p its sigmoid; so the whole is the mean over
     B C of them, as in Hugging Face's multi-label classifiers.

@@ -208,7 +208,7 @@ def work_folder(path: str) -> Iterator[None]:
             if ".tmp-" in name:
                 files.remove(os.path.join(path, name))
         if os.listdir(path):
-            logging.info("Going on with what an interrupted run left in %s", path)
+            logging.info("Resuming from %s", path)
         try:
             yield
         except InputError:

@@ -71,7 +71,7 @@ class Vocabulary:
         while tokens and not tokens[-1]:
             tokens.pop()
         if not tokens:
-            raise InputError(f"{path}: the vocabulary file must have one token a line.")
+            raise InputError(f"{path}: the vocabulary file must have one token per line.")
         return cls(tokens)
 
     def save(self, path: str) -> None:
@@ -99,7 +99,7 @@ class Vocabulary:
         twice = [line for line, token in enumerate(tokens) if ids[token] != line]
         if twice:
             logging.warning(
-                "%s: %d tokens are there twice, of which the last line counts: such as"
+                "%s: %d duplicate tokens (the last line wins), for example"
                 " %r in lines %d and %d.",
                 source,
                 len(twice),

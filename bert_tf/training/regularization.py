@@ -1,4 +1,4 @@
-"""Models in training whose loss needs more than the model's outputs.
+"""Training losses that need a second forward pass or another model.
 
     SMART    Jiang et al. 2019, "SMART: Robust and efficient fine-tuning ...":
              smoothness (2.1) and the proximal point with momentum (2.2)

@@ -69,15 +69,16 @@ class VocabularyTest(FolderCase):
             Vocabulary([*tokens, "b", "a"]).require_special_tokens("v.txt")
         self.assertRegex(
             logs.output[0],
-            "v.txt: 2 tokens are there twice, .* such as 'a' in lines 5 and 8.$",
+            r"v.txt: 2 duplicate tokens \(the last line wins\), for example 'a' in lines"
+            " 5 and 8.$",
         )
 
     def test_files_that_are_none(self):
         with self.assertRaisesRegex(InputError, "No such vocabulary file: /no/such"):
             Vocabulary.from_file("/no/such")
-        with self.assertRaisesRegex(InputError, "one token a line"):
+        with self.assertRaisesRegex(InputError, "one token per line"):
             Vocabulary.from_file(self.write("v.txt", b""))
-        with self.assertRaisesRegex(InputError, "one token a line"):
+        with self.assertRaisesRegex(InputError, "one token per line"):
             Vocabulary.from_file(self.write("v.txt", b"\n \n"))
         path = self.write("v.txt", "[PAD]\n[UNK]\ncafé\n".encode("latin-1"))
         with self.assertRaisesRegex(InputError, rf"{path}:3: not UTF-8"):

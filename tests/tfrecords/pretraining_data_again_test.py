@@ -104,7 +104,7 @@ class AtOnceTest(ScriptCase):
         os.rename(self.path("elsewhere"), path)
         with self.assertLogs("absl", "INFO") as logs:
             self.run_script(**arguments)
-        self.assertIn("Going on with what an interrupted run", "".join(logs.output))
+        self.assertIn("Resuming from", "".join(logs.output))
         self.assertEqual(os.listdir(shared), [])
 
     def test_a_folder_that_cannot_be_locked(self):
