@@ -71,7 +71,9 @@ class Vocabulary:
         while tokens and not tokens[-1]:
             tokens.pop()
         if not tokens:
-            raise InputError(f"{path}: the vocabulary file must have one token per line.")
+            raise InputError(
+                f"{path}: the vocabulary file must have one token per line."
+            )
         return cls(tokens)
 
     def save(self, path: str) -> None:

@@ -69,8 +69,8 @@ class VocabularyTest(FolderCase):
             Vocabulary([*tokens, "b", "a"]).require_special_tokens("v.txt")
         self.assertRegex(
             logs.output[0],
-            r"v.txt: 2 duplicate tokens \(the last line wins\), for example 'a' in lines"
-            " 5 and 8.$",
+            r"v.txt: 2 duplicate tokens \(the last line wins\), for example 'a' in"
+            " lines 5 and 8.$",
         )
 
     def test_files_that_are_none(self):
