@@ -38,8 +38,10 @@ def main(make_task: MakeTask, options: FineTuningOptions) -> None:
     check_batches(options, strategy)
     _refuse_useless(options)
     folder = options.output_dir
-    found = files_of(options, folder_of_model(options))
-    run = FineTuning(make_task(options, found, strategy), options, found, strategy)
+    model_files = files_of(options, folder_of_model(options))
+    run = FineTuning(
+        make_task(options, model_files, strategy), options, model_files, strategy
+    )
     if not options.do_train:
         model, step = run.restore(folder_of_model(options))
     elif options.selects and not run.task.dev_splits:
