@@ -56,11 +56,11 @@ from keras import ops
 
 from bert_tf import files
 from bert_tf.conversion import names
-from bert_tf.conversion.loading import load_encoder, model_files
+from bert_tf.conversion.loading import load_encoder, read_model_files
 from bert_tf.conversion.source import Source, folder_of
 from bert_tf.errors import InputError
 from bert_tf.instances.random_stream import compiled
-from bert_tf.modeling.encoder import BertEncoder, RecordModel
+from bert_tf.modeling.encoder import BertEncoder, DictInputModel
 from bert_tf.parallel import grouped
 from bert_tf.records.batching import (
     Arrays,
@@ -181,7 +181,7 @@ class LayerSelection:
 
 def feature_model(
     encoder: BertEncoder, selection: LayerSelection, options: "FeatureSettings"
-) -> RecordModel:
+) -> DictInputModel:
     """A model of features [B, S, L, W], pooled [B, H], cls and mean [B, L, W]."""
     # Layers above the highest requested one are not computed.
     inputs, states = encoder.input, encoder.output
@@ -206,7 +206,7 @@ def feature_model(
     if options.normalizes:
         for name in sentence_vectors:
             outputs[name] = ops.normalize(outputs[name], axis=-1)
-    return RecordModel(inputs=inputs, outputs=outputs, name="features")
+    return DictInputModel(inputs=inputs, outputs=outputs, name="features")
 
 
 def weights_digest(model: keras.Model) -> str:
@@ -604,16 +604,16 @@ def open_extractor(
     """A command's extractor, of its checkpoint and on its devices, and tokenizer."""
     strategy = create_strategy(options)
     check_batch_size(strategy, options.batch_size, flag="batch_size")
-    found = model_files(options, folder_of(options.init_checkpoint))
-    assert found.source is not None
+    model_files = read_model_files(options, folder_of(options.init_checkpoint))
+    assert model_files.source is not None
     selection = LayerSelection(
         layers=tuple(layers),
         combine=combine,
         weights=weights,
-        num_hidden_layers=found.config.num_hidden_layers,
+        num_hidden_layers=model_files.config.num_hidden_layers,
     )
     extractor = FeatureExtractor(
-        dataclasses.replace(found.source, config=found.config),
+        dataclasses.replace(model_files.source, config=model_files.config),
         selection,
         strategy,
         FeatureSettings(
@@ -625,7 +625,7 @@ def open_extractor(
             **others,
         ),
     )
-    return extractor, found.tokenizer
+    return extractor, model_files.tokenizer
 
 
 # Files

@@ -154,12 +154,14 @@ class PointingTask(FineTuningTask[np.ndarray]):
     def __init__(
         self,
         options: PointingOptions,
-        found: ModelFiles,
+        model_files: ModelFiles,
         strategy: tf.distribute.Strategy,
     ) -> None:
         del strategy
-        self._options, self._found = options, found
-        self._built = finetuning.model_options(options, found.config, has_pooler=False)
+        self._options, self._model_files = options, model_files
+        self._built = finetuning.model_options(
+            options, model_files.config, has_pooler=False
+        )
         paths = {"train": options.train_file, "dev": options.dev_file}
         wanted = {"train": options.do_train, "dev": options.looks_at_dev}
         self.examples = {
@@ -168,7 +170,7 @@ class PointingTask(FineTuningTask[np.ndarray]):
 
     def build_model(self) -> BertPointer:
         """A score for each token."""
-        return BertPointer(self._found.config, **self._built)
+        return BertPointer(self._model_files.config, **self._built)
 
     def data(self) -> RunData:
         """The training set."""
@@ -183,11 +185,11 @@ class PointingTask(FineTuningTask[np.ndarray]):
                 Feature("position", INT64, (1,)),
             ]
         )
-        made_from = [self.identity(split), self._found.vocabulary.sha256, length]
+        made_from = [self.identity(split), self._model_files.vocabulary.sha256, length]
         return ExampleTable([self._block(split)], spec, made_from)
 
     def _block(self, split: str) -> dict[str, np.ndarray]:
-        tokenizer, length = self._found.tokenizer, self._options.max_seq_length
+        tokenizer, length = self._model_files.tokenizer, self._options.max_seq_length
         pairs: list[tuple[list[int], list[int]]] = []
         positions = []
         for text, word in self.examples[split]:

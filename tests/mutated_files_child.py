@@ -482,7 +482,7 @@ READERS = {
     ),
     "features of a run": (
         _json_of("features.json", {"features": "all", "weights": "x"}),
-        lambda folder: words.keep_features(folder, {"features": "other"}),
+        lambda folder: words.check_feature_choice(folder, {"features": "other"}),
     ),
     "words of a run": (
         _json_of("words.json", {"longest": 3, "splits_cjk": False}),

@@ -325,7 +325,7 @@ def _model_type_of(architecture: str) -> str:
 
 def _renamed(name: str, model_type: str) -> str:
     """A tensor's name in a model, from its name in BERT."""
-    return names.with_beginning(name, _RENAMED[model_type])
+    return names.replace_prefix(name, _RENAMED[model_type])
 
 
 def to_config(

@@ -50,7 +50,7 @@ _FUNCTION: tuple[str, ...] = (
 )
 _MASKED_LM_FUNCTION = ("masked_lm_hidden_act", "masked_lm_layer_norm_eps")
 
-# It may have a checkpoint of its own.
+# It may have its own checkpoint.
 _SECOND_ENCODER = "bert/second_encoder/"
 
 _USE_ITS_CONFIG = f" Use the {CONFIG_NAME} that belongs to the checkpoint."
@@ -404,7 +404,7 @@ class ModelFiles(NamedTuple):
         return WordPieceTokenizer(self.vocabulary, do_lower_case=self.do_lower_case)
 
 
-def model_files(options: Any, output_dir: str) -> ModelFiles:
+def read_model_files(options: Any, output_dir: str) -> ModelFiles:
     """The model that a command's options describe, or else the checkpoint's files."""
     start, config_file = options.init_checkpoint, options.bert_config_file
     source = open_source(start) if start else None

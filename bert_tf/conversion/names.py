@@ -359,17 +359,17 @@ _ELECTRA = {
 
 def electra_name(ours: str) -> str:
     """A weight's name in ELECTRA's original checkpoints."""
-    return with_beginning(ours, _ELECTRA)
+    return replace_prefix(ours, _ELECTRA)
 
 
 def name_of_electra(theirs: str) -> str:
     """Our name of a weight in ELECTRA's original checkpoints."""
-    return with_beginning(theirs, {there: here for here, there in _ELECTRA.items()})
+    return replace_prefix(theirs, {there: here for here, there in _ELECTRA.items()})
 
 
-def with_beginning(name: str, changed: Mapping[str, str]) -> str:
-    """The name with another beginning: the first of these that it has."""
-    for old, new in changed.items():
+def replace_prefix(name: str, prefixes: Mapping[str, str]) -> str:
+    """The name with another prefix in place of the first of these that it has."""
+    for old, new in prefixes.items():
         if name.startswith(old):
             return new + name.removeprefix(old)
     return name
@@ -401,7 +401,7 @@ def is_known(name: str) -> bool:
 
 
 def encoder_names(config: BertConfig) -> Iterator[Name]:
-    """The weights of an encoder, the pooler apart, in the order of the network."""
+    """The encoder's weights without the pooler, in network order."""
     yield from EMBEDDINGS
     if config.embedding_width != config.hidden_size:
         yield from MAPPING_IN

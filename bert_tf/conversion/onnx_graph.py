@@ -194,7 +194,7 @@ class ModelGraph:
         """Computes the layers' states from the inputs."""
         graph, config = self.graph, self.config
         ids, mask, segments = _INPUTS
-        if has_choices:  # all one after the other, [B N, S]
+        if has_choices:  # all in one dimension, [B N, S]
             length = self._length(ids, 2)
             flat = graph.add("Concat", graph.constant([-1]), length, axis=0)
             ids, mask, segments = (graph.add("Reshape", x, flat) for x in _INPUTS)

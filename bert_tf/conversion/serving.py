@@ -60,7 +60,7 @@ def _slices(
 
 
 def _cut(tokens: tf.RaggedTensor, most: tf.Tensor) -> tf.RaggedTensor:
-    """At most the first `most` tokens of each row."""
+    """Each row cut to `most` tokens."""
     return _slices(tokens, tokens.row_starts(), tf.minimum(_lengths(tokens), most))
 
 
@@ -94,7 +94,7 @@ def _encoder_inputs(*segments: tf.RaggedTensor) -> _Tensors:
 
 
 class _Windows(NamedTuple):
-    """Parts of texts, of all texts one after the other: int32 [W]."""
+    """The parts of all texts, in order: int32 [W]."""
 
     rows: tf.Tensor  # which text
     starts: tf.Tensor  # its first token there

@@ -87,7 +87,7 @@ class Weights(Mapping[str, np.ndarray]):
         return Weights(self.path, kept)
 
     def with_layers(self, layers: Sequence[int]) -> "Weights":
-        """The same with these of its layers alone, numbered anew in this order."""
+        """Keeps only these layers, renumbered in this order."""
         tensors = {}
         for name, tensor in self.tensors.items():
             match = _LAYER.match(name)
@@ -144,7 +144,7 @@ def _sum(kernel: Tensor, a: Tensor, b: Tensor) -> Callable[[], np.ndarray]:
 
 
 def added_options(weights: Weights) -> dict[str, Any]:
-    """What a model needs for the weights that fine-tuning added, LoRA's apart."""
+    """What a model needs for the weights that fine-tuning added, without LoRA's."""
     options: dict[str, Any] = {}
     for name, shape in weights.shapes.items():
         if name.endswith("/adapter/down/kernel"):

@@ -1,7 +1,7 @@
 """ELECTRA: a discriminator that learns which tokens a small generator has replaced.
 
 Clark et al. 2020, section 2. The generator, a small BERT, predicts the masked tokens;
-one of each distribution is drawn in the place of the mask; the discriminator tells for
+one of each distribution is drawn to replace the mask; the discriminator predicts for
 every token whether it is the original one. A token drawn right is an original one. Both
 are trained at once, the generator by the masked LM alone: no gradient flows through the
 drawing. They share the embeddings.
@@ -62,7 +62,7 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class ReplacedTokens(Stored, keras.layers.Layer):
-    """Tokens drawn from a generator's distributions, in the place of the masked ones.
+    """Tokens drawn from a generator's distributions, for the masked ones.
 
     By the Gumbel-max trick: the largest of logits and noise. The noise is a function of
     a seed, a sequence's own tokens, the slot and the token: whatever part of a batch

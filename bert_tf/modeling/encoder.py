@@ -23,14 +23,14 @@ from bert_tf.modeling.layers import (
     freeze_parts,
     frozen_parts,
     linked_embeddings,
-    tap,
+    observe,
 )
 from bert_tf.modeling.transformer import AttentionBias, TransformerLayer
 
 # Models that take whole parsed records.
 
 
-class RecordModel(keras.Model):
+class DictInputModel(keras.Model):
     """A functional model with a dict of inputs that ignores further entries.
 
     Keras matches the values of a dict with the inputs by position, so a record's labels
@@ -76,7 +76,7 @@ class RecordModel(keras.Model):
         return super().make_train_function(force)
 
     def _constructor_arguments(self) -> dict[str, Any]:
-        """What `get_config` describes a model by, `trainable` apart."""
+        """What `get_config` describes a model by, without `trainable`."""
         raise NotImplementedError
 
     def _labels(self, y: Any) -> Any:
@@ -125,7 +125,7 @@ class RecordModel(keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> "RecordModel":
+    def from_config(cls, config: Mapping[str, Any]) -> "DictInputModel":
         """The model that `get_config` describes."""
         config = dict(config)
         if isinstance(config.get("dtype"), dict):
@@ -323,7 +323,7 @@ class Standardization(Stored, keras.layers.Layer):
 
     def call(self, x: Any) -> Any:
         """[..., W] to [..., W]."""
-        x = ops.cast(tap("pooled", x), "float32")
+        x = ops.cast(observe("pooled", x), "float32")
         return ops.cast((x - self.mean) / self.deviation, self.compute_dtype)
 
 
@@ -342,7 +342,7 @@ class Standardization(Stored, keras.layers.Layer):
 #
 # With `left_to_right` in its config a token attends only to itself and earlier ones,
 # and the last token is pooled (Devlin et al. 2018, section 5.1, "LTR"); with
-# `right_to_left` to itself and later ones. A `second_encoder` has weights of its own,
+# `right_to_left` to itself and later ones. A `second_encoder` has its own weights,
 # and its outputs are concatenated: [B, S, W] and [B, W] with W the sum of the widths.
 # hidden_states and attention_probs are those of the first. With `bilstm` an LSTM reads
 # the sequence output both ways; what it has read is pooled, without a dense layer. With
@@ -362,7 +362,7 @@ def as_config(config: BertConfig | Mapping[str, Any] | str) -> BertConfig:
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BertEncoder(RecordModel, keras_hub.models.Backbone):
+class BertEncoder(DictInputModel, keras_hub.models.Backbone):
     """The Transformer encoder of Devlin et al. 2018.
 
     Args:

@@ -34,7 +34,7 @@ _in_inference: contextvars.ContextVar[bool] = contextvars.ContextVar(
 def compiled(function: Function) -> Function:
     """The function, compiled by XLA if the backend is TensorFlow; else unchanged.
 
-    Within code that XLA already compiles, and within `pieces_left_alone`, it is the
+    Within code that XLA already compiles, and within `without_fusion`, it is the
     identity.
     """
     compiled_function: Any = None
@@ -126,20 +126,20 @@ def _is_on() -> bool:
     )
 
 
-def pieces_left_alone() -> contextlib.AbstractContextManager:
+def without_fusion() -> contextlib.AbstractContextManager:
     """Within it, `compiled` is the identity: for what XLA compiles as a whole, TPUs."""
-    return having((_enabled, False))
+    return set_context((_enabled, False))
 
 
-def pieces_in_inference() -> contextlib.AbstractContextManager:
+def fused_inference() -> contextlib.AbstractContextManager:
     """Within it, models compute by pieces in inference, too: for few shapes."""
-    return having((_in_inference, True))
+    return set_context((_in_inference, True))
 
 
 def compiles_inference() -> bool:
     """Whether inference computes by pieces, as training does, without dropout.
 
-    Only within `pieces_in_inference`: models that are exported, or called with any
+    Only within `fused_inference`: models that are exported, or called with any
     length, are faster with the backend's own operations.
     """
     return _in_inference.get() and _is_on()
@@ -170,7 +170,7 @@ _draws: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 @contextlib.contextmanager
-def having(*values: tuple[contextvars.ContextVar, Any]) -> Iterator[None]:
+def set_context(*values: tuple[contextvars.ContextVar, Any]) -> Iterator[None]:
     """Within it context variables have other values."""
     tokens = [(variable, variable.set(value)) for variable, value in values]
     try:
@@ -180,7 +180,7 @@ def having(*values: tuple[contextvars.ContextVar, Any]) -> Iterator[None]:
             variable.reset(token)
 
 
-def masks_of_examples(
+def per_example_dropout(
     numbers: Any, again: bool = False
 ) -> contextlib.AbstractContextManager:
     """Within it masks are those of these rows of a larger batch, [B] integers.
@@ -190,16 +190,16 @@ def masks_of_examples(
     time, as many as then. None for a whole batch.
     """
     rows = () if numbers is None else (numbers, again)
-    return having((_examples, rows), (_drawn, collections.Counter()))
+    return set_context((_examples, rows), (_drawn, collections.Counter()))
 
 
-def another_pass(number: int | None) -> contextlib.AbstractContextManager:
+def dropout_pass(number: int | None) -> contextlib.AbstractContextManager:
     """Within it a model runs once more in the same step: 1, 2, ...; None: no dropout.
 
     Its masks follow from the seeds drawn last, so that no generator's state depends on
     how often a step runs the model.
     """
-    return having((_pass, number), (_drawn, collections.Counter()))
+    return set_context((_pass, number), (_drawn, collections.Counter()))
 
 
 def is_later_micro_batch() -> bool:

@@ -34,8 +34,8 @@ from bert_tf.config import (
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import (
     BertEncoder,
+    DictInputModel,
     LayerMixture,
-    RecordModel,
     as_config,
     check_range,
 )
@@ -65,7 +65,7 @@ from bert_tf.modeling.of_logits import (
 )
 
 
-class HeadModel(RecordModel):
+class HeadModel(DictInputModel):
     """The encoder with a task's head: a functional model with named outputs."""
 
     # The records' names of the labels that the objective needs.
@@ -324,7 +324,7 @@ def _in_parallel(encoder: BertEncoder, name: str) -> tuple[dict[str, Any], Any]:
 class BertMultipleChoice(HeadModel):
     """The right one of several choices (Devlin et al., section 4.4, SWAG).
 
-    Each choice is a sequence of its own, such as [CLS] context [SEP] ending [SEP]. Its
+    Each choice is its own sequence, such as [CLS] context [SEP] ending [SEP]. Its
     score is the product of the pooled output and a vector; the softmax is over the
     choices.
 
@@ -582,7 +582,7 @@ _MIXTURE_SCORE_SCALE = 1.0
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
-class BiLstmTagger(RecordModel):
+class BiLstmTagger(DictInputModel):
     """A label for every word, from its features and those of the words around it.
 
     BERT without fine-tuning (Devlin et al. 2018, section 5.3): word vectors from layers

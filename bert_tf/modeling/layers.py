@@ -24,27 +24,27 @@ from bert_tf.modeling.fused import compiles_inference, next_seed
 #     "scores"       (attention's scores [B, A, S, S], the bias to add to them)
 
 
-Tap = Callable[[str, Any], Any]
+Observer = Callable[[str, Any], Any]
 
-_tap: contextvars.ContextVar[Tap] = contextvars.ContextVar(
-    "tap", default=lambda point, x: x
+_observer: contextvars.ContextVar[Observer] = contextvars.ContextVar(
+    "observer", default=lambda point, x: x
 )
 
 
-def tapped(function: Tap) -> contextlib.AbstractContextManager:
+def observing(function: Observer) -> contextlib.AbstractContextManager:
     """Within it a model continues with what the function makes of x at these points."""
-    return fused.having((_tap, function))
+    return fused.set_context((_observer, function))
 
 
-def tap(point: str, x: Any) -> Any:
-    """What a model continues with at one of these points: x itself, unless tapped."""
-    return _tap.get()(point, x)
+def observe(point: str, x: Any) -> Any:
+    """What a model continues with at one of these points: x itself, unless observed."""
+    return _observer.get()(point, x)
 
 
 # Which parts of a model are trained.
 #
 # Keras stores the flag `trainable` of a model as a whole. Each layer below it, and each
-# weight, has a flag of its own, which a copy or a saved model must have too.
+# weight, has its own flag, which a copy or a saved model must have too.
 
 
 def frozen_parts(model: Any) -> dict[str, bool]:
@@ -294,12 +294,12 @@ class Embeddings(Stored, keras.layers.Layer):
             positions = ops.take(self.position_embeddings, position_ids, axis=0)
         x = words + segments + positions
         if not training and not compiles_inference():
-            return tap("embeddings", self.layer_norm(x))
+            return observe("embeddings", self.layer_norm(x))
         norm, dropout = self.layer_norm, self.dropout
         x = ops.cast(x, self.compute_dtype)
         x = fused.layer_norm(x, norm.gamma, norm.beta, norm.epsilon)
         seed = next_seed(dropout) if training else None
-        return tap("embeddings", fused.dropped(x, seed, dropout.rate))
+        return observe("embeddings", fused.dropped(x, seed, dropout.rate))
 
     def compute_output_shape(self, input_ids_shape: tuple, *_: Any) -> tuple:
         """[B, S, E]: JAX cannot find it where S is unknown."""
@@ -464,7 +464,7 @@ class HeadDropout(keras.layers.Dropout):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class MergeChoices(Stored, keras.layers.Layer):
-    """The choices of all questions one after the other, each a sequence of its own."""
+    """The choices of all questions, each as a sequence."""
 
     def call(self, x: Any) -> Any:
         """Integers [B, N, ...] to [B N, ...]."""

@@ -92,8 +92,8 @@ def _one_of_logits(
         raise _refusal(given, kind)
     if _option(found, "from_logits") is not False:
         return found if isinstance(given, Mapping) or found is given else given
-    is_said = not isinstance(given, Mapping) or "from_logits" in given["config"]
-    if is_said and not isinstance(given, str | type):
+    is_given = not isinstance(given, Mapping) or "from_logits" in given["config"]
+    if is_given and not isinstance(given, str | type):
         raise InputError(
             f"{name} was made for probabilities, and the model's outputs are logits."
             f" Write {prefix}.{name}(from_logits=True)."

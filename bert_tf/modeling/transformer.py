@@ -10,7 +10,7 @@ from bert_tf.config import ATTENTION_MASK_PENALTY, BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.adapters import Adapter, LowRankDense
 from bert_tf.modeling.fused import compiles_inference, next_seed
-from bert_tf.modeling.layers import Stored, activation, dense, layer_norm, tap
+from bert_tf.modeling.layers import Stored, activation, dense, layer_norm, observe
 
 # Shapes: B batch, S sequence, H hidden, A heads, D = H / A.
 
@@ -103,7 +103,7 @@ class SelfAttention(keras.layers.Layer):
         query = self._by_head(self.query(x) * self.head_size**-0.5)
         key = self._by_head(self.key(x))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
-        scores, attention_bias = tap("scores", (scores, attention_bias))
+        scores, attention_bias = observe("scores", (scores, attention_bias))
         return fused.softmax(scores, attention_bias)
 
     def _attend_by_pieces(
@@ -120,7 +120,7 @@ class SelfAttention(keras.layers.Layer):
             self.num_heads,
         )
         scores = ops.matmul(queries, ops.transpose(keys, (0, 1, 3, 2)))
-        scores, attention_bias = tap("scores", (scores, attention_bias))
+        scores, attention_bias = observe("scores", (scores, attention_bias))
         weights = fused.dropped_softmax(scores, attention_bias, seed, self.dropout.rate)
         # These cost nothing in a graph that does not use them.
         probabilities = fused.softmax(scores, attention_bias)
@@ -259,9 +259,9 @@ class TransformerLayer(Stored, keras.layers.Layer):
         if training and self.recompute:
             # These cost nothing in a graph that does not use them.
             probabilities = self.attention.probabilities(x, attention_bias)
-            return tap("layer", self._recomputed(x, attention_bias)), probabilities
+            return observe("layer", self._recomputed(x, attention_bias)), probabilities
         x, probabilities = self._transform(x, attention_bias, training)
-        return tap("layer", x), probabilities
+        return observe("layer", x), probabilities
 
     def _recomputed(self, x: Any, attention_bias: Any) -> Any:
         """The output in training, of which only the input is kept.

@@ -275,7 +275,7 @@ class ClassificationTask(LabelledTask):
     def __init__(
         self,
         options: ClassifierOptions,
-        found: ModelFiles,
+        model_files: ModelFiles,
         strategy: tf.distribute.Strategy,
         *,
         data_set: DataSet | None = None,
@@ -290,8 +290,8 @@ class ClassificationTask(LabelledTask):
             raise InputError(
                 f"`do_eval`: {data_set.name} has no development set. Leave it out."
             )
-        adapter = opened_adapter(options, found.config)
-        trained = adapter or found.source
+        adapter = opened_adapter(options, model_files.config)
+        trained = adapter or model_files.source
         examples = {}
         if options.do_train:
             examples[TRAIN] = data_set.read(options.data_dir, TRAIN)
@@ -306,11 +306,11 @@ class ClassificationTask(LabelledTask):
         ):
             examples[split] = data_set.read(options.data_dir, split)
         self.options, self.examples, self._data_set = options, examples, data_set
-        self._config, self._target = found.config, target
+        self._config, self._target = model_files.config, target
         self._submission_dir = submission_dir
         self.featurizers = {
             split: TextFeaturizer(
-                found.tokenizer,
+                model_files.tokenizer,
                 max_seq_length=options.max_seq_length,
                 target=target,
                 windows=options.long_text == "window",
@@ -319,7 +319,7 @@ class ClassificationTask(LabelledTask):
             )
             for split in examples
         }
-        self._built = model_options(options, found.config)
+        self._built = model_options(options, model_files.config)
         if options.window_pooling == ATTENTION:
             self._built["window_pooling"] = ATTENTION
         self.name = data_set.name

@@ -15,11 +15,11 @@ from absl import logging
 from bert_tf import files, keras_backend
 from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import adapter_files
-from bert_tf.conversion.loading import ModelFiles, model_files
+from bert_tf.conversion.loading import ModelFiles, read_model_files
 from bert_tf.conversion.names import STANDARDIZATION, heads_of
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
-from bert_tf.modeling.layers import tapped
+from bert_tf.modeling.layers import observing
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records import batching
 from bert_tf.records.pipeline import InputShard
@@ -244,7 +244,10 @@ def refuse_losses(
 
 
 def with_losses(
-    trained: Task, task: FineTuningTask, options: FineTuningOptions, found: ModelFiles
+    trained: Task,
+    task: FineTuningTask,
+    options: FineTuningOptions,
+    model_files: ModelFiles,
 ) -> Task:
     """With what the options add to its loss, or take from it, in training."""
     losses = LossOptions.of(options)
@@ -259,7 +262,7 @@ def with_losses(
         trained,
         losses,
         heads=[task.head],
-        vocabulary=found.vocabulary,
+        vocabulary=model_files.vocabulary,
         labels=task.labels,
         class_weights=weights,
     )
@@ -288,7 +291,7 @@ def standardize(
     count = min(len(records), _STANDARDIZED_BY)
     rows = np.linspace(0, len(records) - 1, count).astype(int)
     length = records.spec.max_seq_length
-    with tapped(note):
+    with observing(note):
         for start in range(0, count, batch_size):
             some = rows[start : start + batch_size]
             model(records.padded(some, length), training=False)
@@ -305,7 +308,7 @@ class FineTuning:
 
     task: FineTuningTask
     options: FineTuningOptions
-    found: ModelFiles
+    model_files: ModelFiles
     strategy: Strategy
     trained: Task = dataclasses.field(init=False)  # with what is added to its loss
     _predictor: tuple[keras.Model, Predictor] | None = None
@@ -320,8 +323,8 @@ class FineTuning:
                 f"`best_metric={metric}` is none of the evaluation's metrics:"
                 f" {', '.join(task.metrics)}."
             )
-        has_head = self.found.source and task.head in heads_of(
-            self.found.source.weights
+        has_head = self.model_files.source and task.head in heads_of(
+            self.model_files.source.weights
         )
         if options.cls_normalization and options.init_head and has_head:
             raise InputError(
@@ -332,7 +335,7 @@ class FineTuning:
             name=task.name, build_model=task.build_model, objective=task.objective
         )
         if options.do_train:
-            self.trained = with_losses(self.trained, task, options, self.found)
+            self.trained = with_losses(self.trained, task, options, self.model_files)
 
     @property
     def is_chief(self) -> bool:
@@ -350,9 +353,9 @@ class FineTuning:
         task.prepare(folder)
         run_folder.prepare(
             folder,
-            self.found.config,
-            self.found.vocabulary,
-            self.found.do_lower_case,
+            self.model_files.config,
+            self.model_files.vocabulary,
+            self.model_files.do_lower_case,
             self.options,
             head=task.head,
             task=task.trains_task,
@@ -375,7 +378,7 @@ class FineTuning:
         self.prepare(folder, data)
         records = task.records(TRAIN)
         trained = self.trained
-        if self.found.config.cls_normalization:
+        if self.model_files.config.cls_normalization:
             begin = functools.partial(
                 standardize, records=records, batch_size=options.predict_batch_size
             )
@@ -470,8 +473,8 @@ def sources(options: Any) -> Iterator[tuple[str, str | TfdsRows]]:
 
 def files_of(options: FineTuningOptions, folder: str) -> ModelFiles:
     """The model's files: in a run's folder, of a checkpoint, or as given."""
-    found = model_files(options, folder)
-    found.config.check_sequence_length(options.max_seq_length)
+    model_files = read_model_files(options, folder)
+    model_files.config.check_sequence_length(options.max_seq_length)
     changed: dict[str, Any] = {
         name: True for name in ("bilstm", "cls_normalization") if getattr(options, name)
     }
@@ -479,12 +482,14 @@ def files_of(options: FineTuningOptions, folder: str) -> ModelFiles:
         second = open_source(options.second_checkpoint)
         changed["second_encoder"] = second.require_config()
         vocabulary = second.tokenizer.vocabulary
-        if vocabulary and vocabulary.sha256 != found.vocabulary.sha256:
+        if vocabulary and vocabulary.sha256 != model_files.vocabulary.sha256:
             raise InputError(
                 f"`second_checkpoint={options.second_checkpoint}` has another"
                 " vocabulary than the model. Give two models of one vocabulary."
             )
-    return found._replace(config=dataclasses.replace(found.config, **changed))
+    return model_files._replace(
+        config=dataclasses.replace(model_files.config, **changed)
+    )
 
 
 def folder_of_model(options: FineTuningOptions) -> str:

@@ -380,7 +380,7 @@ class ChoiceTask(LabelledTask):
     def __init__(
         self,
         options: ChoiceOptions,
-        found: ModelFiles,
+        model_files: ModelFiles,
         strategy: tf.distribute.Strategy,
     ) -> None:
         del strategy
@@ -396,18 +396,18 @@ class ChoiceTask(LabelledTask):
             split: read_choices(source, layout, has_labels=split != "test")
             for split, source in finetuning.sources(options)
         }
-        self.options, self._config = options, found.config
+        self.options, self._config = options, model_files.config
         self.examples = {split: each.examples for split, each in sets.items()}
         self.featurizers = {
             split: ChoiceFeaturizer(
-                found.tokenizer,
+                model_files.tokenizer,
                 max_seq_length=options.max_seq_length,
                 target=each.target,
             )
             for split, each in sets.items()
         }
         self.where = options.tfds_name or options.train_file
-        self._built = finetuning.model_options(options, found.config)
+        self._built = finetuning.model_options(options, model_files.config)
 
     def build_model(self) -> BertMultipleChoice:
         """One number for each choice."""

@@ -51,13 +51,13 @@ class FineTuningRun(Run):
         self.strategy = create_strategy(options)
         check_batches(options, self.strategy)
         _refuse_useless(options)
-        found = files_of(options, folder_of_model(options))
-        task = make_task(options, found, self.strategy)
+        model_files = files_of(options, folder_of_model(options))
+        task = make_task(options, model_files, self.strategy)
         if options.do_train and options.selects and not task.dev_splits:
             raise InputError(
                 "Several runs need a development set to choose the best by."
             )
-        self.tuning = FineTuning(task, options, found, self.strategy)
+        self.tuning = FineTuning(task, options, model_files, self.strategy)
         self.init_checkpoint = self.tuning.init_checkpoint
 
     def first_stages(self) -> str | None:

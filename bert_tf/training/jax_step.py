@@ -19,7 +19,7 @@ import numpy as np
 from jax import numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from bert_tf.modeling.fused import masks_of_examples
+from bert_tf.modeling.fused import per_example_dropout
 from bert_tf.modeling.objectives import Records
 from bert_tf.training.step import (
     GLOBAL_CLIP_NORM,
@@ -200,7 +200,7 @@ def training_steps(
         """A micro-batch's part of the gradient, its sums, and the model's new state."""
 
         def scaled_loss(values: list[Any]) -> tuple[Any, Any]:
-            with masks_of_examples(examples, again):
+            with per_example_dropout(examples, again):
                 outputs, after = model.stateless_call(
                     values, other_values, batch, training=True
                 )

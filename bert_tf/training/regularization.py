@@ -29,14 +29,14 @@ from bert_tf.conversion.loading import load_model, refuse_other_teacher
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
 from bert_tf.modeling.fused import (
-    another_pass,
+    dropout_pass,
     is_later_micro_batch,
     normal,
     random_bits,
     seed_of_rows,
     step_seed,
 )
-from bert_tf.modeling.layers import Tap, tapped, truncated_normal
+from bert_tf.modeling.layers import Observer, observing, truncated_normal
 from bert_tf.modeling.objectives import (
     Loss,
     Objective,
@@ -149,11 +149,11 @@ class Regularized(keras.layers.Layer):
         options, passed = self.options, _Passed()
         seed = step_seed(self._seeds) if self._seeds else None
         mixed = self._mixed(seed) if options.mixout else ()
-        outputs = dict(self._run(batch, mixed, tap=passed))
+        outputs = dict(self._run(batch, mixed, observer=passed))
         further: dict[str, Any] = {}
         if options.smart_weight:
             noise = self._noise(batch, outputs, mixed, passed["embeddings"][0], seed)
-            noisy = self._run(batch, mixed, number=1, tap=_adding(noise))
+            noisy = self._run(batch, mixed, number=1, observer=_adding(noise))
             further |= _named(_NOISY, noisy)
         if options.smart_proximal_weight:
             further |= _named(_AVERAGE, self._outputs_of_average(batch))
@@ -167,14 +167,14 @@ class Regularized(keras.layers.Layer):
         values: Values = (),
         *,
         number: int = 0,
-        tap: Tap,
+        observer: Observer,
         frozen: bool = False,
         training: bool = True,
     ) -> Mapping[str, Any]:
         """The model's outputs in one of a step's passes; `frozen`: without gradient."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(tapped(tap))
-            stack.enter_context(another_pass(None if self.options.mixout else number))
+            stack.enter_context(observing(observer))
+            stack.enter_context(dropout_pass(None if self.options.mixout else number))
             if values or frozen:
                 # All of them: the scope hides the values that JAX computes with.
                 now = {id(weight): ops.copy(weight) for weight in self.model.variables}
@@ -213,8 +213,8 @@ class Regularized(keras.layers.Layer):
     #     noise <- clip(noise + step g / max |g|, -epsilon, epsilon)
     #
     # with g the divergence's gradient, and the maximum over a sequence (the paper's
-    # Algorithm 1, lines 5 to 9). As in the authors' code, the pass with noise has masks
-    # of dropout of its own.
+    # Algorithm 1, lines 5 to 9). As in the authors' code, the pass with noise has its
+    # own masks of dropout.
 
     def _noise(
         self, batch: Records, outputs: Outputs, mixed: Values, like: Any, seed: Any
@@ -227,7 +227,9 @@ class Regularized(keras.layers.Layer):
         clean = {name: ops.stop_gradient(value) for name, value in outputs.items()}
 
         def total(noise: Any) -> Any:
-            noisy = self._run(batch, mixed, number=1, tap=_adding(noise), frozen=True)
+            noisy = self._run(
+                batch, mixed, number=1, observer=_adding(noise), frozen=True
+            )
             both = clean | _named(_NOISY, noisy)
             return sum(loss(batch, both).total for loss in self._noisy_losses)
 
@@ -255,7 +257,7 @@ class Regularized(keras.layers.Layer):
             for weight, average in self._average():
                 average.assign(momentum * average + (1.0 - momentum) * weight)
         values = [(weight, ops.copy(average)) for weight, average in self._average()]
-        return self._run(batch, values, tap=_Passed(), frozen=True, training=False)
+        return self._run(batch, values, observer=_Passed(), frozen=True, training=False)
 
     # A teacher: the divergence from its scores, and the differences of what passes
     # through both models. Of a student's layers and the teacher's k times as many,
@@ -305,7 +307,7 @@ class Regularized(keras.layers.Layer):
 
     def _taught(self, batch: Records, passed: "_Passed") -> dict[str, Any]:
         options, there = self.options, _Passed()
-        with tapped(there):
+        with observing(there):
             outputs = self.teacher(batch, training=False)
         found = _named(_TEACHER, outputs)
         if options.distill_cosine:
@@ -398,7 +400,7 @@ class _Passed(collections.defaultdict):
         return x
 
 
-def _adding(noise: Any) -> Tap:
+def _adding(noise: Any) -> Observer:
     """Adds noise to the embeddings."""
     return lambda point, x: x + ops.cast(noise, x.dtype) if point == "embeddings" else x
 

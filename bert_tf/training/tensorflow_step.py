@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from bert_tf import keras_backend
 from bert_tf.modeling.fused import (
-    masks_of_examples,
-    pieces_in_inference,
-    pieces_left_alone,
+    fused_inference,
+    per_example_dropout,
+    without_fusion,
 )
 from bert_tf.modeling.objectives import Objective, Records, RowsOfReplica
 from bert_tf.optimization.optimizers import dense_gradient
@@ -96,7 +96,7 @@ def replica_gradients(
         examples: tf.Tensor | None = None,
         again: bool = False,
     ) -> tuple[list[tf.Tensor], Sums]:
-        with masks_of_examples(examples, again), tf.GradientTape() as tape:
+        with per_example_dropout(examples, again), tf.GradientTape() as tape:
             outputs = model(batch, training=True)
             loss, sums = loss_and_sums(objective, batch, outputs, weights, rows)
             scaled_loss = loss * scale
@@ -109,7 +109,7 @@ def replica_gradients(
     if not jit_compile:
         return gradients_and_sums
     compiled = tf.function(gradients_and_sums, jit_compile=True, autograph=False)
-    return _within(pieces_left_alone, compiled)
+    return _within(without_fusion, compiled)
 
 
 def training_steps(
@@ -196,7 +196,7 @@ def training_steps(
         return StepResults(sums, losses.stack(), input_seconds)
 
     if is_tpu(strategy):
-        steps = _within(pieces_left_alone, steps)
+        steps = _within(without_fusion, steps)
 
     def call(iterator: Iterator[Records], num_steps: int) -> StepResults:
         results = steps(iterator, tf.constant(num_steps, tf.int32))
@@ -235,7 +235,7 @@ def evaluation_step(
         forward = tf.function(forward, jit_compile=True, autograph=False)
     # A replica's thread has none of the switches of the one that started it.
     whole = as_a_whole or is_tpu(strategy)
-    forward = _within(pieces_left_alone if whole else pieces_in_inference, forward)
+    forward = _within(without_fusion if whole else fused_inference, forward)
 
     def replica_step(batch: Records) -> Sums:
         weights = objective.weights(batch)
@@ -277,9 +277,9 @@ def prediction_step(
         forward = tf.function(forward, jit_compile=True, autograph=False)
     # As in `evaluation_step`.
     if as_a_whole or is_tpu(strategy):
-        forward = _within(pieces_left_alone, forward)
+        forward = _within(without_fusion, forward)
     elif by_pieces:
-        forward = _within(pieces_in_inference, forward)
+        forward = _within(fused_inference, forward)
 
     @tf.function(reduce_retracing=not is_tpu(strategy), autograph=False)
     def step(batch: Records) -> Mapping[str, Any]:

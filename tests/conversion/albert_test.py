@@ -12,7 +12,7 @@ from bert_tf.conversion.loading import (
     load_pretrainer,
     load_tokenizer,
     load_weights,
-    model_files,
+    read_model_files,
 )
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.weights import Weights
@@ -168,10 +168,10 @@ class ReleaseTest(AlbertTestCase):
         with self.assertRaisesRegex(InputError, message):
             load_tokenizer(folder)
         with self.assertRaisesRegex(InputError, message):
-            model_files(ModelFlags(init_checkpoint=folder), self.folder("run"))
+            read_model_files(ModelFlags(init_checkpoint=folder), self.folder("run"))
         path = self.write("own.txt", "".join(f"{token}\n" for token in TOKENS))
         given = ModelFlags(init_checkpoint=folder, vocab_file=path)
-        found = model_files(given, self.folder("other_run"))
+        found = read_model_files(given, self.folder("other_run"))
         self.assertEqual(found.config, CONFIG)
         self.assertEqual(list(found.vocabulary), TOKENS)
         # The weights need none.

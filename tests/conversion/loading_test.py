@@ -7,7 +7,7 @@ import safetensors.numpy
 import tensorflow as tf
 
 from bert_tf.conversion import export, loading
-from bert_tf.conversion.loading import checked_casing, model_files
+from bert_tf.conversion.loading import checked_casing, read_model_files
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
@@ -216,7 +216,7 @@ class ModelFilesTest(FolderTestCase):
     def resolve(self, init_checkpoint=None, output_dir=None, **given):
         options = ModelFlags(init_checkpoint=init_checkpoint, **given)
         output_dir = output_dir or os.path.join(self.get_temp_dir(), "output")
-        return model_files(options, output_dir)
+        return read_model_files(options, output_dir)
 
     def test_all_comes_along_with_the_checkpoint_or_else_from_the_run(self):
         folder = self.folder("model", casing=False)

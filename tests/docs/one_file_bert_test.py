@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf.modeling.fused import pieces_left_alone
+from bert_tf.modeling.fused import without_fusion
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATH = ROOT / "docs" / "one_file_bert.py"
@@ -182,7 +182,7 @@ class OneFileBertTest(tf.test.TestCase):
             loss = model.compute_loss(batch, None, logits)
             self.assertAllClose(loss, expected, rtol=1e-6, atol=0.0)
             model.train_on_batch(batch)
-            with pieces_left_alone():
+            with without_fusion():
                 reference.train_on_batch(batch)
         own = {weight.path: weight for weight in model.weights}
         for name, weight in bert_tf.weights_by_name(reference).items():

@@ -7,7 +7,7 @@ from absl.testing import parameterized
 
 from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.fused import dropout, pieces_left_alone
+from bert_tf.modeling.fused import dropout, without_fusion
 from bert_tf.modeling.heads import BertClassifier, BertTagger
 from bert_tf.modeling.transformer import ResidualOutput
 from bert_tf.modeling.weight_names import weights_by_name
@@ -97,7 +97,7 @@ class AgainstNumpyTest(tf.test.TestCase, parameterized.TestCase):
         weights = randomize(model)
         records = random_records(config)
         actual = outputs_of(model, records)["logits"]
-        with pieces_left_alone():
+        with without_fusion():
             in_training = model(records, training=True)["logits"]
         for row in range(4):
             states, _ = numpy_bert.sequence_outputs(
@@ -161,7 +161,7 @@ class StartTest(tf.test.TestCase):
         layer.adapter.up.bias.assign([9.0, 0.0, 0.0, 0.0])
         x = np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32")
         seed = tf.constant([3, 4])
-        with pieces_left_alone():
+        with without_fusion():
             actual = layer(x, 2.0 * x, training=True, seed=seed)
         rows = dropout(tf.reshape(x, (-1, 4)), seed, 0.5).numpy().reshape(x.shape)
         self.assertBetween((rows == 0.0).mean(), 0.2, 0.8)
@@ -200,7 +200,7 @@ class TrainedTest(tf.test.TestCase, parameterized.TestCase):
         self.assertEqual({k for k, v in variables.items() if v.trainable}, names)
         optimizer = create_optimizer(0.1, 10, 0)
         optimizer.build(model.trainable_variables)
-        with pieces_left_alone():
+        with without_fusion():
             _, gradients = gradients_of(model, random_records(config))
             optimizer.apply(gradients, model.trainable_variables)
         for name, variable in variables.items():

@@ -14,7 +14,7 @@ from bert_tf import keras_backend
 from bert_tf.config import MULTI_LABEL
 from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.fused import pieces_left_alone, xla_compiles_for_the_cpu
+from bert_tf.modeling.fused import without_fusion, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import (
     BertClassifier,
     BertMultipleChoice,
@@ -267,7 +267,7 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
         model.set_weights(exact.get_weights())
         self.assertAllEqual({w.dtype for w in model.weights}, {"float32"})
         # Compiling the pieces takes longer than all else.
-        alone = contextlib.nullcontext() if name == "electra" else pieces_left_alone()
+        alone = contextlib.nullcontext() if name == "electra" else without_fusion()
         with alone, tf.GradientTape() as tape:
             outputs = model(tensors, training=True)
             loss = sum_of_squares([tf.cast(x, tf.float32) for x in outputs.values()])
@@ -349,7 +349,7 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
         gradients = []
         for model in (kept, recomputed):
             # Compiled pieces are recompute_test's.
-            with pieces_left_alone():
+            with without_fusion():
                 gradients.append(gradients_of(model, tensors)[1])
         largest = max(np.abs(gradient).max() for gradient in gradients[0])
         for actual, expected in zip(*reversed(gradients), strict=True):

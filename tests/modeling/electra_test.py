@@ -9,7 +9,7 @@ from bert_tf.modeling.electra import (
     ReplacedTokens,
     generator_config,
 )
-from bert_tf.modeling.fused import masks_of_examples, pieces_left_alone
+from bert_tf.modeling.fused import per_example_dropout, without_fusion
 from bert_tf.modeling.objectives import replaced_tokens
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.modeling import numpy_bert
@@ -97,7 +97,7 @@ class LogitsTest(tf.test.TestCase):
         randomize(model)
         records = random_records(CONFIG)
         loss = model.objective.losses["discriminator_loss"]
-        with pieces_left_alone(), tf.GradientTape() as tape:
+        with without_fusion(), tf.GradientTape() as tape:
             value = loss(records, model(records, training=True)).value()
         names = weights_by_name(model)
         gradients = tape.gradient(value, [weight.value for weight in names.values()])
@@ -156,7 +156,7 @@ class ReplacedTokensTest(tf.test.TestCase):
             for number in range(3):
                 rows = slice(2 * number, 2 * number + 2)
                 part = [argument[rows] for argument in arguments]
-                with masks_of_examples(ops.arange(6)[rows], again=number > 0):
+                with per_example_dropout(ops.arange(6)[rows], again=number > 0):
                     drawn = parts(*part, training=training)[0]
                 self.assertAllEqual(drawn, expected[rows])
 

@@ -14,15 +14,15 @@ from keras import ops
 
 from bert_tf.modeling import fused
 from bert_tf.modeling.fused import (
-    another_pass,
     compiled,
     compiled_with_gradient,
     dropout,
-    masks_of_examples,
+    dropout_pass,
+    fused_inference,
     next_seed,
-    pieces_in_inference,
-    pieces_left_alone,
+    per_example_dropout,
     random_bits,
+    without_fusion,
     xla_compiles_for_the_cpu,
 )
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
@@ -75,7 +75,7 @@ class CompiledTest(tf.test.TestCase):
         for seam in (compiled, compiled_with_gradient):
             function = seam(lambda x, y: square_sum(x, y, 2))
             self.assertTrue(is_compiled(function, *self.args))
-            with pieces_left_alone():
+            with without_fusion():
                 self.assertFalse(is_compiled(function, *self.args))
                 self.assertAllClose(function(*self.args), [17.0, 57.0])
             self.assertTrue(is_compiled(function, *self.args))
@@ -100,7 +100,7 @@ class CompiledTest(tf.test.TestCase):
             return found
 
         nothing = contextlib.nullcontext
-        scopes = (pieces_in_inference, nothing, pieces_left_alone, nothing)
+        scopes = (fused_inference, nothing, without_fusion, nothing)
         with concurrent.futures.ThreadPoolExecutor(4) as threads:
             results = list(threads.map(predict, scopes))
         self.assertEqual([by_pieces for by_pieces, *_ in results], [True, *[False] * 3])
@@ -232,15 +232,15 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
         layer = HeadDropout(0.5)
         seed = next_seed(layer)
         after = layer.seed_generator.state.numpy()
-        with another_pass(1):
+        with dropout_pass(1):
             other = next_seed(layer)
             # Those of a later micro-batch are the same, with its rows' numbers.
-            with masks_of_examples(tf.range(2), again=True):
+            with per_example_dropout(tf.range(2), again=True):
                 again = next_seed(layer)
         self.assertAllEqual(other, seed + tf.constant([1, 0], seed.dtype))
         self.assertAllEqual(again, [*other.numpy(), 0, 1])
         self.assertAllEqual(layer.seed_generator.state, after)
-        with another_pass(None):
+        with dropout_pass(None):
             self.assertIsNone(next_seed(layer))
 
     def test_parts_of_a_batch_have_the_masks_of_the_whole(self):
@@ -254,7 +254,7 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
             replica = keras.layers.Dropout(0.5, seed=3)
             rows = np.ravel([np.arange(10) + 10 * example for example in numbers])
             for one, again in ((replica, False), (layer, number > 0)):
-                with masks_of_examples(tf.constant(numbers), again):
+                with per_example_dropout(tf.constant(numbers), again):
                     part = dropout(tf.ones((20, 100)), next_seed(one), 0.5)
                 self.assertAllEqual(part, tf.gather(whole, rows))
 
@@ -270,7 +270,7 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
                 ]
             for part in range(4):
                 numbers = tf.constant([part])
-                with masks_of_examples(numbers, again=part > 0):
+                with per_example_dropout(numbers, again=part > 0):
                     drawn = [
                         dropout(tf.ones((5, 50)), next_seed(parts), 0.5)
                         for _ in range(3)
@@ -285,7 +285,7 @@ class HeadDropoutTest(tf.test.TestCase, parameterized.TestCase):
         masks = []
         for number in (0, 1):
             layer = HeadDropout(0.25, seed=7)
-            with masks_of_examples(np.arange(shape[0]) + number * shape[0]):
+            with per_example_dropout(np.arange(shape[0]) + number * shape[0]):
                 masks.append(np.array(layer(np.ones(shape, "f"), training=True)))
         self.assertAllClose(np.unique(masks), [0.0, 4 / 3])
         kept = np.reshape(masks, (2, 100, 100)) > 0
@@ -478,7 +478,7 @@ class WholeModelTest(tf.test.TestCase, parameterized.TestCase):
         if how == "compiled":
             loss, actual = as_graph(True)
         else:
-            with pieces_left_alone():
+            with without_fusion():
                 loss, actual = as_graph(True)
         self.assertAllClose(loss, expected_loss, rtol=1e-5)
         # The gradient of the keys' bias is 0 but for rounding.

@@ -9,7 +9,7 @@ from absl.testing import parameterized
 
 from bert_tf.config import CLASSIFIER_DROPOUT, MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
-from bert_tf.modeling.fused import pieces_left_alone
+from bert_tf.modeling.fused import without_fusion
 from bert_tf.modeling.heads import (
     BertClassifier,
     BertMultipleChoice,
@@ -101,7 +101,7 @@ class EveryHeadTest(tf.test.TestCase, parameterized.TestCase):
         randomize(model)
         records = records_of(config)
         (key, expected), *_ = outputs_of(model, records).items()
-        with pieces_left_alone():
+        with without_fusion():
             drawn = [model(records, training=True)[key] for _ in range(4)]
         if name == "span":
             self.assertAllClose(drawn[0], expected, rtol=1e-4, atol=1e-5)
@@ -153,7 +153,7 @@ class ClassifierTest(tf.test.TestCase):
         )
         self.assertAllClose(found["loss"], expected @ weights / 4, rtol=1e-5)
         for held_out in ((inputs, labels), [inputs, labels.tolist(), weights]):
-            with pieces_left_alone():
+            with without_fusion():
                 history = model.fit(inputs, labels, verbose=0, validation_data=held_out)
             self.assertLess(history.history["val_loss"][0], expected.mean())
 
@@ -433,7 +433,7 @@ class PretrainerTest(tf.test.TestCase, parameterized.TestCase):
         for length in (6, 9):
             records = random_records(config, length=length)
             inputs = {key: tf.constant(records[key]) for key in model.input}
-            with pieces_left_alone():
+            with without_fusion():
                 apart = gradients(inputs)
             for actual, expected in zip(run(inputs), apart, strict=True):
                 self.assertAllClose(actual, expected, rtol=1e-3, atol=1e-4)

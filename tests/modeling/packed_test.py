@@ -3,7 +3,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.fused import pieces_left_alone
+from bert_tf.modeling.fused import without_fusion
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.records.pretraining_input import as_packed
 from tests.modeling.examples import (
@@ -73,7 +73,7 @@ def pack(records, rows=ROWS):
 
 def losses_and_gradients(model, records):
     # Compiling the pieces takes longer than all else.
-    with pieces_left_alone(), tf.GradientTape() as tape:
+    with without_fusion(), tf.GradientTape() as tape:
         outputs = model(records, training=True)
         means = model.objective.means(records, outputs)
         loss = tf.add_n([means[name].value() for name in model.objective.losses])

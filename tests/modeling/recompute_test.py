@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf.modeling.fused import pieces_left_alone, xla_compiles_for_the_cpu
+from bert_tf.modeling.fused import without_fusion, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import BertPretrainer
 from tests.modeling.examples import (
     gradients_of,
@@ -70,7 +70,7 @@ class RecomputeTest(tf.test.TestCase, parameterized.TestCase):
         expected = loss_and_gradients(model, records)()
         for seed, value in zip(seeds(model), start, strict=True):
             seed.assign(value)
-        with pieces_left_alone():
+        with without_fusion():
             actual = loss_and_gradients(model, records, jit_compile=True)()
         self.assertAllClose(actual[0], expected[0], rtol=1e-5)
         largest = max(np.abs(gradient).max() for gradient in expected[1])

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.errors import InputError
-from bert_tf.modeling.fused import pieces_left_alone
+from bert_tf.modeling.fused import without_fusion
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.records.masking_options import MaskingOptions
@@ -288,7 +288,7 @@ class PretrainingDatasetTest(PretrainingInputTestCase):
         model = BertPretrainer(toy.CONFIG, next_sentence=False)
         model.compile(create_optimizer(0.01, 2, 0), run_eagerly=True)
         dataset = pretraining_dataset(self.write(pairs="none"), batch_size=4)
-        with pieces_left_alone():
+        with without_fusion():
             logs = model.fit(dataset, steps_per_epoch=1, verbose=0).history
         self.assertIn("masked_lm_loss", logs)
         self.assertNotIn("next_sentence_loss", logs)

@@ -14,7 +14,7 @@ from bert_tf import cli, run_classifier
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.conversion.adapter_files import write_adapter
 from bert_tf.errors import InputError
-from bert_tf.modeling.encoder import RecordModel
+from bert_tf.modeling.encoder import DictInputModel
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.layers import HeadDropout
 from bert_tf.modeling.weight_names import weights_by_name
@@ -115,7 +115,7 @@ def model_without_layers():
         x = keras.layers.Embedding(toy.V, 8, name="tokens")(ids)
         x = HeadDropout(0.1)(keras.ops.mean(x, axis=1))
         logits = keras.layers.Dense(1, name="number")(x)
-    return RecordModel({"input_ids": ids}, {"logits": logits})
+    return DictInputModel({"input_ids": ids}, {"logits": logits})
 
 
 TASK = dataclasses.replace(

@@ -18,7 +18,7 @@ from bert_tf.conversion.adapter_files import write_adapter
 from bert_tf.conversion.source import folder_of
 from bert_tf.conversion.tensorflow import find_checkpoint, read_weights
 from bert_tf.errors import InputError
-from bert_tf.modeling.fused import pieces_left_alone, xla_compiles_for_the_cpu
+from bert_tf.modeling.fused import without_fusion, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.optimization.optimizers import create_optimizer
@@ -116,7 +116,7 @@ class RunCheckpointsTest(CheckpointsTestCase):
         path = toy.write_records(self.path("r"))
         batch = next(iter(toy.data(path)(0, InputShard())))
         model.compile(optimizer, run_eagerly=True)
-        with pieces_left_alone():
+        with without_fusion():
             model.train_on_batch(batch)
         checkpoints.save(5, 20, 2**63 - 1)
         checkpoints.wait()

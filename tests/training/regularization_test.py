@@ -16,7 +16,7 @@ from bert_tf.config import MULTI_LABEL, SINGLE_LABEL
 from bert_tf.config import REGRESSION as NUMBERS
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.fused import pieces_left_alone
+from bert_tf.modeling.fused import without_fusion
 from bert_tf.modeling.heads import (
     BertClassifier,
     BertMultipleChoice,
@@ -24,7 +24,7 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
-from bert_tf.modeling.layers import tap
+from bert_tf.modeling.layers import observe
 from bert_tf.modeling.objectives import CLASSIFICATION, REGRESSION
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks.finetuning import training_plan
@@ -59,7 +59,7 @@ class Line(keras.layers.Layer):
         self.w.assign([1.0, -2.0, 2.0])
 
     def call(self, batch, training):
-        return {"logits": ops.sum(tap("embeddings", batch["x"]) * self.w, axis=-1)}
+        return {"logits": ops.sum(observe("embeddings", batch["x"]) * self.w, axis=-1)}
 
 
 class SmoothnessTest(tf.test.TestCase, parameterized.TestCase):
@@ -186,7 +186,7 @@ class ProximalTest(tf.test.TestCase):
 class EveryHeadTest(tf.test.TestCase, parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.enterContext(pieces_left_alone())
+        self.enterContext(without_fusion())
 
     @parameterized.parameters(
         (BertSpanPredictor, {}, random_records),

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.encoder import RecordModel
+from bert_tf.modeling.encoder import DictInputModel
 from bert_tf.modeling.objectives import Loss, Mean, Objective
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.tasks.pretraining import pretraining_task
@@ -22,7 +22,7 @@ from tests.processes import run_python
 def linear_model():
     inputs = {"x": keras.Input((3,), name="x")}
     dense = keras.layers.Dense(1, kernel_initializer="zeros")
-    return RecordModel(inputs, {"y": dense(inputs["x"])})
+    return DictInputModel(inputs, {"y": dense(inputs["x"])})
 
 
 TASK = Task(
@@ -108,7 +108,7 @@ def share_of_input():
     """The share of the steps of a wide model that is measured as a wait for input."""
     layers = [keras.layers.Dense(size) for size in (2000, 2000, 1)]
     inputs = {"x": keras.Input((3,), name="x")}
-    model = RecordModel(inputs, {"y": keras.Sequential(layers)(inputs["x"])})
+    model = DictInputModel(inputs, {"y": keras.Sequential(layers)(inputs["x"])})
     optimizer = create_optimizer(0.05, 80, 3, global_clipnorm=None)
     optimizer.build(model.trainable_variables)
     strategy = tf.distribute.get_strategy()

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.encoder import RecordModel
+from bert_tf.modeling.encoder import DictInputModel
 from bert_tf.modeling.layers import GatherPositions, HeadDropout
 from bert_tf.modeling.objectives import Loss, Objective
 from bert_tf.records import pipeline
@@ -99,7 +99,7 @@ def _model_without_layers():
             "masked_lm_logits": keras.layers.Dense(V, name="masked_lm")(masked),
             "next_sentence_logits": keras.layers.Dense(2, name="pair")(x[:, 0]),
         }
-    return RecordModel(inputs, outputs)
+    return DictInputModel(inputs, outputs)
 
 
 def write_records(path, count=20, seed=0, vocab_size=V, max_seq_length=L):

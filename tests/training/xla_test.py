@@ -20,7 +20,7 @@ from tensorflow.python.framework import kernels
 
 import bert_tf
 from bert_tf.instances.settings import FULL_SENTENCES
-from bert_tf.modeling.fused import pieces_left_alone, xla_compiles_for_the_cpu
+from bert_tf.modeling.fused import without_fusion, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import BertMultipleChoice, BertSpanPredictor, BertTagger
 from bert_tf.modeling.objectives import CLASSIFICATION, SPAN, TAGGING
 from bert_tf.records import pipeline
@@ -280,7 +280,7 @@ class CompiledTest(StepsTestCase):
     def check_steps(self, name):
         task, training, held_out = self.case(name)
         plain, compiled = tf.distribute.get_strategy(), CompilingStrategy(True)
-        with pieces_left_alone():
+        with without_fusion():
             losses, _ = train(task, training, plain)
         with taken_for_a_tpu():
             compiled_losses, model = train(task, training, compiled)
@@ -289,7 +289,7 @@ class CompiledTest(StepsTestCase):
 
         # Evaluation and prediction, with the weights that training has made.
         batches = list(first_batches(held_out, 3))
-        with pieces_left_alone():
+        with without_fusion():
             step = evaluation_step(task, model, tf.distribute.get_strategy())
             sums = [step(batch) for batch in batches]
             outputs = [model(batch, training=False) for batch in batches]
@@ -324,7 +324,7 @@ class CompiledTest(StepsTestCase):
         with taken_for_a_tpu():
             losses, _ = train(task, training, CompilingStrategy(True), **options)
         self.assertTrue(np.isfinite(losses).all())
-        with pieces_left_alone():
+        with without_fusion():
             plain, _ = train(task, training, tf.distribute.get_strategy(), **options)
         self.assertAllClose(losses, plain, rtol=1e-2 if name == "bfloat16" else 1e-5)
 

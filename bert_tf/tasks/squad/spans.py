@@ -182,11 +182,11 @@ class SquadTask(FineTuningTask[Answers]):
     def __init__(
         self,
         options: SquadOptions,
-        found: ModelFiles,
+        model_files: ModelFiles,
         strategy: tf.distribute.Strategy,
     ) -> None:
         del strategy
-        self._options, self._found = options, found
+        self._options, self._model_files = options, model_files
         self._first = None
         if options.first_train_file:
             self._first = reading.read_file(
@@ -199,12 +199,14 @@ class SquadTask(FineTuningTask[Answers]):
         self.splits = _read_splits(options)
         self.metrics = metric_names(options.version_2_with_negative)
         self.metric = self.metrics[-1]
-        self._built = finetuning.model_options(options, found.config, has_pooler=False)
+        self._built = finetuning.model_options(
+            options, model_files.config, has_pooler=False
+        )
         self._featurizer("dev")  # refuses its lengths now rather than after training
 
     def build_model(self) -> BertSpanPredictor:
         """Where an answer starts and ends."""
-        return BertSpanPredictor(self._found.config, **self._built)
+        return BertSpanPredictor(self._model_files.config, **self._built)
 
     def num_examples(self) -> int:
         """An epoch's steps are of questions, not of windows, as the original's."""
@@ -247,7 +249,7 @@ class SquadTask(FineTuningTask[Answers]):
         source, options = self.splits[split], self._options
         logging.info("  Num questions = %d", source.num_questions)
         decoder = Decoder(
-            self._found.tokenizer,
+            self._model_files.tokenizer,
             n_best_size=options.n_best_size,
             max_answer_length=options.max_answer_length,
             version_2_with_negative=options.version_2_with_negative,
@@ -312,7 +314,7 @@ class SquadTask(FineTuningTask[Answers]):
         task._options = dataclasses.replace(options, **overrides)
         task.splits = {TRAIN: first}
         task._records = {}
-        stage = FineTuning(task, task._options, run.found, run.strategy)
+        stage = FineTuning(task, task._options, run.model_files, run.strategy)
         stage.fine_tune(folder, epochs_flag="first_num_train_epochs")
         return folder
 
@@ -323,7 +325,7 @@ class SquadTask(FineTuningTask[Answers]):
     def _featurizer(self, split: str) -> QuestionFeaturizer:
         options = self._options
         return QuestionFeaturizer(
-            self._found.tokenizer,
+            self._model_files.tokenizer,
             max_seq_length=options.max_seq_length,
             doc_stride=options.doc_stride,
             max_query_length=options.max_query_length,
@@ -332,7 +334,7 @@ class SquadTask(FineTuningTask[Answers]):
 
     def _threshold(self, folder: str, split: str, answers: Answers, step: int) -> float:
         """The null score difference above which there is no answer."""
-        options, source = self._options, self._found.source
+        options, source = self._options, self._model_files.source
         folders, checkpoint = [folder], prefix_of(folder, step)
         if not step and source is not None:
             # An untrained model uses the threshold next to its checkpoint.

@@ -127,24 +127,24 @@ class FeatureTask(TaggingTask):
     def __init__(
         self,
         options: TaggingOptions,
-        found: ModelFiles,
+        model_files: ModelFiles,
         strategy: tf.distribute.Strategy,
     ) -> None:
-        super().__init__(options, found, strategy)
+        super().__init__(options, model_files, strategy)
         name = options.features or ""
         choice = FEATURE_CHOICES[name]
-        if found.source is None:
+        if model_files.source is None:
             raise InputError(
                 f"`features={name}` needs `init_checkpoint`, whose features are taken."
             )
-        if (there := found.config.num_hidden_layers) < choice.num_layers:
+        if (there := model_files.config.num_hidden_layers) < choice.num_layers:
             raise InputError(
                 f"`features={name}` needs a model of {choice.num_layers} layers; this"
                 f" one has {there}."
             )
         selection = LayerSelection(layers=choice.layers, num_hidden_layers=there)
         self._extractor = FeatureExtractor(
-            dataclasses.replace(found.source, config=found.config),
+            dataclasses.replace(model_files.source, config=model_files.config),
             selection,
             strategy,
             FeatureSettings(
@@ -163,7 +163,7 @@ class FeatureTask(TaggingTask):
         self._of_tokens, self._layers = self.featurizer, choice.layers
         self.featurizer = WordFeaturizer(self._of_tokens, self.features)
         # The vectors of a word, and the numbers in each.
-        count, width = selection.vectors_shape(found.config.hidden_size)
+        count, width = selection.vectors_shape(model_files.config.hidden_size)
         self._shape = (1, count * width) if choice.is_concatenated else (count, width)
         self._vectors: dict[str, np.ndarray] = {}
 

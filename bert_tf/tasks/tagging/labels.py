@@ -146,13 +146,13 @@ def count_entities(
     predicted: Counter[str] = Counter()
     correct: Counter[str] = Counter()
     for gold_labels, predicted_labels in zip(golds, predictions, strict=True):
-        there, said = (
+        in_gold, in_predicted = (
             entities(labels) if scheme is None else strict_entities(labels, scheme)
             for labels in (gold_labels, predicted_labels)
         )
-        gold.update(entity.type for entity in there)
-        predicted.update(entity.type for entity in said)
-        correct.update(entity.type for entity in {*there} & {*said})
+        gold.update(entity.type for entity in in_gold)
+        predicted.update(entity.type for entity in in_predicted)
+        correct.update(entity.type for entity in {*in_gold} & {*in_predicted})
     return {
         name: Counts(gold[name], predicted[name], correct[name])
         for name in sorted({*gold, *predicted})
@@ -272,9 +272,9 @@ def scheme_of_labels(labels: Sequence[str]) -> str:
     return IOB2 if scheme == IOB1 else scheme
 
 
-def respelt(labels: Labels, scheme: str, wanted: str) -> list[str]:
-    """A sentence's labels in another scheme, with the same entities."""
-    if NO_SCHEME in (scheme, wanted) or scheme == wanted:
+def in_scheme(labels: Labels, scheme: str, *, written: str) -> list[str]:
+    """A sentence's labels, written in one scheme, in another with the same entities."""
+    if NO_SCHEME in (scheme, written) or scheme == written:
         return list(labels)
     spelt = [OUTSIDE] * len(labels)
     before: Entity | None = None
@@ -283,7 +283,7 @@ def respelt(labels: Labels, scheme: str, wanted: str) -> list[str]:
         length = entity.end - entity.start
         spelt[entity.start : entity.end] = (
             joined_label(prefix, entity.type)
-            for prefix in _prefixes(length, wanted, is_after_its_type=is_after)
+            for prefix in _prefixes(length, scheme, is_after_its_type=is_after)
         )
         before = entity
     return spelt

@@ -72,9 +72,9 @@ from bert_tf.tasks.tagging.labels import (
     Labels,
     count_entities,
     find_scheme,
+    in_scheme,
     labels_in,
     report,
-    respelt,
     scheme_of_labels,
     total,
     usual_spelling,
@@ -308,7 +308,9 @@ def find_labels(
     scheme = IOB2 if file_scheme == IOB1 else file_scheme
     written = _labels(train)
     in_files = _all_labels(train)
-    used = set().union(*(respelt(labels, file_scheme, scheme) for labels in written))
+    used = set().union(
+        *(in_scheme(labels, scheme, written=file_scheme) for labels in written)
+    )
     ours = given
     # Labels that are the files', which the model has in another scheme, are as well.
     if not given or (in_files <= set(given) and not used <= set(given)):
@@ -490,10 +492,10 @@ def f1_macro(
     As seqeval's and scikit-learn's: of the types, or labels, on either side.
     """
     if scheme == NO_SCHEME:
-        said, there = (
+        predicted, gold = (
             np.array([*itertools.chain.from_iterable(x)]) for x in (predictions, golds)
         )
-        return metrics.scores([F1_MACRO], said, there)[F1_MACRO]
+        return metrics.scores([F1_MACRO], predicted, gold)[F1_MACRO]
     counts = count_entities(golds, predictions).values()
     return sum(one.scores["f1"] for one in counts) / max(len(counts), 1)
 
@@ -524,13 +526,13 @@ class TaggingTask(FineTuningTask[WordPredictions]):
     def __init__(
         self,
         options: TaggingOptions,
-        found: ModelFiles,
+        model_files: ModelFiles,
         strategy: tf.distribute.Strategy,
     ) -> None:
         splits: Mapping[str, Sequence[Sentence]] = read_splits(options)
-        self._options, self._found = options, found
+        self._options, self._model_files = options, model_files
         recorded = read_labels(finetuning.folder_of_model(options))[0]
-        there = found.source.labels if found.source is not None else None
+        there = model_files.source.labels if model_files.source is not None else None
         if options.tag_scheme != NO_SCHEME:
             known = {*(options.labels or ()), *(recorded or ()), *(there or ())}
             splits = with_usual_labels(splits, known)
@@ -541,15 +543,15 @@ class TaggingTask(FineTuningTask[WordPredictions]):
             splits.get(TRAIN),
             self._file_schemes.get(TRAIN, NO_SCHEME),
             recorded=recorded,
-            source=found.source,
+            source=model_files.source,
         )
         self.trained = read_words(finetuning.folder_of_model(options))
-        if self.trained == TrainedWords() and found.source is not None:
-            self.trained = read_words(found.source.folder)
+        if self.trained == TrainedWords() and model_files.source is not None:
+            self.trained = read_words(model_files.source.folder)
         if TRAIN in splits:
-            self.trained = trained_words(splits[TRAIN], found.tokenizer)
+            self.trained = trained_words(splits[TRAIN], model_files.tokenizer)
         self.featurizer = SentenceFeaturizer(
-            found.tokenizer,
+            model_files.tokenizer,
             max_seq_length=options.max_seq_length,
             doc_stride=options.doc_stride,
             document_context=options.document_context,
@@ -560,32 +562,34 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         self._label_ids: dict[str, np.ndarray] = {}
         for split, sentences in splits.items():
             self._golds[split] = golds = [
-                respelt(labels, self._file_schemes[split], self.scheme)
+                in_scheme(labels, self.scheme, written=self._file_schemes[split])
                 for labels in _labels(sentences)
             ]
             self._label_ids[split] = label_ids(
                 split, sentences, golds, self.labels, split == TRAIN
             )
             if golds and (self._label_ids[split] == NO_LABEL).all():
-                said = shown([*dict.fromkeys(itertools.chain(*_labels(sentences)))])
+                in_files = shown([*dict.fromkeys(itertools.chain(*_labels(sentences)))])
                 raise InputError(
                     f"{sentences[0].source}: the model has none of the {split} set's"
-                    f" labels: {said}. The model's are {shown(self.labels)}."
+                    f" labels: {in_files}. The model's are {shown(self.labels)}."
                     " Is each line a word, with its label in `label_column`? For a"
                     " test set without labels: `test_has_labels=false`."
                 )
         self._features: dict[str, list[SentenceFeatures]] = {}
         scores = metric_names(self.scheme)
         self.metrics, self.metric = [*scores, F1_MACRO], scores[-1]
-        self._built = finetuning.model_options(options, found.config, has_pooler=False)
+        self._built = finetuning.model_options(
+            options, model_files.config, has_pooler=False
+        )
 
     def build_model(self) -> keras.Model:
         """A tagger on BERT."""
-        return BertTagger(self._found.config, len(self.labels), **self._built)
+        return BertTagger(self._model_files.config, len(self.labels), **self._built)
 
     def prepare(self, folder: str) -> None:
         """Writes what the run is on, in addition to its labels."""
-        keep_features(folder, self.features)
+        check_feature_choice(folder, self.features)
         if self.trained != TrainedWords():
             files.make_folder(folder)
             write_words(folder, self.trained)
@@ -612,7 +616,7 @@ class TaggingTask(FineTuningTask[WordPredictions]):
     def predicted_labels(self, split: str, found: WordPredictions) -> list[list[str]]:
         """The predictions, in the files' spelling."""
         return [
-            respelt(labels, self.scheme, self._file_schemes[split])
+            in_scheme(labels, self._file_schemes[split], written=self.scheme)
             for labels in self._by_sentence(split, found)
         ]
 
@@ -647,8 +651,8 @@ class TaggingTask(FineTuningTask[WordPredictions]):
     def _num_correct(self, split: str, found: WordPredictions) -> tuple[int, int]:
         """How many words there are, and how many have the right label as written."""
         golds = list(itertools.chain.from_iterable(_labels(self.splits[split])))
-        said = itertools.chain.from_iterable(self.predicted_labels(split, found))
-        correct = sum(gold == one for gold, one in zip(golds, said, strict=True))
+        predicted = itertools.chain.from_iterable(self.predicted_labels(split, found))
+        correct = sum(gold == one for gold, one in zip(golds, predicted, strict=True))
         return len(golds), correct
 
     def _by_sentence(self, split: str, found: WordPredictions) -> list[list[str]]:
@@ -734,7 +738,9 @@ def read_splits(options: TaggingOptions) -> dict[str, list[Sentence]]:
     return found
 
 
-def keep_features(folder: str, features: Mapping[str, str] | None = None) -> None:
+def check_feature_choice(
+    folder: str, features: Mapping[str, str] | None = None
+) -> None:
     """Writes what features of BERT a run is on, unless its folder is of others."""
     path = os.path.join(folder, FEATURES_NAME)
     there: dict[str, str] | None = None

@@ -4,8 +4,8 @@ from bert_tf.tasks.tagging import labels as labels_module
 from bert_tf.tasks.tagging.labels import (
     Counts,
     find_scheme,
+    in_scheme,
     labels_in,
-    respelt,
     scheme_of_labels,
 )
 
@@ -28,7 +28,8 @@ class SchemesTest(tf.test.TestCase):
                 self.assertEqual(find_scheme([labels.split()]), scheme)
                 for other, expected in spellings.items():
                     self.assertEqual(
-                        respelt(labels.split(), scheme, other), expected.split()
+                        in_scheme(labels.split(), other, written=scheme),
+                        expected.split(),
                     )
 
     def test_entities_of_three_words_in_schemes_with_another_inner_label(self):
@@ -40,8 +41,8 @@ class SchemesTest(tf.test.TestCase):
             ("bios", "B-A I-A I-A O S-B B-A I-A"),
         ):
             self.assertEqual(find_scheme([labels.split()]), scheme)
-            self.assertEqual(respelt(iob2, "iob2", scheme), labels.split())
-            self.assertEqual(respelt(labels.split(), scheme, "iob2"), iob2)
+            self.assertEqual(in_scheme(iob2, scheme, written="iob2"), labels.split())
+            self.assertEqual(in_scheme(labels.split(), "iob2", written=scheme), iob2)
             self.assertLen(labels_module.strict_entities(labels.split(), scheme), 3)
 
     def test_other_spellings_of_entities(self):
@@ -87,12 +88,14 @@ class SchemesTest(tf.test.TestCase):
     def test_a_wrong_label_does_not_change_the_scheme(self):
         right, wrong = ["B-A", "I-A", "O", "B-B"], ["O", "I-A"]
         self.assertEqual(find_scheme([right, wrong, right]), "iob2")
-        self.assertEqual(respelt(wrong, "iob1", "iob2"), ["O", "B-A"])
+        self.assertEqual(in_scheme(wrong, "iob2", written="iob1"), ["O", "B-A"])
 
     def test_what_spells_no_entity(self):
         for labels in ("nn vb O", "O O", "B-A nn", "PER O", "X-A", ""):
             self.assertEqual(find_scheme([labels.split()]), "none", labels)
-        self.assertEqual(respelt(["I-A", "nn"], "none", "iob2"), ["I-A", "nn"])
+        self.assertEqual(
+            in_scheme(["I-A", "nn"], "iob2", written="none"), ["I-A", "nn"]
+        )
 
     def test_labels_of_a_scheme(self):
         for scheme, labels, expected in (
