@@ -282,7 +282,7 @@ LAYERS = {"lora_rank", "adapter_size", "layer_mixture", "train_pooler"} | {
 OF_TABLES = {
     *("train_file", "dev_file", "test_file", "has_header", "tfds_splits"),
     *("text_a_column", "text_b_column", "label_column", "label_separator"),
-    *("labels", "regression", "several_labels"),
+    *("labels", "regression", "several_labels", "dev_share"),
 }
 SUMMARY = {
     *("input_file", "data_dir", "task_name", "init_checkpoint", "phases"),

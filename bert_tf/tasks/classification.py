@@ -43,6 +43,7 @@ from bert_tf.tasks.tables import (
     DataSet,
     Example,
     Target,
+    held_out,
 )
 from bert_tf.tasks.task import LOSS, MAJORITY, TRAIN, FineTuningTask
 from bert_tf.text.wordpiece import (
@@ -292,19 +293,22 @@ class ClassificationTask(LabelledTask):
             )
         adapter = opened_adapter(options, model_files.config)
         trained = adapter or model_files.source
-        examples = {}
-        if options.do_train:
-            examples[TRAIN] = data_set.read(options.data_dir, TRAIN)
+        examples: dict[str, Sequence[Example]] = {}
+        holds_out = options.holds_out and not submission_dir
+        if options.do_train or (holds_out and options.looks_at_dev):
+            examples[TRAIN] = data_set.read(options.folder, TRAIN)
         target = _target(options, data_set, trained, examples.get(TRAIN))
         if trained is not None and options.init_head:
             _refuse_other_head(trained, target)
         # A row with another label cannot be used.
         data_set = dataclasses.replace(data_set, labels=target.labels)
+        if holds_out and TRAIN in examples:
+            examples |= _held_out(options, target, examples[TRAIN])
         for split in (
-            *(data_set.dev_splits if options.looks_at_dev else []),
+            *(data_set.dev_splits if options.looks_at_dev and not holds_out else []),
             *(data_set.test_splits if options.do_predict else []),
         ):
-            examples[split] = data_set.read(options.data_dir, split)
+            examples[split] = data_set.read(options.folder, split)
         self.options, self.examples, self._data_set = options, examples, data_set
         self._config, self._target = model_files.config, target
         self._submission_dir = submission_dir
@@ -335,7 +339,7 @@ class ClassificationTask(LabelledTask):
         if data_set.is_from_tfds:
             self.where = options.tfds_name
         elif TRAIN in examples:
-            self.where = data_set.path(options.data_dir, TRAIN)
+            self.where = data_set.path(options.folder, TRAIN)
 
     @property
     def trains_task(self) -> str | None:
@@ -377,6 +381,30 @@ class ClassificationTask(LabelledTask):
             )
 
 
+def _held_out(
+    options: ClassifierOptions, target: Target, examples: Sequence[Example]
+) -> dict[str, Sequence[Example]]:
+    """The training and the development set of one file."""
+    train, dev = held_out(
+        examples,
+        options.dev_share,
+        options.random_seed,
+        by_label=target.kind == SINGLE_LABEL,
+    )
+    if not dev:
+        raise InputError(
+            f"`dev_share={options.dev_share}` of {len(examples)} examples is none."
+            " Give `dev_file`, or a larger share."
+        )
+    logging.info(
+        "%d of %d examples of %s are held out for development (`dev_share=%g`,"
+        " `random_seed=%d`).",
+        *(len(dev), len(examples), options.train_file),
+        *(options.dev_share, options.random_seed),
+    )
+    return {TRAIN: train, "dev": dev}
+
+
 def _target(
     options: ClassifierOptions,
     data_set: DataSet,
@@ -391,7 +419,7 @@ def _target(
         labels = recorded or (trained.labels if trained else None)
         if labels:
             return data_set.target(tuple(labels))
-    target = data_set.read_target(options.data_dir, train)
+    target = data_set.read_target(options.folder, train)
     if data_set.labels is not None:
         return target
     head = trained.labels if trained is not None and options.init_head else None

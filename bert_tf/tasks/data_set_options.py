@@ -1,10 +1,11 @@
 """The options of labelled texts, and the data set that they describe."""
 
 import dataclasses
+import os
 import re
 from collections.abc import Iterator
 
-from bert_tf import options
+from bert_tf import files, options
 from bert_tf.errors import InputError
 from bert_tf.metrics import OWN_METRICS
 from bert_tf.options import Path, option
@@ -81,7 +82,8 @@ class TableOptions(TfdsOptions, title=options.DATA):
     )
     train_file: str = option(
         "train.tsv",
-        "For tsv: training file in --data_dir.",
+        "For tsv: training file, in --data_dir if that is given; .csv has commas, others"
+        " have tabs, compressed or not.",
         path=Path.FILE,
         needed_for=("do_train",),
         within="data_dir",
@@ -89,7 +91,8 @@ class TableOptions(TfdsOptions, title=options.DATA):
     )
     dev_file: str = option(
         "dev.tsv",
-        "For tsv: development file in --data_dir.",
+        "For tsv: development file, likewise. Without it a part of the training file"
+        " is held out: --dev_share.",
         path=Path.FILE,
         needed_for=("do_eval", "eval_steps"),
         within="data_dir",
@@ -97,11 +100,19 @@ class TableOptions(TfdsOptions, title=options.DATA):
     )
     test_file: str = option(
         "test.tsv",
-        "For tsv: test file, without labels, in --data_dir.",
+        "For tsv: test file, without labels, likewise.",
         path=Path.FILE,
         needed_for=("do_predict",),
         within="data_dir",
         decides="nothing",
+    )
+    dev_share: float = option(
+        0.1,
+        "For tsv without --dev_file: the share of the training examples that is held"
+        " out for development, the same of each label, by --random_seed; 0: none.",
+        least=0.0,
+        below=1.0,
+        decides="numbers",
     )
     text_a_column: str = option(
         "text_a",
@@ -157,7 +168,8 @@ class ClassifierOptions(SentenceOptions, TableOptions, title=options.DATA):
     task_name: str | None = option(
         None,
         "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX (the diagnostics)"
-        " or XNLI, in upper or lower case; or tsv, a table of your own.",
+        " or XNLI, in upper or lower case; or tsv, a table of your own, which it is"
+        " where --train_file, --dev_file or --test_file is given.",
         decides="nothing",
         in_summary=True,
     )
@@ -185,10 +197,35 @@ class ClassifierOptions(SentenceOptions, TableOptions, title=options.DATA):
     def problems(self) -> Iterator[str]:
         """The options that choose a data set, and what is done with it."""
         yield from super().problems()
-        yield from self.need_one_given("task_name", "tfds_name")
-        yield from self.need_one_given("data_dir", "tfds_name")
+        if not self._gives_files:
+            yield from self.need_one_given("task_name", "tfds_name")
+        if not (self._gives_files and is_own_table(self.task_name)):
+            yield from self.need_one_given("data_dir", "tfds_name")
         yield from self.refuse_together("data_dir", "tfds_name")
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
+
+    @property
+    def _gives_files(self) -> bool:
+        return any(map(self.is_given, ("train_file", "dev_file", "test_file")))
+
+    @property
+    def folder(self) -> str | None:
+        """The folder of the files: "" where they are given alone."""
+        return "" if self.data_dir is None and self._gives_files else self.data_dir
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether the development set is a part of the training file."""
+        own = is_own_table(self.task_name) and self.tfds_name is None
+        if not own or not self.is_given("train_file") or self.is_given("dev_file"):
+            return False
+        there = os.path.join(self.folder or "", self.dev_file)
+        return self.dev_share > 0.0 and not files.exists(there)
+
+
+def is_own_table(task_name: str | None) -> bool:
+    """Whether a `task_name` is no data set of ours."""
+    return task_name is None or task_name.lower() in (OWN_TABLE, "csv")
 
 
 def data_set_of(given: ClassifierOptions) -> tables.DataSet:
@@ -209,10 +246,10 @@ def data_set_of(given: ClassifierOptions) -> tables.DataSet:
 
 def _data_set(given: ClassifierOptions) -> tables.DataSet:
     task_name, tfds_name = given.task_name, given.tfds_name
-    if task_name is None:
-        there = [task for task in TASKS.values() if task.tfds_has(tfds_name or "")]
+    if task_name is None and tfds_name is not None:
+        there = [task for task in TASKS.values() if task.tfds_has(tfds_name)]
         return there[0] if there else _own(given)
-    if task_name.lower() == OWN_TABLE:
+    if task_name is None or is_own_table(task_name):
         return _own(given)
     found = find(task_name)
     if tfds_name is not None and found.tfds and not found.tfds_has(tfds_name):
@@ -266,14 +303,14 @@ def _own(given: ClassifierOptions) -> tables.DataSet:
         has_header=given.has_header,
     )
     test = dataclasses.replace(labelled, label=None, label_columns={})
-    files = (given.train_file, given.dev_file, given.test_file)
+    of_splits = (given.train_file, given.dev_file, given.test_file)
     return tables.DataSet(
         name=given.tfds_name or OWN_TABLE,
         kind=kind,
         labels=labels if labels or kind == tables.REGRESSION else None,
         separator=given.label_separator,
         metrics=OWN_METRICS[kind],
-        files=dict(zip(tables.SPLITS, files, strict=True)),
+        files=dict(zip(tables.SPLITS, of_splits, strict=True)),
         splits={"train": labelled, "dev": labelled, "test": test},
         tfds=tables.TfdsSet(
             name=given.tfds_name or "",

@@ -206,7 +206,8 @@ class TableSplit:
         text = unpacked_text(path)
         if not text:
             raise InputError(f"{path}: the file is empty.")
-        rows = table_rows(text, path, is_csv=path.lower().endswith(".csv"))
+        plain = re.sub(r"\.(gz|bz2|xz)$", "", path.lower())
+        rows = table_rows(text, path, is_csv=plain.endswith(".csv"))
         header = next(rows)[1] if self.has_header else None
         columns = [*self.only, self.text_a, self.text_b, self.label]
         columns += self.label_columns.values()
@@ -557,6 +558,27 @@ def in_order(labels: Iterable[str]) -> list[str]:
     return sorted(labels, key=key)
 
 
+def held_out(
+    examples: Sequence[Example], share: float, seed: int, *, by_label: bool
+) -> tuple[list[Example], list[Example]]:
+    """The examples without a share of them, and that share, each in their order.
+
+    `by_label` it is of each label, one example at least of a label with several.
+    """
+    rows: dict[str | None, list[int]] = {}
+    for number, example in enumerate(examples):
+        rows.setdefault(example.label if by_label else None, []).append(number)
+    generator = np.random.default_rng(seed)
+    chosen: set[int] = set()
+    for _, some in sorted(rows.items(), key=lambda item: item[0] or ""):
+        count = max(round(share * len(some)), 1) if len(some) > 1 else 0
+        chosen.update(generator.permutation(some)[: min(count, len(some) - 1)].tolist())
+    parts: tuple[list[Example], list[Example]] = ([], [])
+    for number, example in enumerate(examples):
+        parts[number in chosen].append(example)
+    return parts
+
+
 def split_cell(cell: str, separator: str) -> list[str]:
     """The labels in a cell of several; none in an empty one."""
     words = (word.strip() for word in cell.split(separator))
@@ -660,7 +682,7 @@ class DataSet:
         """The file of a split."""
         if data_dir is None:
             raise InputError(f"{self.name} is read from files: give `data_dir`.")
-        if not files.is_folder(data_dir):
+        if data_dir and not files.is_folder(data_dir):
             raise InputError(f"`data_dir`: no such folder: {data_dir}")
         return os.path.join(data_dir, self.files[split])
 

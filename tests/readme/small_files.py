@@ -1,5 +1,6 @@
 """What README.md takes for granted, small: text, a released model, the tasks' files."""
 
+import csv
 import itertools
 import json
 import os
@@ -132,6 +133,15 @@ class SmallFiles:
                     [self._sentence(), str(1 + number % 5)][: 1 + len(label)]
                     for number in range(_NUM_ROWS)
                 ),
+            )
+        with open(
+            self._work / "reviews.csv", "w", encoding="utf-8", newline=""
+        ) as file:
+            csv.writer(file).writerows(
+                [
+                    ("review", "stars"),
+                    *((self._sentence(), 1 + number % 5) for number in range(50)),
+                ]
             )
 
     def _snli(self) -> str:

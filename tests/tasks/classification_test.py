@@ -1,10 +1,12 @@
 import os
 import random
 import tempfile
+from collections import Counter
 
 import keras
 import numpy as np
 import tensorflow as tf
+from absl import flags
 
 from bert_tf import cli, run_classifier
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
@@ -192,7 +194,11 @@ class SessionTest(tf.test.TestCase):
             [
                 "--do_eval",
                 *arguments,
-                *(f"--{name}={value}" for name, value in options.items()),
+                *(
+                    f"--{name}={value}"
+                    for name, value in options.items()
+                    if value is not None
+                ),
             ],
         )
         found = finetuning.files_of(values, values.output_dir)
@@ -203,6 +209,33 @@ class SessionTest(tf.test.TestCase):
     def logits_of(self, numbers):
         """The model's outputs for one text by itself, without padding."""
         return self.model(inputs_of(numbers), training=False)["logits"].numpy()[0]
+
+    def test_a_training_file_alone_is_enough(self):
+        lengths = [3 + number % 5 for number in range(40)]
+        labels = ["no", "no", "no", "yes"] * 10
+        self.write("alone.tsv", lengths, labels)
+        given = {"train_file": self.path("data", "alone.tsv"), "dev_share": 0.2}
+
+        def examples(**more):
+            absent = {"task_name": None, "data_dir": None, "labels": None}
+            with self.assertLogs() as logs:
+                task = self.session("--do_train", **absent, **given, **more).task
+            self.assertRegex(" ".join(logs.output), "8 of 40 examples of .* are held")
+            return task.examples
+
+        found = examples()
+        self.assertEqual(
+            {name: len(some) for name, some in found.items()}, {"train": 32, "dev": 8}
+        )
+        self.assertEqual(
+            Counter(one.label for one in found["dev"]), {"no": 6, "yes": 2}
+        )
+        both = [*found["train"], *found["dev"]]
+        self.assertLen({one.source for one in both}, 40)
+        self.assertEqual(examples(), found)
+        self.assertNotEqual(examples(random_seed=7)["dev"], found["dev"])
+        with self.assertRaisesRegex(flags.Error, "Give --task_name or --tfds_name"):
+            self.session(task_name=None, data_dir=None)
 
     @several_lengths()
     def test_outputs_in_the_order_of_the_examples_whatever_the_padding(self):

@@ -17,9 +17,26 @@ from bert_tf.tasks.tables import (
     Target,
     TfdsSet,
     TfdsSplit,
+    held_out,
 )
 from tests.script_case import FolderCase
 from tests.tasks.tfds_sets import MadeHere, mocked
+
+
+class HeldOutTest(tf.test.TestCase):
+    def test_the_same_share_of_each_label_and_none_of_a_single_example(self):
+        labels = ["a"] * 50 + ["b"] * 20 + ["c"] * 3 + ["d"]
+        examples = [
+            Example(f"text {number}", None, label, f"line {number}")
+            for number, label in enumerate(labels)
+        ]
+        train, dev = held_out(examples, 0.1, 5, by_label=True)
+        self.assertEqual([one.label for one in dev], ["a"] * 5 + ["b"] * 2 + ["c"])
+        self.assertEqual([one.label for one in train].count("d"), 1)
+        self.assertEqual(sorted([*train, *dev]), sorted(examples))
+        self.assertEqual(held_out(examples, 0.1, 5, by_label=True), (train, dev))
+        _, dev = held_out(examples, 0.1, 5, by_label=False)
+        self.assertLen(dev, 7)
 
 
 class TableSplitTest(FolderCase):
