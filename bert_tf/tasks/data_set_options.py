@@ -82,8 +82,8 @@ class TableOptions(TfdsOptions, title=options.DATA):
     )
     train_file: str = option(
         "train.tsv",
-        "For tsv: training file, in --data_dir if that is given; .csv has commas, others"
-        " have tabs, compressed or not.",
+        "For tsv: training file, in --data_dir if that is given; .csv has commas,"
+        " others have tabs, compressed or not.",
         path=Path.FILE,
         needed_for=("do_train",),
         within="data_dir",
