@@ -231,7 +231,7 @@ def with_usual_labels(
 
     Unless a label as it is written is one of the model's, which are `known`.
     """
-    written = set().union(*map(_all_labels, splits.values()))
+    written = set().union(*map(all_labels_of, splits.values()))
     usual = usual_spelling(written, known)
     if not usual or known & usual.keys():
         return splits
@@ -263,11 +263,11 @@ def find_file_schemes(
     if given != AUTO:
         return dict.fromkeys(splits, given)
     found = {
-        split: find_scheme(_labels(sentences)) for split, sentences in splits.items()
+        split: find_scheme(labels_of(sentences)) for split, sentences in splits.items()
     }
     for split, scheme in found.items():
         if scheme == MIXED:
-            marked = sorted(_all_labels(splits[split]) - {OUTSIDE}, reverse=True)
+            marked = sorted(all_labels_of(splits[split]) - {OUTSIDE}, reverse=True)
             one_each = {label[0]: label for label in marked}
             raise InputError(
                 f"{splits[split][0].source}: no scheme has labels that begin like"
@@ -306,8 +306,8 @@ def find_labels(
         return TaggerLabels(found, scheme)
     # In IOB1 an entity's first label depends on the entity before it.
     scheme = IOB2 if file_scheme == IOB1 else file_scheme
-    written = _labels(train)
-    in_files = _all_labels(train)
+    written = labels_of(train)
+    in_files = all_labels_of(train)
     used = set().union(
         *(in_scheme(labels, scheme, written=file_scheme) for labels in written)
     )
@@ -373,12 +373,14 @@ def digest(sentences: Iterable[Sentence]) -> str:
     return rows_digest((one.words, one.labels, one.document) for one in sentences)
 
 
-def _labels(sentences: Sequence[Sentence]) -> list[tuple[str, ...]]:
+def labels_of(sentences: Sequence[Sentence]) -> list[tuple[str, ...]]:
+    """The labels of each sentence that has some."""
     return [one.labels for one in sentences if one.labels is not None]
 
 
-def _all_labels(sentences: Sequence[Sentence]) -> set[str]:
-    return set(itertools.chain.from_iterable(_labels(sentences)))
+def all_labels_of(sentences: Sequence[Sentence]) -> set[str]:
+    """The different labels of sentences."""
+    return set(itertools.chain.from_iterable(labels_of(sentences)))
 
 
 def write_predictions(
@@ -563,13 +565,15 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         for split, sentences in splits.items():
             self._golds[split] = golds = [
                 in_scheme(labels, self.scheme, written=self._file_schemes[split])
-                for labels in _labels(sentences)
+                for labels in labels_of(sentences)
             ]
             self._label_ids[split] = label_ids(
                 split, sentences, golds, self.labels, split == TRAIN
             )
             if golds and (self._label_ids[split] == NO_LABEL).all():
-                in_files = shown([*dict.fromkeys(itertools.chain(*_labels(sentences)))])
+                in_files = shown(
+                    [*dict.fromkeys(itertools.chain(*labels_of(sentences)))]
+                )
                 raise InputError(
                     f"{sentences[0].source}: the model has none of the {split} set's"
                     f" labels: {in_files}. The model's are {shown(self.labels)}."
@@ -628,7 +632,7 @@ class TaggingTask(FineTuningTask[WordPredictions]):
             return {}
         losses = found.losses[self._label_ids[split] != NO_LABEL]
         num_words, num_correct = self._num_correct(split, found)
-        labels = itertools.chain.from_iterable(_labels(self.splits[split]))
+        labels = itertools.chain.from_iterable(labels_of(self.splits[split]))
         results = {
             **({LOSS: float(losses.mean())} if len(losses) else {}),
             ACCURACY: num_correct / num_words,
@@ -645,12 +649,12 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         """The scores by type in the official scorer's format; "" without entities."""
         if self.scheme == NO_SCHEME or not self._golds[split]:
             return ""
-        written = _labels(self.splits[split]), self.predicted_labels(split, found)
+        written = labels_of(self.splits[split]), self.predicted_labels(split, found)
         return report(count_entities(*written), *self._num_correct(split, found))
 
     def _num_correct(self, split: str, found: WordPredictions) -> tuple[int, int]:
         """How many words there are, and how many have the right label as written."""
-        golds = list(itertools.chain.from_iterable(_labels(self.splits[split])))
+        golds = list(itertools.chain.from_iterable(labels_of(self.splits[split])))
         predicted = itertools.chain.from_iterable(self.predicted_labels(split, found))
         correct = sum(gold == one for gold, one in zip(golds, predicted, strict=True))
         return len(golds), correct
