@@ -20,7 +20,7 @@ from bert_tf.features import (
     FeatureSettings,
     LayerSelection,
 )
-from bert_tf.modeling.heads import BiLstmTagger
+from bert_tf.modeling.bilstm import BiLstmTagger
 from bert_tf.records.batching import EvaluationBatches, ExampleTable, Predict
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.tagging_options import (

@@ -10,8 +10,8 @@ import tensorflow as tf
 from bert_tf import cli, run_ner
 from bert_tf.errors import InputError
 from bert_tf.features import FeatureExtractor
+from bert_tf.modeling.bilstm import BiLstmTagger
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.heads import BiLstmTagger
 from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.tagging import frozen_features, words
