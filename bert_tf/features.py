@@ -60,7 +60,8 @@ from bert_tf.conversion.loading import load_encoder, read_model_files
 from bert_tf.conversion.source import Source, folder_of
 from bert_tf.errors import InputError
 from bert_tf.instances.random_stream import compiled
-from bert_tf.modeling.encoder import BertEncoder, DictInputModel
+from bert_tf.modeling.dict_input import DictInputModel
+from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.parallel import grouped
 from bert_tf.records.batching import (
     Arrays,

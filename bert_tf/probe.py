@@ -32,11 +32,7 @@ from bert_tf.options import DATA, REQUIRED, Path, option, with_default
 from bert_tf.pictures import figure, picture, table
 from bert_tf.tasks.tagging.sentences import FORMATS
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
-from bert_tf.training.training_options import (
-    DeviceOptions,
-    LengthOptions,
-    ModelOptions,
-)
+from bert_tf.training.training_options import DeviceOptions, LengthOptions, ModelOptions
 
 if TYPE_CHECKING:
     from bert_tf.features import FeatureExtractor
@@ -345,7 +341,7 @@ def _probed(
 ) -> ProbedWords:
     """The words of a split with all layers' vectors."""
     from bert_tf.tasks.tagging.frozen_features import inputs_of_windows
-    from bert_tf.tasks.tagging.words import SentenceFeaturizer
+    from bert_tf.tasks.tagging.sentence_windows import SentenceFeaturizer
 
     featurizer = SentenceFeaturizer(tokenizer, max_seq_length=options.max_seq_length)
     windows = list(featurizer(sentences))

@@ -58,8 +58,9 @@ from bert_tf.tasks.tagging.labels import (
     scheme_of_labels,
     usual_spelling,
 )
+from bert_tf.tasks.tagging.sentence_windows import NO_LABEL, SentenceFeaturizer
 from bert_tf.tasks.tagging.sentences import Sentence
-from bert_tf.tasks.tagging.words import NO_LABEL, SentenceFeaturizer, predict_words
+from bert_tf.tasks.tagging.word_predictions import predict_words
 from bert_tf.text.normalization import words_of_text
 from bert_tf.text.wordpiece import text_pairs
 from bert_tf.training.device_steps import prediction_step

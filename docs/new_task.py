@@ -24,7 +24,7 @@ from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.heads import HeadModel
+from bert_tf.modeling.head_model import HeadModel
 from bert_tf.modeling.layers import HEAD_INITIALIZER_RANGE, OutputProjection
 from bert_tf.modeling.objectives import Loss, Objective
 from bert_tf.options import Path, option

@@ -187,7 +187,7 @@ def words(
     from bert_tf.records.batching import ExampleTable
     from bert_tf.tasks.tagging import words as words_module
     from bert_tf.tasks.tagging.sentences import Layout, read_sentences
-    from bert_tf.tasks.tagging.words import SentenceFeaturizer
+    from bert_tf.tasks.tagging.sentence_windows import SentenceFeaturizer
     from bert_tf.training.task import Task
 
     length = MAX_SEQ_LENGTHS[NER]

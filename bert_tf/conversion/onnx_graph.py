@@ -336,7 +336,7 @@ class ModelGraph:
         scope = "bert/layer_mixture"
         if f"{scope}/scores" not in self.graph.weights:
             return None
-        from bert_tf.modeling.encoder import SCORE_SCALE
+        from bert_tf.modeling.pooling import SCORE_SCALE
 
         scores = SCORE_SCALE * np.float64(self.graph.weights[f"{scope}/scores"])
         shares = np.exp(scores - scores.max())

@@ -9,6 +9,7 @@ from absl.testing import parameterized
 
 from bert_tf.config import CLASSIFIER_DROPOUT, MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.errors import InputError
+from bert_tf.modeling.bilstm import BiLstmTagger
 from bert_tf.modeling.fused import without_fusion
 from bert_tf.modeling.heads import (
     BertClassifier,
@@ -16,7 +17,6 @@ from bert_tf.modeling.heads import (
     BertPretrainer,
     BertSpanPredictor,
     BertTagger,
-    BiLstmTagger,
 )
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.modeling import numpy_bert

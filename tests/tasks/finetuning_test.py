@@ -14,7 +14,7 @@ from bert_tf import cli, run_classifier
 from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.conversion.adapter_files import write_adapter
 from bert_tf.errors import InputError
-from bert_tf.modeling.encoder import DictInputModel
+from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.layers import HeadDropout
 from bert_tf.modeling.weight_names import weights_by_name

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.encoder import DictInputModel
+from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.objectives import Loss, Mean, Objective
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.tasks.pretraining import pretraining_task

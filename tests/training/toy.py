@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.encoder import DictInputModel
+from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.layers import GatherPositions, HeadDropout
 from bert_tf.modeling.objectives import Loss, Objective
 from bert_tf.records import pipeline

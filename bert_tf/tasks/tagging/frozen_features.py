@@ -1,7 +1,7 @@
 """Labelling words by a BiLSTM on frozen BERT's features (the paper's section 5.3).
 
-The windows are those used to fine-tune a tagger (`bert_tf.tasks.tagging.words`). A
-word's vector is that of its first piece, in the window with most context of the word.
+The windows are those used to fine-tune a tagger (`sentence_windows`). A word's vector
+is that of its first piece, in the window with most context of the word.
 """
 
 import dataclasses
@@ -20,8 +20,9 @@ from bert_tf.features import (
     FeatureSettings,
     LayerSelection,
 )
-from bert_tf.modeling.heads import BiLstmTagger
+from bert_tf.modeling.bilstm import BiLstmTagger
 from bert_tf.records.batching import EvaluationBatches, ExampleTable, Predict
+from bert_tf.tasks.tagging.sentence_windows import SentenceFeatures, SentenceFeaturizer
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.tagging_options import (
     BILSTM_EPOCHS,
@@ -29,12 +30,8 @@ from bert_tf.tasks.tagging.tagging_options import (
     FEATURE_CHOICES,
     TaggingOptions,
 )
-from bert_tf.tasks.tagging.words import (
-    SentenceFeatures,
-    SentenceFeaturizer,
-    TaggingTask,
-    WordPredictions,
-)
+from bert_tf.tasks.tagging.word_predictions import WordPredictions
+from bert_tf.tasks.tagging.words import TaggingTask
 
 
 def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]:
@@ -50,10 +47,10 @@ def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]
     ]
 
 
-# The records are those of tagging (`bert_tf.tasks.tagging.words`) with words for
-# tokens: input_ids are the words' places in an array that holds their vectors. So the
-# code that writes, plans, shuffles and predicts records of tagging works here too, and
-# a batch gets its vectors when it is read:
+# The records are those of tagging (`sentence_windows`) with words for tokens: input_ids
+# are the words' places in an array that holds their vectors. So the code that writes,
+# plans, shuffles and predicts records of tagging works here too, and a batch gets its
+# vectors when it is read:
 #
 #     features  [B, S, L, F] float32, zeros behind the words
 #

@@ -10,18 +10,18 @@ import tensorflow as tf
 from bert_tf import cli, run_ner
 from bert_tf.errors import InputError
 from bert_tf.features import FeatureExtractor
+from bert_tf.modeling.bilstm import BiLstmTagger
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.heads import BiLstmTagger
 from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks import finetuning
-from bert_tf.tasks.tagging import frozen_features, words
+from bert_tf.tasks.tagging import frozen_features
 from bert_tf.tasks.tagging.frozen_features import (
     VectorTable,
     WordFeaturizer,
     inputs_of_windows,
 )
+from bert_tf.tasks.tagging.sentence_windows import SentenceFeatures, blocks, schema
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
-from bert_tf.tasks.tagging.words import SentenceFeatures
 from bert_tf.training import loop
 from tests.conversion import runs
 from tests.modeling.examples import randomize
@@ -78,7 +78,8 @@ class OfTokens:
 class WordVectorsTest(tf.test.TestCase):
     def records(self):
         return ExampleTable(
-            words.blocks(WordFeaturizer(OfTokens(), {})([]), LABELS, 8), words.schema(8)
+            blocks(WordFeaturizer(OfTokens(), {})([]), LABELS, 8),
+            schema(8),
         )
 
     def check(self, batch):

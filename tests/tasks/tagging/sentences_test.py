@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from bert_tf.errors import InputError
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences, read_tfds
-from bert_tf.tasks.tagging.words import write_predictions
+from bert_tf.tasks.tagging.word_predictions import write_predictions
 from bert_tf.text.tfds import TfdsRows
 from tests.script_case import FolderCase
 from tests.tasks.tfds_sets import mocked

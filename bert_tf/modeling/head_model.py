@@ -1,0 +1,167 @@
+"""The encoder with a task's head, trained by Keras' own loop or by ours."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from bert_tf.config import REGRESSION, SINGLE_LABEL
+from bert_tf.errors import InputError
+from bert_tf.modeling.dict_input import DictInputModel, check_range
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.objectives import Objective
+from bert_tf.modeling.of_logits import is_of_logits, losses_of_logits, metrics_of_logits
+
+
+class HeadModel(DictInputModel):
+    """The encoder with a task's head: a functional model with named outputs."""
+
+    # The records' names of the labels that the objective needs.
+    label_names: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        encoder: BertEncoder,
+        inputs: dict[str, Any],
+        outputs: dict[str, Any],
+        objective: Objective,
+        name: str,
+        **arguments: Any,
+    ):
+        """The arguments are the head's own, for `get_config`; not the encoder's."""
+        super().__init__(inputs=inputs, outputs=outputs, name=name)
+        self.encoder = encoder
+        self.bert_config = encoder.bert_config
+        self.objective = objective
+        self._arguments = arguments
+        self._record_metrics = [
+            keras.metrics.Mean(name=name)
+            for name in (*objective.losses, *objective.metrics)
+        ]
+        self._scaled_loss = _ScaledLoss(name="scaled_loss")
+
+    def compile(
+        self, optimizer: Any = "rmsprop", loss: Any = None, **kwargs: Any
+    ) -> None:
+        """Keras' own; without a loss the model's objective is minimised.
+
+        Losses and metrics are of logits, which the outputs are: see `of_logits`.
+        """
+        kind = self._arguments.get("problem_type") or SINGLE_LABEL
+        outputs = self.output
+        loss = losses_of_logits(loss, kind, outputs)
+        if kind != REGRESSION or is_of_logits(loss):
+            for name in ("metrics", "weighted_metrics"):
+                kwargs[name] = metrics_of_logits(kwargs.get(name), kind, outputs)
+        self.loss = None  # Keras would keep that of an earlier call
+        super().compile(optimizer, loss, **kwargs)
+
+    def compile_from_config(self, config: Mapping[str, Any]) -> None:
+        """Compiles a loaded model, like Keras' own with its own `compile`."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def _labels(self, y: Any) -> Any:
+        """Targets in Keras' form, checked."""
+        if isinstance(y, list | tuple):
+            y = np.asarray(y)
+        if not isinstance(y, np.ndarray):
+            return y
+        is_class = self._arguments.get("problem_type") in (None, SINGLE_LABEL)
+        if is_class and "num_labels" in self._arguments:
+            if y.dtype.kind in "iu":
+                check_range(y, self._arguments["num_labels"], "y")
+            elif self.loss is None and (
+                y.dtype.kind not in "bf" or (y != y // 1).any()
+            ):
+                raise InputError(
+                    "`y` must be the numbers of the classes, from 0. Received:"
+                    f" {y.ravel()[:1].tolist()} of type {y.dtype}"
+                )
+        return y[:, None] if y.ndim == 1 else y  # as records have them
+
+    def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Keras' own; InputError if an input or label is wrong."""
+        has_class = self._arguments.get("problem_type") in (None, SINGLE_LABEL)
+        if kwargs.get("class_weight") is not None and (
+            not has_class or "label_weights" in self.label_names
+        ):
+            # Keras would take the place of the largest for a row's class.
+            raise InputError(
+                "`class_weight` is for models that choose one class for each example."
+                " Give `sample_weight`."
+            )
+        return super().fit(x, y, *args, **kwargs)
+
+    def _records(self, x: Any, y: Any, sample_weight: Any) -> Any:
+        """A batch with its targets under the records' names."""
+        del sample_weight
+        if y is not None:
+            x = {**x, **(y if isinstance(y, Mapping) else {"label_ids": y})}
+        if missing := [name for name in self.label_names if name not in x]:
+            raise InputError(
+                f"{type(self).__name__} learns from labels under the names"
+                f" {', '.join(self.label_names)}, in `x` or as a dict `y`."
+                f" {', '.join(missing)} is missing."
+            )
+        return x
+
+    def compute_loss(
+        self,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
+        training: bool = True,
+    ) -> Any:
+        """Keras' extension point: without a compiled loss, the model's objective."""
+        if self.loss is not None:
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+        x = self._records(x, y, sample_weight)
+        total = sum(
+            function(x, y_pred, sample_weight).value()
+            for function in self.objective.losses.values()
+        )
+        return self._scaled_loss(total, total)
+
+    def compute_metrics(
+        self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
+    ) -> dict[str, Any]:
+        """Keras' extension point: the metrics of the records, or the compiled ones."""
+        if self.loss is None:
+            x = self._records(x, y, sample_weight)
+            means = self.objective.means(x, y_pred)
+            for metric in self._record_metrics:
+                mean = means[metric.name]._replace(epsilon=0.0, factor=1.0)
+                metric.update_state(mean.value(), mean.weight)
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """What Keras reports: the records' metrics, unless a loss is compiled."""
+        if self.loss is None:
+            return super().metrics
+        return [m for m in super().metrics if m not in self._record_metrics]
+
+    def _constructor_arguments(self) -> dict[str, Any]:
+        options = self.encoder.options.items()
+        return {
+            "config": self.bert_config.to_dict(),
+            **{name: value for name, value in options if name != "use_pooler"},
+            **self._arguments,
+            "dtype": keras.dtype_policies.serialize(self.encoder.dtype_policy),
+            "name": self.name,
+        }
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class _ScaledLoss(keras.losses.Loss):
+    """A loss already computed, scaled as Keras expects of a strategy's replica."""
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        """The loss itself, as a batch of one: Keras does not scale a scalar."""
+        del y_true
+        return ops.reshape(y_pred, (1,))

@@ -1,0 +1,133 @@
+"""Which hidden states represent a sequence: of which layers, and of which tokens."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from bert_tf.modeling.layers import Stored, at_positions, observe
+
+# A learned mixture of all layers' outputs, like ELMo's.
+#
+#     gamma * sum_j w_j h_j        w = softmax(c s)
+#
+# over the embeddings and every layer's output h_j (Peters et al. 2018, section 3.2; for
+# BERT's layers Tenney et al. 2019, "BERT rediscovers the classical NLP pipeline"). It
+# starts as the mean: s = 0, gamma = 1.
+#
+# c is ours; ELMo's is 1. Adam changes a number by about the learning rate per step;
+# with the rates used to fine-tune BERT, some 1e-5, the scores of ELMo's softmax would
+# hardly leave 0.
+
+
+# So that s moves as with ELMo's learning rate, 1e-3.
+SCORE_SCALE = 100.0
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class LayerMixture(Stored, keras.layers.Layer):
+    """The mixture of tensors of one shape; c is the `score_scale`."""
+
+    def __init__(self, score_scale: float = SCORE_SCALE, dtype: Any = None):
+        super().__init__(dtype=dtype, name="layer_mixture")
+        self.score_scale = score_scale
+
+    def build(self, input_shape: Sequence[tuple]) -> None:
+        """Makes a score for each tensor, and gamma."""
+        self.scores = self.add_weight(
+            name="scores",
+            shape=(len(input_shape),),
+            initializer="zeros",
+            autocast=False,
+        )
+        self.gamma = self.add_weight(
+            name="gamma", shape=(), initializer="ones", autocast=False
+        )
+        self.built = True
+
+    def call(self, states: Sequence[Any]) -> Any:
+        """Tensors [..., H], each of the same shape, to one."""
+        weights = self.gamma * ops.softmax(self.score_scale * self.scores)
+        weights = ops.cast(weights, self.compute_dtype)
+        return ops.tensordot(weights, ops.stack(states), axes=1)
+
+
+# Where the sequences of a packed row begin and end.
+#
+# A packed row (`bert_tf.records.spec`) holds several sequences one after another, each
+# with positions that start at 0 and its own [CLS]. `sequence_ids` numbers them from 1
+# and is 0 for padding; `cls_positions` gives their starts.
+#
+# Shapes: B batch, S tokens of a row, N sequences of a row, H hidden.
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class PackedPositions(Stored, keras.layers.Layer):
+    """The position of each token in its own sequence."""
+
+    def call(self, sequence_ids: Any, cls_positions: Any) -> Any:
+        """[B, S] and [B, N] to [B, S] int32; 0 for padding."""
+        index = ops.arange(ops.shape(sequence_ids)[1], dtype="int32")[None, :]
+        number = ops.maximum(sequence_ids - 1, 0)
+        begins = ops.take_along_axis(cls_positions, number, axis=1)
+        return ops.where(sequence_ids > 0, index - begins, 0)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class PooledTokens(Stored, keras.layers.Layer):
+    """The hidden states that represent whole sequences.
+
+    [CLS], the first token; or the last one if tokens only attend to earlier ones:
+    there [CLS] has seen nothing of the sequence.
+    """
+
+    def __init__(self, left_to_right: bool, dtype: Any = None, name: str | None = None):
+        super().__init__(dtype=dtype, name=name)
+        self.left_to_right = left_to_right
+
+    def call(
+        self,
+        sequence_output: Any,
+        input_mask: Any,
+        sequence_ids: Any = None,
+        cls_positions: Any = None,
+    ) -> Any:
+        """[B, S, H] to [B, H], for packed rows (with the last two) to [B, N, H]."""
+        if sequence_ids is None or cls_positions is None:
+            if not self.left_to_right:
+                return sequence_output[:, 0, :]
+            last = ops.sum(ops.cast(input_mask, "int32"), axis=1, keepdims=True) - 1
+            return at_positions(sequence_output, ops.maximum(last, 0))[:, 0, :]
+        if not self.left_to_right:
+            return at_positions(sequence_output, cls_positions)
+        number = ops.arange(1, ops.shape(cls_positions)[1] + 1, dtype="int32")
+        is_own = ops.equal(sequence_ids[:, :, None], number[None, None, :])
+        lengths = ops.sum(ops.cast(is_own, "int32"), axis=1)
+        return at_positions(
+            sequence_output, ops.maximum(cls_positions + lengths - 1, 0)
+        )
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class Standardization(Stored, keras.layers.Layer):
+    """(x - mean) / deviation, of each number by its own, which are not trained."""
+
+    def build(self, input_shape: tuple) -> None:
+        """Makes both; until they are known, x stays as it is."""
+        self.mean, self.deviation = (
+            self.add_weight(
+                name=name,
+                shape=input_shape[-1:],
+                initializer=initializer,
+                trainable=False,
+                autocast=False,
+            )
+            for name, initializer in (("mean", "zeros"), ("deviation", "ones"))
+        )
+        self.built = True
+
+    def call(self, x: Any) -> Any:
+        """[..., W] to [..., W]."""
+        x = ops.cast(observe("pooled", x), "float32")
+        return ops.cast((x - self.mean) / self.deviation, self.compute_dtype)

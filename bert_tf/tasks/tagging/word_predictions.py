@@ -1,0 +1,147 @@
+"""Predictions of words: computed, scored and written."""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from bert_tf import files, metrics
+from bert_tf.records.batching import PADDING, ROWS, Batching, ExampleTable, Predict
+from bert_tf.tasks.tagging.labels import (
+    NO_SCHEME,
+    OUTSIDE,
+    STRICT_SCHEMES,
+    Labels,
+    count_entities,
+    total,
+)
+from bert_tf.tasks.tagging.sentence_windows import (
+    NO_LABEL,
+    SentenceFeatures,
+    blocks,
+    schema,
+)
+from bert_tf.tasks.tagging.sentences import Sentence
+from bert_tf.tasks.task import LOSS
+from bert_tf.training.evaluation import refuse_not_finite
+
+
+class WordPredictions(NamedTuple):
+    """The predictions for W words."""
+
+    label_ids: np.ndarray  # int [W], the likeliest label
+    # float64 [W], -log p of the true one; 0 if the model does not have it.
+    losses: np.ndarray
+
+
+def predict_words(
+    features: Sequence[SentenceFeatures],
+    labels: np.ndarray,
+    predict: Predict,
+    batching: Batching,
+) -> WordPredictions:
+    """Predicts the words of some windows."""
+    length = batching.max_seq_length
+    records = ExampleTable(blocks(features, labels, length), schema(length))
+    batches = records.batches(batching.batch_size, batching.max_lengths)
+    found = WordPredictions(np.zeros(len(labels), np.int64), np.zeros(len(labels)))
+    for batch, outputs in predict(batches, len(batches)):
+        (in_batch,) = np.nonzero(batch[ROWS] != PADDING)
+        some = [features[row] for row in batch[ROWS][in_batch]]
+        words = np.concatenate([one.words for one in some])
+        places = np.concatenate([one.places for one in some])
+        in_batch = np.repeat(in_batch, [len(one.words) for one in some])
+        logits = outputs["logits"][in_batch, places]  # of the batch's words, by label
+        refuse_not_finite("score of a label", logits)
+        found.label_ids[words] = logits.argmax(axis=-1)
+        log_p = special.log_softmax(logits.astype(np.float64), axis=-1)
+        of_words = labels[words]
+        of_label = log_p[np.arange(len(words)), np.maximum(of_words, 0)]
+        found.losses[words] = np.where(of_words == NO_LABEL, 0.0, -of_label)
+    return found
+
+
+def write_predictions(
+    path: str, sentences: Sequence[Sentence], labels: Sequence[Sequence[str]]
+) -> None:
+    """Writes predicted labels as a column file, for the official scorer (conlleval).
+
+        EU NNP B-NP B-ORG B-ORG
+        rejects VBZ B-VP O O
+
+    It has the columns of the input file, separated by a blank, and the predicted label
+    after them; for other formats the word, its label if known, and the predicted one.
+    The scorer compares the last two columns: if the labels are not the last input
+    column, they are repeated before the predicted ones. There is one line for each
+    input line except comments, including blank ones and -DOCSTART-, so that the two
+    files can be compared line by line. The scorer counts -DOCSTART- as a word correctly
+    labelled O, which affects its accuracy but no entity.
+    """
+    # The labels are the last column, or there are none.
+    repeats = not all(
+        row.endswith(f" {label}")
+        for one in sentences
+        if one.labels is not None
+        for row, label in zip(one.rows, one.labels, strict=True)
+    )
+    lines: list[str] = []
+    for sentence, predicted in zip(sentences, labels, strict=True):
+        width = sentence.rows[0].count(" ") + 1 + repeats
+        lines += _between(sentence.before, width)
+        rows = sentence.rows
+        if repeats and sentence.labels is not None:
+            rows = tuple(map(" ".join, zip(rows, sentence.labels, strict=True)))
+        lines += map(" ".join, zip(rows, predicted, strict=True))
+        lines += _between(sentence.after, width)
+    if not sentences[-1].after:
+        lines.append("")
+    files.write_atomically(path, "".join(f"{line}\n" for line in lines))
+
+
+def _between(lines: Sequence[str], width: int) -> list[str]:
+    """Lines that are no words, with the columns of those that are, for the scorer."""
+    return [line and line + f" {OUTSIDE}" * (width - line.count(" ")) for line in lines]
+
+
+ACCURACY = "accuracy"
+
+
+def metric_names(scheme: str) -> list[str]:
+    """The scores' names, with the one that compares runs last."""
+    entities = [] if scheme == NO_SCHEME else [*entity_scores((), (), scheme)]
+    return [LOSS, ACCURACY, *entities]
+
+
+def entity_scores(
+    golds: Sequence[Labels], predictions: Sequence[Labels], scheme: str
+) -> dict[str, float]:
+    """The scores of entities by the strict reading, if any, and the default."""
+    results: dict[str, float] = {}
+    readings: dict[str, str | None] = {"": None}
+    if scheme in STRICT_SCHEMES:
+        readings = {"strict_": scheme, **readings}
+    for prefix, reading in readings.items():
+        counts = total(count_entities(golds, predictions, reading).values())
+        results |= {prefix + name: score for name, score in counts.scores.items()}
+    return results
+
+
+F1_MACRO = "f1_macro"  # computed on request, as --best_metric
+
+
+def f1_macro(
+    golds: Sequence[Labels], predictions: Sequence[Labels], scheme: str
+) -> float:
+    """The mean of the F1 of each type by the default reading; without types, of labels.
+
+    As seqeval's and scikit-learn's: of the types, or labels, on either side.
+    """
+    if scheme == NO_SCHEME:
+        predicted, gold = (
+            np.array([*itertools.chain.from_iterable(x)]) for x in (predictions, golds)
+        )
+        return metrics.scores([F1_MACRO], predicted, gold)[F1_MACRO]
+    counts = count_entities(golds, predictions).values()
+    return sum(one.scores["f1"] for one in counts) / max(len(counts), 1)
