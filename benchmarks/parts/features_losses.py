@@ -186,8 +186,8 @@ def words(
     from bert_tf.modeling.objectives import TAGGING
     from bert_tf.records.batching import ExampleTable
     from bert_tf.tasks.tagging import words as words_module
-    from bert_tf.tasks.tagging.sentences import Layout, read_sentences
     from bert_tf.tasks.tagging.sentence_windows import SentenceFeaturizer
+    from bert_tf.tasks.tagging.sentences import Layout, read_sentences
     from bert_tf.training.task import Task
 
     length = MAX_SEQ_LENGTHS[NER]
