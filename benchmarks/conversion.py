@@ -310,7 +310,7 @@ def differing_tensors(first: pathlib.Path, second: pathlib.Path) -> str:
 
 def released_size(size: str, folder: pathlib.Path, peers: Peers) -> None:
     """Prints the table of one of --models."""
-    from bert_tf.config import BertConfig
+    from bert_tf.base.config import BertConfig
 
     config = BertConfig.from_size(size)
     values = {

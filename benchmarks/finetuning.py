@@ -228,7 +228,7 @@ def our_scores(bench: Bench, job: dict[str, Any]) -> dict[str, Any]:
 
 def metrics_of(task: str, labels: list[str], predictions: list) -> dict[str, float]:
     """The scores of a dev set, times 100."""
-    from bert_tf import metrics as metrics_module
+    from bert_tf.base import metrics as metrics_module
 
     table = TASKS[task]
     classes = sorted(set(labels))
@@ -361,7 +361,7 @@ def speed_job(bench: Bench, task: str, precision: str, side: str) -> dict[str, A
 
 def mean_length(task: str, checkpoint: pathlib.Path, file: pathlib.Path) -> float:
     """Tokens of an example with [CLS] and [SEP], cut at the longest."""
-    from bert_tf import cli
+    from bert_tf.base import cli
 
     cli.import_tensorflow()
     from bert_tf.conversion.loading import load_tokenizer

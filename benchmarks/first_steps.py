@@ -32,7 +32,7 @@ def our_losses(folder: str) -> list[float]:
     import numpy as np
     import tensorflow as tf
 
-    from bert_tf.config import BertConfig
+    from bert_tf.base.config import BertConfig
     from bert_tf.modeling.weight_names import weights_by_name
     from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.records.pretraining_input import PretrainingRecords

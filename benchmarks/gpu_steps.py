@@ -83,7 +83,7 @@ def ours(case: dict) -> dict:
     import keras
     import numpy as np
 
-    from bert_tf.config import BertConfig
+    from bert_tf.base.config import BertConfig
     from bert_tf.modeling.heads import BertPretrainer
     from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.training.device_steps import training_steps

@@ -113,7 +113,7 @@ def times(worker: Worker, count: int) -> tuple[float, float]:
 
 def measure(size: str, precision: str, batch_size: int, pythons: dict) -> None:
     """Prints a table of one size, precision and batch."""
-    from bert_tf.config import BertConfig
+    from bert_tf.base.config import BertConfig
     from bert_tf.training.throughput import training_flops
 
     config = BertConfig.from_size(size)

@@ -102,7 +102,7 @@ def write_records(folder: str) -> None:
 
 def start(folder: str, step: int, began: float) -> ResumeTime:
     """Goes on at a step, for one step, in this process."""
-    from bert_tf.config import BertConfig
+    from bert_tf.base.config import BertConfig
     from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.records.pipeline import record_counts, training_dataset
     from bert_tf.records.spec import RecordSpec

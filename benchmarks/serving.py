@@ -32,7 +32,7 @@ def make_checkpoint(folder: str) -> None:
     """A classifier with random weights, and its vocabulary."""
     import numpy as np
 
-    from bert_tf.config import BertConfig
+    from bert_tf.base.config import BertConfig
     from bert_tf.modeling.heads import BertClassifier
     from bert_tf.training.checkpoints import RunCheckpoints
 

@@ -220,11 +220,11 @@ def main(_: list[str]) -> None:
         return
     logging.set_verbosity(logging.WARNING)
     sys.path.insert(0, str(REPOSITORY))
-    # The workers of bert_tf.parallel start anew.
+    # The workers of bert_tf.base.parallel start anew.
     os.environ["PYTHONPATH"] = os.pathsep.join(
         [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
-    from bert_tf import cli
+    from bert_tf.base import cli
 
     cli.import_tensorflow()
     with tempfile.TemporaryDirectory() as temporary:

@@ -21,13 +21,13 @@ Names are looked up when first used: `import bert_tf` costs no TensorFlow import
 import importlib
 from typing import Any
 
-from bert_tf import keras_backend, serialization
+from bert_tf.base import keras_backend, serialization
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "BertClassifier": "bert_tf.modeling.heads",
-    "BertConfig": "bert_tf.config",
+    "BertConfig": "bert_tf.base.config",
     "BertEncoder": "bert_tf.modeling.encoder",
     "BertMultipleChoice": "bert_tf.modeling.heads",
     "BertPretrainer": "bert_tf.modeling.heads",
@@ -35,7 +35,7 @@ _HOMES = {
     "BertTagger": "bert_tf.modeling.heads",
     "AdamWeightDecay": "bert_tf.optimization.optimizers",
     "DataSet": "bert_tf.tasks.tables",
-    "InputError": "bert_tf.errors",
+    "InputError": "bert_tf.base.errors",
     "TableSplit": "bert_tf.tasks.tables",
     "Vocabulary": "bert_tf.text.vocabulary",
     "WarmupSchedule": "bert_tf.optimization.schedules",

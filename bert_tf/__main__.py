@@ -14,9 +14,9 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
-from bert_tf import cli
-from bert_tf.errors import InputError
-from bert_tf.options import Options
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import Options
 
 _DISTRIBUTION = "bert-tf"
 

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bert_tf import cli, files
-from bert_tf.errors import InputError
-from bert_tf.options import (
+from bert_tf.base import cli, files
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import (
     REQUIRED,
     Path,
     deciding,

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import cli, files
-from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from bert_tf.errors import InputError
-from bert_tf.metrics import is_better
-from bert_tf.options import RESULTS, Options, Path, flags_of_run, option
-from bert_tf.pictures import figure, table
-from bert_tf.significance import (
+from bert_tf.base import cli, files
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base.errors import InputError
+from bert_tf.base.metrics import is_better
+from bert_tf.base.options import RESULTS, Options, Path, flags_of_run, option
+from bert_tf.base.pictures import figure, table
+from bert_tf.tasks.significance import (
     Answers,
     Comparison,
     Summed,

@@ -21,10 +21,10 @@ from typing import Any
 
 from absl import logging
 
-from bert_tf import cli, files
-from bert_tf.errors import InputError
+from bert_tf.base import cli, files
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import REQUIRED, Options, Path, option
 from bert_tf.evaluate_squad import read_by_question, read_golds, report_unmatched
-from bert_tf.options import REQUIRED, Options, Path, option
 from bert_tf.tasks.squad.decoding import (
     NO_SPAN_SCORE_DIFF,
     NO_SPAN_TEXT,

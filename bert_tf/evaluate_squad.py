@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from absl import logging
 
-from bert_tf import cli, files
-from bert_tf.errors import InputError
-from bert_tf.options import Options, Path, option
+from bert_tf.base import cli, files
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import Options, Path, option
 from bert_tf.tasks.squad.reading import read_json
 from bert_tf.tasks.squad.scoring import (
     Gold,

@@ -19,11 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from bert_tf import cli, files, keras_backend
 from bert_tf.answer import DEFAULTS
+from bert_tf.base import cli, files, keras_backend
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import (
+    REQUIRED,
+    TASK,
+    Path,
+    flags_of_run,
+    option,
+    with_default,
+)
 from bert_tf.conversion import names
-from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, TASK, Path, flags_of_run, option, with_default
 from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.training.training_options import DeviceOptions, ModelOptions
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from absl import logging
 
-from bert_tf import cli, files
-from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, Path, option, with_default
+from bert_tf.base import cli, files
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import REQUIRED, Path, option, with_default
 from bert_tf.training.training_options import (
     DeviceOptions,
     LengthOptions,
@@ -26,7 +26,7 @@ from bert_tf.training.training_options import (
 )
 
 if TYPE_CHECKING:
-    from bert_tf.features import FeatureInput
+    from bert_tf.tasks.features import FeatureInput
 
 
 class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions):
@@ -120,9 +120,9 @@ def run(options: ExtractionOptions) -> None:
     if len(set(map(files.identity, paths))) == 1:
         raise InputError(f"--output_file: {paths[1]} is also the input file.")
     cli.import_tensorflow(options)
-    from bert_tf import features
     from bert_tf.conversion.huggingface import sentence_settings
     from bert_tf.conversion.source import folder_of
+    from bert_tf.tasks import features
 
     of_folder = sentence_settings(folder_of(options.init_checkpoint))
     if of_folder.max_seq_length and not options.is_given("max_seq_length"):

@@ -10,9 +10,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bert_tf import cli
-from bert_tf.errors import InputError
-from bert_tf.options import option
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import option
 from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:

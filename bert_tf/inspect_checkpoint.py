@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from bert_tf import cli, files
-from bert_tf.errors import InputError
-from bert_tf.options import Options, Path, declarations, flags_of_run
+from bert_tf.base import cli, files
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import Options, Path, declarations, flags_of_run
 from bert_tf.tasks.data_set_options import ClassifierOptions
 from bert_tf.tasks.pretraining_options import PretrainingOptions
 

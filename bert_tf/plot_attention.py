@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import logging
 
-from bert_tf import cli, files
-from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, Path, option
-from bert_tf.pictures import picture
+from bert_tf.base import cli, files
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import REQUIRED, Path, option
+from bert_tf.base.pictures import picture
 from bert_tf.score import SEPARATOR
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training.training_options import SourceOptions

@@ -32,16 +32,16 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from absl import logging
 
-from bert_tf import cli, files, options
-from bert_tf.errors import InputError
-from bert_tf.options import (
+from bert_tf.base import cli, files, options
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import (
     REQUIRED,
     Options,
     Path,
     flags_of_run,
     option,
 )
-from bert_tf.parallel import grouped
+from bert_tf.base.parallel import grouped
 from bert_tf.tasks.tables import rows_of_lines
 from bert_tf.text import blocks
 from bert_tf.training.training_options import SourceOptions

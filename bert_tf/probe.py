@@ -25,17 +25,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import logging
 
-from bert_tf import cli, files
-from bert_tf.errors import InputError
+from bert_tf.base import cli, files
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import DATA, REQUIRED, Path, option, with_default
+from bert_tf.base.pictures import figure, picture, table
 from bert_tf.extract_features import ExtractionOptions
-from bert_tf.options import DATA, REQUIRED, Path, option, with_default
-from bert_tf.pictures import figure, picture, table
 from bert_tf.tasks.tagging.sentences import FORMATS
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.training.training_options import DeviceOptions, LengthOptions, ModelOptions
 
 if TYPE_CHECKING:
-    from bert_tf.features import FeatureExtractor
+    from bert_tf.tasks.features import FeatureExtractor
     from bert_tf.tasks.tagging.sentences import Sentence
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
@@ -261,7 +261,7 @@ def probing_picture(
 def run(options: ProbeOptions) -> None:
     """Computes the vectors, trains the probes, and shows what came out."""
     cli.import_tensorflow(options)
-    from bert_tf.features import open_extractor
+    from bert_tf.tasks.features import open_extractor
 
     sentences = _splits(options)
     extractor, tokenizer = open_extractor(options, ["embeddings", "all"])

@@ -27,10 +27,11 @@ from typing import Any, NamedTuple
 
 from absl import logging
 
-from bert_tf import cli, files, finished, run_classifier, run_pretraining
-from bert_tf.config import BertConfig
+from bert_tf import run_classifier, run_pretraining
+from bert_tf.base import cli, files, finished
+from bert_tf.base.config import BertConfig
+from bert_tf.base.options import TASK, Options, option, with_default
 from bert_tf.fill_mask import fill_masks, show
-from bert_tf.options import TASK, Options, option, with_default
 from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.tfrecords import create_pretraining_data
 

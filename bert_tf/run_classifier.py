@@ -13,7 +13,7 @@ test.tsv in --data_dir; flags name the columns), or any TensorFlow dataset
 all of them and keeps the best run on the development set in OUTPUT_DIR/best.
 """
 
-from bert_tf import cli
+from bert_tf.base import cli
 from bert_tf.tasks.data_set_options import ClassifierOptions
 
 

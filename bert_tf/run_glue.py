@@ -14,7 +14,7 @@ import os
 
 from absl import logging
 
-from bert_tf import cli
+from bert_tf.base import cli
 from bert_tf.tasks.data_set_options import GlueOptions
 from bert_tf.tasks.run_options import with_recipe
 

@@ -13,7 +13,7 @@ the input with the predicted label appended, as the official scorer (conlleval) 
 them.
 """
 
-from bert_tf import cli
+from bert_tf.base import cli
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 
 

@@ -24,20 +24,12 @@ from typing import Any
 
 from absl import logging
 
-from bert_tf import (
-    cli,
-    files,
-    run_classifier,
-    run_ner,
-    run_pretraining,
-    run_squad,
-    run_swag,
-)
-from bert_tf.compare import finished_runs
-from bert_tf.config import BertConfig
-from bert_tf.errors import InputError
-from bert_tf.finished import FinishedResults, keep_settings
-from bert_tf.options import (
+from bert_tf import run_classifier, run_ner, run_pretraining, run_squad, run_swag
+from bert_tf.base import cli, files
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
+from bert_tf.base.finished import FinishedResults, keep_settings
+from bert_tf.base.options import (
     DATA,
     LENGTHS,
     REQUIRED,
@@ -46,6 +38,7 @@ from bert_tf.options import (
     option,
     with_default,
 )
+from bert_tf.compare import finished_runs
 from bert_tf.tasks.paper_tables import (
     GIVEN,
     LM,

@@ -13,7 +13,7 @@ paper's two phases are one command with
     --input_file=records/128/*,records/512/* --phases=128:900000:256,512:100000:256
 """
 
-from bert_tf import cli
+from bert_tf.base import cli
 from bert_tf.tasks.pretraining_options import PretrainingOptions
 
 

@@ -12,7 +12,7 @@ It writes predictions.json, nbest_predictions.json and, for SQuAD 2.0, null_odds
 --output_dir, and eval_results.txt if the answers are known.
 """
 
-from bert_tf import cli
+from bert_tf.base import cli
 from bert_tf.tasks.squad.squad_options import SquadOptions
 
 

@@ -13,7 +13,7 @@ It writes eval_results.txt and dev_predictions.csv, and for --test_file test_res
 (probabilities) and swag_predictions.csv.
 """
 
-from bert_tf import cli
+from bert_tf.base import cli
 from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 
 

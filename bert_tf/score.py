@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bert_tf import cli, files
-from bert_tf.errors import InputError
-from bert_tf.options import Path, option
-from bert_tf.parallel import grouped
+from bert_tf.base import cli, files
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import Path, option
+from bert_tf.base.parallel import grouped
 from bert_tf.text.wordpiece import WordPieceTokenizer, pair_features
 from bert_tf.training.training_options import SourceOptions
 

@@ -29,13 +29,17 @@ import numpy as np
 from absl import logging
 
 from bert_tf.answer import options_of
-from bert_tf.config import MULTI_LABEL, REGRESSION
+from bert_tf.base.config import MULTI_LABEL, REGRESSION
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import flags_of_run
 from bert_tf.conversion import loading, names
 from bert_tf.conversion.huggingface import sentence_settings
 from bert_tf.conversion.source import Source, folder_of, open_source
 from bert_tf.conversion.tokenizer_files import read_words
-from bert_tf.errors import InputError
-from bert_tf.features import (
+from bert_tf.fill_mask import Guess, fill_masks
+from bert_tf.records.batching import Batching, ExampleTable
+from bert_tf.tasks import classification
+from bert_tf.tasks.features import (
     CLS,
     MEAN_OF_TOKENS,
     POOLED,
@@ -46,10 +50,6 @@ from bert_tf.features import (
     LayerSelection,
     Line,
 )
-from bert_tf.fill_mask import Guess, fill_masks
-from bert_tf.options import flags_of_run
-from bert_tf.records.batching import Batching, ExampleTable
-from bert_tf.tasks import classification
 from bert_tf.tasks.squad.spans import Answerer
 from bert_tf.tasks.tables import Example, Target
 from bert_tf.tasks.tagging.labels import (

@@ -19,15 +19,15 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf import cli, files, options
+from bert_tf.base import cli, files, options
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import Path, option
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
-from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.head_model import HeadModel
 from bert_tf.modeling.layers import HEAD_INITIALIZER_RANGE, OutputProjection
 from bert_tf.modeling.objectives import Loss, Objective
-from bert_tf.options import Path, option
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks import finetuning, running

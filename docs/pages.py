@@ -23,7 +23,7 @@ from docstrings import as_markdown
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 
-from bert_tf import cli, options
+from bert_tf.base import cli, options
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "bert_tf"

@@ -9,8 +9,9 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import answer, cli
-from bert_tf.errors import InputError
+from bert_tf import answer
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
 from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.tasks.squad.spans import Answerer
 from bert_tf.text.splitting import sentence_splitter

@@ -3,9 +3,10 @@ import os
 
 import numpy as np
 
-from bert_tf import compare, metrics
-from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from bert_tf.errors import InputError
+from bert_tf import compare
+from bert_tf.base import metrics
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base.errors import InputError
 from bert_tf.tasks.reports import write_predictions
 from bert_tf.tasks.tables import Example, Target
 from tests.script_case import FolderCase, printed

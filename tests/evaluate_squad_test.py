@@ -6,7 +6,7 @@ import os
 from absl import flags, logging
 
 from bert_tf import evaluate_squad
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from tests.processes import run_python
 from tests.script_case import FolderCase, printed
 
@@ -153,7 +153,8 @@ class EvaluateSquadTest(FolderCase):
     def test_needs_no_tensorflow(self):
         data, predictions = self.write("d.json", V1), self.write("p.json", {"a": "dog"})
         program = (
-            "import sys; from bert_tf import cli, evaluate_squad as script;"
+            "import sys; from bert_tf import evaluate_squad as script;"
+            "from bert_tf.base import cli;"
             "script.run(cli.parse(script.run, sys.argv[1:]));"
             "assert not {'tensorflow', 'keras', 'matplotlib'} & {*sys.modules}"
         )

@@ -7,11 +7,12 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import cli, export_model
+from bert_tf import export_model
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import names, runtimes, serving
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.tokenizer_files import write_labels
-from bert_tf.errors import InputError
 from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import (
     BertClassifier,

@@ -4,8 +4,9 @@ import tempfile
 import numpy as np
 from absl import flags
 
-from bert_tf import cli, extract_features
-from bert_tf.errors import InputError
+from bert_tf import extract_features
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from tests.conversion import runs
 from tests.modeling import numpy_bert

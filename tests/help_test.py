@@ -4,8 +4,8 @@ import tensorflow as tf
 from absl import flags
 
 import bert_tf
-from bert_tf import cli, options
-from tests.cli_test import SCRIPTS
+from bert_tf.base import cli, options
+from tests.base.cli_test import SCRIPTS
 from tests.golden.commands import outcome
 from tests.processes import run_python, seconds_of_other_processes
 

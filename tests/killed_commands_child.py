@@ -22,7 +22,6 @@ import tensorflow as tf  # noqa: F401 (all of it before the forks)
 from absl import logging
 
 from bert_tf import (
-    cli,
     export_model,
     extract_features,
     probe,
@@ -33,6 +32,7 @@ from bert_tf import (
     run_squad,
     run_swag,
 )
+from bert_tf.base import cli
 from bert_tf.tasks import pretraining  # noqa: F401
 from tests.readme.small_files import SmallFiles
 from tests.training.killed_run_test import CLOCKS

@@ -9,7 +9,7 @@ import tempfile
 import pytest
 import tensorflow as tf
 
-from bert_tf import keras_backend
+from bert_tf.base import keras_backend
 
 # The back end JAX: `make test-jax PYTEST_ARGS="-m 'jax and slow'"`.
 _ON_JAX = ("pre-training",)

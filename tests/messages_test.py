@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from bert_tf import cli
+from bert_tf.base import cli
 from tests.script_case import FolderCase
 
 pytestmark = pytest.mark.checkout

@@ -20,17 +20,11 @@ import warnings
 
 from absl import logging
 
-from bert_tf import (
-    answer,
-    cli,
-    ensemble_squad,
-    evaluate_squad,
-    files,
-    inspect_checkpoint,
-    score,
-    strict_json,
-)
-from bert_tf.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
+from bert_tf import answer, ensemble_squad, evaluate_squad, inspect_checkpoint, score
+from bert_tf.base import cli, files, strict_json
+from bert_tf.base.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
+from bert_tf.base.errors import InputError
+from bert_tf.base.finished import FinishedResults
 from bert_tf.conversion import export, kerashub
 from bert_tf.conversion.adapter_files import open_adapter, write_adapter
 from bert_tf.conversion.source import open_source
@@ -40,9 +34,6 @@ from bert_tf.conversion.tokenizer_files import (
     read_words,
     write_labels,
 )
-from bert_tf.errors import InputError
-from bert_tf.features import read_lines
-from bert_tf.finished import FinishedResults
 from bert_tf.instances.settings import InstanceSettings
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.records import inspection, record_sets, tokenized_corpus
@@ -51,6 +42,7 @@ from bert_tf.records.pipeline import READING_ERRORS, record_counts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
 from bert_tf.tasks import glue, glue_suite
+from bert_tf.tasks.features import read_lines
 from bert_tf.tasks.multiple_choice import ChoiceLayout, read_choices
 from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.selection import RunLog, RunRecord

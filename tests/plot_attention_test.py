@@ -5,7 +5,7 @@ import tensorflow as tf
 from absl import flags
 
 from bert_tf import plot_attention
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.plot_attention import attention_maps, attention_picture, chosen

@@ -7,10 +7,11 @@ import sys
 from unittest import mock
 
 import bert_tf
-from bert_tf import cli, predict
-from bert_tf.config import MULTI_LABEL
+from bert_tf import predict
+from bert_tf.base import cli
+from bert_tf.base.config import MULTI_LABEL
+from bert_tf.base.errors import InputError
 from bert_tf.conversion.tokenizer_files import write_labels
-from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer, BertTagger
 from tests.conversion import runs
 from tests.modeling.examples import randomize

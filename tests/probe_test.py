@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf import probe
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.tasks.tagging.sentences import Sentence
 from tests.conversion import runs

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import quickstart
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 
 
 class SentencesTest(tf.test.TestCase):

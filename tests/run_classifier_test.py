@@ -7,13 +7,14 @@ import numpy as np
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import cli, run_classifier
+from bert_tf import run_classifier
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.export import completed, write_huggingface, write_tf1
 from bert_tf.conversion.loading import load_classifier, load_weights
 from bert_tf.conversion.names import STANDARDIZATION
 from bert_tf.conversion.source import open_source
-from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name

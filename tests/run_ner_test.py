@@ -3,8 +3,9 @@ import os
 
 import numpy as np
 
-from bert_tf import cli, run_ner
-from bert_tf.errors import InputError
+from bert_tf import run_ner
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.heads import BertTagger
 from tests.conversion import runs
 from tests.script_case import ScriptCase

@@ -5,9 +5,10 @@ from unittest import mock
 import numpy as np
 from absl import flags
 
-from bert_tf import cli, run_paper, run_squad
-from bert_tf.config import BertConfig
-from bert_tf.errors import InputError
+from bert_tf import run_paper, run_squad
+from bert_tf.base import cli
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
 from tests.script_case import FolderCase
 

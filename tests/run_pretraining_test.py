@@ -8,10 +8,11 @@ import pytest
 import tensorflow as tf
 from absl import flags, logging
 
-from bert_tf import cli, run_pretraining
+from bert_tf import run_pretraining
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
 from bert_tf.conversion.loading import load_classifier, load_pretrainer
 from bert_tf.conversion.tensorflow import read_weights
-from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.tasks.pretraining import PretrainingRun
 from bert_tf.text.vocabulary import Vocabulary

@@ -5,8 +5,9 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import cli, run_squad
-from bert_tf.errors import InputError
+from bert_tf import run_squad
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
 from bert_tf.tasks.squad import spans
 from tests.script_case import ScriptCase
 

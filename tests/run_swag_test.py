@@ -7,9 +7,9 @@ import os
 import numpy as np
 
 from bert_tf import run_swag
+from bert_tf.base.errors import InputError
 from bert_tf.conversion.loading import load_weights
 from bert_tf.conversion.source import open_source
-from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertMultipleChoice
 from tests.conversion import runs
 from tests.modeling.examples import randomize

@@ -6,8 +6,9 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import cli, score
-from bert_tf.errors import InputError
+from bert_tf import score
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.score import SentenceScore, SentenceScorer, corpus_pseudo_perplexity
 from bert_tf.text.vocabulary import Vocabulary

@@ -11,7 +11,7 @@ from unittest import mock
 
 import tensorflow as tf
 
-from bert_tf import cli
+from bert_tf.base import cli
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import loop
 from tests.training import toy

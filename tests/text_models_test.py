@@ -14,15 +14,10 @@ import numpy as np
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import (
-    cli,
-    export_model,
-    extract_features,
-    keras_backend,
-    run_classifier,
-    run_ner,
-)
-from bert_tf.config import MULTI_LABEL
+from bert_tf import export_model, extract_features, run_classifier, run_ner
+from bert_tf.base import cli, keras_backend
+from bert_tf.base.config import MULTI_LABEL
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import export
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.tokenizer_files import (
@@ -30,8 +25,6 @@ from bert_tf.conversion.tokenizer_files import (
     write_labels,
     write_words,
 )
-from bert_tf.errors import InputError
-from bert_tf.features import SENTENCE_VECTORS
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import (
     BertClassifier,
@@ -40,6 +33,7 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
+from bert_tf.tasks.features import SENTENCE_VECTORS
 from tests import answer_test
 from tests.conversion import runs
 from tests.modeling.examples import randomize

@@ -13,10 +13,10 @@ overwrites other files only with --overwrite.
 import functools
 from collections.abc import Callable, Iterator
 
-from bert_tf import cli, files
-from bert_tf.errors import InputError
+from bert_tf.base import cli, files
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import REQUIRED, Path, option, with_default
 from bert_tf.instances.settings import DYNAMIC_MASKING, InstanceSettings
-from bert_tf.options import REQUIRED, Path, option, with_default
 from bert_tf.records.text_input import TextOptions, text_chunks
 from bert_tf.records.tokenized_corpus import DEDUPLICATION
 from bert_tf.training.training_options import ModelOptions
@@ -98,7 +98,7 @@ class PretrainingDataOptions(InstanceSettings, TextOptions):
 
 def run(options: PretrainingDataOptions) -> None:
     """Writes the records that the flags ask for."""
-    from bert_tf.parallel import available_cores
+    from bert_tf.base.parallel import available_cores
     from bert_tf.records.manifest import manifest_path
     from bert_tf.records.record_sets import create_records, plan_record_set
     from bert_tf.text.vocabulary import Vocabulary

@@ -10,9 +10,9 @@ incomplete sets are shown as far as they can be read.
 
 import shutil
 
-from bert_tf import cli, files
-from bert_tf.errors import InputError
-from bert_tf.options import Options, Path, option
+from bert_tf.base import cli, files
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import Options, Path, option
 
 
 class InspectionOptions(Options):

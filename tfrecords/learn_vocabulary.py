@@ -14,9 +14,9 @@ import os
 
 from absl import logging
 
-from bert_tf import cli, files
-from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, Path, option, with_default
+from bert_tf.base import cli, files
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import REQUIRED, Path, option, with_default
 from bert_tf.records.text_input import TextOptions, text_chunks
 from bert_tf.training.training_options import ModelOptions
 
@@ -72,7 +72,7 @@ class VocabularyOptions(TextOptions, hides=("split_sentences", "language")):
 
 def run(options: VocabularyOptions) -> None:
     """Learns the vocabulary that the flags ask for, and writes it."""
-    from bert_tf.parallel import available_cores
+    from bert_tf.base.parallel import available_cores
     from bert_tf.text import learning
 
     path = options.output_file

@@ -172,7 +172,8 @@ def ways(job: dict[str, Any]) -> list[str]:
 
 def options_of(job: dict[str, Any], folder: str, padding: str) -> Any:
     """run_classifier's options."""
-    from bert_tf import cli, run_classifier
+    from bert_tf import run_classifier
+    from bert_tf.base import cli
 
     return cli.parse(
         run_classifier.run,

@@ -78,7 +78,7 @@ def bert_tf_steps(settings):
     sys.path.insert(0, settings["folder"])
     import tensorflow as tf
 
-    from bert_tf.config import BertConfig
+    from bert_tf.base.config import BertConfig
     from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.tasks.pretraining import pretraining_task
     from bert_tf.training.device_steps import training_steps

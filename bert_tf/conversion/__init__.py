@@ -14,7 +14,7 @@ serving          models that take raw text
 graph_tokenizer  the tokenizer in TensorFlow operations
 """
 
-from bert_tf import keras_backend
+from bert_tf.base import keras_backend
 
 # Before a module of this package imports Keras.
 keras_backend.require_supported()

@@ -27,14 +27,14 @@ import keras
 import numpy as np
 from absl import logging
 
-from bert_tf import files, strict_json
-from bert_tf.config import PROBLEM_TYPES, SINGLE_LABEL, BertConfig
+from bert_tf.base import files, strict_json
+from bert_tf.base.config import PROBLEM_TYPES, SINGLE_LABEL, BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.conversion.huggingface import read_tensors, write_tensors
 from bert_tf.conversion.loading import load_weights
 from bert_tf.conversion.names import window_pooling
 from bert_tf.conversion.source import Source, open_source
 from bert_tf.conversion.weights import Tensor, Weights, listed, shown
-from bert_tf.errors import InputError
 from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.weight_names import weights_by_name

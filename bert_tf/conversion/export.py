@@ -12,8 +12,9 @@ from typing import Any, NoReturn
 import numpy as np
 from absl import logging
 
-from bert_tf import files
-from bert_tf.config import ALBERT_FIELDS, BertConfig
+from bert_tf.base import files
+from bert_tf.base.config import ALBERT_FIELDS, BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import (
     huggingface,
     kerashub,
@@ -48,7 +49,6 @@ from bert_tf.conversion.weights import (
     num_outputs,
     refuse_foreign,
 )
-from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
 
 

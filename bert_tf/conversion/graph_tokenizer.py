@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.text.normalization import CJK_RANGES, is_punctuation, is_removed
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD

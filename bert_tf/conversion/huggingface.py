@@ -21,8 +21,8 @@ import numpy as np
 import safetensors
 from absl import logging
 
-from bert_tf import files
-from bert_tf.config import (
+from bert_tf.base import files
+from bert_tf.base.config import (
     ALBERT_FIELDS,
     CLASSIFIER_DROPOUT,
     MULTI_LABEL,
@@ -31,9 +31,9 @@ from bert_tf.config import (
     SINGLE_LABEL,
     BertConfig,
 )
+from bert_tf.base.errors import InputError, first_line
 from bert_tf.conversion import names
 from bert_tf.conversion.weights import Tensor, Weights, check_against_config, listed
-from bert_tf.errors import InputError, first_line
 
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"

@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf import files
-from bert_tf.config import LAYER_NORM_EPSILON, BertConfig
+from bert_tf.base import files
+from bert_tf.base.config import LAYER_NORM_EPSILON, BertConfig
+from bert_tf.base.errors import InputError, first_line
 from bert_tf.conversion import names
 from bert_tf.conversion.tokenizer_files import TokenizerFiles
 from bert_tf.conversion.weights import (
@@ -38,7 +39,6 @@ from bert_tf.conversion.weights import (
     refuse_differences,
     shown,
 )
-from bert_tf.errors import InputError, first_line
 from bert_tf.text.vocabulary import PAD, Vocabulary
 
 CONFIG_NAME = "config.json"

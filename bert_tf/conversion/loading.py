@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 import keras
 from absl import logging
 
-from bert_tf import files
-from bert_tf.config import BertConfig
+from bert_tf.base import files
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.source import (
     CONFIG_NAME,
@@ -30,7 +31,6 @@ from bert_tf.conversion.weights import (
     num_outputs,
     refuse_foreign,
 )
-from bert_tf.errors import InputError
 from bert_tf.modeling import heads
 from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.encoder import BertEncoder

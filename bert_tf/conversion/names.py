@@ -31,7 +31,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from bert_tf.config import BertConfig
+from bert_tf.base.config import BertConfig
 
 
 @dataclasses.dataclass(frozen=True)

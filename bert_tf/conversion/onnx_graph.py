@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_tf.config import ATTENTION_MASK_PENALTY, BertConfig
+from bert_tf.base.config import ATTENTION_MASK_PENALTY, BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.source import Source
-from bert_tf.errors import InputError
 
 if TYPE_CHECKING:
     import onnx

@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.base.errors import InputError, first_line
 from bert_tf.conversion import onnx_graph
-from bert_tf.errors import InputError, first_line
 
 Arrays = Mapping[str, np.ndarray]
 

@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from bert_tf.config import MULTI_LABEL, REGRESSION
+from bert_tf.base.config import MULTI_LABEL, REGRESSION
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import loading, names, runtimes
 from bert_tf.conversion.graph_tokenizer import GraphEncoding, GraphTokenizer
 from bert_tf.conversion.source import Source
-from bert_tf.errors import InputError
 from bert_tf.text.normalization import CJK_RANGES
 from bert_tf.text.vocabulary import Vocabulary
 

@@ -30,8 +30,9 @@ from typing import Any
 
 from absl import logging
 
-from bert_tf import files, strict_json
-from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
+from bert_tf.base import files, strict_json
+from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import huggingface, kerashub, names, tensorflow
 from bert_tf.conversion.tokenizer_files import (
     TokenizerFiles,
@@ -39,7 +40,6 @@ from bert_tf.conversion.tokenizer_files import (
     read_tokenizer,
 )
 from bert_tf.conversion.weights import Weights, listed, num_outputs
-from bert_tf.errors import InputError
 
 CONFIG_NAME = "bert_config.json"
 EXPORT_NAME = "export.json"
@@ -107,7 +107,7 @@ class Source:
     # A classifier's or tagger's labels by output; None if they have no names, empty for
     # a regression of one number.
     labels: tuple[str, ...] | None = None
-    # What a classifier predicts, of `bert_tf.config`; None if no file gives it.
+    # What a classifier predicts, of `bert_tf.base.config`; None if no file gives it.
     problem_type: str | None = None
 
     def __post_init__(self) -> None:

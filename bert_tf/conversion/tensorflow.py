@@ -22,12 +22,12 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files
-from bert_tf.config import BertConfig
+from bert_tf.base import files
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError, first_line
+from bert_tf.base.options import no_checkpoint
 from bert_tf.conversion import names
 from bert_tf.conversion.weights import Tensor, Weights, listed
-from bert_tf.errors import InputError, first_line
-from bert_tf.options import no_checkpoint
 
 # TensorFlow's reader turns some of its own errors into Python's: missing bytes are an
 # IndexError.

@@ -28,9 +28,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from bert_tf import files, strict_json
-from bert_tf.config import MULTI_LABEL, PROBLEM_TYPES, REGRESSION
-from bert_tf.errors import InputError
+from bert_tf.base import files, strict_json
+from bert_tf.base.config import MULTI_LABEL, PROBLEM_TYPES, REGRESSION
+from bert_tf.base.errors import InputError
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.config import BertConfig
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.conversion.names import (
     FOREIGN,
     HEADS,
@@ -17,7 +18,6 @@ from bert_tf.conversion.names import (
     is_of_a_generator,
     names_of,
 )
-from bert_tf.errors import InputError
 from bert_tf.modeling.adapters import is_added
 
 _LORA_A, _LORA_B = "/lora_kernel_a", "/lora_kernel_b"

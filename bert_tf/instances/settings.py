@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from bert_tf.options import Options, option
+from bert_tf.base.options import Options, option
 
 # [CLS], [SEP], [SEP]
 NUM_SPECIAL_TOKENS = 3

@@ -6,9 +6,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from bert_tf import keras_backend
-from bert_tf.config import BertConfig
-from bert_tf.errors import InputError
+from bert_tf.base import keras_backend
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.layers import freeze_parts, frozen_parts, linked_embeddings
 
 # Models that take whole parsed records.

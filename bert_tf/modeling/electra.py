@@ -17,8 +17,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf.config import DISCRIMINATOR_WEIGHT, GENERATOR_SIZE, BertConfig
-from bert_tf.errors import InputError
+from bert_tf.base.config import DISCRIMINATOR_WEIGHT, GENERATOR_SIZE, BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder, as_config
 from bert_tf.modeling.fused import compiled, random_bits, step_seed
 from bert_tf.modeling.head_model import HeadModel

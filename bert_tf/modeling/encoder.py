@@ -9,7 +9,7 @@ import keras
 import keras_hub
 from keras import ops
 
-from bert_tf.config import BertConfig
+from bert_tf.base.config import BertConfig
 from bert_tf.modeling.adapters import ADDED
 from bert_tf.modeling.bilstm import BiLstm
 from bert_tf.modeling.dict_input import DictInputModel

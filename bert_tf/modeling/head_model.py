@@ -7,8 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf.config import REGRESSION, SINGLE_LABEL
-from bert_tf.errors import InputError
+from bert_tf.base.config import REGRESSION, SINGLE_LABEL
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.dict_input import DictInputModel, check_range
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.objectives import Objective

@@ -23,7 +23,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.config import (
+from bert_tf.base.config import (
     CLASSIFIER_DROPOUT,
     PROBLEM_TYPES,
     REGRESSION,
@@ -64,7 +64,7 @@ class BertClassifier(HeadModel):
     Args:
         config: a BertConfig, a dict of its fields, or a size's name.
         num_labels: C, how many labels or numbers.
-        problem_type: SINGLE_LABEL, REGRESSION or MULTI_LABEL of `bert_tf.config`.
+        problem_type: SINGLE_LABEL, REGRESSION or MULTI_LABEL of `bert_tf.base.config`.
             Default: regression of one number where `num_labels` is 1, else
             SINGLE_LABEL.
         dropout: dropout rate of the pooled output, in training.

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.config import BertConfig
+from bert_tf.base.config import BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.fused import compiles_inference, next_seed
 

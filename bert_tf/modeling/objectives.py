@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from keras import ops
 
-from bert_tf import config
+from bert_tf.base import config
 from bert_tf.modeling.fused import compiled
 
 # The original adds this to the number of predictions, to avoid a division by 0.
@@ -71,7 +71,7 @@ class Loss:
     epsilon: float = 0.0
     factor: float = 1.0  # of the mean in what is minimised
     # The names of the scores that it is of, [..., C] each, and what they are scores of:
-    # SINGLE_LABEL, MULTI_LABEL or REGRESSION of `bert_tf.config`.
+    # SINGLE_LABEL, MULTI_LABEL or REGRESSION of `bert_tf.base.config`.
     logits: tuple[str, ...] = ()
     kind: str = config.SINGLE_LABEL
     # A row's values, [B, ...], depend on the other rows of the batch, too.

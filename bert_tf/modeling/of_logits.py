@@ -11,8 +11,8 @@ from typing import Any
 
 import keras
 
-from bert_tf.config import SINGLE_LABEL
-from bert_tf.errors import InputError
+from bert_tf.base.config import SINGLE_LABEL
+from bert_tf.base.errors import InputError
 
 # They compare probabilities, or hold them against a threshold; none takes logits.
 _OF_PROBABILITIES = {

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.config import ATTENTION_MASK_PENALTY, BertConfig
+from bert_tf.base.config import ATTENTION_MASK_PENALTY, BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.adapters import Adapter, LowRankDense
 from bert_tf.modeling.fused import compiles_inference, next_seed

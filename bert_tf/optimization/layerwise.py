@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 
 # Freezing parts of an encoder. They are named, with commas between them:
 #

@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow.experimental.numpy as tnp
 
-from bert_tf.errors import InputError
-from bert_tf.finished import digest
+from bert_tf.base.errors import InputError
+from bert_tf.base.finished import digest
 from bert_tf.records import pipeline
 from bert_tf.records.spec import RecordSpec
 

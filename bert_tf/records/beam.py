@@ -35,8 +35,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 from apache_beam.runners.runner import PipelineState
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 from bert_tf.instances.pairs import token_dtype
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.record_sets import RecordSet, ShardJob, ShardResult

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from absl import logging
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 from bert_tf.records.manifest import is_companion, is_temporary
 from bert_tf.records.packing import unpacked_columns
 from bert_tf.records.pretraining_input import PretrainingRecords

@@ -33,10 +33,10 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf import files, finished
-from bert_tf.errors import InputError
+from bert_tf.base import files, finished
+from bert_tf.base.errors import InputError
+from bert_tf.base.strict_json import from_values
 from bert_tf.instances.settings import FULL_SENTENCES, NUM_SPECIAL_TOKENS
-from bert_tf.strict_json import from_values
 
 FORMAT_VERSION = 1
 MANIFEST_SUFFIX = ".manifest.json"

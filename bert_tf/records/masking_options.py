@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import Options, declarations, option
 from bert_tf.instances.settings import MASK_RATE, PIECE, RANDOM_RATE, SPAN, WORD
-from bert_tf.options import Options, declarations, option
 
 # How to make records that are masked as they are read.
 UNMASKED = (

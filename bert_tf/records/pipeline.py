@@ -13,10 +13,10 @@ import tensorflow as tf
 from absl import logging
 from tqdm import tqdm
 
-from bert_tf import files
-from bert_tf.errors import InputError, cause_of
-from bert_tf.finished import FinishedResults
-from bert_tf.parallel import available_cores, grouped
+from bert_tf.base import files
+from bert_tf.base.errors import InputError, cause_of
+from bert_tf.base.finished import FinishedResults
+from bert_tf.base.parallel import available_cores, grouped
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import masked_checksum
 from bert_tf.text.blocks import unpacked

@@ -14,9 +14,9 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files
-from bert_tf.config import BertConfig
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.instances.masking import masking_of, warn_if_few
 from bert_tf.instances.settings import (
     DYNAMIC_MASKING,

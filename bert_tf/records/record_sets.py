@@ -26,9 +26,10 @@ from typing import Any
 from absl import logging
 from tqdm import tqdm
 
-from bert_tf import files
-from bert_tf.errors import InputError
-from bert_tf.finished import FinishedResults, digest
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
+from bert_tf.base.finished import FinishedResults, digest
+from bert_tf.base.parallel import Workers, ordered_map
 from bert_tf.instances.creation import (
     Instances,
     create_instances,
@@ -37,7 +38,6 @@ from bert_tf.instances.creation import (
 from bert_tf.instances.masking import warn_if_few
 from bert_tf.instances.pairs import Documents, token_dtype
 from bert_tf.instances.settings import NEXT_SENTENCE, STATIC_MASKING, InstanceSettings
-from bert_tf.parallel import Workers, ordered_map
 from bert_tf.records.manifest import (
     MANIFEST_SUFFIX,
     Manifest,

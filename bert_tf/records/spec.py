@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from google.protobuf import message
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.records.writing import serialize_block
 
 if TYPE_CHECKING:

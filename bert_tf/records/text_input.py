@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from absl import logging
 
-from bert_tf import files
-from bert_tf import options as all_options
-from bert_tf.errors import InputError
-from bert_tf.options import Options, Path, option
+from bert_tf.base import files
+from bert_tf.base import options as all_options
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import Options, Path, option
 from bert_tf.records.manifest import is_companion, listed_records
 from bert_tf.text.documents import Chunk, find_sources, make_chunks
 from bert_tf.text.splitting import LANGUAGE_HELP, language_code

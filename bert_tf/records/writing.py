@@ -12,8 +12,8 @@ from typing import IO, Any
 import google_crc32c
 import numpy as np
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 from bert_tf.instances.random_stream import compiled
 from bert_tf.records.manifest import is_companion, is_temporary
 

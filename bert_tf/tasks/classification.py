@@ -18,16 +18,16 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import metrics
+from bert_tf.base import metrics
+from bert_tf.base.errors import InputError
+from bert_tf.base.parallel import grouped
 from bert_tf.conversion import names
 from bert_tf.conversion.adapter_files import AdapterFiles
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
 from bert_tf.conversion.tokenizer_files import read_labels
-from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
-from bert_tf.parallel import grouped
 from bert_tf.records.batching import ROWS, ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import glue

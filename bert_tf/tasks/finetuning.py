@@ -12,13 +12,13 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files, keras_backend
-from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
+from bert_tf.base import files, keras_backend
+from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, read_model_files
 from bert_tf.conversion.names import STANDARDIZATION, heads_of
 from bert_tf.conversion.source import open_source
-from bert_tf.errors import InputError
 from bert_tf.modeling.layers import observing
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records import batching

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from absl import logging
 
-from bert_tf import files
-from bert_tf.errors import InputError
-from bert_tf.metrics import MISMATCHED
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
+from bert_tf.base.metrics import MISMATCHED
 from bert_tf.tasks.tables import REGRESSION, DataSet, TableSplit, TfdsSet
 
 # GLUE's tasks and XNLI, as data.
@@ -173,7 +173,7 @@ def xnli(language: str = "zh") -> DataSet:
 # others), without WNLI. They are the GLUE server's scores of the single models that
 # were best on the development sets. The table's "Average", 79.6 and 82.1, is the mean
 # of its columns, which count MNLI's two sets separately; GLUE's own average differs
-# (`bert_tf.metrics.glue_average`).
+# (`bert_tf.base.metrics.glue_average`).
 
 
 # Task, metric, the score of BERT-Base, and that of BERT-Large.

@@ -14,11 +14,10 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files, pictures, strict_json
-from bert_tf.errors import InputError
-from bert_tf.metrics import MISMATCHED, glue_average
-from bert_tf.pictures import figure, table
-from bert_tf.significance import mean, standard_deviation
+from bert_tf.base import files, pictures, strict_json
+from bert_tf.base.errors import InputError
+from bert_tf.base.metrics import MISMATCHED, glue_average
+from bert_tf.base.pictures import figure, table
 from bert_tf.tasks.classification import ClassificationTask
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.finetuning import FineTuning, files_of, refuse_losses
@@ -30,6 +29,7 @@ from bert_tf.tasks.selection import (
     finished_scores,
     search,
 )
+from bert_tf.tasks.significance import mean, standard_deviation
 from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints
 from bert_tf.training.regularization import class_weights

@@ -36,11 +36,11 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files
-from bert_tf.config import SINGLE_LABEL
+from bert_tf.base import files
+from bert_tf.base.config import SINGLE_LABEL
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
-from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.records.spec import RecordSpec

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from bert_tf import options
-from bert_tf.options import Path, option
+from bert_tf.base import options
+from bert_tf.base.options import Path, option
 from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions, tfds_splits
 
 

@@ -4,8 +4,8 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 from bert_tf.text import blocks
 
 _NUM_CHARACTERS = 20_000

@@ -12,12 +12,12 @@ import keras
 import numpy as np
 from absl import logging
 
-from bert_tf import files
-from bert_tf.config import BertConfig
+from bert_tf.base import files
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import checked_casing, refuse_other_function
 from bert_tf.conversion.source import Source, open_source
-from bert_tf.errors import InputError
 from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens

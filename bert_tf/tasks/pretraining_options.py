@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bert_tf import options
-from bert_tf.config import DISCRIMINATOR_WEIGHT, GENERATOR_SIZE, SIZE_NAMES
-from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, Path, declarations, option, with_default
+from bert_tf.base import options
+from bert_tf.base.config import DISCRIMINATOR_WEIGHT, GENERATOR_SIZE, SIZE_NAMES
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import REQUIRED, Path, declarations, option, with_default
 from bert_tf.records.masking_options import MaskingOptions
 from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.training.training_options import (

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.pictures import picture
 from bert_tf.conversion.tokenizer_files import read_labels
-from bert_tf.pictures import picture
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Example, Target
 
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from absl import logging
 
-from bert_tf import options
-from bert_tf.errors import InputError
-from bert_tf.options import REQUIRED, Options, Path, option
+from bert_tf.base import options
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import REQUIRED, Options, Path, option
 from bert_tf.tasks.tables import MAX_UNUSABLE
 from bert_tf.training.training_options import (
     DeviceOptions,

@@ -7,12 +7,12 @@ from typing import Any
 import keras
 from absl import logging
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import deciding, flags_of_run
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import folder_of
-from bert_tf.errors import InputError
-from bert_tf.options import deciding, flags_of_run
 from bert_tf.tasks.finetuning import (
     FineTuning,
     files_of,

@@ -44,20 +44,20 @@ from typing import Any, NamedTuple
 import keras
 from absl import logging
 
-from bert_tf import files, strict_json
+from bert_tf.base import files, strict_json
+from bert_tf.base.errors import DivergedError, InputError
+from bert_tf.base.options import deciding
+from bert_tf.base.pictures import figure, table
 from bert_tf.conversion.source import folder_of
-from bert_tf.errors import DivergedError, InputError
-from bert_tf.options import deciding
-from bert_tf.pictures import figure, table
-from bert_tf.significance import (
+from bert_tf.tasks.finetuning import FineTuning
+from bert_tf.tasks.run_options import RunSetting
+from bert_tf.tasks.significance import (
     LEVEL,
     expected_best,
     mean,
     paired_test,
     standard_deviation,
 )
-from bert_tf.tasks.finetuning import FineTuning
-from bert_tf.tasks.run_options import RunSetting
 from bert_tf.training import checkpoints
 from bert_tf.training.checkpoints import (
     STATE_NAME,

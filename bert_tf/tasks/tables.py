@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from bert_tf import files
-from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from bert_tf.errors import InputError
-from bert_tf.metrics import METRICS_OF, OF_TWO_CLASSES
+from bert_tf.base import files
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base.errors import InputError
+from bert_tf.base.metrics import METRICS_OF, OF_TWO_CLASSES
 from bert_tf.tasks import other_formats
 from bert_tf.text import blocks
 from bert_tf.text.tfds import TfdsRows
@@ -591,7 +591,7 @@ class DataSet:
 
     Attributes:
         name: as GLUE spells it: "CoLA".
-        metrics: names in `bert_tf.metrics`; a selection uses the first one.
+        metrics: names in `bert_tf.base.metrics`; a selection uses the first one.
         files: split -> file name under --data_dir; none for TensorFlow Datasets.
         splits: split ("train", "dev", "test") -> where its examples are.
         kind: what a classifier predicts: SINGLE_LABEL, MULTI_LABEL or REGRESSION.

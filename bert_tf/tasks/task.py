@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import keras
 import numpy as np
 
-from bert_tf.config import SINGLE_LABEL
+from bert_tf.base.config import SINGLE_LABEL
 from bert_tf.modeling.objectives import Objective
 from bert_tf.records.batching import ExampleTable, Predict
 from bert_tf.training.run_folder import RunData

@@ -18,8 +18,8 @@ from typing import IO, Any, NamedTuple
 
 from absl import logging
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

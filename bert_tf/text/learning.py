@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from bert_tf.errors import InputError
-from bert_tf.parallel import ordered_map
+from bert_tf.base.errors import InputError
+from bert_tf.base.parallel import ordered_map
 from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.normalization import (
     SPLITTING_CONTROLS,

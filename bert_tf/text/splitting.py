@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 
 # Paragraphs are split by `sentencex` (Wikimedia's): rules for abbreviations, numbers,
 # quotations and lists. It takes any code, and English rules for one that it does not

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from bert_tf import files
-from bert_tf.errors import InputError, first_line
+from bert_tf.base import files
+from bert_tf.base.errors import InputError, first_line
 from bert_tf.text.documents import Chunk, paragraphs_of, splitting_language
 
 EXAMPLES_PER_CHUNK = 8192

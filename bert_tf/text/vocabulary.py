@@ -11,8 +11,8 @@ from typing import Final
 
 from absl import logging
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 
 PAD = "[PAD]"
 UNK = "[UNK]"

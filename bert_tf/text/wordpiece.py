@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.text.normalization import (
     SPLITTING_CONTROLS,
     Span,

@@ -48,7 +48,9 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files, keras_backend, strict_json
+from bert_tf.base import files, keras_backend, strict_json
+from bert_tf.base.errors import InputError, first_line
+from bert_tf.base.metrics import is_better
 from bert_tf.conversion.adapter_files import load_adapter
 from bert_tf.conversion.loading import load_weights
 from bert_tf.conversion.source import CONFIG_NAME, Source, open_source
@@ -65,8 +67,6 @@ from bert_tf.conversion.tokenizer_files import (
     VOCAB_NAME,
     WORDS_NAME,
 )
-from bert_tf.errors import InputError, first_line
-from bert_tf.metrics import is_better
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.training.step import computing_in
 from bert_tf.training.strategy import Strategy, create_strategy
@@ -81,7 +81,7 @@ FEATURES_NAME = "features.json"  # what a model on frozen features has been trai
 
 _DATA, _INDEX = ".data-00000-of-00001", ".index"
 _FILE_NAME = re.compile(r"model\.ckpt-(\d+)\.(?:(index)|(data-\d+-of-\d+)|(tmp-.*))")
-# A run's other files under their temporary names in `bert_tf.files.write_atomically`.
+# A run's other files under their temporary names: see `files.write_atomically`.
 _TEMPORARY = re.compile(r"(checkpoint|[a-z_]+\.(json|jsonl|txt))\.tmp-\d+")
 
 # What best/ has of the run, in addition to the checkpoint.

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import DivergedError, InputError
+from bert_tf.base.errors import DivergedError, InputError
 from bert_tf.records.batching import Arrays, EvaluationBatches
 from bert_tf.records.pipeline import READING_ERRORS, record_error
 from bert_tf.training.device_steps import evaluation_step, prediction_step

@@ -17,9 +17,9 @@ import numpy as np
 from absl import logging
 from keras import ops
 
-from bert_tf import files
-from bert_tf.errors import DivergedError, InputError
-from bert_tf.metrics import is_better
+from bert_tf.base import files
+from bert_tf.base.errors import DivergedError, InputError
+from bert_tf.base.metrics import is_better
 from bert_tf.optimization.layerwise import freeze, keeping_initial
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.records.pipeline import (

@@ -24,10 +24,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from bert_tf import keras_backend
+from bert_tf.base import keras_backend
+from bert_tf.base.errors import InputError
 from bert_tf.conversion.loading import load_model, refuse_other_teacher
 from bert_tf.conversion.source import open_source
-from bert_tf.errors import InputError
 from bert_tf.modeling.fused import (
     dropout_pass,
     is_later_micro_batch,

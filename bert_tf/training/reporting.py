@@ -14,9 +14,9 @@ import tensorflow as tf
 import tqdm
 from absl import logging
 
-from bert_tf import files, strict_json
-from bert_tf.errors import InputError
-from bert_tf.pictures import picture
+from bert_tf.base import files, strict_json
+from bert_tf.base.errors import InputError
+from bert_tf.base.pictures import picture
 from bert_tf.training.step import SEQUENCES, SKIPPED, TOKENS, TOTAL_LOSS
 
 _COLUMNS = 100

@@ -29,8 +29,10 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from bert_tf import files, strict_json
-from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
+from bert_tf.base import files, strict_json
+from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import Options
 from bert_tf.conversion.names import heads_of
 from bert_tf.conversion.source import CONFIG_NAME
 from bert_tf.conversion.tensorflow import (
@@ -45,8 +47,6 @@ from bert_tf.conversion.tokenizer_files import (
     read_labels,
     write_labels,
 )
-from bert_tf.errors import InputError
-from bert_tf.options import Options
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.checkpoints import (
     FLAGS_NAME,

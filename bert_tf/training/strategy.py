@@ -26,8 +26,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import keras_backend
-from bert_tf.errors import InputError, first_line
+from bert_tf.base import keras_backend
+from bert_tf.base.errors import InputError, first_line
 from bert_tf.records.pipeline import ALL_ROWS, InputShard
 from bert_tf.training.training_options import DeviceOptions
 

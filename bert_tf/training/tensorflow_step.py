@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import keras_backend
+from bert_tf.base import keras_backend
 from bert_tf.modeling.fused import (
     fused_inference,
     per_example_dropout,

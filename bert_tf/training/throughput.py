@@ -23,9 +23,9 @@ from collections.abc import Mapping
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import keras_backend
-from bert_tf.config import BertConfig
-from bert_tf.errors import InputError
+from bert_tf.base import keras_backend
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.training.strategy import Strategy, device_name
 
 # By a part of the device's name, the more special one first; of a TPU before v4 one of

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from bert_tf import options
-from bert_tf.options import REQUIRED, Options, Path, option
+from bert_tf.base import options
+from bert_tf.base.options import REQUIRED, Options, Path, option
 
 BALANCED = "balanced"  # of `class_weights`
 _DISTILLED = ("distill_logits", "distill_cosine", "distill_hidden", "distill_attention")

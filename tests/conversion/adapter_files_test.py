@@ -3,7 +3,8 @@ import json
 import os
 import pathlib
 
-from bert_tf.config import SINGLE_LABEL
+from bert_tf.base.config import SINGLE_LABEL
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import export
 from bert_tf.conversion.adapter_files import (
     load_adapted_classifier,
@@ -21,7 +22,6 @@ from bert_tf.conversion.loading import (
     load_weights,
 )
 from bert_tf.conversion.source import open_source
-from bert_tf.errors import InputError
 from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.heads import (
     BertClassifier,

@@ -5,7 +5,8 @@ import numpy as np
 import safetensors.numpy
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import export, huggingface
 from bert_tf.conversion.loading import (
     load_classifier,
@@ -16,7 +17,6 @@ from bert_tf.conversion.loading import (
 )
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.weights import Weights
-from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
 from tests.conversion import albert_weights, one_layer, runs

@@ -7,13 +7,13 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files
-from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base import files
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import export, names
 from bert_tf.conversion.loading import load_classifier
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.weights import Tensor, Weights
-from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name

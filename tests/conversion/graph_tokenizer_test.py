@@ -5,8 +5,8 @@ import unicodedata
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.errors import InputError
 from bert_tf.conversion.graph_tokenizer import GraphTokenizer
-from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 

@@ -9,12 +9,12 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from bert_tf import files
-from bert_tf.config import BertConfig
+from bert_tf.base import files
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import huggingface
 from bert_tf.conversion.huggingface import read_tensors, write_tensors
 from bert_tf.conversion.weights import Weights, refuse_foreign
-from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import one_layer

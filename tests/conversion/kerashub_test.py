@@ -16,10 +16,10 @@ import keras_hub
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import kerashub, names
 from bert_tf.conversion.tokenizer_files import TokenizerFiles
 from bert_tf.conversion.weights import Weights, check_against_config
-from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name

@@ -6,10 +6,10 @@ import numpy as np
 import safetensors.numpy
 import tensorflow as tf
 
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import export, loading
 from bert_tf.conversion.loading import checked_casing, read_model_files
 from bert_tf.conversion.source import open_source
-from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import (
     BertClassifier,

@@ -7,7 +7,7 @@ its place in KerasHub's files.
 
 import numpy as np
 
-from bert_tf.config import BertConfig
+from bert_tf.base.config import BertConfig
 from bert_tf.conversion.weights import Tensor
 
 CONFIG = BertConfig(

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import names, onnx_graph
 from bert_tf.conversion.export import completed
 from bert_tf.conversion.source import open_source
-from bert_tf.errors import InputError
 from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import (

@@ -3,8 +3,8 @@ from unittest import mock
 
 import tensorflow as tf
 
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import runtimes
-from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertClassifier
 from tests.modeling.examples import randomize
 from tests.training import toy

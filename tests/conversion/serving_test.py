@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import export, names, runtimes
 from bert_tf.conversion.serving import head_to_serve, write_saved_model
-from bert_tf.errors import InputError
 from bert_tf.fill_mask import fill_masks
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import (

@@ -4,6 +4,7 @@ import shutil
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.errors import InputError
 from bert_tf.conversion.export import NewFolder, write_huggingface, write_kerashub
 from bert_tf.conversion.source import (
     Format,
@@ -12,7 +13,6 @@ from bert_tf.conversion.source import (
     open_source,
     open_tokenizer,
 )
-from bert_tf.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name

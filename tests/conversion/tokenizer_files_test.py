@@ -4,7 +4,8 @@ import pathlib
 
 import tokenizers
 
-from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base.errors import InputError
 from bert_tf.conversion.tokenizer_files import (
     read_labels,
     read_tokenizer,
@@ -12,7 +13,6 @@ from bert_tf.conversion.tokenizer_files import (
     write_tokenizer,
     write_tokenizer_json,
 )
-from bert_tf.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.script_case import FolderCase

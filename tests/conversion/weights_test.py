@@ -1,9 +1,9 @@
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import weights as weights_lib
 from bert_tf.conversion.weights import Tensor, Weights
-from bert_tf.errors import InputError
 from tests.conversion import one_layer
 from tests.conversion.one_layer import CONFIG, lines_of, random_weights
 

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from bert_tf import cli
+from bert_tf.base import cli
 from bert_tf.conversion import names
 from tests.script_case import ScriptCase
 

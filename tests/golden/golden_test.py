@@ -10,7 +10,7 @@ import pathlib
 import pytest
 import tensorflow as tf
 
-from bert_tf import keras_backend
+from bert_tf.base import keras_backend
 from tests.golden import cases, compare, inputs, make, random_numbers
 
 # What the back end computes; the rest is the same code on both.

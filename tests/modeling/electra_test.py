@@ -2,8 +2,8 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf.config import BertConfig
-from bert_tf.errors import InputError
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.electra import (
     ElectraPretrainer,
     ReplacedTokens,

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf.config import HIDDEN_ACTIVATIONS, BertConfig
+from bert_tf.base.config import HIDDEN_ACTIVATIONS, BertConfig
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.weight_names import weights_by_name

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
+from bert_tf.base.config import BertConfig
 from bert_tf.modeling.weight_names import weights_by_name
 
 

@@ -7,8 +7,13 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf.config import CLASSIFIER_DROPOUT, MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from bert_tf.errors import InputError
+from bert_tf.base.config import (
+    CLASSIFIER_DROPOUT,
+    MULTI_LABEL,
+    REGRESSION,
+    SINGLE_LABEL,
+)
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.bilstm import BiLstmTagger
 from bert_tf.modeling.fused import without_fusion
 from bert_tf.modeling.heads import (

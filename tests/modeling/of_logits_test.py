@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import MULTI_LABEL
-from bert_tf.errors import InputError
+from bert_tf.base.config import MULTI_LABEL
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.heads import BertClassifier, BertSpanPredictor
 from tests.modeling.examples import (
     outputs_of,

@@ -15,7 +15,7 @@ from unittest import mock
 
 from absl import flags
 
-from bert_tf import cli, options
+from bert_tf.base import cli, options
 from bert_tf.tasks import glue
 from tests.readme.markdown import blocks
 

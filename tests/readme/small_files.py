@@ -7,8 +7,9 @@ import os
 import pathlib
 import random
 
-from bert_tf import cli, export_model
-from bert_tf.config import BertConfig
+from bert_tf import export_model
+from bert_tf.base import cli
+from bert_tf.base.config import BertConfig
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.quickstart import read_documents
 from bert_tf.text.learning import learn_vocabulary

@@ -4,7 +4,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.records.batching import (
     PADDING,
     ROWS,

@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 from absl import logging
 
-from bert_tf import cli
-from bert_tf.errors import InputError
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
 from bert_tf.records import record_sets
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.tokenized_corpus import tokenized_parts

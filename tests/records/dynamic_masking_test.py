@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.instances.masking import masking_of
 from bert_tf.instances.settings import PIECE, SPAN, WORD
 from bert_tf.records.dynamic_masking import DynamicMasking, neighbour_targets

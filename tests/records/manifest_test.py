@@ -4,7 +4,7 @@ import dataclasses
 import json
 import os
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.records.manifest import (
     Manifest,
     Shard,

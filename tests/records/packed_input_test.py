@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
-from bert_tf.errors import InputError
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.instances.settings import InstanceSettings
 from bert_tf.records.masking_options import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords

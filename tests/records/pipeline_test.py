@@ -9,7 +9,7 @@ from unittest import mock
 
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.records import pipeline
 from bert_tf.records.pipeline import (
     compression_of,

@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.records.spec import CLASSIFICATION, PRETRAINING, UNMASKED, RecordSpec
 
 

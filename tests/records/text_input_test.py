@@ -1,6 +1,6 @@
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.records.text_input import TextOptions, text_chunks
 from tests.script_case import FolderCase
 

@@ -8,8 +8,8 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 from bert_tf.records import tokenized_corpus
 from bert_tf.records.tokenized_corpus import (
     DIGEST_BYTES,

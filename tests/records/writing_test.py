@@ -5,7 +5,7 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.records import writing
 from bert_tf.records.writing import (
     ShardWriter,

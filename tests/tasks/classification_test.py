@@ -8,10 +8,11 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from bert_tf import cli, run_classifier
-from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf import run_classifier
+from bert_tf.base import cli
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base.errors import DivergedError, InputError
 from bert_tf.conversion.tokenizer_files import write_labels
-from bert_tf.errors import DivergedError, InputError
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks import classification, finetuning

@@ -3,8 +3,9 @@
 import tensorflow as tf
 from absl import flags
 
-from bert_tf import cli, run_classifier
-from bert_tf.errors import InputError
+from bert_tf import run_classifier
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
 from bert_tf.tasks.data_set_options import data_set_of
 from bert_tf.tasks.glue import TASKS
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Target

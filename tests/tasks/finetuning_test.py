@@ -10,10 +10,11 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf import cli, run_classifier
-from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf import run_classifier
+from bert_tf.base import cli
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base.errors import InputError
 from bert_tf.conversion.adapter_files import write_adapter
-from bert_tf.errors import InputError
 from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.layers import HeadDropout

@@ -7,7 +7,7 @@ import zipfile
 
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.tasks import glue, glue_suite
 from bert_tf.tasks.finetuning import RunSetting
 from bert_tf.tasks.glue_suite import (

@@ -2,7 +2,7 @@ from unittest import mock
 
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.tasks.glue import COLUMNS, GLUE_TASKS, PAPER, TASKS, add_task, find, xnli
 from bert_tf.tasks.tables import DataSet, TableSplit
 from tests.script_case import FolderCase

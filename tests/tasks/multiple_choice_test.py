@@ -7,8 +7,8 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import SINGLE_LABEL
-from bert_tf.errors import InputError
+from bert_tf.base.config import SINGLE_LABEL
+from bert_tf.base.errors import InputError
 from bert_tf.records.batching import ExampleTable
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import multiple_choice

@@ -1,6 +1,6 @@
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
+from bert_tf.base.config import BertConfig
 from bert_tf.tasks.paper_tables import (
     PRETRAININGS,
     TABLES,

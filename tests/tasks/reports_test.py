@@ -7,7 +7,7 @@ import tempfile
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.conversion.tokenizer_files import write_labels
 from bert_tf.tasks import reports
 from bert_tf.tasks.reports import confusion_matrix, mistakes

@@ -6,8 +6,9 @@ import types
 
 import tensorflow as tf
 
-from bert_tf import cli, run_classifier
-from bert_tf.errors import DivergedError, InputError
+from bert_tf import run_classifier
+from bert_tf.base import cli
+from bert_tf.base.errors import DivergedError, InputError
 from bert_tf.tasks.classification import ClassificationTask
 from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.selection import (

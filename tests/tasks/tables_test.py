@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.tasks.glue import GLUE_TASKS
 from bert_tf.tasks.tables import (
     MULTI_LABEL,

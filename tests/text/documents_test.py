@@ -9,7 +9,7 @@ from unittest import mock
 
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.text import blocks
 from bert_tf.text.documents import (
     find_sources,

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.text.documents import make_chunks
 from bert_tf.text.learning import (
     WordCounts,

@@ -6,7 +6,7 @@ from unittest import mock
 import sentencex
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.text import splitting
 from bert_tf.text.splitting import LANGUAGES, RULES, language_code, sentence_splitter
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.text.documents import read_chunk
 from bert_tf.text.tfds import TfdsRows, make_tfds_chunks
 from tests.tasks.tfds_sets import MadeHere, TinyRows, mocked

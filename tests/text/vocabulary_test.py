@@ -1,7 +1,7 @@
 import hashlib
 import pathlib
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.text.vocabulary import Vocabulary
 from tests.script_case import FolderCase
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.text import wordpiece
 from bert_tf.text.normalization import split_words
 from bert_tf.text.vocabulary import Vocabulary

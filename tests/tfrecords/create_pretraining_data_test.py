@@ -6,7 +6,7 @@ from unittest import mock
 
 from absl import flags, logging
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.records import writing
 from bert_tf.records.manifest import find_manifests
 from bert_tf.records.writing import record_files

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from bert_tf import cli
+from bert_tf.base import cli
 from bert_tf.records import text_input
 
 CHUNK_BYTES = 4 << 20

@@ -7,8 +7,8 @@ from unittest import mock
 
 from absl import logging
 
-from bert_tf import cli, files
-from bert_tf.errors import InputError
+from bert_tf.base import cli, files
+from bert_tf.base.errors import InputError
 from bert_tf.text.documents import make_chunks
 from bert_tf.text.learning import learn_vocabulary as learn
 from tests.script_case import FolderCase

@@ -5,8 +5,8 @@ import shutil
 import stat
 from unittest import mock
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 from bert_tf.records import record_sets
 from tests.tfrecords.sharded_pretraining_data_test import ScriptCase
 

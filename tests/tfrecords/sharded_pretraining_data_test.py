@@ -12,8 +12,8 @@ import tensorflow as tf
 from absl import flags
 from absl.testing import parameterized
 
-from bert_tf import cli
-from bert_tf.errors import InputError
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
 from bert_tf.records import packing, record_sets
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.packing import unpacked_columns

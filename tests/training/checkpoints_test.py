@@ -12,12 +12,12 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf import files
-from bert_tf.config import SINGLE_LABEL
+from bert_tf.base import files
+from bert_tf.base.config import SINGLE_LABEL
+from bert_tf.base.errors import InputError
 from bert_tf.conversion.adapter_files import write_adapter
 from bert_tf.conversion.source import folder_of
 from bert_tf.conversion.tensorflow import find_checkpoint, read_weights
-from bert_tf.errors import InputError
 from bert_tf.modeling.fused import without_fusion, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.fused import xla_compiles_for_the_cpu
 from bert_tf.records import pipeline
 from bert_tf.tasks.pretraining import pretraining_task

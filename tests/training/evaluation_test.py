@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import Mean, Objective
 from bert_tf.modeling.weight_names import weights_by_name

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import keras_backend
+from bert_tf.base import keras_backend
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.strategy import create_strategy

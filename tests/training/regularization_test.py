@@ -11,10 +11,10 @@ import tensorflow as tf
 from absl.testing import parameterized
 from keras import ops
 
-from bert_tf import keras_backend
-from bert_tf.config import MULTI_LABEL, SINGLE_LABEL
-from bert_tf.config import REGRESSION as NUMBERS
-from bert_tf.errors import InputError
+from bert_tf.base import keras_backend
+from bert_tf.base.config import MULTI_LABEL, SINGLE_LABEL
+from bert_tf.base.config import REGRESSION as NUMBERS
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.fused import without_fusion
 from bert_tf.modeling.heads import (

@@ -9,7 +9,7 @@ import tempfile
 import tensorflow as tf
 from matplotlib.image import imread
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.training.reporting import (
     Reporter,
     curves_picture,

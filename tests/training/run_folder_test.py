@@ -5,10 +5,10 @@ import pathlib
 
 import tensorflow as tf
 
-from bert_tf.config import MULTI_LABEL, REGRESSION, BertConfig
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.tokenizer_files import read_labels
-from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import run_folder

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
+from bert_tf.base.config import BertConfig
 from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.objectives import Loss, Mean, Objective
 from bert_tf.optimization.optimizers import create_optimizer

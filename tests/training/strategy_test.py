@@ -5,7 +5,7 @@ from unittest import mock
 
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.training import strategy
 from bert_tf.training.strategy import (
     check_batch_size,

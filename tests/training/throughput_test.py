@@ -5,8 +5,8 @@ from unittest import mock
 
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
-from bert_tf.errors import InputError
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
 from bert_tf.training import throughput
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from bert_tf.config import BertConfig
+from bert_tf.base.config import BertConfig
 from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.layers import GatherPositions, HeadDropout
 from bert_tf.modeling.objectives import Loss, Objective

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from bert_tf import files
-from bert_tf.errors import InputError
-from bert_tf.pictures import picture
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
+from bert_tf.base.pictures import picture
 from bert_tf.tasks.squad.decoding import NO_SPAN_SCORE_DIFF
 from bert_tf.tasks.squad.scoring import (
     Curve,

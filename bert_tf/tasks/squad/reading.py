@@ -36,8 +36,8 @@ from typing import Any, NamedTuple
 
 from absl import logging
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 from bert_tf.tasks import other_formats
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.tables import MAX_UNUSABLE, refuse_unusable, unpacked_text

@@ -25,8 +25,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 from bert_tf.tasks.squad.decoding import Decoded, NBestEntry, text_or_null
 from bert_tf.tasks.squad.reading import Question
 

@@ -11,12 +11,12 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.base.errors import InputError
+from bert_tf.base.parallel import available_cores, grouped
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
-from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.objectives import SPAN
-from bert_tf.parallel import available_cores, grouped
 from bert_tf.records.batching import (
     Arrays,
     Batching,

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.errors import InputError
-from bert_tf.parallel import grouped, ordered_map
+from bert_tf.base.errors import InputError
+from bert_tf.base.parallel import grouped, ordered_map
 from bert_tf.tasks.long_texts import Window, best_windows, windows
 from bert_tf.tasks.squad.reading import WORD, GoldAnswer, Question
 from bert_tf.text.normalization import Span

@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
+from bert_tf.base.parallel import grouped
 from bert_tf.conversion.tokenizer_files import TrainedWords
-from bert_tf.parallel import grouped
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks.long_texts import Window, best_windows, windows
 from bert_tf.tasks.tagging.sentences import Sentence

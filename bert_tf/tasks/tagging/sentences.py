@@ -45,8 +45,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 from bert_tf.tasks import other_formats
 from bert_tf.tasks.tagging.labels import is_nested
 from bert_tf.text import blocks

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from absl import logging
 
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.source import Source
-from bert_tf.errors import InputError
 from bert_tf.tasks.reports import kept_order
 from bert_tf.tasks.tagging.labels import (
     IOB1,

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bert_tf import options
-from bert_tf.options import Path, option
+from bert_tf.base import options
+from bert_tf.base.options import Path, option
 from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions, tfds_splits
 from bert_tf.tasks.tagging.labels import NO_SCHEME, SCHEMES
 from bert_tf.tasks.tagging.sentences import FORMATS
@@ -15,7 +15,9 @@ from bert_tf.tasks.tagging.sentences import FORMATS
 class FeatureChoice(NamedTuple):
     """The features of a word."""
 
-    layers: tuple[str, ...]  # whose outputs are used, as `bert_tf.features` names them
+    layers: tuple[
+        str, ...
+    ]  # whose outputs are used, as `bert_tf.tasks.features` names them
     is_concatenated: bool  # else several layers are mixed, with learned weights
     dev_f1: float  # the paper's, of BERT-BASE on CoNLL-2003's development set
 

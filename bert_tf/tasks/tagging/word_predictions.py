@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from bert_tf import files, metrics
+from bert_tf.base import files, metrics
 from bert_tf.records.batching import PADDING, ROWS, Batching, ExampleTable, Predict
 from bert_tf.tasks.tagging.labels import (
     NO_SCHEME,

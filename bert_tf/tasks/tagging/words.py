@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import files, strict_json
+from bert_tf.base import files, strict_json
+from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.tokenizer_files import (
@@ -21,7 +22,6 @@ from bert_tf.conversion.tokenizer_files import (
     read_words,
     write_words,
 )
-from bert_tf.errors import InputError
 from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
 from bert_tf.records.batching import Batching, ExampleTable, Predict, rows_digest

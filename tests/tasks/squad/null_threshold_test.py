@@ -5,7 +5,7 @@ import tempfile
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.tasks.squad import null_threshold
 from bert_tf.tasks.squad.scoring import Curve
 from tests.drawn import drawn

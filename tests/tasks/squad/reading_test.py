@@ -4,7 +4,7 @@ import lzma
 
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.tasks.squad.reading import EntryError, read_answer, read_file, read_tfds
 from bert_tf.text.tfds import TfdsRows
 from tests.script_case import FolderCase

@@ -5,7 +5,7 @@ import tempfile
 
 import tensorflow as tf
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 from bert_tf.tasks.squad.decoding import Decoded, NBestEntry
 from bert_tf.tasks.squad.scoring import (
     Answers,

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import cli, run_ner
-from bert_tf.errors import InputError
-from bert_tf.features import FeatureExtractor
+from bert_tf import run_ner
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.bilstm import BiLstmTagger
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks import finetuning
+from bert_tf.tasks.features import FeatureExtractor
 from bert_tf.tasks.tagging import frozen_features
 from bert_tf.tasks.tagging.frozen_features import (
     VectorTable,

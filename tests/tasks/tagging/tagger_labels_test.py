@@ -3,8 +3,8 @@ from types import SimpleNamespace
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.base.errors import InputError
 from bert_tf.conversion.names import HEADS, TAGGING
-from bert_tf.errors import InputError
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.tagger_labels import (
     find_file_schemes,

@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.errors import DivergedError
+from bert_tf.base.errors import DivergedError
 from bert_tf.records.batching import Batching
 from bert_tf.tasks.tagging.sentence_windows import NO_LABEL, SentenceFeatures
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences

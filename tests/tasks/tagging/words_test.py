@@ -1,8 +1,8 @@
 import numpy as np
 
 from bert_tf import run_ner
+from bert_tf.base.errors import InputError
 from bert_tf.conversion.tokenizer_files import TrainedWords
-from bert_tf.errors import InputError
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.tagging import words
 from bert_tf.tasks.tagging.sentence_windows import NO_LABEL

@@ -54,15 +54,15 @@ import numpy as np
 from absl import logging
 from keras import ops
 
-from bert_tf import files
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
+from bert_tf.base.parallel import grouped
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import load_encoder, read_model_files
 from bert_tf.conversion.source import Source, folder_of
-from bert_tf.errors import InputError
 from bert_tf.instances.random_stream import compiled
 from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.parallel import grouped
 from bert_tf.records.batching import (
     Arrays,
     Batching,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 
 # The ends of the names of metrics that fall as a model gets better.
 _LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error")

@@ -8,7 +8,7 @@ import time
 
 import tensorflow as tf
 
-from bert_tf.parallel import Workers, ordered_map
+from bert_tf.base.parallel import Workers, ordered_map
 from tests.parallel_work import (
     end_this_process,
     fail_at_three,
@@ -61,7 +61,7 @@ class OrderedMapTest(tf.test.TestCase):
     def test_workers_end_when_the_parent_is_killed(self):
         script = """
             import os, signal, sys, time
-            from bert_tf.parallel import ordered_map
+            from bert_tf.base.parallel import ordered_map
             from tests.parallel_work import process_id
             if __name__ == "__main__":
                 pids = ordered_map(process_id, range(10**9), num_workers=2)

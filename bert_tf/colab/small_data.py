@@ -15,9 +15,9 @@ import textwrap
 import tokenize
 from collections.abc import Iterable
 
-from bert_tf import files
-from bert_tf.config import BertConfig
-from bert_tf.notebook import run
+from bert_tf.base import files
+from bert_tf.base.config import BertConfig
+from bert_tf.colab.notebook import run
 from bert_tf.quickstart import Document, read_documents
 
 _NUM_DOCUMENTS = 400

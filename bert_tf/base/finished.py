@@ -18,8 +18,8 @@ from typing import Any, Generic, TypeVar
 
 from absl import logging
 
-from bert_tf import files, strict_json
-from bert_tf.errors import InputError
+from bert_tf.base import files, strict_json
+from bert_tf.base.errors import InputError
 
 FORMAT_VERSION = 1
 

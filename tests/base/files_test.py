@@ -6,8 +6,8 @@ from unittest import mock
 
 import tensorflow as tf
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 from tests.script_case import FolderCase
 
 

@@ -1,8 +1,8 @@
 import json
 import warnings
 
-from bert_tf.config import BertConfig
-from bert_tf.errors import InputError
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
 from tests.script_case import FolderCase
 
 # The bert_config.json of uncased_L-12_H-768_A-12, as released.

@@ -8,9 +8,10 @@ import sys
 import tensorflow as tf
 from absl import flags
 
-from bert_tf import cli, run_pretraining
-from bert_tf.errors import InputError
-from tests import errors_test
+from bert_tf import run_pretraining
+from bert_tf.base import cli
+from bert_tf.base.errors import InputError
+from tests.base import errors_test
 from tests.golden.commands import outcome
 from tests.processes import run_python, seconds_of_other_processes
 from tfrecords import learn_vocabulary
@@ -126,7 +127,7 @@ class UsageTest(tf.test.TestCase):
     def test_what_the_terminal_cannot_spell_is_escaped(self):
         path = os.path.join(self.get_temp_dir(), "é.txt")
         code = (
-            "import sys; from bert_tf import cli, options; sys.argv = ['x']\n"
+            "import sys; from bert_tf.base import cli, options; sys.argv = ['x']\n"
             f"def run(options: options.Options): print({path!r})\n"
             "cli.main(run)"
         )
@@ -237,7 +238,7 @@ class ParseTest(tf.test.TestCase):
         code = """
 import logging
 from absl import flags
-from bert_tf import cli, config, errors
+from bert_tf.base import cli, config, errors
 flags.DEFINE_integer("max_seq_length", 640, "")
 try:
     config.BertConfig(vocab_size=9).check_sequence_length(640)

@@ -30,8 +30,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from absl import flags
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 
 # In the order of --help.
 TITLES = (

@@ -10,16 +10,15 @@ import tensorflow as tf
 
 from bert_tf import (
     answer,
-    cli,
     ensemble_squad,
     inspect_checkpoint,
-    options,
     run_classifier,
     run_ner,
     run_pretraining,
 )
-from bert_tf.errors import InputError
-from bert_tf.options import Path
+from bert_tf.base import cli, options
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import Path
 from bert_tf.tasks.data_set_options import (
     ClassifierOptions,
     GlueOptions,
@@ -29,7 +28,7 @@ from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.training.training_options import TrainingConfig
-from tests.cli_test import SCRIPTS
+from tests.base.cli_test import SCRIPTS
 from tests.processes import run_python
 from tests.script_case import FolderCase
 from tfrecords import create_pretraining_data

@@ -12,10 +12,11 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import features
+from bert_tf.base.errors import InputError
 from bert_tf.conversion.source import open_source
-from bert_tf.errors import InputError
-from bert_tf.features import (
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.tasks import features
+from bert_tf.tasks.features import (
     FeatureExtractor,
     FeatureInput,
     FeatureReader,
@@ -32,7 +33,6 @@ from bert_tf.features import (
     weights_digest,
     write_arrays,
 )
-from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.conversion import runs

@@ -1,7 +1,7 @@
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.metrics import (
+from bert_tf.base.metrics import (
     METRICS_OF,
     glue_average,
     is_better,

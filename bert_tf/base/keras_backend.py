@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 
 SUPPORTED = ("tensorflow", "jax")
 

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import serialization
+from bert_tf.base import serialization
 from tests.processes import run_python
 from tests.training import toy
 

@@ -3,8 +3,9 @@ import tensorflow as tf
 from absl.testing import parameterized
 from scipy import stats
 
-from bert_tf import metrics, significance
-from bert_tf.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base import metrics
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.tasks import significance
 
 
 def examples(kind, count=60, num_classes=3, seed=0):

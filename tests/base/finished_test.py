@@ -1,6 +1,6 @@
 import dataclasses
 
-from bert_tf.finished import FinishedResults
+from bert_tf.base.finished import FinishedResults
 from tests.script_case import FolderCase
 
 

@@ -1,6 +1,6 @@
 import tensorflow as tf
 
-from bert_tf.errors import cause_of
+from bert_tf.base.errors import cause_of
 
 # As TensorFlow 2.21 words them.
 IN_A_GRAPH = """Graph execution error:

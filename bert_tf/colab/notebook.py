@@ -1,7 +1,7 @@
 """What the notebooks of colab/ share: device, packages, commands that must succeed.
 
-    from bert_tf import notebook
-    from bert_tf.notebook import run
+    from bert_tf.colab import notebook
+    from bert_tf.colab.notebook import run
 
     DEVICE_FLAGS = notebook.start("bert_tf_output")
     run(f"python -m bert_tf.run_classifier ... {DEVICE_FLAGS}")
@@ -22,8 +22,8 @@ import subprocess
 import sys
 import time
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 
 AUTO, TPU, GPU, CPU = "auto", "tpu", "gpu", "cpu"
 DEVICE_FLAGS = {

@@ -9,8 +9,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 
 # Constants of the model that the original fixes in its code rather than its config.
 LAYER_NORM_EPSILON = 1e-12

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from absl import logging
 
-from bert_tf.errors import InputError
+from bert_tf.base.errors import InputError
 
 
 def is_remote(path: str) -> bool:

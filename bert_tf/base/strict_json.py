@@ -11,8 +11,8 @@ import types
 import typing
 from typing import Any, TypeVar
 
-from bert_tf import files
-from bert_tf.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
 
 # By type: its name in messages, and Python's type for it in `json`.
 _WANTED: dict[Any, tuple[str, Any]] = {

@@ -10,8 +10,8 @@ class InputError(ValueError):
     """What a user gave (a file, a flag, a checkpoint) cannot be used.
 
     The message is one line: what is wrong, where (file and line, or flag), what to do.
-    `bert_tf.cli` prints it and exits with 2; any other exception is a bug and keeps
-    its traceback.
+    `bert_tf.base.cli` prints it and exits with 2; any other exception is a bug and
+    keeps its traceback.
     """
 
 

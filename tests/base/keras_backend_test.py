@@ -7,8 +7,9 @@ from unittest import mock
 
 import tensorflow as tf
 
-from bert_tf import fill_mask, keras_backend
-from bert_tf.errors import InputError
+from bert_tf import fill_mask
+from bert_tf.base import keras_backend
+from bert_tf.base.errors import InputError
 from tests.processes import run_python
 
 # In a process where Keras cannot be imported.
@@ -52,7 +53,7 @@ class KerasBackendTest(tf.test.TestCase):
     def test_keras_own_file_is_read(self):
         home = self.get_temp_dir()
         path = os.path.join(home, "keras.json")
-        command = "from bert_tf import keras_backend as b; b.require_supported()"
+        command = "from bert_tf.base import keras_backend as b; b.require_supported()"
         for content, environment, message in (
             ('{"backend": "torch"}', {}, f"'torch' ({path}){_ADVICE}"),
             ('{"backend": "torch"}', {"KERAS_BACKEND": "tensorflow"}, ""),

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.metrics import pearson_and_spearman
+from bert_tf.base.metrics import pearson_and_spearman
 
 # What is held in memory at once: samples times examples.
 _MOST_AT_ONCE = 2**22
@@ -79,7 +79,7 @@ Answers = Summed | Ranked
 
 
 def answers_of(metric: str, predictions: np.ndarray, labels: np.ndarray) -> Answers:
-    """A model's answers, scored by a metric of `bert_tf.metrics`; [N], or [N, C]."""
+    """A model's answers, scored by a metric of `metrics`; [N], or [N, C]."""
     if metric == "spearman":
         return Ranked(predictions, labels)
     right = (predictions == labels).reshape(len(labels), -1).all(axis=1)

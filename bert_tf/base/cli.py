@@ -1,8 +1,8 @@
 """From a command line to a function: parsing, `--help`, and errors in one line.
 
-A script is a function `run(options)` of a class of options (`bert_tf.options`), which
-it passes to `main` here. Flags are defined when `main` runs, so that several scripts
-can run in one process (tests, the quickstart) and `--help` needs no TensorFlow.
+A script is a function `run(options)` of a class of options (`bert_tf.base.options`),
+which it passes to `main` here. Flags are defined when `main` runs, so that several
+scripts can run in one process (tests, the quickstart) and `--help` needs no TensorFlow.
 
 Exit codes: 0 done; 1 wrong flags (absl's own code); 2 wrong input; 128 + N stopped by
 signal N (143 for SIGTERM) with everything saved.
@@ -28,8 +28,8 @@ from typing import Any, NoReturn, TypeVar
 from absl import app, flags, logging
 
 import bert_tf
-from bert_tf import keras_backend, options
-from bert_tf.errors import InputError, cause_of, without_nodes
+from bert_tf.base import keras_backend, options
+from bert_tf.base.errors import InputError, cause_of, without_nodes
 
 T = TypeVar("T", bound=options.Options)
 

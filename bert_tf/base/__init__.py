@@ -1,0 +1,1 @@
+"""What anything may use: files, options, errors, commands' frame."""

@@ -1,0 +1,1 @@
+"""What notebooks need of the package."""
