@@ -14,12 +14,8 @@ from bert_tf.modeling.adapters import ADDED
 from bert_tf.modeling.bilstm import BiLstm
 from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.layers import Embeddings, Pooler, dense
-from bert_tf.modeling.pooling import (
-    LayerMixture,
-    PackedPositions,
-    PooledTokens,
-    Standardization,
-)
+from bert_tf.modeling.pooling import LayerMixture, PackedPositions, PooledTokens
+from bert_tf.modeling.standardization import Standardization
 from bert_tf.modeling.transformer import AttentionBias, TransformerLayer
 
 # BertEncoder: token ids to hidden states, a functional Keras model.

@@ -16,10 +16,11 @@ from bert_tf import files, keras_backend
 from bert_tf.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, read_model_files
-from bert_tf.conversion.names import STANDARDIZATION, heads_of
+from bert_tf.conversion.names import heads_of
 from bert_tf.conversion.source import open_source
 from bert_tf.errors import InputError
 from bert_tf.modeling.layers import observing
+from bert_tf.modeling.standardization import STANDARDIZATION
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records import batching
 from bert_tf.records.pipeline import InputShard
@@ -32,10 +33,7 @@ from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import class_weights, regularized
 from bert_tf.training.run_folder import SELECTION_NAME, RunData, Start
-from bert_tf.training.strategy import (
-    Strategy,
-    is_chief,
-)
+from bert_tf.training.strategy import Strategy, is_chief
 from bert_tf.training.task import Evaluate, Phase, Task
 from bert_tf.training.training_options import LossOptions, TrainingConfig
 
