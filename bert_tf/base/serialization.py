@@ -29,7 +29,7 @@ _CLASSES = {
     "PackedPositions": "bert_tf.modeling.pooling",
     "PooledTokens": "bert_tf.modeling.pooling",
     "BiLstm": "bert_tf.modeling.bilstm",
-    "Standardization": "bert_tf.modeling.pooling",
+    "Standardization": "bert_tf.modeling.standardization",
     "Embeddings": "bert_tf.modeling.layers",
     "Pooler": "bert_tf.modeling.layers",
     "GatherPositions": "bert_tf.modeling.layers",

@@ -13,7 +13,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf.base import files
-from bert_tf.base.config import ALBERT_FIELDS, BertConfig
+from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import (
     huggingface,
@@ -115,7 +115,7 @@ def identity(model: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
         digest.update(weight.tobytes())
     vocabulary = model.tokenizer.vocabulary
     described = [
-        _described(model.require_config()),
+        model.require_config().to_dict(),
         vocabulary and vocabulary.sha256,
         model.tokenizer.do_lower_case,
         model.labels,
@@ -124,16 +124,6 @@ def identity(model: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
     digest.update(json.dumps(described).encode())
     # As it is read back.
     return json.loads(json.dumps({**settings, "model": digest.hexdigest()}))
-
-
-def _described(config: BertConfig) -> dict[str, Any]:
-    """A config's fields; those that came later only if they are given."""
-    later = [
-        *ALBERT_FIELDS,
-        *("right_to_left", "bilstm", "second_encoder", "cls_normalization"),
-    ]
-    fields = dataclasses.asdict(config).items()
-    return {name: x for name, x in fields if x or name not in later}
 
 
 class NewFolder:

@@ -172,9 +172,6 @@ SHARED_LAYER = (
 
 POOLER = tuple(_dense("bert/pooler/dense", "H H", "pooler.dense", "layers/dense"))
 
-# The mean and the deviation of `cls_normalization`, in our runs' checkpoints alone.
-STANDARDIZATION = ("bert/standardization/mean", "bert/standardization/deviation")
-
 # Heads, by name. What belongs to one of them stands in its row below, and only there.
 MASKED_LM, NEXT_SENTENCE = "masked LM", "next sentence prediction"
 REPLACED_TOKENS = "replaced tokens"

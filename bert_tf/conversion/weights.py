@@ -13,12 +13,12 @@ from bert_tf.conversion.names import (
     FOREIGN,
     HEADS,
     REPLACED_TOKENS,
-    STANDARDIZATION,
     Name,
     is_of_a_generator,
     names_of,
 )
 from bert_tf.modeling.adapters import is_added
+from bert_tf.modeling.standardization import STANDARDIZATION
 
 _LORA_A, _LORA_B = "/lora_kernel_a", "/lora_kernel_b"
 

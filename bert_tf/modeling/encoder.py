@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -14,12 +14,8 @@ from bert_tf.modeling.adapters import ADDED
 from bert_tf.modeling.bilstm import BiLstm
 from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.layers import Embeddings, Pooler, dense
-from bert_tf.modeling.pooling import (
-    LayerMixture,
-    PackedPositions,
-    PooledTokens,
-    Standardization,
-)
+from bert_tf.modeling.pooling import LayerMixture, PackedPositions, PooledTokens
+from bert_tf.modeling.standardization import Standardization
 from bert_tf.modeling.transformer import AttentionBias, TransformerLayer
 
 # BertEncoder: token ids to hidden states, a functional Keras model.
@@ -113,109 +109,68 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
         **kwargs: Any,
     ):
         config = as_config(config)
-        if packed and use_position_ids:
-            raise ValueError(
-                "`use_position_ids` must be False with `packed`: the positions of"
-                " packed sequences follow from `sequence_ids`."
-            )
-        if min(lora_rank, adapter_size) < 0 or (lora_rank and adapter_size):
-            raise ValueError(
-                "One of `lora_rank` and `adapter_size` must be 0, the other one not"
-                f" negative. Received: {lora_rank} and {adapter_size}"
-            )
-        if train_pooler and not (use_pooler and not config.bilstm):
-            raise ValueError("`train_pooler` must be False without a pooler.")
-        second_config = config.second_encoder
-        if packed and (config.bilstm or second_config):
-            raise ValueError(
-                "`packed` must be False with `bilstm` or `second_encoder` in the"
-                " config: they read one sequence a row."
-            )
-        if second_config and (lora_rank or adapter_size):
-            raise ValueError(
-                "`lora_rank` and `adapter_size` must be 0 with a `second_encoder`."
-            )
+        has_pooler = use_pooler and not config.bilstm
+        _check_arguments(
+            config,
+            packed=packed,
+            use_position_ids=use_position_ids,
+            lora_rank=lora_rank,
+            adapter_size=adapter_size,
+            trains_missing_pooler=train_pooler and not has_pooler,
+        )
 
         # === Layers ===
-        if embeddings is not None:
+        if embeddings is None:
+            embeddings = Embeddings(config, dtype=dtype)
+        else:
             embeddings.is_linked = True
-        embeddings = embeddings or Embeddings(config, dtype=dtype)
         attention_bias = AttentionBias(config, dtype=dtype)
-        mapping_in = None
-        if config.embedding_width != config.hidden_size:
-            mapping_in = dense(
-                config, config.hidden_size, dtype, "embedding_hidden_mapping_in"
-            )
-        layer_names = [f"layer_{i}" for i in range(config.num_hidden_layers)]
-        if config.shares_layers:
-            layer_names = ["group_0"]
-        transformer_layers = [
-            TransformerLayer(
-                config, recompute, adapter_size, dtype=dtype, name=layer_name
-            )
-            for layer_name in layer_names
-        ]
-        # Layers that share their weights are one, applied several times.
-        transformer_layers *= config.num_hidden_layers // len(layer_names)
+        mapping_in = _mapping_in(config, dtype)
+        transformer_layers = _transformer_layers(config, recompute, adapter_size, dtype)
         pooled_tokens = PooledTokens(
             config.left_to_right, dtype=dtype, name="pooled_tokens"
         )
         mixture = LayerMixture(dtype=dtype) if layer_mixture else None
-        has_pooler = use_pooler and not config.bilstm
         pooler = Pooler(config, dtype=dtype) if has_pooler else None
         bilstm = BiLstm(config.output_size, dtype=dtype) if config.bilstm else None
 
-        # === Functional Model ===
-        names = ["input_ids", "input_mask", "segment_ids"]
-        names += ["position_ids"] * use_position_ids
-        names += ["attention_mask"] * use_attention_mask
-        names += ["sequence_ids", "cls_positions"] * packed
-        inputs = {
-            key: keras.Input(
-                (None, None) if key == "attention_mask" else (None,),
-                dtype="int32",
-                name=key,
-            )
-            for key in names
-        }
+        # === Inputs ===
+        inputs = _inputs(use_position_ids, use_attention_mask, packed)
+        input_mask, segment_ids = inputs["input_mask"], inputs["segment_ids"]
         sequence_ids = inputs.get("sequence_ids")
         cls_positions = inputs.get("cls_positions")
-        position_ids = (
-            PackedPositions(name="packed_positions")(sequence_ids, cls_positions)
-            if packed
-            else inputs.get("position_ids")
-        )
+        position_ids = inputs.get("position_ids")
+        if packed:
+            positions = PackedPositions(name="packed_positions")
+            position_ids = positions(sequence_ids, cls_positions)
+
+        # === Functional Model ===
         # The scopes give the variables the original's names.
         with keras.name_scope(name):
-            x = embeddings(inputs["input_ids"], inputs["segment_ids"], position_ids)
+            x = embeddings(inputs["input_ids"], segment_ids, position_ids)
             bias = attention_bias(
-                inputs["input_mask"], inputs.get("attention_mask"), sequence_ids
+                input_mask, inputs.get("attention_mask"), sequence_ids
             )
-            attention_probs = []
-            with contextlib.ExitStack() as scopes:
-                scopes.enter_context(keras.name_scope("encoder"))
-                x = x if mapping_in is None else mapping_in(x)
-                hidden_states = [x]
-                if config.shares_layers:
-                    scopes.enter_context(keras.name_scope("transformer"))
-                for layer in transformer_layers:
-                    x, probabilities = layer(x, bias)
-                    hidden_states.append(x)
-                    attention_probs.append(probabilities)
-            outputs, second = {"sequence_output": x}, None
+            hidden_states, attention_probs = _encode(
+                x, bias, mapping_in, transformer_layers, config.shares_layers
+            )
+
+            # === Ends ===
+            outputs = {"sequence_output": hidden_states[-1]}
             if pooler is not None:
-                masks = inputs["input_mask"], sequence_ids, cls_positions
+                masks = input_mask, sequence_ids, cls_positions
                 if mixture is None:
-                    tokens = pooled_tokens(x, *masks)
+                    tokens = pooled_tokens(hidden_states[-1], *masks)
                 else:
                     # Of the pooled tokens alone: the same from far fewer numbers.
                     tokens = mixture([pooled_tokens(h, *masks) for h in hidden_states])
                 outputs["pooled_output"] = pooler(tokens)
             elif mixture is not None:
                 outputs["sequence_output"] = mixture(hidden_states)
-            if second_config is not None:
+            second = None
+            if config.second_encoder is not None:
                 second = BertEncoder(
-                    second_config,
+                    config.second_encoder,
                     use_position_ids=use_position_ids,
                     use_attention_mask=use_attention_mask,
                     use_pooler=has_pooler,
@@ -224,20 +179,16 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
                     dtype=dtype,
                     name="second_encoder",
                 )
-                others = second(inputs)
-                outputs = {
-                    key: ops.concatenate([x, others[key]], axis=-1)
-                    for key, x in outputs.items()
-                }
+                outputs = _side_by_side(outputs, second(inputs))
             if bilstm is not None:
-                is_token = ops.cast(inputs["input_mask"], "bool")
+                is_token = ops.cast(input_mask, "bool")
                 x = bilstm(outputs["sequence_output"], mask=is_token)
                 outputs["sequence_output"] = x
                 if use_pooler:
-                    outputs["pooled_output"] = bilstm.ends(x, inputs["input_mask"])
+                    outputs["pooled_output"] = bilstm.ends(x, input_mask)
             if config.cls_normalization and use_pooler:
-                standardize = Standardization(dtype=dtype, name="standardization")
-                outputs["pooled_output"] = standardize(outputs["pooled_output"])
+                standardization = Standardization(dtype=dtype)
+                outputs["pooled_output"] = standardization(outputs["pooled_output"])
         if output_hidden_states:
             outputs["hidden_states"] = hidden_states
         if output_attentions:
@@ -301,3 +252,106 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
     def _shares(self) -> bool:
         """Whether a head, or another encoder, has the same embeddings."""
         return self.embeddings.is_linked
+
+
+def _check_arguments(
+    config: BertConfig,
+    *,
+    packed: bool,
+    use_position_ids: bool,
+    lora_rank: int,
+    adapter_size: int,
+    trains_missing_pooler: bool,
+) -> None:
+    """Raises ValueError for arguments of BertEncoder that exclude each other."""
+    if packed and use_position_ids:
+        raise ValueError(
+            "`use_position_ids` must be False with `packed`: the positions of packed"
+            " sequences follow from `sequence_ids`."
+        )
+    if min(lora_rank, adapter_size) < 0 or (lora_rank and adapter_size):
+        raise ValueError(
+            "One of `lora_rank` and `adapter_size` must be 0, the other one not"
+            f" negative. Received: {lora_rank} and {adapter_size}"
+        )
+    if trains_missing_pooler:
+        raise ValueError("`train_pooler` must be False without a pooler.")
+    if packed and (config.bilstm or config.second_encoder):
+        raise ValueError(
+            "`packed` must be False with `bilstm` or `second_encoder` in the config:"
+            " they read one sequence per row."
+        )
+    if config.second_encoder and (lora_rank or adapter_size):
+        raise ValueError(
+            "`lora_rank` and `adapter_size` must be 0 with a `second_encoder`."
+        )
+
+
+def _inputs(
+    use_position_ids: bool, use_attention_mask: bool, packed: bool
+) -> dict[str, Any]:
+    names = ["input_ids", "input_mask", "segment_ids"]
+    names += ["position_ids"] * use_position_ids
+    names += ["attention_mask"] * use_attention_mask
+    names += ["sequence_ids", "cls_positions"] * packed
+    return {
+        name: keras.Input(
+            (None, None) if name == "attention_mask" else (None,),
+            dtype="int32",
+            name=name,
+        )
+        for name in names
+    }
+
+
+def _mapping_in(config: BertConfig, dtype: Any) -> keras.layers.Dense | None:
+    """The layer from embeddings of another width to the encoder."""
+    if config.embedding_width == config.hidden_size:
+        return None
+    return dense(config, config.hidden_size, dtype, "embedding_hidden_mapping_in")
+
+
+def _transformer_layers(
+    config: BertConfig, recompute: bool, adapter_size: int, dtype: Any
+) -> list[TransformerLayer]:
+    """The layers in the order in which they are applied."""
+    names = [f"layer_{number}" for number in range(config.num_hidden_layers)]
+    if config.shares_layers:
+        names = ["group_0"]
+    layers = [
+        TransformerLayer(config, recompute, adapter_size, dtype=dtype, name=name)
+        for name in names
+    ]
+    # Layers that share their weights are one, applied several times.
+    return layers * (config.num_hidden_layers // len(names))
+
+
+def _encode(
+    x: Any,
+    attention_bias: Any,
+    mapping_in: keras.layers.Dense | None,
+    layers: Sequence[TransformerLayer],
+    are_shared: bool,
+) -> tuple[list[Any], list[Any]]:
+    """The embeddings and each layer's output; each layer's probabilities."""
+    attention_probs = []
+    with contextlib.ExitStack() as scopes:
+        scopes.enter_context(keras.name_scope("encoder"))
+        x = x if mapping_in is None else mapping_in(x)
+        hidden_states = [x]
+        if are_shared:
+            scopes.enter_context(keras.name_scope("transformer"))
+        for layer in layers:
+            x, probabilities = layer(x, attention_bias)
+            hidden_states.append(x)
+            attention_probs.append(probabilities)
+    return hidden_states, attention_probs
+
+
+def _side_by_side(
+    outputs: Mapping[str, Any], others: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Two encoders' outputs, concatenated."""
+    return {
+        name: ops.concatenate([x, others[name]], axis=-1) for name, x in outputs.items()
+    }

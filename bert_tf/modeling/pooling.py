@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.modeling.layers import Stored, at_positions, observe
+from bert_tf.modeling.layers import Stored, at_positions
 
 # A learned mixture of all layers' outputs, like ELMo's.
 #
@@ -107,27 +107,3 @@ class PooledTokens(Stored, keras.layers.Layer):
         return at_positions(
             sequence_output, ops.maximum(cls_positions + lengths - 1, 0)
         )
-
-
-@keras.saving.register_keras_serializable(package="bert_tf")
-class Standardization(Stored, keras.layers.Layer):
-    """(x - mean) / deviation, of each number by its own, which are not trained."""
-
-    def build(self, input_shape: tuple) -> None:
-        """Makes both; until they are known, x stays as it is."""
-        self.mean, self.deviation = (
-            self.add_weight(
-                name=name,
-                shape=input_shape[-1:],
-                initializer=initializer,
-                trainable=False,
-                autocast=False,
-            )
-            for name, initializer in (("mean", "zeros"), ("deviation", "ones"))
-        )
-        self.built = True
-
-    def call(self, x: Any) -> Any:
-        """[..., W] to [..., W]."""
-        x = ops.cast(observe("pooled", x), "float32")
-        return ops.cast((x - self.mean) / self.deviation, self.compute_dtype)

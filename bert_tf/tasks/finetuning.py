@@ -17,10 +17,9 @@ from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, read_model_files
-from bert_tf.conversion.names import STANDARDIZATION, heads_of
+from bert_tf.conversion.names import heads_of
 from bert_tf.conversion.source import open_source
-from bert_tf.modeling.layers import observing
-from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.modeling.standardization import standardize
 from bert_tf.records import batching
 from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks.run_options import FineTuningOptions, RunSetting
@@ -32,10 +31,7 @@ from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import class_weights, regularized
 from bert_tf.training.run_folder import SELECTION_NAME, RunData, Start
-from bert_tf.training.strategy import (
-    Strategy,
-    is_chief,
-)
+from bert_tf.training.strategy import Strategy, is_chief
 from bert_tf.training.task import Evaluate, Phase, Task
 from bert_tf.training.training_options import LossOptions, TrainingConfig
 
@@ -268,38 +264,15 @@ def with_losses(
     )
 
 
-# The examples that `cls_normalization` looks at.
-_STANDARDIZED_BY = 1024
-
-
-def standardize(
-    model: keras.Model, records: batching.ExampleTable, batch_size: int
-) -> None:
-    """Sets the mean and the deviation of `cls_normalization` for a model's weights.
-
-    Of evenly spaced examples. 1e-3 is added to the variance, as in Keras' batch
-    normalization, so that near-constant features stay small.
-    """
-    pooled: list[np.ndarray] = []
-
-    def note(point: str, x: Any) -> Any:
-        if point == "pooled":
-            single = keras.ops.cast(x, "float32")  # numpy has no bfloat16
-            pooled.append(keras.ops.convert_to_numpy(single).astype(np.float64))
-        return x
-
-    count = min(len(records), _STANDARDIZED_BY)
+def _some_batches(
+    records: batching.ExampleTable, batch_size: int, most: int = 1024
+) -> Iterator[batching.Arrays]:
+    """Batches of at most so many examples, evenly spaced."""
+    count = min(len(records), most)
     rows = np.linspace(0, len(records) - 1, count).astype(int)
-    length = records.spec.max_seq_length
-    with observing(note):
-        for start in range(0, count, batch_size):
-            some = rows[start : start + batch_size]
-            model(records.padded(some, length), training=False)
-    weights = weights_by_name(model)
-    found = np.concatenate(pooled)
-    values = found.mean(axis=0), np.sqrt(found.var(axis=0) + 1e-3)
-    for name, value in zip(STANDARDIZATION, values, strict=True):
-        weights[name].assign(value.astype(np.float32))
+    for start in range(0, count, batch_size):
+        some = rows[start : start + batch_size]
+        yield records.padded(some, records.spec.max_seq_length)
 
 
 @dataclasses.dataclass(eq=False)
@@ -379,10 +352,12 @@ class FineTuning:
         records = task.records(TRAIN)
         trained = self.trained
         if self.model_files.config.cls_normalization:
-            begin = functools.partial(
-                standardize, records=records, batch_size=options.predict_batch_size
+            trained = dataclasses.replace(
+                trained,
+                begin=lambda model: standardize(
+                    model, _some_batches(records, options.predict_batch_size)
+                ),
             )
-            trained = dataclasses.replace(trained, begin=begin)
         plan = training_plan(
             trained,
             records,
