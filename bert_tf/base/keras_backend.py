@@ -62,6 +62,25 @@ def gradient(function: Callable[[Any], Any], x: Any) -> Any:
     return tape.gradient(value, x)
 
 
+# The flag, and the versions of TensorFlow whose XLA has it and needs it.
+_YNN_FLAG, _YNN_VERSIONS = "--xla_cpu_experimental_ynn_fusion_type", ("2.21.",)
+
+
+def avoid_ynnpack() -> None:
+    """Has XLA compile for CPUs without YNNPACK, unless XLA_FLAGS say how.
+
+    In TensorFlow 2.21, threads that run such a fusion for the first time at once write
+    to one list (`EmitYnnSubgraph` of XLA), and the process ends with SIGSEGV. XLA reads
+    its flags when it first compiles; one that it does not know ends the process.
+    """
+    tensorflow = sys.modules.get("tensorflow")
+    given = os.environ.get("XLA_FLAGS", "")
+    if is_jax() or tensorflow is None or _YNN_FLAG in given:
+        return
+    if tensorflow.__version__.startswith(_YNN_VERSIONS):
+        os.environ["XLA_FLAGS"] = f"{given} {_YNN_FLAG}=-dot,-eltwise,-reduce".lstrip()
+
+
 def require_tensorflow(what: str) -> None:
     """Raises InputError unless Keras computes with TensorFlow, which `what` needs."""
     if is_jax():

@@ -13,6 +13,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from bert_tf.base import keras_backend
+
+keras_backend.avoid_ynnpack()
+
 # Small pieces of mathematics as one XLA kernel, where that is faster.
 #
 # On a CPU, TensorFlow runs a chain such as bias, GELU, product as one pass over memory

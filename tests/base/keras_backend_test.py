@@ -1,10 +1,13 @@
 import functools
 import importlib.util
 import os
+import pathlib
 import re
 import sys
+import tempfile
 from unittest import mock
 
+import pytest
 import tensorflow as tf
 
 from bert_tf import fill_mask
@@ -24,6 +27,18 @@ for name in bert_tf.__all__:
         message = str(error)
 print(message)
 """
+# Reductions that XLA gives to YNNPACK where it is allowed to.
+_NORMALIZE = """
+import tensorflow as tf
+
+from bert_tf.modeling import fused
+
+x, ones = tf.random.normal([512, 128]), tf.ones([128])
+with tf.GradientTape() as tape:
+    tape.watch(x)
+    y = tf.reduce_sum(fused.layer_norm(x, ones, ones, 1e-12) ** 2)
+tape.gradient(y, x)
+"""
 _ADVICE = (
     "; bert_tf supports 'tensorflow' and 'jax'. Set KERAS_BACKEND=tensorflow in the"
     " environment, before Keras is imported."
@@ -32,6 +47,27 @@ _NO_JAX = "The back end jax is not installed: pip install 'bert-tf[jax]'"
 
 
 run = functools.partial(run_python, without=("KERAS_BACKEND",))
+
+
+class YnnpackTest(tf.test.TestCase):
+    def fusions(self, given):
+        """How often a program of XLA's names such a fusion, with these flags."""
+        folder = tempfile.mkdtemp(dir=self.get_temp_dir())
+        dump = f"--xla_dump_to={folder} --xla_dump_hlo_as_text {given}"
+        done = run("-c", _NORMALIZE, XLA_FLAGS=dump)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        programs = pathlib.Path(folder).glob("*after_optimizations.txt")
+        texts = [path.read_text("utf-8") for path in programs]
+        self.assertNotEmpty(texts)
+        return sum(text.count("ynn_fusion") for text in texts)
+
+    @pytest.mark.slow
+    def test_it_is_not_used_unless_asked_for(self):
+        if not tf.__version__.startswith("2.21."):
+            self.skipTest("for the XLA of TensorFlow 2.21")
+        self.assertEqual(self.fusions(""), 0)
+        given = "--xla_cpu_experimental_ynn_fusion_type=+reduce"
+        self.assertGreater(self.fusions(given), 0)
 
 
 class KerasBackendTest(tf.test.TestCase):
