@@ -442,9 +442,9 @@ class StackingTest(RunPretrainingTestCase):
         options = self.flags(do_train=True, stacking="1:3,2:20")
         run = PretrainingRun(options, create_strategy())
         with mock.patch.object(PretrainingRun, "train", trained):
-            last = run.first_stages()
+            run.first_stages()
         one, two = (self.path("run", f"stacking_{n}_layers") for n in (1, 2))
-        self.assertEqual(last, two)
+        self.assertEqual(run.init_checkpoint, two)
         names = (
             "init_checkpoint",
             "stack_layers",

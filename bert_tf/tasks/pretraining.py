@@ -281,9 +281,9 @@ class PretrainingRun(Run):
             )
         return phases
 
-    def first_stages(self) -> str | None:
-        """Trains the stages of `stacking`; the folder of the last one's model."""
-        options, start = self.options, None
+    def first_stages(self) -> None:
+        """Trains the stages of `stacking`; the run starts from the last one's model."""
+        options = self.options
         stages = parse_stacking(options.stacking) if options.stacking else []
         layers = [
             *(stage.num_layers for stage in stages),
@@ -294,7 +294,7 @@ class PretrainingRun(Run):
                 found = f"`stacking={options.stacking}`: {more} layers"
                 raise InputError(f"{found} are no multiple of {fewer}.")
         if not stages or files.exists(os.path.join(options.output_dir, STATE_NAME)):
-            return start
+            return
         self._prepare()
         for number, stage in enumerate(stages):
             logging.info("***** Stage of %d layers *****", stage.num_layers)
@@ -308,12 +308,11 @@ class PretrainingRun(Run):
                 num_warmup_steps=min(options.num_warmup_steps, stage.num_steps // 10),
                 num_schedule_steps=None,
                 random_seed=options.random_seed + 1 + number,  # other batches
-                init_checkpoint=start or options.init_checkpoint,
-                stack_layers=start is not None or options.stack_layers,
+                init_checkpoint=self.init_checkpoint,
+                stack_layers=number > 0 or options.stack_layers,
             )
             PretrainingRun(stage_options, self.strategy, stage.num_layers).train()
-            start = folder
-        return start
+            self.init_checkpoint = folder
 
     def restore(self) -> tuple[keras.Model, int]:
         """The model of --output_dir's last checkpoint, or else of --init_checkpoint."""

@@ -34,7 +34,7 @@ def main(run: Run) -> None:
     """A command: trains or restores, then evaluates and predicts, as asked."""
     if run.options.do_train:
         with run_folder.held_for_training(run.options.output_dir, run.strategy):
-            run.init_checkpoint = run.first_stages() or run.init_checkpoint
+            run.first_stages()
             model, step = run.train()
     else:
         model, step = run.restore()
@@ -58,16 +58,15 @@ class FineTuningRun(Run):
                 "Several runs need a development set to choose the best by."
             )
         self.tuning = FineTuning(task, options, model_files, self.strategy)
-        self.init_checkpoint = self.tuning.init_checkpoint
 
-    def first_stages(self) -> str | None:
-        """The task's own."""
-        return self.tuning.task.first_stage(self.tuning)
+    def first_stages(self) -> None:
+        """The task's own, if it has one."""
+        if folder := self.tuning.task.first_stage(self.tuning):
+            self.tuning.init_checkpoint = folder
 
     def train(self) -> tuple[keras.Model, int]:
         """Of a selection the best run's model."""
         folder, tuning = self.options.output_dir, self.tuning
-        tuning.init_checkpoint = self.init_checkpoint
         if not self.options.selects:
             return tuning.fine_tune(folder)
         search(tuning, folder)

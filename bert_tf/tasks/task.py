@@ -31,11 +31,10 @@ class Run(abc.ABC):
 
     options: Any
     strategy: Strategy
-    init_checkpoint: str | None  # what the model starts from
 
     @abc.abstractmethod
-    def first_stages(self) -> str | None:
-        """Trains the stages before the run, if any: the folder that it starts from."""
+    def first_stages(self) -> None:
+        """Trains the stages before the run, if any, which it then starts from."""
 
     @abc.abstractmethod
     def train(self) -> tuple[keras.Model, int]:

@@ -140,18 +140,10 @@ class SourceOptions(Options, title=options.MODEL):
         path=Path.CHECKPOINT,
         decides="numbers",
     )
-    bert_config_file: str | None = option(
-        None,
-        "bert_config.json: the architecture of the model.",
-        path=Path.FILE,
-        decides="numbers",
+    bert_config_file: str | None = options.with_default(
+        ModelOptions, "bert_config_file", None
     )
-    vocab_file: str | None = option(
-        None,
-        "The WordPiece vocabulary: one token per line.",
-        path=Path.FILE,
-        decides="numbers",
-    )
+    vocab_file: str | None = options.with_default(ModelOptions, "vocab_file", None)
     do_lower_case: bool | None = option(
         None,
         "Whether to lower-case the text. Default: the checkpoint's setting, or what"
