@@ -248,7 +248,9 @@ def import_tensorflow(given: options.Options | None = None) -> None:
 
 def require_packages(needed_for: str, *names: str) -> None:
     """Checks for rarely needed packages before any work, without importing them."""
-    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    specs = {name: importlib.util.find_spec(name) for name in names}
+    # A folder of this name, where the command runs, is a package without a file.
+    missing = [name for name, spec in specs.items() if not (spec and spec.origin)]
     if missing:
         install = f"pip install {' '.join(missing)}"
         raise InputError(f"{needed_for} needs {' and '.join(missing)}: {install}")

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from unittest import mock
 
 import tensorflow as tf
 from absl import flags
@@ -270,3 +271,9 @@ for path in cli.__file__, "/site-packages/other.py":
             InputError, "^--a=b needs no_such_1 and no_such_2: pip install no_such_1"
         ):
             cli.require_packages("--a=b", "no_such_1", "json", "no_such_2")
+        os.makedirs(os.path.join(self.get_temp_dir(), "no_such_3"))
+        with (
+            mock.patch.object(sys, "path", [self.get_temp_dir(), *sys.path]),
+            self.assertRaisesRegex(InputError, "needs no_such_3: pip install no_such"),
+        ):
+            cli.require_packages("--a=b", "no_such_3")
