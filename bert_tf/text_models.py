@@ -11,20 +11,24 @@ What a checkpoint can do depends on its head:
     tagging          WordTagger          tag
     any, or none     TextModel           embed
 
-Lengths, windows and thresholds are the run's own, as in its flags.json, so
-predictions are those of the commands. Each method takes a list of texts, or one str as
-a list of one, makes batches of similar length, and returns one result for each text.
+It computes with ONNX Runtime where that is installed (`pip install 'bert-tf[serve]'`)
+and there is no accelerator, else with Keras: `runtime`.
+
+Lengths, windows and thresholds are the run's own, as in its flags.json, so predictions
+are those of the commands. Each method takes a list of texts, or one str as a list of
+one, makes batches of similar length, and returns one result for each text.
 
 Shapes: N texts, C outputs, H hidden.
 """
 
+import dataclasses
 import functools
+import importlib.util
 import itertools
 import pkgutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import keras
 import numpy as np
 from absl import logging
 
@@ -32,10 +36,11 @@ from bert_tf.answer import options_of
 from bert_tf.base.config import MULTI_LABEL, REGRESSION
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import flags_of_run
-from bert_tf.conversion import loading, names
+from bert_tf.conversion import loading, names, onnx_graph, runtimes
 from bert_tf.conversion.huggingface import sentence_settings
 from bert_tf.conversion.source import Source, folder_of, open_source
 from bert_tf.conversion.tokenizer_files import read_words
+from bert_tf.conversion.weights import num_outputs
 from bert_tf.fill_mask import Guess, fill_masks
 from bert_tf.records.batching import Batching, ExampleTable
 from bert_tf.tasks import classification
@@ -46,9 +51,11 @@ from bert_tf.tasks.features import (
     SENTENCE_VECTORS,
     FeatureExtractor,
     FeatureReader,
+    Features,
     FeatureSettings,
     LayerSelection,
     Line,
+    extract,
 )
 from bert_tf.tasks.squad.spans import Answerer
 from bert_tf.tasks.tables import Example, Target
@@ -65,14 +72,14 @@ from bert_tf.text.normalization import words_of_text
 from bert_tf.text.wordpiece import text_pairs
 from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Predictor
-from bert_tf.training.strategy import create_strategy
+from bert_tf.training.strategy import create_strategy, has_accelerator
 
 # The commands' defaults where neither a flag nor a run gives a value.
 _LENGTH, _SPAN_LENGTH = 128, 384
 _MAX_LENGTHS = 12
+_AUTO, _KERAS, _ONNX = RUNTIMES = ("auto", "keras", "onnxruntime")
 
 Texts = str | Sequence[str]
-# (batches, how many) -> (batch, outputs), batch by batch.
 
 
 class Prediction(NamedTuple):
@@ -109,7 +116,11 @@ class TaggedText(NamedTuple):
 
 
 def load(
-    path: str, *, max_length: int | None = None, batch_size: int = 32
+    path: str,
+    *,
+    max_length: int | None = None,
+    batch_size: int = 32,
+    runtime: str = _AUTO,
 ) -> "TextModel":
     """Opens a checkpoint for predictions on texts.
 
@@ -119,23 +130,53 @@ def load(
         max_length: the most tokens of a sequence, or of a window. Default: as in the
             run; else 128, of a SQuAD model 384, or the model's positions.
         batch_size: how many texts, or windows, the model gets at once.
+        runtime: "keras", or "onnxruntime" for the same model as a graph for the CPU.
+            "auto": onnxruntime where it is installed, there is no GPU or TPU, and ONNX
+            can express the model.
 
     Returns:
         A TextClassifier, MaskFiller, QuestionAnswerer or WordTagger, depending on the
         checkpoint's head; a TextModel if it has none of these.
 
     Raises:
-        InputError: there is no checkpoint or no vocabulary, they do not fit, or
-            `max_length` is beyond the model's positions.
+        InputError: there is no checkpoint or no vocabulary, they do not fit,
+            `max_length` is beyond the model's positions, or the runtime is not
+            installed or cannot run the model.
     """
     if batch_size < 1:
         raise InputError(f"`batch_size` must be at least 1. Received: {batch_size}")
+    if runtime not in RUNTIMES:
+        raise InputError(f"`runtime={runtime}` must be one of {', '.join(RUNTIMES)}.")
     source = open_source(path)
     heads = [names.HEADS[head] for head in names.heads_of(source.weights)]
     # The last: of a task, where there are those of pre-training too.
     kinds = [head.text_model for head in heads if head.text_model]
     kind: type[TextModel] = pkgutil.resolve_name(kinds[-1]) if kinds else TextModel
-    return kind(source, max_length=max_length, batch_size=batch_size)
+    return kind(source, max_length=max_length, batch_size=batch_size, runtime=runtime)
+
+
+def _checked_runtime(runtime: str, source: Source) -> str:
+    """The runtime to use; InputError if the one that is asked for cannot be."""
+    if runtime == _KERAS:
+        return runtime
+    try:
+        for package in ("onnx", _ONNX):
+            if importlib.util.find_spec(package) is None:
+                raise InputError(
+                    f"`runtime={_ONNX}` needs {package}, which is not installed:"
+                    " pip install 'bert-tf[serve]'"
+                )
+        if names.WINDOWS in names.heads_of(source.weights):
+            raise InputError(
+                f"{source.path} attends to several windows of a text, which ONNX files"
+                f" do not have. Give `runtime={_KERAS}`."
+            )
+        onnx_graph.refuse_unknown_parts(source)
+    except InputError:
+        if runtime == _ONNX:
+            raise
+        return _KERAS
+    return _KERAS if runtime == _AUTO and has_accelerator() else _ONNX
 
 
 def _is_empty(texts: Any) -> bool:
@@ -152,9 +193,15 @@ class TextModel:
     head = "an encoder"
     method = "embed"
     _default_length = _LENGTH
+    _head: str | None = None  # of `names`
 
     def __init__(
-        self, source: Source, *, max_length: int | None, batch_size: int
+        self,
+        source: Source,
+        *,
+        max_length: int | None,
+        batch_size: int,
+        runtime: str = _AUTO,
     ) -> None:
         positions = source.require_config().max_position_embeddings
         if max_length is not None and not 5 <= max_length <= positions:
@@ -175,14 +222,41 @@ class TextModel:
             positions,
         )
         self._batch_size = batch_size
+        self._given_runtime = runtime
+        self.runtime = _checked_runtime(runtime, source)
         self._tokenizer = loading.load_tokenizer(source)
-        self.model: Any = self._load()
+        # A Keras model, or a `runtimes.OnnxModel`; None where the encoder is all.
+        self.model: Any = None
+        if self._head is not None:
+            self.model, self._step = self._opened_model(self._head)
+            self._predict = Predictor("texts", self._step).run
+        self._prepare()
+
+    def _opened_model(self, head: str) -> tuple[Any, Callable[..., Any]]:
+        """A head's model, and its step: batch -> outputs."""
+        if self.runtime == _ONNX:
+            at_positions = head == names.MASKED_LM
+            found = self._onnx_model([head], at_positions=at_positions)
+            return found, found
+        model = loading.load_model(self.source, head)
+        return model, prediction_step(model, create_strategy(), by_pieces=False)
+
+    def _onnx_model(self, heads: Sequence[str], **options: Any) -> runtimes.OnnxModel:
+        """The model of these heads, as a graph that is made in memory."""
+        weights = self.source.weights.with_heads(heads)
+        source = dataclasses.replace(self.source, weights=weights)
+        content = onnx_graph.build(source, **options).SerializeToString()
+        return runtimes.OnnxModel(content, source.require_config())
+
+    def _prepare(self) -> None:
+        """Makes what the method needs besides the model."""
 
     def __reduce__(self) -> Any:
         """A copy, here or in another process, opens the path again."""
         options: dict[str, Any] = {
             "max_length": self._max_length,
             "batch_size": self._batch_size,
+            "runtime": self._given_runtime,
         }
         return functools.partial(load, self.source.path, **options), ()
 
@@ -240,7 +314,7 @@ class TextModel:
         inputs = list(reader(Line(*pair) for pair in text_pairs(texts, pairs)))
         self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
         size = min(self._batch_size, len(inputs))
-        found = self._features.extract(inputs, len(inputs), size)
+        found = self._extract(inputs, len(inputs), size)
         return np.stack([one.sentence[pooling].reshape(-1) for one in found])
 
     @property
@@ -248,22 +322,33 @@ class TextModel:
         return names.POOLER[0].original in self.source.weights
 
     @functools.cached_property
-    def _features(self) -> FeatureExtractor:
-        """What computes all vectors of whole texts."""
+    def _extract(self) -> Callable[..., Iterator[Features]]:
+        """Computes all vectors of whole texts: (inputs, how many, batch size)."""
         options = FeatureSettings(
             max_seq_length=self.max_length,
             token_vectors=False,
             sentence_vectors=(CLS, MEAN_OF_TOKENS, *[POOLED] * self._has_pooler),
             normalizes=self._sentences.normalizes,
         )
-        number = self.source.require_config().num_hidden_layers
-        last = LayerSelection(layers=(-1,), num_hidden_layers=number)
-        return FeatureExtractor(
-            self.source, last, create_strategy(), options, by_pieces=False
+        if self.runtime == _KERAS:
+            number = self.source.require_config().num_hidden_layers
+            last = LayerSelection(layers=(-1,), num_hidden_layers=number)
+            return FeatureExtractor(
+                self.source, last, create_strategy(), options, by_pieces=False
+            ).extract
+        model = self._onnx_model(
+            (),
+            sentence_vectors=options.sentence_vectors,
+            normalizes=options.normalizes,
         )
-
-    def _load(self) -> keras.Model | None:
-        return None
+        predict = Predictor("features", model).run
+        return lambda inputs, number, size: extract(
+            inputs,
+            predict,
+            dataclasses.replace(options, batch_size=size),
+            values_per_token=0,
+            num_inputs=number,
+        )
 
     def _cannot(self, method: str) -> InputError:
         methods = dict.fromkeys([self.method, "embed"])
@@ -293,18 +378,16 @@ class TextClassifier(TextModel):
 
     head = "a classifier"
     method = "predict"
+    _head = names.CLASSIFIER
 
-    def _load(self) -> keras.Model:
-        model = loading.load_classifier(self.source)
-        labels = self.source.labels
-        is_number = model.problem_type == REGRESSION and model.num_labels == 1
-        if not labels and not is_number:
-            labels = tuple(str(number) for number in range(model.num_labels))
-        self.target = Target(
-            kind=model.problem_type, labels=() if is_number else tuple(labels or ())
-        )
-        self._predict = Predictor("texts", model, by_pieces=False).run
-        return model
+    def _prepare(self) -> None:
+        source = self.source
+        kind = source.classifier_problem_type()
+        assert kind is not None
+        number = num_outputs(source.weights, names.CLASSIFIER)
+        is_number = kind == REGRESSION and number == 1
+        labels = source.labels or tuple(map(str, range(number)))
+        self.target = Target(kind=kind, labels=() if is_number else tuple(labels))
 
     def predict(
         self, texts: Texts, pairs: str | Sequence[str | None] | None = None
@@ -358,14 +441,12 @@ class MaskFiller(TextModel):
 
     head = "a masked language model"
     method = "fill"
+    _head = names.MASKED_LM
 
-    def _load(self) -> keras.Model:
+    def _prepare(self) -> None:
         self._mask_tokenizer = loading.load_tokenizer(
             self.source, recognize_special_tokens=True
         )
-        model = loading.load_pretrainer(self.source)
-        self._predict = prediction_step(model, create_strategy(), by_pieces=False)
-        return model
 
     def fill(self, texts: Texts, *, top_k: int = 5) -> list[list[list[Guess]]]:
         """The likeliest tokens for each [MASK] of each text, as from fill_mask."""
@@ -377,7 +458,7 @@ class MaskFiller(TextModel):
             [text for text, _ in text_pairs(texts, None)],
             top_k=top_k,
             batch_size=self._batch_size,
-            predict=self._predict,
+            predict=self._step,
         )
 
 
@@ -387,17 +468,17 @@ class QuestionAnswerer(TextModel):
     head = "a model of SQuAD"
     method = "answer"
     _default_length = _SPAN_LENGTH
+    _head = names.SPAN
 
-    def _load(self) -> keras.Model:
-        model = loading.load_span_predictor(self.source)
+    def _prepare(self) -> None:
         given = {"max_seq_length": self.max_length}
         self._answerer = Answerer(
-            model,
+            self.model,
             self._tokenizer,
+            predict=self._predict,
             batch_size=self._batch_size,
             **options_of(given, self.source, self.source.checkpoint),
         )
-        return model
 
     def answer(
         self, questions: Texts, contexts: Texts, *, top_k: int = 1
@@ -427,13 +508,12 @@ class WordTagger(TextModel):
 
     head = "a tagger"
     method = "tag"
+    _head = names.TAGGING
 
-    def _load(self) -> keras.Model:
-        model = loading.load_tagger(self.source)
-        self.labels = self.source.labels or tuple(map(str, range(model.num_labels)))
-        self._predict = Predictor("texts", model, by_pieces=False).run
+    def _prepare(self) -> None:
+        number = num_outputs(self.source.weights, names.TAGGING)
+        self.labels = self.source.labels or tuple(map(str, range(number)))
         self._words = read_words(self.source.folder)
-        return model
 
     def tag(self, texts: Texts | Sequence[Sequence[str]]) -> list[TaggedText]:
         """A label for each word, as run_ner predicts it; a long text has windows.

@@ -1,6 +1,8 @@
 """`bert_tf.load` against the commands' own predictions of the same folder."""
 
 import copy
+import dataclasses
+import importlib.util
 import io
 import json
 import os
@@ -8,15 +10,17 @@ import pickle
 import shutil
 import signal
 import sys
+from concurrent import futures
 from unittest import mock
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import bert_tf
 from bert_tf import export_model, extract_features, run_classifier, run_ner
 from bert_tf.base import cli, keras_backend
-from bert_tf.base.config import MULTI_LABEL
+from bert_tf.base.config import MULTI_LABEL, REGRESSION
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import export
 from bert_tf.conversion.source import open_source
@@ -39,6 +43,11 @@ from tests.conversion import runs
 from tests.modeling.examples import randomize
 from tests.script_case import FolderCase, printed, read_tsv
 from tests.training import toy
+
+needs_onnxruntime = pytest.mark.skipif(
+    importlib.util.find_spec("onnxruntime") is None,
+    reason="onnxruntime is in the environment of `make test-exports`",
+)
 
 WORDS = [f"w{number}" for number in range(20)]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
@@ -235,7 +244,7 @@ class TextModelsTest(FolderCase):
 
     def test_one_graph_for_all_numbers_and_lengths_of_texts(self):
         folder = self.random_checkpoint(BertClassifier(toy.CONFIG, 3))
-        model = bert_tf.load(folder)
+        model = bert_tf.load(folder, runtime="keras")
         self.assertEqual(model.predict([]), [])
         self.assertEqual(model.embed([]).shape, (0, toy.CONFIG.hidden_size))
         traces = self.traced(model)  # after `load` has made its graph
@@ -246,7 +255,8 @@ class TextModelsTest(FolderCase):
         self.assertEmpty(traces)
 
     def test_one_graph_for_all_blanks_questions_and_words(self):
-        filler = bert_tf.load(self.random_checkpoint(BertPretrainer(toy.CONFIG)))
+        folder = self.random_checkpoint(BertPretrainer(toy.CONFIG))
+        filler = bert_tf.load(folder, runtime="keras")
         traces = self.traced(filler)
         for text in ("w1 [MASK]", "[MASK] w2 w3 [MASK]", "w1 w2 w3 w4 w5 [MASK]"):
             filler.fill(text)
@@ -254,16 +264,119 @@ class TextModelsTest(FolderCase):
         folder = self.random_checkpoint(
             BertSpanPredictor(toy.CONFIG), max_query_length=4, doc_stride=4
         )
-        model = bert_tf.load(folder)
+        model = bert_tf.load(folder, runtime="keras")
         traces = self.traced(model)
         for number in (3, 5, 9):
             model.answer("w1 w2", " ".join(["w3"] * number))
         self.assertEmpty(traces)
-        model = bert_tf.load(self.random_checkpoint(BertTagger(toy.CONFIG, 3)))
+        folder = self.random_checkpoint(BertTagger(toy.CONFIG, 3))
+        model = bert_tf.load(folder, runtime="keras")
         traces = self.traced(model)
         for number in (3, 5, 9):
             model.tag(" ".join(["w3"] * number))
         self.assertEmpty(traces)
+
+    def both_runtimes(self, model, **options):
+        """The models that two runtimes make of a checkpoint."""
+        folder = self.random_checkpoint(model, **options)
+        on_onnx = bert_tf.load(folder, runtime="onnxruntime")
+        with_keras = bert_tf.load(folder, runtime="keras")
+        self.assertEqual(bert_tf.load(folder).runtime, "onnxruntime")
+        self.assertEqual(with_keras.runtime, "keras")
+        lines, pairs = texts(7, seed=1), texts(7, seed=2, most=3)
+        for pooling in SENTENCE_VECTORS:
+            if pooling == "pooled" and not on_onnx._has_pooler:
+                continue
+            found, expected = (
+                one.embed(lines, pairs, pooling=pooling)
+                for one in (on_onnx, with_keras)
+            )
+            self.assertAllClose(found, expected, rtol=1e-5, atol=1e-5)
+        return on_onnx, with_keras
+
+    @needs_onnxruntime
+    def test_onnxruntime_is_as_keras(self):
+        lines, pairs = texts(7, seed=1), texts(7, seed=2, most=3)
+        for kind in (None, MULTI_LABEL, REGRESSION):
+            model = BertClassifier(toy.CONFIG, 3, problem_type=kind)
+            found, expected = (
+                one.predict(lines, pairs)
+                for one in self.both_runtimes(model, labels="abc", kind=kind)
+            )
+            for one, other in zip(found, expected, strict=True):
+                if kind == REGRESSION:
+                    self.assertAllClose(one.label, other.label, rtol=1e-5)
+                else:
+                    self.assertEqual(one.label, other.label)
+                    self.assertAllClose(
+                        [*one.probabilities.values()],
+                        [*other.probabilities.values()],
+                        rtol=1e-5,
+                    )
+        found, expected = (
+            one.tag(lines)
+            for one in self.both_runtimes(BertTagger(toy.CONFIG, 5), labels="abcde")
+        )
+        self.assertEqual(found, expected)
+        for options in ({}, {"next_sentence": False}):
+            model = BertPretrainer(toy.CONFIG, **options)
+            found, expected = (
+                one.fill(["w1 [MASK] w2", "[MASK] w3 w4 [MASK]"])
+                for one in self.both_runtimes(model)
+            )
+            for (blank, *_), (other, *_) in zip(found, expected, strict=True):
+                self.assertEqual([g.token for g in blank], [g.token for g in other])
+                self.assertAllClose(
+                    [g.probability for g in blank], [g.probability for g in other]
+                )
+        model = BertSpanPredictor(toy.CONFIG)
+        found, expected = (
+            one.answer("w1 w2", " ".join(WORDS), top_k=5)
+            for one in self.both_runtimes(model, max_query_length=4, doc_stride=4)
+        )
+        self.assertEqual(
+            [one.span for one in found[0]], [one.span for one in expected[0]]
+        )
+        self.assertAllClose(
+            [one.probability for one in found[0]],
+            [one.probability for one in expected[0]],
+        )
+
+    @needs_onnxruntime
+    def test_four_threads_get_what_one_gets(self):
+        folder = self.random_checkpoint(BertClassifier(toy.CONFIG, 3))
+        lines = texts(40, seed=3)
+        for runtime in ("onnxruntime", "keras"):
+            model = bert_tf.load(folder, runtime=runtime)
+            expected = [model.predict(line) for line in lines]
+            with futures.ThreadPoolExecutor(4) as pool:
+                for _ in range(3):
+                    found = list(pool.map(model.predict, lines))
+                    self.assertEqual(found, expected)
+
+    @needs_onnxruntime
+    def test_what_onnx_cannot_express(self):
+        config = dataclasses.replace(toy.CONFIG, bilstm=True)
+        folder = self.random_checkpoint(BertTagger(config, 3))
+        toy.write_config(folder, config)
+        self.assertEqual(bert_tf.load(folder).runtime, "keras")
+        with self.assertRaisesRegex(InputError, "bilstm, which ONNX does not"):
+            bert_tf.load(folder, runtime="onnxruntime")
+        folder = self.random_checkpoint(
+            BertClassifier(toy.CONFIG, 3, window_pooling="attention")
+        )
+        self.assertEqual(bert_tf.load(folder).runtime, "keras")
+        with self.assertRaisesRegex(InputError, "several windows .*runtime=keras"):
+            bert_tf.load(folder, runtime="onnxruntime")
+
+    def test_a_runtime_that_is_not_there(self):
+        folder = self.random_checkpoint(BertClassifier(toy.CONFIG, 3))
+        with self.assertRaisesRegex(InputError, "`runtime=torch` must be one of auto"):
+            bert_tf.load(folder, runtime="torch")
+        with mock.patch.object(importlib.util, "find_spec", return_value=None):
+            self.assertEqual(bert_tf.load(folder).runtime, "keras")
+            with self.assertRaisesRegex(InputError, r"pip install 'bert-tf\[serve\]'"):
+                bert_tf.load(folder, runtime="onnxruntime")
 
     def test_a_fork_after_a_prediction_is_refused(self):
         model = bert_tf.load(self.random_checkpoint(BertClassifier(toy.CONFIG, 3)))

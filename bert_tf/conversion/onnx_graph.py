@@ -56,8 +56,19 @@ OUTPUTS = {
     "next_sentence_logits": "seq_relationship_logits",
 }
 _INPUTS = tuple(INPUTS.values())
-# What only this program computes with.
-_UNKNOWN = ("bilstm", "second_encoder")
+# An input of models that run here; files have transformers' inputs.
+POSITIONS = "masked_lm_positions"
+
+
+def refuse_unknown_parts(source: Source) -> None:
+    """Raises InputError for what only this program computes with."""
+    config = source.require_config()
+    parts = [name for name in ("bilstm", "second_encoder") if getattr(config, name)]
+    if parts:
+        raise InputError(
+            f"{source.path} was trained with {' and '.join(parts)}, which ONNX does not"
+            " have. Export it as saved_model or litert."
+        )
 
 
 def build(
@@ -66,6 +77,8 @@ def build(
     dtype: Any = np.float32,
     pooling: str | None = None,
     normalizes: bool = False,
+    sentence_vectors: Sequence[str] = (),
+    at_positions: bool = False,
 ) -> "onnx.ModelProto":
     """The model of a source with one head, or of its features without.
 
@@ -73,7 +86,10 @@ def build(
         source: a checkpoint; the heads that it has are the outputs.
         dtype: float32, or float16 for weights and activations; outputs are float32.
         pooling: "mean" or "cls": adds `sentence_embedding` to features.
-        normalizes: whether that has length 1.
+        normalizes: whether vectors of texts have length 1.
+        sentence_vectors: "mean", "cls", "pooled": features are these alone, [B, H].
+        at_positions: whether the masked LM has an input of places, POSITIONS [B, P],
+            and `masked_lm_logits` [B, P, V] of these alone.
 
     Raises:
         InputError: the model has parts, or several heads, that ONNX cannot have here.
@@ -83,11 +99,7 @@ def build(
 
     config = source.require_config()
     heads = [one for one in names.heads_of(source.weights) if one != names.WINDOWS]
-    if unknown := [name for name in _UNKNOWN if getattr(config, name)]:
-        raise InputError(
-            f"{source.path} was trained with {' and '.join(unknown)}, which"
-            " `format=onnx` does not have. Export it as saved_model or litert."
-        )
+    refuse_unknown_parts(source)
     if len(heads) > 1 and heads != [names.MASKED_LM, names.NEXT_SENTENCE]:
         raise InputError(
             f"{source.path} has several heads: {', '.join(heads)}. Choose by `heads`."
@@ -96,25 +108,37 @@ def build(
     graph = _Graph(source.weights, np.dtype(dtype))
     model = ModelGraph(graph, config)
     model.encode(has_choices)
+    inputs = dict.fromkeys(
+        _INPUTS,
+        ["batch", "choices", "sequence"] if has_choices else ["batch", "sequence"],
+    )
+    if at_positions:
+        inputs[POSITIONS] = ["batch", "positions"]
+        model.gather_positions()
     if not heads:
-        model.features(pooling, normalizes)
+        if not sentence_vectors:
+            model.features()
+        vectors = {kind: kind for kind in sentence_vectors}
+        if pooling is not None:
+            vectors["sentence_embedding"] = pooling
+        for name, kind in vectors.items():
+            model.sentence_vector(name, kind, normalizes)
     for head in heads:
         reference = names.HEADS[head].onnx
         assert reference is not None, head
         add_outputs: Callable[[ModelGraph], None] = pkgutil.resolve_name(reference)
         add_outputs(model)
-    if heads == [names.MASKED_LM, names.NEXT_SENTENCE]:
+    if at_positions:
+        graph.rename({"logits": "masked_lm_logits"})
+    elif heads == [names.MASKED_LM, names.NEXT_SENTENCE]:
         graph.rename({"logits": "prediction_logits"})
-    dimensions = (
-        ["batch", "choices", "sequence"] if has_choices else ["batch", "sequence"]
-    )
     return helper.make_model(
         helper.make_graph(
             graph.nodes,
             "bert",
             [
-                helper.make_tensor_value_info(name, onnx.TensorProto.INT64, dimensions)
-                for name in _INPUTS
+                helper.make_tensor_value_info(name, onnx.TensorProto.INT64, shape)
+                for name, shape in inputs.items()
             ],
             [
                 helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
@@ -309,6 +333,14 @@ class ModelGraph:
         kinds = {"relu": "Relu", "tanh": "Tanh", "linear": "Identity"}
         return add(kinds[name], x)
 
+    def gather_positions(self) -> None:
+        """Leaves the states at `masked_lm_positions` alone, [B, P, H]."""
+        places = self.graph.add("Unsqueeze", POSITIONS, self.graph.constant([2]))
+        self.states = [
+            self.graph.add("GatherND", state, places, batch_dims=1)
+            for state in self.states
+        ]
+
     def tokens(self) -> str:
         """What the heads of tokens read, [B, S, H]."""
         return self._mixed(self.states)
@@ -355,17 +387,23 @@ class ModelGraph:
 
     # The outputs.
 
-    def features(self, pooling: str | None, normalizes: bool) -> None:
-        """The states of the last layer, and what is pooled of them."""
+    def features(self) -> None:
+        """The states of the last layer, and the pooler's output."""
         graph, width = self.graph, self.config.hidden_size
         tokens = self.states[-1]
         graph.output("last_hidden_state", tokens, ["batch", "sequence", width])
         if names.POOLER[0].original in graph.weights:
             graph.output("pooler_output", self.pooled(), ["batch", width])
-        if pooling is None:
-            return
-        vector = self._pooled_token(tokens)
-        if pooling == "mean":
+
+    def sentence_vector(self, name: str, kind: str, normalizes: bool) -> None:
+        """One vector for each text."""
+        graph, width = self.graph, self.config.hidden_size
+        tokens = self.states[-1]
+        if kind == "pooled":
+            vector = self.pooled()
+        elif kind == "cls":
+            vector = self._pooled_token(tokens)
+        else:
             mask = graph.add("Unsqueeze", self.mask, graph.constant([2]))
             mask = graph.add("Cast", mask, to=_type_of(graph.dtype))
             axis = graph.constant([1])
@@ -381,7 +419,7 @@ class ModelGraph:
             vector = graph.add(
                 "Div", vector, graph.add("Max", norm, graph.constant(1e-12))
             )
-        graph.output("sentence_embedding", vector, ["batch", width])
+        graph.output(name, vector, ["batch", width])
 
     def scores(self, head: str, x: str) -> tuple[str, int]:
         """A linear layer's [..., C], and C."""

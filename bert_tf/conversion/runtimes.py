@@ -16,6 +16,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.base import keras_backend
+from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.conversion import onnx_graph
 
@@ -23,6 +25,38 @@ Arrays = Mapping[str, np.ndarray]
 
 # Two lengths, so that none of them is a constant of the file.
 _LENGTHS = (7, 16)
+
+
+class OnnxModel:
+    """A graph of `onnx_graph` on this machine's CPU, called as the Keras model is.
+
+    Several threads may call it at once.
+    """
+
+    def __init__(self, content: str | bytes, config: BertConfig | None = None) -> None:
+        import onnxruntime
+
+        self.bert_config = config
+        # A path, or the file's content.
+        self._session = onnxruntime.InferenceSession(
+            content, providers=["CPUExecutionProvider"]
+        )
+        ours = {theirs: name for name, theirs in onnx_graph.OUTPUTS.items()}
+        outputs = self._session.get_outputs()
+        self._outputs = [ours.get(one.name, one.name) for one in outputs]
+        theirs = {**onnx_graph.INPUTS, onnx_graph.POSITIONS: onnx_graph.POSITIONS}
+        inputs = {one.name for one in self._session.get_inputs()}
+        self._inputs = {n: there for n, there in theirs.items() if there in inputs}
+
+    def __call__(self, batch: Mapping[str, Any], training: bool = False) -> Arrays:
+        """The outputs of a batch, under the names of the Keras model's."""
+        assert not training
+        keras_backend.refuse_fork()
+        inputs = {
+            there: np.asarray(batch[name]).astype(np.int64)
+            for name, there in self._inputs.items()
+        }
+        return dict(zip(self._outputs, self._session.run(None, inputs), strict=True))
 
 
 def check(path: str, format_: str, model: keras.Model, tolerance: float = 1e-3) -> None:
@@ -140,16 +174,11 @@ def _onnx(path: str) -> Callable[[Arrays], Arrays] | None:
     onnx.checker.check_model(path)
     if importlib.util.find_spec("onnxruntime") is None:
         return None
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    ours = {theirs: name for name, theirs in onnx_graph.OUTPUTS.items()}
-    names = [ours.get(one.name, one.name) for one in session.get_outputs()]
+    model = OnnxModel(path)
 
     def run(inputs: Arrays) -> Arrays:
-        ids = {onnx_graph.INPUTS.get(n): x.astype(np.int64) for n, x in inputs.items()}
-        positions = ids.pop(None, None)
-        outputs = dict(zip(names, session.run(None, ids), strict=True))
+        outputs = dict(model(inputs))
+        positions = inputs.get(onnx_graph.POSITIONS)
         if positions is not None:  # which the file's masked LM does not take
             every = outputs.get("masked_lm_logits", outputs.get("logits"))
             at = np.take_along_axis(every, positions[..., None], axis=1)

@@ -271,15 +271,10 @@ class ExampleTable:
             .with_options(options)
         )
 
-    def padded(self, rows: np.ndarray, length: int) -> pipeline.Batch:
+    def padded(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
         """One batch, with the feature `rows` [B] int32: the records that it holds."""
-        batch = {
-            name: tf.constant(value)
-            for name, value in self.gathered(rows, length).items()
-        }
         # Not int64: some devices cannot copy such integers.
-        batch[ROWS] = tf.constant(rows.astype(np.int32))
-        return batch
+        return {**self.gathered(rows, length), ROWS: rows.astype(np.int32)}
 
     @functools.cached_property
     def _tensors(self) -> tuple[tf.Tensor, tf.Tensor, pipeline.Batch]:
@@ -329,20 +324,13 @@ class ExampleTable:
 class EvaluationBatches:
     """Batches in the order of a plan, for evaluation: made on demand."""
 
-    element_spec: dict[str, tf.TensorSpec]  # of all batches: the length is not known
-
     def __init__(
         self, table: ExampleTable, rows: np.ndarray, lengths: np.ndarray
     ) -> None:
         self.table = table
+        self.batch_size = rows.shape[1]
         self._rows = rows
         self._lengths = lengths
-        self.element_spec = {
-            name: tf.TensorSpec(
-                [value.shape[0], *[None] * (len(value.shape) - 1)], value.dtype
-            )
-            for name, value in table.padded(rows[0], int(lengths[0])).items()
-        }
 
     def of_table(self, table: ExampleTable) -> "EvaluationBatches":
         """The same batches of another table's records."""
@@ -351,7 +339,7 @@ class EvaluationBatches:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __iter__(self) -> Iterator[pipeline.Batch]:
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
         """The batches: see `ExampleTable.padded`."""
         for rows, length in zip(self._rows, self._lengths, strict=True):
             yield self.table.padded(rows, int(length))
@@ -415,7 +403,7 @@ class _Batches(Generic[Item]):
     ) -> None:
         self.groups = collections.deque([first])
         self._others = others
-        self._batch_size = batching.batch_size
+        self.batch_size = batching.batch_size
         items, table = first
         num_batches = table.num_batches(batching.batch_size)
         self.total = num_batches * max(num_items, len(items)) // len(items)
@@ -426,10 +414,9 @@ class _Batches(Generic[Item]):
         # A later row may be longer than all of these.
         shorter = (length for length in found if length < batching.max_seq_length)
         self._lengths = (*shorter, batching.max_seq_length)
-        self.element_spec = self._of_table(table).element_spec
 
     def _of_table(self, table: ExampleTable) -> EvaluationBatches:
-        plan = LengthPlan(table.lengths, self._batch_size, self._lengths, seed=None)
+        plan = LengthPlan(table.lengths, self.batch_size, self._lengths, seed=None)
         rows, buckets = plan.epoch(0)
         return EvaluationBatches(table, rows, np.array(self._lengths)[buckets])
 

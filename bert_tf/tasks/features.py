@@ -75,6 +75,7 @@ from bert_tf.records.writing import remove_leftovers
 from bert_tf.text import blocks
 from bert_tf.text.normalization import SPLITTING_CONTROLS
 from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
+from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.step import computing_in
 from bert_tf.training.strategy import (
@@ -471,13 +472,10 @@ class FeatureExtractor:
         self._strategy = strategy
         self._options = options
         self._shape = selection.vectors_shape(config.hidden_size)
-        self._predictor = Predictor(
-            "features",
-            model,
-            strategy,
-            jit_compile=options.jit_compile,
-            by_pieces=by_pieces,
+        step = prediction_step(
+            model, strategy, jit_compile=options.jit_compile, by_pieces=by_pieces
         )
+        self._predictor = Predictor("features", step, strategy)
         self._config = config
         self._model = model
 

@@ -27,6 +27,7 @@ from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
+from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import class_weights, regularized
@@ -401,9 +402,8 @@ class FineTuning:
         """Runs a model over batches; its step is compiled once."""
         if self._predictor is None or self._predictor[0] is not model:
             compiled = self.options.jit_compile
-            predictor = Predictor(
-                self.task.name, model, self.strategy, jit_compile=compiled
-            )
+            step = prediction_step(model, self.strategy, jit_compile=compiled)
+            predictor = Predictor(self.task.name, step, self.strategy)
             self._predictor = model, predictor
         return self._predictor[1].run
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 from bert_tf.base.errors import DivergedError, InputError
 from bert_tf.records.batching import Arrays, EvaluationBatches
 from bert_tf.records.pipeline import READING_ERRORS, record_error
-from bert_tf.training.device_steps import evaluation_step, prediction_step
+from bert_tf.training.device_steps import evaluation_step
 from bert_tf.training.reporting import progress_bar
 from bert_tf.training.step import TOTAL_LOSS
 from bert_tf.training.strategy import Strategy, check_batch_size, create_strategy
@@ -75,7 +75,7 @@ class Evaluator:
 
 
 class Predictor:
-    """Predicts with a model any number of times; its step is compiled once.
+    """Predicts any number of times with a model's `prediction_step`, or one like it.
 
     Each of several workers must iterate over all batches, and gets all rows.
     """
@@ -83,17 +83,12 @@ class Predictor:
     def __init__(
         self,
         name: str,
-        model: keras.Model,
+        step: Callable[[Batch], Arrays],
         strategy: Strategy | None = None,
-        *,
-        jit_compile: bool = False,
-        by_pieces: bool = True,
     ) -> None:
         self._name = name
         self._strategy = strategy or create_strategy()
-        self._step = prediction_step(
-            model, self._strategy, jit_compile=jit_compile, by_pieces=by_pieces
-        )
+        self._step = step
 
     def run(
         self, dataset: tf.data.Dataset | EvaluationBatches, total_batches: int
@@ -102,7 +97,7 @@ class Predictor:
         what, flag = f"predict {self._name}", "predict_batch_size"
         for batch in _batches(dataset, self._strategy, what, flag, total_batches):
             outputs = self._step(batch)
-            yield {name: value.numpy() for name, value in batch.items()}, outputs
+            yield {name: np.asarray(value) for name, value in batch.items()}, outputs
 
 
 def refuse_not_finite(what: str, values: Any) -> None:
@@ -122,7 +117,11 @@ def _batches(
     total: int,
 ) -> Iterator[Batch]:
     """The batches, with a progress bar, if the devices can share the complete ones."""
-    for size in {spec.shape[0] for spec in dataset.element_spec.values()} - {None}:
+    if isinstance(dataset, tf.data.Dataset):
+        sizes = {spec.shape[0] for spec in dataset.element_spec.values()} - {None}
+    else:
+        sizes = {dataset.batch_size}
+    for size in sizes:
         check_batch_size(strategy, size, flag=flag)
     with progress_bar(total, unit="batch", label=what) as bar:
         try:

@@ -53,6 +53,15 @@ def create_strategy(options: DeviceOptions | None = None) -> Strategy:
     return strategy
 
 
+def has_accelerator() -> bool:
+    """Whether the back end has a GPU or a TPU on this machine."""
+    if keras_backend.is_jax():
+        import jax
+
+        return jax.default_backend() != "cpu"
+    return any(map(tf.config.list_physical_devices, ("GPU", "TPU")))
+
+
 def _tensorflow_strategy(
     distribution: str, options: DeviceOptions
 ) -> tf.distribute.Strategy:

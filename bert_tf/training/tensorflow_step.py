@@ -297,16 +297,23 @@ def prediction_step(
     has_one_graph = not by_pieces and not as_a_whole
     has_one_graph = has_one_graph and strategy.num_replicas_in_sync == 1
     if has_one_graph:
-        # Made now, so that the first call is not slower than the others.
-        one_graph = step.get_concrete_function(
-            {name: tf.TensorSpec(x.shape, x.dtype) for name, x in model.input.items()}
+        # Made and run now, so that the first call is not slower than the others.
+        inputs = {
+            name: tf.TensorSpec(x.shape, x.dtype) for name, x in model.input.items()
+        }
+        one_graph = step.get_concrete_function(inputs)
+        one_graph(
+            {
+                name: tf.zeros([size or 1 for size in x.shape], x.dtype)
+                for name, x in inputs.items()
+            }
         )
 
     def outputs_of(batch: Records) -> Mapping[str, Any]:
         keras_backend.refuse_fork()
         if has_one_graph:
             return one_graph(
-                {name: tf.cast(batch[name], x.dtype) for name, x in model.input.items()}
+                {name: tf.cast(batch[name], x.dtype) for name, x in inputs.items()}
             )
         return step(_dealt_out(strategy, batch))
 
@@ -377,6 +384,6 @@ def _dealt_out(strategy: tf.distribute.Strategy, batch: Records) -> Records:
 
     def rows_of(context: tf.distribute.experimental.ValueContext) -> Records:
         first, last = bounds[context.replica_id_in_sync_group :][:2]
-        return {name: value[first:last] for name, value in batch.items()}
+        return {name: tf.convert_to_tensor(x[first:last]) for name, x in batch.items()}
 
     return strategy.experimental_distribute_values_from_function(rows_of)

@@ -17,6 +17,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.modeling.fused import xla_compiles_for_the_cpu
 from bert_tf.records import pipeline
 from bert_tf.tasks.pretraining import pretraining_task
+from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Evaluator, Predictor
 from tests.training import toy
 
@@ -36,7 +37,8 @@ def results_on(strategy, path, start):
     short = pipeline.evaluation_dataset([path], toy.SPEC, batch_size=4)
     whole = pipeline.evaluation_dataset([path], toy.SPEC, batch_size=4, repeat=True)
     odd = pipeline.evaluation_dataset([path], toy.SPEC, batch_size=3, repeat=True)
-    pairs = list(Predictor(TASK.name, model, strategy).run(short, total_batches=3))
+    step = prediction_step(model, strategy)
+    pairs = list(Predictor(TASK.name, step, strategy).run(short, total_batches=3))
     batches, outputs = zip(*pairs, strict=True)
     try:
         evaluator.run(odd, num_batches=1)

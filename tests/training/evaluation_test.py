@@ -11,7 +11,9 @@ from bert_tf.modeling.objectives import Mean, Objective
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records import pipeline
 from bert_tf.tasks.pretraining import pretraining_task
+from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Evaluator, Predictor
+from bert_tf.training.strategy import create_strategy
 from tests.training import strategies_test, toy
 
 TASK = pretraining_task(toy.CONFIG)
@@ -51,9 +53,8 @@ class EvaluationTest(tf.test.TestCase):
             Evaluator(TASK, self.model).run(self.batches.take(0))
 
     def test_predict_goes_through_all_batches_in_order(self):
-        pairs = list(
-            Predictor(TASK.name, self.model).run(self.batches, total_batches=3)
-        )
+        step = prediction_step(self.model, create_strategy())
+        pairs = list(Predictor(TASK.name, step).run(self.batches, total_batches=3))
         self.assertEqual([len(batch["input_ids"]) for batch, _ in pairs], [4, 4, 2])
         batch, outputs = pairs[2]
         expected = self.model(batch, training=False)["next_sentence_logits"]
@@ -86,7 +87,7 @@ class EvaluationTest(tf.test.TestCase):
             writer.write(b"no example")
         broken = pipeline.evaluation_dataset([path], toy.SPEC, batch_size=1)
         with self.assertRaisesRegex(InputError, "cannot be read"):
-            list(Predictor(TASK.name, self.model).run(broken, total_batches=1))
+            list(Predictor(TASK.name, dict).run(broken, total_batches=1))
 
 
 class SeveralDevicesTest(strategies_test.StrategiesTestCase):

@@ -31,7 +31,11 @@ from bert_tf.tasks import finetuning
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.training import run_folder
-from bert_tf.training.device_steps import evaluation_step, training_steps
+from bert_tf.training.device_steps import (
+    evaluation_step,
+    prediction_step,
+    training_steps,
+)
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.step import computing_in
 from bert_tf.training.task import Task
@@ -236,7 +240,7 @@ class StepsTestCase(tf.test.TestCase, parameterized.TestCase):
         with taken_for_a_tpu():
             _, model = train(task, training, strategy)
             evaluation_step(task, model, strategy)(next(iter(held_out)))
-            predictor = Predictor(task.name, model, strategy)
+            predictor = Predictor(task.name, prediction_step(model, strategy), strategy)
             list(predictor.run(first_batches(held_out, 1), total_batches=1))
         self.assertLen(strategy.functions, 3)
         return strategy.functions
@@ -296,7 +300,7 @@ class CompiledTest(StepsTestCase):
         with taken_for_a_tpu():
             step = evaluation_step(task, model, compiled)
             compiled_sums = [step(batch) for batch in batches]
-            predictor = Predictor(task.name, model, compiled)
+            predictor = Predictor(task.name, prediction_step(model, compiled), compiled)
             predictions = list(
                 predictor.run(first_batches(held_out, 3), total_batches=3)
             )

@@ -51,8 +51,10 @@ from bert_tf.tasks.squad.windows import (
 from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from bert_tf.training.checkpoints import candidates, prefix_of
+from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.run_folder import RunData
+from bert_tf.training.strategy import create_strategy
 
 # Devlin et al. 2018, sections 4.2 and 4.3: [CLS] question [SEP] window [SEP]; every
 # token has a score as the answer's start and one as its end. If there is no answer,
@@ -112,9 +114,10 @@ class Answerer:
 
     def __init__(
         self,
-        model: BertSpanPredictor,
+        model: Any,
         tokenizer: WordPieceTokenizer,
         *,
+        predict: Predict | None = None,
         max_seq_length: int = 384,
         doc_stride: int = 128,
         max_query_length: int = 64,
@@ -123,7 +126,10 @@ class Answerer:
         **decoding: Any,  # see `Decoder`
     ) -> None:
         model.bert_config.check_sequence_length(max_seq_length)
-        self._predict = Predictor("questions", model, by_pieces=False).run
+        if predict is None:
+            step = prediction_step(model, create_strategy(), by_pieces=False)
+            predict = Predictor("questions", step).run
+        self._predict = predict
         self._max_seq_length, self._batch_size = max_seq_length, batch_size
         self._featurizer = QuestionFeaturizer(
             tokenizer,
