@@ -3,9 +3,9 @@ r"""Predicts for the texts of a table, with a trained model.
     python -m bert_tf.predict --checkpoint=/tmp/reviews_output \
         --input_file=new.csv --text_a_column=review --output_file=scored.csv
 
-The table is CSV, TSV, JSON lines, or a text per line, also compressed; `-` is standard
-input and output, and rows are read as they come, so that a table may have any size. The
-output has all columns of the input, and then
+The table is CSV, TSV, JSON lines, Parquet, or a text per line, also compressed; `-` is
+standard input and output, and rows are read as they come, so that a table may have any
+size. The output has all columns of the input, and then
 
     prediction   a classifier's label; of several labels all that are likelier than not,
                  with commas between; a regression's number; a tagger's labels, one for
@@ -25,7 +25,6 @@ import csv
 import io
 import itertools
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -42,6 +41,16 @@ from bert_tf.base.options import (
     option,
 )
 from bert_tf.base.parallel import grouped
+from bert_tf.tasks.table_formats import (
+    CSV,
+    JSONL,
+    PARQUET,
+    TSV,
+    field,
+    format_of,
+    json_objects,
+    parquet_objects,
+)
 from bert_tf.tasks.tables import rows_of_lines
 from bert_tf.text import blocks
 from bert_tf.training.training_options import SourceOptions
@@ -50,13 +59,6 @@ if TYPE_CHECKING:
     from bert_tf.text_models import TextModel
 
 _STANDARD = "-"
-_ENDINGS = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".json": "jsonl",
-    ".ndjson": "jsonl",
-}
 _ROWS_AT_ONCE = 1024
 _TEXT = "text"
 _ESCAPES = str.maketrans({"\t": r"\t", "\n": r"\n", "\r": r"\r"})
@@ -74,7 +76,7 @@ class PredictOptions(Options, title=options.DATA):
         None,
         "csv and tsv have a header; jsonl has a JSON object per line; text has a text"
         " per line. Default: by the file's ending, else text.",
-        choices=("csv", "tsv", "jsonl", _TEXT),
+        choices=(CSV, TSV, JSONL, PARQUET, _TEXT),
         decides="reading",
     )
     text_a_column: str | None = option(
@@ -90,7 +92,8 @@ class PredictOptions(Options, title=options.DATA):
     output_file: str = option(
         _STANDARD,
         "The predictions, as JSON lines if it ends in .jsonl, as TSV or CSV if in .tsv"
-        " or .csv, else in the input's format; - is standard output.",
+        " or .csv, else in the input's format, of Parquet JSON lines; - is standard"
+        " output.",
         path=Path.OUTPUT,
         decides="nothing",
     )
@@ -108,13 +111,6 @@ class Row(NamedTuple):
 
     cells: Mapping[str, Any]
     place: str
-
-
-def format_of(path: str, default: str) -> str:
-    """The format that a file's ending names."""
-    suffix = blocks.compression(path)
-    ending = os.path.splitext(path.removesuffix(suffix))[1].lower()
-    return _ENDINGS.get(ending, default)
 
 
 def read_rows(path: str, format_: str) -> Iterator[Row]:
@@ -142,8 +138,8 @@ def _cells(
     path: str, shown: str, format_: str
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The number and the cells of each row, without cells if it is blank."""
-    if format_ in ("csv", "tsv"):
-        table = rows_of_lines(_lines(path, shown), shown, is_csv=format_ == "csv")
+    if format_ in (CSV, TSV):
+        table = rows_of_lines(_lines(path, shown), shown, is_csv=format_ == CSV)
         _, header = next(table, (0, None))
         if header is None:
             raise InputError(f"{shown}: it is empty: the first line names the columns.")
@@ -155,16 +151,13 @@ def _cells(
                 )
             yield number, dict(zip(header, cells, strict=True)) if any(cells) else {}
         return
-    for number, line in enumerate(_lines(path, shown), start=1):
-        if not line.strip():
-            yield number, {}
-        elif format_ == _TEXT:
-            yield number, {_TEXT: line.rstrip("\r\n")}
-        else:
-            value = files.parse_json(line, shown, number)
-            if not isinstance(value, dict):
-                raise InputError(f"{shown}:{number}: each line must be a JSON object.")
-            yield number, value
+    if format_ == PARQUET:
+        yield from parquet_objects(path)
+    elif format_ == JSONL:
+        yield from json_objects(_lines(path, shown), shown)
+    else:
+        for number, line in enumerate(_lines(path, shown), start=1):
+            yield number, {_TEXT: line.rstrip("\r\n")} if line.strip() else {}
 
 
 def _lines(path: str, shown: str) -> Iterator[str]:
@@ -210,7 +203,7 @@ class Columns(NamedTuple):
 
     @staticmethod
     def _text(row: Row, name: str) -> str:
-        value = row.cells.get(name)
+        value = field(row.cells, name)
         if not isinstance(value, str):
             raise InputError(
                 f"{row.place}: {name!r} must be a text. Found: {value!r}."
@@ -223,6 +216,11 @@ def _columns_of(names: Iterable[str]) -> str:
     return f"Columns: {', '.join(map(repr, names))}."
 
 
+def has_column(row: Row, name: str) -> bool:
+    """Whether a row has a column, or a field within one."""
+    return name in row.cells or field(row.cells, name) is not None
+
+
 def find_columns(
     given: PredictOptions, of_run: Mapping[str, Any], first: Row
 ) -> Columns:
@@ -231,7 +229,7 @@ def find_columns(
     for flag in ("text_a_column", "text_b_column"):
         name = getattr(given, flag) or of_run.get(flag)
         is_given = getattr(given, flag) is not None
-        if name is not None and name not in first.cells and not is_given:
+        if name is not None and not has_column(first, name) and not is_given:
             name = None
         if name is None and flag == "text_a_column" and len(first.cells) == 1:
             (name,) = first.cells
@@ -242,7 +240,7 @@ def find_columns(
             f"Give `text_a_column`, the column of the texts. {_columns_of(first.cells)}"
         )
     for name in filter(None, found):
-        if name not in first.cells:
+        if not has_column(first, name):
             raise InputError(
                 f"{first.place}: no column {name!r}. {_columns_of(first.cells)}"
             )
@@ -308,13 +306,15 @@ def _opened(path: str) -> Iterator[IO[str]]:
 
 def _writer(file: IO[str], format_: str) -> Callable[[Mapping[str, Any]], None]:
     """Writes a row; the first one's columns are the header."""
-    if format_ == "jsonl":
-        return lambda row: print(json.dumps(row, ensure_ascii=False), file=file)
+    if format_ == JSONL:
+        return lambda row: print(
+            json.dumps(row, ensure_ascii=False, default=str), file=file
+        )
     header: list[str] = []
     table = csv.writer(file, lineterminator="\n")
 
     def write_line(cells: Iterable[Any]) -> None:
-        if format_ == "tsv":  # nothing is quoted there
+        if format_ == TSV:  # nothing is quoted there
             print("\t".join(str(c).translate(_ESCAPES) for c in cells), file=file)
         else:
             table.writerow(cells)
@@ -351,8 +351,15 @@ def run(options: PredictOptions) -> None:
             " for vectors bert_tf.extract_features."
         )
     columns = find_columns(options, flags_of_run(model.source.folder), first)
-    output_format = format_of(options.output_file, format_)
-    as_json = output_format == "jsonl"
+    output_format = format_of(
+        options.output_file, JSONL if format_ == PARQUET else format_
+    )
+    if output_format == PARQUET:
+        raise InputError(
+            f"--output_file={options.output_file}: predictions are written as .jsonl,"
+            " .csv or .tsv, not as Parquet."
+        )
+    as_json = output_format == JSONL
     count, empty = 0, []
     with _opened(options.output_file) as file:
         write = _writer(file, output_format)

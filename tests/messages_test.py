@@ -35,9 +35,13 @@ COMMAND = re.compile(
 EXAMPLES: dict[str, tuple[str, ...]] = {
     'python -m bert_tf.answer --checkpoint=DIR --context_file=FILE "Who ...?"': (),
     "python -m bert_tf.compare RUN RUN": (),
+    f"python -m bert_tf.export_model --checkpoint={VALUE} --output_dir={VALUE}"
+    " --format=saved_model": ("a", "a"),
     'python -m bert_tf.fill_mask --checkpoint=DIR "Text with [MASK]."': (),
     f'python -m bert_tf.fill_mask --checkpoint={VALUE} "The [MASK] is closed."': ("a",),
     "python -m bert_tf.inspect_checkpoint PATH": (),
+    f"python -m bert_tf.predict --checkpoint={VALUE} --input_file={VALUE}"
+    f" --output_file={VALUE}": ("a", "a", "a"),
     'python -m bert_tf.plot_attention --checkpoint=DIR --output_dir=DIR "A text."': (),
     f"python -m bert_tf.run_pretraining --input_file={VALUE}/text.tfrecord"
     f" --bert_config_file={VALUE}/bert_config.json --output_dir={VALUE}/pretraining"
@@ -58,6 +62,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "pip install .": (),
     "pip install 'bert-tf[beam]'": (),
     "pip install 'bert-tf[jax]'": (),
+    "pip install 'bert-tf[serve]'": (),
     "pip install huggingface_hub": (),
     "pip install tensorflow-text": (),
     f"pip install {VALUE}": ("onnxruntime",),

@@ -6,6 +6,9 @@ import os
 import sys
 from unittest import mock
 
+import pyarrow
+from pyarrow import parquet
+
 import bert_tf
 from bert_tf import predict
 from bert_tf.base import cli
@@ -92,6 +95,27 @@ class PredictTest(FolderCase):
         self.assertAllClose(float(last["p_yes"]), expected.probabilities["yes"])
         self.assertNotAllClose(float(last["p_yes"]), float(read[-1]["p_yes"]))
 
+    def test_rows_of_other_formats(self):
+        folder = self.checkpoint(
+            BertClassifier(toy.CONFIG, 2), labels=("no", "yes"), text_a_column="a.text"
+        )
+        expected = bert_tf.load(folder).predict(TEXTS)
+        rows = [{"id": i, "a": {"text": text}} for i, text in enumerate(TEXTS)]
+        parquet.write_table(pyarrow.Table.from_pylist(rows), self.path("new.parquet"))
+        lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+        for path in (
+            self.path("new.parquet"),
+            self.write("new.jsonl", lines),
+            self.write("new.json", json.dumps(rows)),
+        ):
+            found = self.predict(input_file=path, output_file=self.path("scored"))
+            for line, row, one in zip(found.splitlines(), rows, expected, strict=True):
+                values = json.loads(line)
+                self.assertEqual(values | row, values)
+                self.assertEqual(values["prediction"], one.label)
+        with self.assertRaisesRegex(InputError, "not as Parquet"):
+            self.predict(input_file=path, output_file=self.path("scored.parquet"))
+
     def test_standard_input_and_output(self):
         self.checkpoint(BertClassifier(toy.CONFIG, 1, problem_type="regression"))
         stdin = io.TextIOWrapper(io.BytesIO(b"w1 w2\nw3\n"))
@@ -173,7 +197,7 @@ class PredictTest(FolderCase):
                 {"text_a_column": "a"},
                 "f.csv:2: .*rename",
             ),
-            ("g.jsonl", "[1]\n", {}, "g.jsonl:1: each line must be a JSON object"),
+            ("g.jsonl", "[1]\n", {}, "g.jsonl:1: each row must be a JSON object"),
             ("h.jsonl", '{"a": 3}\n', {}, "h.jsonl:1: 'a' must be a text. Found: 3"),
             ("i.txt", b"\xff\n", {}, "i.txt: not UTF-8"),
         ):

@@ -1,6 +1,10 @@
+import csv
 import dataclasses
+import importlib
+import json
 import os
 import pathlib
+import shlex
 import shutil
 
 import numpy as np
@@ -129,6 +133,49 @@ class TrainingLossTest(RunClassifierTestCase):
         """The last line of training's metrics."""
         lines = self.read_json_lines(name, "metrics.jsonl")
         return [line for line in lines if "learning_rate" in line][-1]
+
+    def test_a_table_alone_is_enough(self):
+        lines = [
+            json.dumps({"review": {"text": text}, "stars": 4 + side})
+            for text, side in rows(60, seed=1)
+        ]
+        lines[3] = json.dumps({"review": {"text": ""}, "stars": 4})
+        ScriptCase.write(self, "my reviews.jsonl", "\n".join(lines))
+        with self.assertLogs() as logs:
+            self.run_script(
+                "--do_train",
+                "--do_eval",
+                **dict.fromkeys(("task_name", "data_dir")),
+                train_file=self.path("my reviews.jsonl"),
+                text_a_column="review.text",
+                label_column="stars",
+                max_unusable_rows=0.1,
+                num_train_epochs=1,
+            )
+        said = [record.getMessage() for record in logs.records]
+        begin = said.index("***** Summary *****")
+        where = self.path("my reviews.jsonl")
+        self.assertEqual(
+            said[begin + 1], f"  Rows of {where}: 53 of train, 6 of dev, 1 left out"
+        )
+        self.assertEqual(said[begin + 2], "  2 labels: 4 (27), 5 (26)")
+        self.assertEqual(
+            said[begin + 3],
+            "  Tokens: 7 on average, 7 at most; 0 texts cut (`max_seq_length=10`)",
+        )
+        accuracy = self.results()["eval_accuracy"]
+        self.assertEqual(
+            said[begin + 4],
+            f"  accuracy {accuracy:.4f} on 6 rows; always the same answer: 0.5000",
+        )
+        # The next commands work as they are printed.
+        for line in said[begin + 6 :]:
+            module, *arguments = shlex.split(line)[2:]
+            command = importlib.import_module(module)
+            command.run(cli.parse(command.run, arguments))
+        with open(self.path("run", "scored.csv"), encoding="utf-8", newline="") as file:
+            self.assertLen(list(csv.DictReader(file)), 60)
+        self.assertTrue(os.path.exists(self.path("run", "export", "saved_model.pb")))
 
     def test_a_student_of_a_classifier(self):
         self.write_tsv()

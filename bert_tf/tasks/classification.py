@@ -9,6 +9,7 @@ N examples, C outputs.
 
 import dataclasses
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -43,6 +44,7 @@ from bert_tf.tasks.tables import (
     DataSet,
     Example,
     Target,
+    described,
     held_out,
 )
 from bert_tf.tasks.task import LOSS, MAJORITY, TRAIN, FineTuningTask
@@ -297,6 +299,7 @@ class ClassificationTask(LabelledTask):
         holds_out = options.holds_out and not submission_dir
         if options.do_train or (holds_out and options.looks_at_dev):
             examples[TRAIN] = data_set.read(options.folder, TRAIN)
+        num_left_out = getattr(examples.get(TRAIN), "num_left_out", 0)
         target = _target(options, data_set, trained, examples.get(TRAIN))
         if trained is not None and options.init_head:
             _refuse_other_head(trained, target)
@@ -310,6 +313,7 @@ class ClassificationTask(LabelledTask):
         ):
             examples[split] = data_set.read(options.folder, split)
         self.options, self.examples, self._data_set = options, examples, data_set
+        self._num_left_out = num_left_out
         self._config, self._target = model_files.config, target
         self._submission_dir = submission_dir
         self.featurizers = {
@@ -354,6 +358,45 @@ class ClassificationTask(LabelledTask):
             problem_type=self._target.kind,
             **self._built,
         )
+
+    def summary(self, folder: str, results: Mapping[str, float]) -> list[str]:
+        """Of a table of one's own: its rows, labels and lengths, and the scores."""
+        if self.name != glue.OWN_TABLE:
+            return []
+        options, dev = self.options, self.dev_splits[0]
+        counts = {split: len(self.examples[split]) for split in self.examples}
+        rows = [f"{number:,} of {split}" for split, number in counts.items()]
+        if self._num_left_out:
+            rows.append(f"{self._num_left_out:,} left out")
+        lines = ["***** Summary *****", f"  Rows of {self.where}: {', '.join(rows)}"]
+        if (of_labels := self.class_counts()) is None:
+            of_labels = self._labels(TRAIN).sum(axis=0)
+        if self._target.kind != REGRESSION:
+            numbers = map(int, of_labels)
+            labels = dict(zip(self._target.labels, numbers, strict=True))
+            lines.append(f"  {described(labels)}")
+        records, featurizer = self.records(TRAIN), self.featurizers[TRAIN]
+        lines.append(
+            f"  Tokens: {records.mean_length:.0f} on average, {records.lengths.max()}"
+            f" at most; {featurizer.num_truncated:,} texts cut"
+            f" (`max_seq_length={options.max_seq_length}`)"
+        )
+        if self.metric in results:
+            lines.append(
+                f"  {self.metric} {results[self.metric]:.4f} on {counts[dev]:,} rows;"
+                f" always the same answer: {self.baseline(dev, self.metric):.4f}"
+            )
+        source, model = shlex.quote(self.where or ""), shlex.quote(folder)
+        scored = shlex.quote(os.path.join(folder, "scored.csv"))
+        served = shlex.quote(os.path.join(folder, "export"))
+        return [
+            *lines,
+            "  Next: predictions for a table, a model to serve",
+            f"    python -m bert_tf.predict --checkpoint={model} --input_file={source}"
+            f" --output_file={scored}",
+            f"    python -m bert_tf.export_model --checkpoint={model}"
+            f" --output_dir={served} --format=saved_model",
+        ]
 
     def write(self, folder: str, split: str, logits: np.ndarray, step: int) -> None:
         """Writes predictions, plots and mistakes; for a test set the server's file."""

@@ -82,8 +82,8 @@ class TableOptions(TfdsOptions, title=options.DATA):
     )
     train_file: str = option(
         "train.tsv",
-        "For tsv: training file, in --data_dir if that is given; .csv has commas,"
-        " others have tabs, compressed or not.",
+        "For tsv: training file, in --data_dir if that is given: .csv, .jsonl, .json,"
+        " .parquet, else tabs between columns; compressed or not.",
         path=Path.FILE,
         needed_for=("do_train",),
         within="data_dir",
@@ -117,7 +117,7 @@ class TableOptions(TfdsOptions, title=options.DATA):
     text_a_column: str = option(
         "text_a",
         "For tsv: column of the sentence, by its name in the header or its number"
-        " from 0.",
+        " from 0; body.text is a field within another one of JSON.",
         decides="numbers",
     )
     text_b_column: str | None = option(

@@ -60,12 +60,6 @@ _FORMATS = tuple(
             "a table of questions; run_squad reads SQuAD's JSON, whose answers are"
             " given by their text and answer_start",
         ),
-        (
-            "run_ner run_squad run_swag",
-            r'\s*\{.*"(text|sentence)"\s*:\s*"',
-            "JSON lines; run_classifier reads CSV and TSV, as pandas.read_json(PATH,"
-            " lines=True).to_csv(...) writes it",
-        ),
     )
 )
 

@@ -181,3 +181,6 @@ def evaluate_and_predict(run: FineTuning, model: keras.Model, step: int) -> None
             is_chief=run.is_chief,
             task_name=task.name,
         )
+    if options.do_train and run.is_chief:
+        for line in task.summary(options.output_dir, results):
+            logging.info("%s", line)

@@ -20,12 +20,12 @@ from bert_tf.base import files
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.base.metrics import METRICS_OF, OF_TWO_CLASSES
-from bert_tf.tasks import other_formats
+from bert_tf.tasks import other_formats, table_formats
 from bert_tf.text import blocks
 from bert_tf.text.tfds import TfdsRows
 
 # TSV files are cut at tabs alone, as in the original (quotes are ordinary characters);
-# files that end in .csv are read with commas and quotes. Every row is used or reported
+# other formats have their endings (`table_formats`). Every row is used or reported
 # with its line number. A few unusable rows (too few columns, an unknown label, no text)
 # are left out; GLUE's own QQP has some. Without labels none is, because predictions are
 # identified by their position: a row without text, or a blank one before the last row,
@@ -54,6 +54,12 @@ class Example(NamedTuple):
     text_b: str | None  # None or empty if there is none
     label: str | None  # as written; None in a test set
     source: str  # "file:line", for messages
+
+
+class Examples(list[Example]):
+    """The examples of a file."""
+
+    num_left_out = 0  # rows of it that cannot be used
 
 
 Column = int | str
@@ -92,6 +98,11 @@ class LeftOutRows:
     def add(self, line: int, reason: str) -> None:
         """Leaves out a row that cannot be used."""
         self._unusable[line] = reason.removeprefix(f"{self.path}:{line}: ")
+
+    @property
+    def number(self) -> int:
+        """How many rows are left out, blank ones aside."""
+        return len(self._unusable) + len(self.unlabelled)
 
     def report(self, *, has_labels: bool, warns: bool = True) -> None:
         """Warns of the rows; raises InputError if too many cannot be used."""
@@ -183,13 +194,14 @@ class TableSplit:
         *,
         max_unusable_rows: float = MAX_UNUSABLE,
         warns: bool = True,
-    ) -> list[Example]:
+    ) -> Examples:
         """The examples of a file; `check` raises InputError for a wrong label."""
         left_out = LeftOutRows(path, max_unusable_rows)
         with other_formats.naming(path, "run_classifier"):
             rows = self._texts(path, left_out)
-            examples = [example for _, example in _checked(rows, check, left_out)]
+            examples = Examples(one for _, one in _checked(rows, check, left_out))
             left_out.report(has_labels=self._has_labels, warns=warns)
+            examples.num_left_out = left_out.number
         if not examples:
             wanted = "".join(
                 f" with {value!r} in column {column!r}"
@@ -203,12 +215,13 @@ class TableSplit:
         return self.label is not None or bool(self.label_columns)
 
     def _texts(self, path: str, left_out: LeftOutRows) -> Iterator[Texts]:
-        text = unpacked_text(path)
-        if not text:
+        rows, names_columns = _rows_of_file(path, self.separator)
+        first = next(rows, None)
+        if first is None:
             raise InputError(f"{path}: the file is empty.")
-        plain = re.sub(r"\.(gz|bz2|xz)$", "", path.lower())
-        rows = table_rows(text, path, is_csv=plain.endswith(".csv"))
-        header = next(rows)[1] if self.has_header else None
+        header = first[1] if self.has_header or names_columns else None
+        if header is None:
+            rows = itertools.chain([first], rows)
         columns = [*self.only, self.text_a, self.text_b, self.label]
         columns += self.label_columns.values()
         places = {
@@ -263,6 +276,23 @@ def _joined(cells: Mapping[str, str], separator: str, *, numbers: bool) -> str:
     return separator.join(name for name in found if _FLAGS[found[name]])
 
 
+def _rows_of_file(
+    path: str, separator: str
+) -> tuple[Iterator[tuple[int, list[str]]], bool]:
+    """The rows of a table, and whether its format names the columns by itself."""
+    kind = table_formats.format_of(path)
+    if kind == table_formats.PARQUET:
+        objects = table_formats.parquet_objects(path)
+        return table_formats.as_table(objects, separator), True
+    text = unpacked_text(path)
+    if kind == table_formats.JSONL and text:
+        objects = table_formats.json_objects(files.lines(text), path)
+        return table_formats.as_table(objects, separator), True
+    if not text:
+        return iter(()), False
+    return table_rows(text, path, is_csv=kind == table_formats.CSV), False
+
+
 _FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True}
 _FLAGS |= {"false": False, "true": True, "False": False, "True": True}
 
@@ -308,7 +338,10 @@ def rows_of_lines(
 def columns_of(header: Sequence[str]) -> str:
     """A file's columns, for a message about a missing one."""
     names = ", ".join(map(repr, header)) or "none (no header)"
-    return f"Columns: {names}. Files named .csv have commas between, others tabs."
+    return (
+        f"Columns: {names}. Files named .csv have commas between, .jsonl and .parquet"
+        " names, others tabs."
+    )
 
 
 def _index(column: Column, header: list[str] | None, path: str) -> int:
@@ -734,11 +767,16 @@ class DataSet:
         return target
 
 
+def described(labels: Mapping[str, int]) -> str:
+    """The labels, and how many examples have each."""
+    found = [f"{label} ({number:,})" for label, number in labels.items()]
+    more = ", ..." * (len(found) > _MOST_LABELS)
+    return f"{len(found)} labels: {', '.join(found[:_MOST_LABELS])}{more}"
+
+
 def _report(labels: Counter[str], target: Target, *, is_given: bool) -> None:
     """Logs the labels that were found, and warns of what looks odd in them."""
-    found = [f"{label} ({labels[label]:,})" for label in target.labels]
-    more = ", ..." * (len(found) > _MOST_LABELS)
-    logging.info("%d labels: %s%s", len(found), ", ".join(found[:_MOST_LABELS]), more)
+    logging.info("%s", described({label: labels[label] for label in target.labels}))
     if once := [label for label in target.labels if labels[label] == 1]:
         shown = ", ".join(map(repr, once[:_MOST_LABELS]))
         logging.warning("%d labels occur once: %s.", len(once), shown)

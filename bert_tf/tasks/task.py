@@ -126,6 +126,10 @@ class FineTuningTask(abc.ABC, Generic[P]):
         """How many training examples each class has; None without classes."""
         return None
 
+    def summary(self, folder: str, results: Mapping[str, float]) -> Sequence[str]:
+        """What a training is to end with: its data, its scores, the next commands."""
+        return ()
+
     def prepare(self, folder: str) -> None:
         """Writes the task's own files; InputError if there are another one's."""
 

@@ -48,11 +48,6 @@ class OtherFormatsTest(FolderCase):
                     read(self.write(name, text))
                 self.assertNotIn("\n", str(found.exception))
 
-    def test_json_lines_for_a_table(self):
-        path = self.write("train.tsv", '{"text": "EU", "label": "good"}\n')
-        with self.assertRaisesRegex(InputError, "looks like JSON lines; run_classif"):
-            self.readers()["run_classifier"](path)
-
     def test_what_a_command_reads_has_no_such_line(self):
         for name, text, command in (
             ("x.json", SQUAD.replace('"Q?"', "null"), "run_squad"),
