@@ -42,6 +42,7 @@ _HOMES = {
     "WordPieceTokenizer": "bert_tf.text.wordpiece",
     "add_task": "bert_tf.tasks.glue",
     "create_optimizer": "bert_tf.optimization.optimizers",
+    "export": "bert_tf.export_model",
     "load": "bert_tf.text_models",
     "load_adapted_classifier": "bert_tf.conversion.adapter_files",
     "load_classifier": "bert_tf.conversion.loading",
@@ -53,6 +54,7 @@ _HOMES = {
     "load_tokenizer": "bert_tf.conversion.loading",
     "load_weights": "bert_tf.conversion.loading",
     "open_source": "bert_tf.conversion.source",
+    "save": "bert_tf.conversion.export",
     "pretraining_dataset": "bert_tf.records.pretraining_input",
     "weights_by_name": "bert_tf.modeling.weight_names",
 }

@@ -128,6 +128,25 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
             yield f"`heads` must be {_NO_HEADS}, or of {', '.join(HEADS)}."
 
 
+def export(checkpoint: str, output_dir: str, *, format: str, **options: Any) -> None:
+    """Writes a checkpoint in another format, as export_model does.
+
+    Args:
+        checkpoint: as for `open_source`; or what `save` has written.
+        output_dir: a new or an empty folder.
+        format: tf1, huggingface, kerashub, saved_model, litert or onnx.
+        **options: export_model's other flags, such as `heads=("classifier",)`.
+
+    Raises:
+        InputError: as the command ends with.
+    """
+    run(
+        ExportOptions(
+            checkpoint=checkpoint, output_dir=output_dir, format=format, **options
+        )
+    )
+
+
 def run(options: ExportOptions) -> None:
     """Reads, checks, writes."""
     if options.format == "onnx":

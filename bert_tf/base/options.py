@@ -384,9 +384,12 @@ def read(
     return kind(**values, given_names=given, positional=tuple(positional))
 
 
+FLAGS_NAME = "flags.json"  # a run's flags, in its folder
+
+
 def flags_of_run(folder: str) -> dict[str, Any]:
     """The flags of the run in a folder; none if it is not a run's."""
-    path = os.path.join(folder, "flags.json")
+    path = os.path.join(folder, FLAGS_NAME)
     return files.read_object(path) if files.exists(path) else {}
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -9,12 +10,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+import keras
 import numpy as np
 from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
+from bert_tf.base.options import FLAGS_NAME
 from bert_tf.conversion import (
     huggingface,
     kerashub,
@@ -29,6 +32,7 @@ from bert_tf.conversion.source import (
     CONFIG_NAME,
     EXPORT_NAME,
     Export,
+    Format,
     Source,
     folder_of,
     open_source,
@@ -44,12 +48,16 @@ from bert_tf.conversion.tokenizer_files import (
     write_words,
 )
 from bert_tf.conversion.weights import (
+    Tensor,
+    Weights,
     added_options,
     check_against_config,
     num_outputs,
     refuse_foreign,
 )
+from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import WordPieceTokenizer
 
 
 def completed(
@@ -218,11 +226,80 @@ def write_tf1(folder: str, model: Source) -> None:
             f"{model.weights.path}: the original's code cannot compute this model"
             f" ({other}). Export it as huggingface or saved_model."
         )
+    _write_release(folder, model, as_electras=as_electras)
+
+
+def _write_release(folder: str, model: Source, *, as_electras: bool = False) -> None:
     prefix = os.path.join(folder, tensorflow.RELEASED_PREFIX)
     tensorflow.write(prefix, model.weights, as_electras=as_electras)
+    config = model.require_config()
     files.write_atomically(os.path.join(folder, CONFIG_NAME), config.to_json_string())
     _write_tokenizer(folder, model)
     write_labels(folder, model.labels, model.classifier_problem_type())
+
+
+def save(
+    model: keras.Model,
+    output_dir: str,
+    tokenizer: WordPieceTokenizer,
+    *,
+    labels: Sequence[str] | None = None,
+    max_length: int | None = None,
+) -> None:
+    """Writes a model that Keras has trained, for all that takes a checkpoint.
+
+    `load`, `export`, the loaders and `--init_checkpoint` take the folder, as one of the
+    original's with the model's own bert_config.json.
+
+    Args:
+        model: an encoder or a model with a head, of this package.
+        output_dir: a new or an empty folder.
+        tokenizer: what has made the model's inputs.
+        labels: the names of a classifier's or tagger's outputs, in their order.
+        max_length: the most tokens of a text in training; `load` cuts texts there.
+
+    Raises:
+        InputError: the folder has other files, the labels or the vocabulary are not as
+            many as the model's, or the model is not of this package.
+    """
+    config = getattr(model, "bert_config", None)
+    if config is None:
+        raise InputError(
+            f"{model.name} is no model of bert_tf, which `save` writes; its encoder"
+            ' is one. Keras keeps the whole: model.save("model.keras").'
+        )
+    tensors = {
+        name: Tensor(tuple(variable.shape), functools.partial(_as_float32, variable))
+        for name, variable in weights_by_name(model).items()
+    }
+    weights = Weights(model.name, tensors).merged().without_standardization()
+    vocabulary = tokenizer.vocabulary
+    config.check_vocabulary(len(vocabulary), "`tokenizer`")
+    config = dataclasses.replace(config, cls_normalization=False)
+    source = Source(
+        path=model.name,
+        format=Format.TF1,
+        folder=output_dir,
+        weights=weights,
+        config=config,
+        tokenizer=TokenizerFiles(vocabulary, "", tokenizer.do_lower_case),
+        labels=None if labels is None else tuple(labels),
+        problem_type=getattr(model, "problem_type", None),
+    )
+    flags = {} if max_length is None else {"max_seq_length": max_length}
+    new = NewFolder(output_dir)
+    if new.is_done(identity(source, {"format": "tf1", **flags})):
+        return
+    with new as path:
+        _write_release(path, source)
+        if flags:
+            files.write_atomically(
+                os.path.join(path, FLAGS_NAME), json.dumps(flags) + "\n"
+            )
+
+
+def _as_float32(variable: keras.Variable) -> np.ndarray:
+    return keras.ops.convert_to_numpy(variable).astype(np.float32)
 
 
 def write_huggingface(folder: str, model: Source) -> None:

@@ -49,6 +49,11 @@ _OF_TRANSFORMERS = (
     " config.json names: BertForPreTraining.from_pretrained(FOLDER, from_{}=True)"
     f".save_pretrained(NEW_FOLDER) writes {huggingface.WEIGHTS_NAME}."
 )
+_OF_KERAS = (
+    "is a file of Keras, without a vocabulary, and not read. Load it by"
+    " keras.saving.load_model, and write a folder: bert_tf.save(model, FOLDER,"
+    " tokenizer)."
+)
 _EXPORTED = "is an exported model, and not read. Give the checkpoint it was made from."
 # What other programs, and export_model, leave where a checkpoint is looked for.
 _OTHERS = {
@@ -167,6 +172,8 @@ def find_format(path: str) -> Format:
                 f" {huggingface.WEIGHTS_NAME} or {kerashub.WEIGHTS_NAME}."
             )
     else:
+        if path.endswith(".keras") and files.exists(path):
+            raise InputError(f"{path} {_OF_KERAS}")
         for ending, format_, name in (
             (".safetensors", Format.HUGGING_FACE, huggingface.WEIGHTS_NAME),
             (".h5", Format.KERAS_HUB, kerashub.WEIGHTS_NAME),

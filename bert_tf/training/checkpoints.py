@@ -51,6 +51,7 @@ from absl import logging
 from bert_tf.base import files, keras_backend, strict_json
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.base.metrics import is_better
+from bert_tf.base.options import FLAGS_NAME
 from bert_tf.conversion.adapter_files import load_adapter
 from bert_tf.conversion.loading import load_weights
 from bert_tf.conversion.source import CONFIG_NAME, Source, open_source
@@ -75,7 +76,6 @@ from bert_tf.training.task import Task
 STATE_NAME = "checkpoint"
 FOLDER_NAME = "best"
 BEST_NAME = "best.json"
-FLAGS_NAME = "flags.json"
 STARTS_NAME = "starts.jsonl"
 FEATURES_NAME = "features.json"  # what a model on frozen features has been trained on
 

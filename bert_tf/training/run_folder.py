@@ -32,7 +32,7 @@ from absl import logging
 from bert_tf.base import files, strict_json
 from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
-from bert_tf.base.options import Options
+from bert_tf.base.options import FLAGS_NAME, Options
 from bert_tf.conversion.names import heads_of
 from bert_tf.conversion.source import CONFIG_NAME
 from bert_tf.conversion.tensorflow import (
@@ -49,7 +49,6 @@ from bert_tf.conversion.tokenizer_files import (
 )
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.checkpoints import (
-    FLAGS_NAME,
     STARTS_NAME,
     STATE_NAME,
     candidates,
