@@ -25,8 +25,9 @@ import dataclasses
 import functools
 import importlib.util
 import itertools
+import os
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,9 +37,9 @@ from bert_tf.answer import options_of
 from bert_tf.base.config import MULTI_LABEL, REGRESSION
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import flags_of_run
-from bert_tf.conversion import loading, names, onnx_graph, runtimes
+from bert_tf.conversion import loading, names, onnx_files, onnx_graph, runtimes
 from bert_tf.conversion.huggingface import sentence_settings
-from bert_tf.conversion.source import Source, folder_of, open_source
+from bert_tf.conversion.source import Format, Source, folder_of, open_source
 from bert_tf.conversion.tokenizer_files import read_words
 from bert_tf.conversion.weights import num_outputs
 from bert_tf.fill_mask import Guess, fill_masks
@@ -159,6 +160,8 @@ def _checked_runtime(runtime: str, source: Source) -> str:
     """The runtime to use; InputError if the one that is asked for cannot be."""
     if runtime == _KERAS:
         return runtime
+    if source.format == Format.ONNX:
+        runtime = _ONNX
     try:
         for package in ("onnx", _ONNX):
             if importlib.util.find_spec(package) is None:
@@ -177,6 +180,28 @@ def _checked_runtime(runtime: str, source: Source) -> str:
             raise
         return _KERAS
     return _KERAS if runtime == _AUTO and has_accelerator() else _ONNX
+
+
+def _pooled_states(
+    model: Callable[..., Any], options: FeatureSettings, batch: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """The vectors of texts, [B, H], from a file's states of all tokens."""
+    outputs = model(batch)
+    states, mask = (
+        outputs["sequence_output"],
+        np.asarray(batch["input_mask"])[..., None],
+    )
+    vectors = {
+        CLS: states[:, 0],
+        MEAN_OF_TOKENS: (states * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1),
+    }
+    if POOLED in options.sentence_vectors:
+        vectors[POOLED] = outputs["pooled_output"]
+    if options.normalizes:
+        for name, x in vectors.items():
+            norm = np.linalg.norm(x, axis=-1, keepdims=True)
+            vectors[name] = x / np.maximum(norm, 1e-12)
+    return {name: x.astype(np.float32) for name, x in vectors.items()}
 
 
 def _is_empty(texts: Any) -> bool:
@@ -245,8 +270,13 @@ class TextModel:
         """The model of these heads, as a graph that is made in memory."""
         weights = self.source.weights.with_heads(heads)
         source = dataclasses.replace(self.source, weights=weights)
+        if heads and source.format == Format.ONNX:
+            return runtimes.OnnxModel(self._onnx_path(), source.require_config())
         content = onnx_graph.build(source, **options).SerializeToString()
         return runtimes.OnnxModel(content, source.require_config())
+
+    def _onnx_path(self) -> str:
+        return os.path.join(self.source.folder, onnx_files.FILE_NAME)
 
     def _prepare(self) -> None:
         """Makes what the method needs besides the model."""
@@ -336,12 +366,17 @@ class TextModel:
             return FeatureExtractor(
                 self.source, last, create_strategy(), options, by_pieces=False
             ).extract
-        model = self._onnx_model(
-            (),
-            sentence_vectors=options.sentence_vectors,
-            normalizes=options.normalizes,
-        )
-        predict = Predictor("features", model).run
+        step: Callable[..., Any]
+        if self.source.format == Format.ONNX and self._head is None:
+            file = runtimes.OnnxModel(self._onnx_path())
+            step = functools.partial(_pooled_states, file, options)
+        else:
+            step = self._onnx_model(
+                (),
+                sentence_vectors=options.sentence_vectors,
+                normalizes=options.normalizes,
+            )
+        predict = Predictor("features", step).run
         return lambda inputs, number, size: extract(
             inputs,
             predict,

@@ -23,6 +23,7 @@ from bert_tf.base import cli, keras_backend
 from bert_tf.base.config import MULTI_LABEL, REGRESSION
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import export
+from bert_tf.conversion.loading import load_classifier
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.tokenizer_files import (
     TrainedWords,
@@ -341,6 +342,67 @@ class TextModelsTest(FolderCase):
             [one.probability for one in found[0]],
             [one.probability for one in expected[0]],
         )
+
+    @needs_onnxruntime
+    def test_an_onnx_export_is_opened(self):
+        lines = texts(9, seed=1, most=12)
+        folder = self.random_checkpoint(
+            BertClassifier(toy.CONFIG, 3), labels="abc", max_seq_length=9
+        )
+        expected = bert_tf.load(folder, runtime="keras")
+        for number, (quantize, tolerance) in enumerate(
+            ((None, 1e-5), ("float16", 0.01), ("int8", 0.2))
+        ):
+            exported = self.path(f"onnx{number}")
+            bert_tf.export(folder, exported, format="onnx", quantize=quantize)
+            model = bert_tf.load(exported)
+            self.assertEqual((model.runtime, model.max_length), ("onnxruntime", 9))
+            for one, other in zip(
+                model.predict(lines), expected.predict(lines), strict=True
+            ):
+                self.assertEqual([*one.probabilities], [*other.probabilities])
+                self.assertAllClose(
+                    [*one.probabilities.values()],
+                    [*other.probabilities.values()],
+                    atol=tolerance,
+                )
+        with self.assertRaisesRegex(InputError, "weights of u?int8: it is for"):
+            load_classifier(exported)
+        # A file of float32 has the checkpoint's weights.
+        theirs, ours = (
+            open_source(path).weights for path in (self.path("onnx0"), folder)
+        )
+        self.assertEqual({*theirs}, {*ours})
+        for name, weight in ours.items():
+            self.assertAllEqual(theirs[name], weight, name)
+        again = bert_tf.load(self.path("onnx0"), runtime="keras")
+        self.assertEqual(again.predict("w1"), expected.predict("w1"))
+
+    @needs_onnxruntime
+    def test_onnx_exports_of_other_heads_are_opened(self):
+        lines = texts(5, seed=1)
+        folder = self.random_checkpoint(BertEncoder(toy.CONFIG))
+        expected = bert_tf.load(folder, runtime="keras")
+        for number, quantize in enumerate((None, "int8")):
+            exported = self.path(f"features{number}")
+            bert_tf.export(folder, exported, format="onnx", quantize=quantize)
+            for pooling in SENTENCE_VECTORS:
+                found = bert_tf.load(exported).embed(lines, pooling=pooling)
+                wanted = expected.embed(lines, pooling=pooling)
+                scale = np.abs(wanted).max()
+                self.assertAllClose(
+                    found / scale, wanted / scale, atol=0.1 if quantize else 1e-5
+                )
+        folder = self.random_checkpoint(BertPretrainer(toy.CONFIG))
+        exported = self.path("masked_lm")
+        bert_tf.export(folder, exported, format="onnx")
+        text = "w1 [MASK] w2 [MASK]"
+        found, expected = (
+            bert_tf.load(path, runtime=runtime).fill(text)[0]
+            for path, runtime in ((exported, "auto"), (folder, "keras"))
+        )
+        for some, others in zip(found, expected, strict=True):
+            self.assertEqual([one.token for one in some], [one.token for one in others])
 
     @needs_onnxruntime
     def test_four_threads_get_what_one_gets(self):

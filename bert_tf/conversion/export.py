@@ -17,12 +17,13 @@ from absl import logging
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
-from bert_tf.base.options import FLAGS_NAME
+from bert_tf.base.options import FLAGS_NAME, flags_of_run
 from bert_tf.conversion import (
     huggingface,
     kerashub,
     loading,
     names,
+    onnx_files,
     onnx_graph,
     runtimes,
     tensorflow,
@@ -292,10 +293,7 @@ def save(
         return
     with new as path:
         _write_release(path, source)
-        if flags:
-            files.write_atomically(
-                os.path.join(path, FLAGS_NAME), json.dumps(flags) + "\n"
-            )
+        _write_reading(path, flags)
 
 
 def _as_float32(variable: keras.Variable) -> np.ndarray:
@@ -327,8 +325,27 @@ def _hugging_face_config(model: Source) -> dict[str, Any]:
 
 def _write_hugging_face_tokenizer(folder: str, model: Source) -> None:
     _write_tokenizer(folder, model)
+    _write_reading(folder, flags_of_run(model.folder))
     if (vocabulary := model.tokenizer.vocabulary) is not None:
         write_tokenizer_json(folder, vocabulary, bool(model.tokenizer.do_lower_case))
+
+
+# The flags of a run that say how its model reads texts: what `load` goes by.
+_READING = (
+    *("max_seq_length", "long_text", "window_pooling", "doc_stride"),
+    *("max_query_length", "n_best_size", "max_answer_length"),
+    *("version_2_with_negative", "null_score_diff_threshold"),
+    *("text_a_column", "text_b_column"),
+)
+
+
+def _write_reading(folder: str, flags: Mapping[str, Any]) -> None:
+    """Writes those of a run's flags that say how its model reads texts."""
+    found = {name: flags[name] for name in _READING if flags.get(name) is not None}
+    if found:
+        files.write_atomically(
+            os.path.join(folder, FLAGS_NAME), json.dumps(found, indent=1) + "\n"
+        )
 
 
 # What a runtime may differ by, of the largest output; an int8 model is another one.
@@ -355,7 +372,7 @@ def write_onnx(folder: str, model: Source, quantize: str | None = None) -> None:
         pooling=sentences.pooling,
         normalizes=sentences.normalizes,
     )
-    path = os.path.join(folder, "model.onnx")
+    path = os.path.join(folder, onnx_files.FILE_NAME)
     if quantize == "int8":
         from onnxruntime import quantization
 

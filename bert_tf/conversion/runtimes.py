@@ -47,6 +47,7 @@ class OnnxModel:
         theirs = {**onnx_graph.INPUTS, onnx_graph.POSITIONS: onnx_graph.POSITIONS}
         inputs = {one.name for one in self._session.get_inputs()}
         self._inputs = {n: there for n, there in theirs.items() if there in inputs}
+        self._takes_positions = onnx_graph.POSITIONS in inputs
 
     def __call__(self, batch: Mapping[str, Any], training: bool = False) -> Arrays:
         """The outputs of a batch, under the names of the Keras model's."""
@@ -56,7 +57,12 @@ class OnnxModel:
             there: np.asarray(batch[name]).astype(np.int64)
             for name, there in self._inputs.items()
         }
-        return dict(zip(self._outputs, self._session.run(None, inputs), strict=True))
+        outputs = dict(zip(self._outputs, self._session.run(None, inputs), strict=True))
+        if onnx_graph.POSITIONS in batch and not self._takes_positions:
+            every = outputs.get("masked_lm_logits", outputs.get("logits"))
+            places = np.asarray(batch[onnx_graph.POSITIONS])[..., None]
+            outputs["masked_lm_logits"] = np.take_along_axis(every, places, axis=1)
+        return outputs
 
 
 def check(path: str, format_: str, model: keras.Model, tolerance: float = 1e-3) -> None:
@@ -174,18 +180,7 @@ def _onnx(path: str) -> Callable[[Arrays], Arrays] | None:
     onnx.checker.check_model(path)
     if importlib.util.find_spec("onnxruntime") is None:
         return None
-    model = OnnxModel(path)
-
-    def run(inputs: Arrays) -> Arrays:
-        outputs = dict(model(inputs))
-        positions = inputs.get(onnx_graph.POSITIONS)
-        if positions is not None:  # which the file's masked LM does not take
-            every = outputs.get("masked_lm_logits", outputs.get("logits"))
-            at = np.take_along_axis(every, positions[..., None], axis=1)
-            outputs["masked_lm_logits"] = at
-        return outputs
-
-    return run
+    return OnnxModel(path)
 
 
 def _errors_of_onnx() -> tuple[type[Exception], ...]:

@@ -9,6 +9,7 @@
                                                   electra_small.*, no config
     Hugging Face's or sentence-transformers'      model.safetensors, config.json
     a KerasHub preset, its folder or its handle   model.weights.h5, config.json
+    an ONNX export                                model.onnx, config.json, export.json
 
 A folder that has several is taken as the first of this list.
 
@@ -33,7 +34,7 @@ from absl import logging
 from bert_tf.base import files, strict_json
 from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
-from bert_tf.conversion import huggingface, kerashub, names, tensorflow
+from bert_tf.conversion import huggingface, kerashub, names, onnx_files, tensorflow
 from bert_tf.conversion.tokenizer_files import (
     TokenizerFiles,
     read_labels,
@@ -97,6 +98,7 @@ class Format(enum.StrEnum):
     TF1 = "TF1 release"
     HUGGING_FACE = "Hugging Face folder"
     KERAS_HUB = "KerasHub preset"
+    ONNX = "ONNX export"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,6 +167,8 @@ def find_format(path: str) -> Format:
                 return Format.KERAS_HUB
             if huggingface.is_folder_of_hugging_face(path):
                 return Format.HUGGING_FACE
+            if export is not None and onnx_files.FILE_NAME in export.names:
+                return Format.ONNX
             _refuse_others(path, sorted(files.names_in(path)))
             raise InputError(
                 f"{path}: no checkpoint in this folder: neither a run's file"
@@ -232,10 +236,15 @@ def open_source(path: str) -> Source:
         preset = kerashub.preset_folder(_preset_of(path))
         config, weights = kerashub.read_model(preset)
         tokenizer = kerashub.read_tokenizer(preset)
-    elif format_ == Format.HUGGING_FACE:
+    elif format_ in (Format.HUGGING_FACE, Format.ONNX):
         folder = huggingface.model_folder(folder)
         config, values = huggingface.read_config(folder)
-        weights = huggingface.read_weights(folder, config, values)
+        if format_ == Format.ONNX:
+            weights = onnx_files.read_weights(
+                os.path.join(folder, onnx_files.FILE_NAME)
+            )
+        else:
+            weights = huggingface.read_weights(folder, config, values)
         tokenizer = read_tokenizer(folder)
         problem_type = huggingface.problem_type_in(values)
         if {names.CLASSIFIER, names.TAGGING} & {*names.heads_of(weights)}:
