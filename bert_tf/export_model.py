@@ -14,7 +14,10 @@ KerasHub preset. Formats:
     onnx         for ONNX Runtime, OpenVINO, Optimum: takes ids
 """
 
-from collections.abc import Iterator
+import math
+import os
+import time
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
@@ -36,6 +39,7 @@ from bert_tf.training.training_options import DeviceOptions, ModelOptions
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
+    from bert_tf.tasks.tables import Example, Examples
 
 FORMATS = ("tf1", "huggingface", "kerashub", "saved_model", "litert", "onnx")
 
@@ -112,9 +116,37 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
         decides="result",
     )
 
+    eval_file: str | None = option(
+        None,
+        "For onnx: a table with labels, on which the classifier is compared with the"
+        " export: scores, answers that differ, milliseconds for a text, sizes.",
+        path=Path.FILE,
+        decides="nothing",
+    )
+    text_a_column: str | None = option(
+        None,
+        "For --eval_file: column of the texts. Default: the run's.",
+        only_with="eval_file",
+        decides="nothing",
+    )
+    text_b_column: str | None = option(
+        None,
+        "For --eval_file: column of the second texts. Default: the run's, or none.",
+        only_with="eval_file",
+        decides="nothing",
+    )
+    label_column: str | None = option(
+        None,
+        "For --eval_file: column of the labels. Default: the run's.",
+        only_with="eval_file",
+        decides="nothing",
+    )
+
     def problems(self) -> Iterator[str]:
         """Options without effect on a format."""
         yield from super().problems()
+        if self.eval_file and self.format != "onnx":
+            yield "`eval_file` is for `format=onnx` alone: leave it out."
         if self.quantize and self.format != "onnx":
             yield "`quantize` is for `format=onnx` alone: leave it out."
         for_serving = ("max_seq_length", *_OF_SPANS)
@@ -150,7 +182,8 @@ def export(checkpoint: str, output_dir: str, *, format: str, **options: Any) -> 
 def run(options: ExportOptions) -> None:
     """Reads, checks, writes."""
     if options.format == "onnx":
-        runtime = ["onnxruntime"] if options.quantize == "int8" else []
+        is_run = options.quantize == "int8" or options.eval_file
+        runtime = ["onnxruntime"] if is_run else []
         cli.require_packages("--format=onnx", "onnx", *runtime)
     cli.import_tensorflow(options)
     from bert_tf.conversion import export
@@ -173,8 +206,10 @@ def run(options: ExportOptions) -> None:
     reading: dict[str, Any] = {}
     if options.format == "saved_model":
         reading = _reading(model, options)
+    examples = _examples_of(options, model) if options.eval_file else []
     if folder.is_done(export.identity(model, settings | reading)):
         logging.info("All is done already: %s.", options.output_dir)
+        _compare(options, examples)
         return
     with folder as path:
         if options.format == "tf1":
@@ -192,6 +227,79 @@ def run(options: ExportOptions) -> None:
 
             write_litert(path, model, head_to_serve(model))
     logging.info("Wrote %s: %s.", options.format, options.output_dir)
+    _compare(options, examples)
+
+
+def _examples_of(options: ExportOptions, model: "Source") -> "Examples":
+    """The rows of `eval_file`, in the columns that are given, or else the run's."""
+    from bert_tf.tasks.data_set_options import as_column
+    from bert_tf.tasks.tables import TableSplit
+
+    if [*names.heads_of(model.weights)] != [names.CLASSIFIER]:
+        raise InputError("`eval_file` is for classifiers: leave it out.")
+    of_run = flags_of_run(model.folder)
+    columns = {
+        name: getattr(options, name) or of_run.get(name)
+        for name in ("text_a_column", "text_b_column", "label_column")
+    }
+    for name in ("text_a_column", "label_column"):
+        if columns[name] is None:
+            raise InputError(f"`eval_file` needs `{name}`: {model.path} has none.")
+    assert options.eval_file is not None
+    text_a, text_b, label = (
+        None if name is None else as_column(name) for name in columns.values()
+    )
+    assert text_a is not None
+    return TableSplit(text_a=text_a, text_b=text_b, label=label).read(options.eval_file)
+
+
+_NUM_TIMED = 50  # texts, one after the other
+
+
+def _compare(options: ExportOptions, examples: "Sequence[Example]") -> None:
+    """Prints what the export costs, and gains, on some examples."""
+    if not examples:
+        return
+    import numpy as np
+
+    from bert_tf.base.metrics import OWN_METRICS, scores
+    from bert_tf.conversion.onnx_files import FILE_NAME
+    from bert_tf.text_models import TextClassifier, load
+
+    found: dict[str, tuple[np.ndarray, list[float], int]] = {}
+    opened = {
+        "checkpoint": load(options.checkpoint, runtime="onnxruntime"),
+        options.quantize or "float32": load(options.output_dir),
+    }
+    models = {n: x for n, x in opened.items() if isinstance(x, TextClassifier)}
+    pairs = [(one.text_a, one.text_b) for one in examples]
+    for name, model in models.items():
+        size = sum(map(math.prod, model.source.weights.shapes.values())) * 4
+        if name != "checkpoint":
+            size = files.size(os.path.join(options.output_dir, FILE_NAME))
+        found[name] = model.logits(*zip(*pairs, strict=True)), [], size
+    for pair in pairs[:_NUM_TIMED]:
+        for name, model in models.items():  # in turns
+            began = time.perf_counter()
+            model.predict(*pair)
+            found[name][1].append(1e3 * (time.perf_counter() - began))
+    target = models["checkpoint"].target
+    golds = np.array([target.encode(one.label, one.source) for one in examples])
+    metric = OWN_METRICS[target.kind][0]
+    print(f"{'':12}{metric:>12}{'ms a text':>12}{'MB':>8}")
+    answers = {}
+    for name, (logits, times, size) in found.items():
+        answers[name] = target.predictions(logits)
+        wanted = golds.reshape(answers[name].shape)
+        score = scores([metric], answers[name], wanted)[metric]
+        print(f"{name:12}{score:12.4f}{np.median(times):12.2f}{size / 1e6:8.1f}")
+    one, other = answers.values()
+    changed = (one != other).reshape(len(one), -1).any(axis=1).sum()
+    logits, others = (values[0] for values in found.values())
+    print(
+        f"{changed} of {len(one)} answers differ; the outputs by at most"
+        f" {np.abs(logits - others).max():.2g}."
+    )
 
 
 def _write_saved_model(path: str, model: "Source", reading: dict[str, Any]) -> None:

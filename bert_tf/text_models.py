@@ -434,23 +434,7 @@ class TextClassifier(TextModel):
         """
         if _is_empty(texts):
             return []
-        examples = [
-            Example(text, pair, None, f"text {number}")
-            for number, (text, pair) in enumerate(text_pairs(texts, pairs))
-        ]
-        featurizer = classification.TextFeaturizer(
-            self._tokenizer,
-            max_seq_length=self.max_length,
-            target=self.target,
-            windows=self._run.get("long_text") == "window",
-            doc_stride=self._run.get("doc_stride"),
-            window_pooling=self._run.get("window_pooling") or "mean",
-        )
-        records = ExampleTable(featurizer.blocks(examples), featurizer.spec)
-        if not featurizer.window_counts:
-            self._warn_of_cut(featurizer.num_truncated, len(examples))
-        batch_size = min(self._batch_size, len(records))
-        logits = featurizer.logits(self._predict, records, batch_size, _MAX_LENGTHS)
+        logits = self.logits(texts, pairs)
         target = self.target
         if target.kind == REGRESSION:
             return [
@@ -469,6 +453,28 @@ class TextClassifier(TextModel):
                 labels, target.probabilities(logits).tolist(), strict=True
             )
         ]
+
+    def logits(
+        self, texts: Texts, pairs: str | Sequence[str | None] | None = None
+    ) -> np.ndarray:
+        """The model's outputs for texts, or pairs, float32 [N, C], N at least 1."""
+        examples = [
+            Example(text, pair, None, f"text {number}")
+            for number, (text, pair) in enumerate(text_pairs(texts, pairs))
+        ]
+        featurizer = classification.TextFeaturizer(
+            self._tokenizer,
+            max_seq_length=self.max_length,
+            target=self.target,
+            windows=self._run.get("long_text") == "window",
+            doc_stride=self._run.get("doc_stride"),
+            window_pooling=self._run.get("window_pooling") or "mean",
+        )
+        records = ExampleTable(featurizer.blocks(examples), featurizer.spec)
+        if not featurizer.window_counts:
+            self._warn_of_cut(featurizer.num_truncated, len(examples))
+        batch_size = min(self._batch_size, len(records))
+        return featurizer.logits(self._predict, records, batch_size, _MAX_LENGTHS)
 
 
 class MaskFiller(TextModel):

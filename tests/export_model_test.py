@@ -1,4 +1,5 @@
 import dataclasses
+import importlib.util
 import os
 from unittest import mock
 
@@ -240,6 +241,35 @@ class ExportModelTest(RunClassifierTestCase):
             self.assertTrue(os.path.exists(os.path.join(path, "config.json")))
             sizes.append(os.path.getsize(os.path.join(path, "model.onnx")))
         self.assertLess(sizes[1], sizes[0])
+
+    @pytest.mark.skipif(
+        importlib.util.find_spec("onnxruntime") is None,
+        reason="onnxruntime is in the environment of `make test-exports`",
+    )
+    def test_onnx_on_a_table_beside_the_checkpoint(self):
+        folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))
+        write_labels(folder, ["no", "yes"], None)
+        rows = [("good", "no"), ("bad w1", "yes"), ("w2", "no"), ("w3 w4 w5", "no")]
+        self.write("dev.tsv", [("t", "l"), *rows])
+        found = bert_tf.load(folder).predict([text for text, _ in rows])
+        right = [one.label == gold for one, (_, gold) in zip(found, rows, strict=True)]
+        for quantize in ("", "int8"):
+            lines = printed(
+                export_model,
+                f"--checkpoint={folder}",
+                f"--output_dir={self.path(f'onnx{quantize}')}",
+                "--format=onnx",
+                *[f"--quantize={quantize}"] * bool(quantize),
+                f"--eval_file={self.path('data', 'dev.tsv')}",
+                "--text_a_column=t",
+                "--label_column=l",
+            ).splitlines()
+            self.assertEqual(lines[0].split(), ["accuracy", "ms", "a", "text", "MB"])
+            name, score, *_ = lines[1].split()
+            self.assertEqual((name, float(score)), ("checkpoint", np.mean(right)))
+            self.assertEqual(lines[2].split()[0], quantize or "float32")
+            changed = r"\d" if quantize else "0"
+            self.assertRegex(lines[3], f"^{changed} of 4 answers differ; the outputs")
 
     def test_an_export_that_does_not_run_is_none(self):
         folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))

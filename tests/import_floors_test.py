@@ -25,6 +25,7 @@ FLOORS = {
     "bert_tf.conversion": 4,
     "bert_tf.training": 5,
     "bert_tf.tasks": 6,
+    "bert_tf.export_model": 8,
     "bert_tf.predict": 8,
     "bert_tf.text_models": 8,
     "bert_tf": SCRIPTS,

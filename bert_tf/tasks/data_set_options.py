@@ -294,10 +294,10 @@ def _own(given: ClassifierOptions) -> tables.DataSet:
                 f" It has {len(labels)}."
             )
     labelled = tables.TableSplit(
-        text_a=_column(given.text_a_column),
-        text_b=given.text_b_column and _column(given.text_b_column),
-        label=None if columns else _column(given.label_column),
-        label_columns=dict(zip(labels, map(_column, columns), strict=False)),
+        text_a=as_column(given.text_a_column),
+        text_b=given.text_b_column and as_column(given.text_b_column),
+        label=None if columns else as_column(given.label_column),
+        label_columns=dict(zip(labels, map(as_column, columns), strict=False)),
         separator=given.label_separator,
         numbers=given.regression,
         has_header=given.has_header,
@@ -325,7 +325,7 @@ def _own(given: ClassifierOptions) -> tables.DataSet:
     )
 
 
-def _column(value: str) -> tables.Column:
+def as_column(value: str) -> tables.Column:
     """A column's number if the flag has one, else its name."""
     return int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 
