@@ -1,15 +1,27 @@
-r"""Milliseconds a call: one text at a time, and the first texts after loading.
+r"""Milliseconds for a call: one text at a time, and the first texts after loading.
 
     python benchmarks/serving.py [--checkpoint=RUN_OF_CLASSIFICATION]
 
 Without a checkpoint a random one of all-MiniLM-L6-v2's size (6 layers of 384) is made.
-The ways, each in a process of its own, in turns: `bert_tf.load(...).predict` (text in,
-labels out), and Keras' `model.predict(tokenizer(text))` (text in, logits out), which
-compiles for each new length. Latency is the median over calls with one text of 20 and
-of 128 tokens; "first" are 200 texts of 3 to 128 tokens right after loading.
+Each way runs in a process of its own, in turns with the others; what is not installed
+is left out, with a line:
+
+    load, Keras       bert_tf.load(RUN, runtime="keras").predict, texts to labels
+    load, ONNX        the same with ONNX Runtime
+    load, int8        bert_tf.load of the run's export with --quantize=int8
+    SavedModel        the run's export, texts to probabilities
+    ONNX Runtime      the run's ONNX file and tokenizer.json without bert_tf: a session,
+                      and the package tokenizers; texts to logits
+    OpenVINO          the same file and tokenizer, by OpenVINO
+    keras predict     model.predict(tokenizer(text)), texts to logits
+
+p50 and p99 are over 100 calls with one text of 20 and of 128 tokens; "first" are 200
+texts of 3 to 128 tokens right after loading; texts/s are of 256 texts of up to 128
+tokens, 32 in a call.
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import statistics
@@ -17,13 +29,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from typing import Any
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-WAYS = ("bert_tf.load", "keras predict")
-FIRST = 200
+FIRST, CALLS = 200, 100
+NUM_TEXTS, BATCH = 256, 32
+MAX_LENGTH = 128
 LENGTHS = (20, 128)
 NUM_WORDS = 1000
 
@@ -57,43 +72,142 @@ def make_checkpoint(folder: str) -> None:
         file.write(config.to_json_string())
     with open(os.path.join(folder, "vocab.txt"), "w", encoding="utf-8") as file:
         file.writelines(f"{token}\n" for token in special + words)
+    with open(os.path.join(folder, "flags.json"), "w", encoding="utf-8") as file:
+        json.dump({"max_seq_length": MAX_LENGTH}, file)
 
 
-def measure(way: str, checkpoint: str) -> dict[str, float]:
+# A way: the folder with the checkpoint and its exports -> texts to results.
+Predict = Callable[[list[str]], object]
+
+
+def load_keras(folder: str) -> Predict:
+    import bert_tf
+
+    return bert_tf.load(f"{folder}/checkpoint", runtime="keras").predict
+
+
+def load_onnx(folder: str) -> Predict:
+    import bert_tf
+
+    return bert_tf.load(f"{folder}/checkpoint", runtime="onnxruntime").predict
+
+
+def load_int8(folder: str) -> Predict:
+    import bert_tf
+
+    return bert_tf.load(f"{folder}/int8").predict
+
+
+def saved_model(folder: str) -> Predict:
+    import tensorflow as tf
+    import tensorflow_text
+
+    del tensorflow_text  # its operations are registered
+    model = tf.saved_model.load(f"{folder}/saved_model")
+    signature = model.signatures["one_text"]
+    return lambda texts: signature(text_a=tf.constant(texts))
+
+
+def _tokenized(folder: str) -> Callable[[list[str]], dict[str, Any]]:
+    import numpy as np
+    import tokenizers
+
+    tokenizer = tokenizers.Tokenizer.from_file(f"{folder}/onnx/tokenizer.json")
+    tokenizer.enable_truncation(MAX_LENGTH)
+    tokenizer.enable_padding()
+
+    def inputs(texts: list[str]) -> dict[str, Any]:
+        found = tokenizer.encode_batch(texts)
+        return {
+            "input_ids": np.array([one.ids for one in found], np.int64),
+            "attention_mask": np.array([one.attention_mask for one in found], np.int64),
+            "token_type_ids": np.array([one.type_ids for one in found], np.int64),
+        }
+
+    return inputs
+
+
+def onnxruntime_alone(folder: str) -> Predict:
+    import onnxruntime
+
+    inputs = _tokenized(folder)
+    session = onnxruntime.InferenceSession(f"{folder}/onnx/model.onnx")
+    return lambda texts: session.run(None, inputs(texts))
+
+
+def openvino_alone(folder: str) -> Predict:
+    import openvino
+
+    inputs = _tokenized(folder)
+    model = openvino.compile_model(f"{folder}/onnx/model.onnx", "CPU")
+    return lambda texts: model(inputs(texts))
+
+
+def keras_predict(folder: str) -> Predict:
+    import bert_tf
+
+    classifier = bert_tf.load_classifier(f"{folder}/checkpoint")
+    tokenizer = bert_tf.load_tokenizer(f"{folder}/checkpoint")
+    return lambda texts: classifier.predict(
+        tokenizer(texts, max_length=MAX_LENGTH), verbose=0
+    )
+
+
+# What a way is called -> how it opens the model, the packages that it needs.
+WAYS: dict[str, tuple[Callable[[str], Predict], tuple[str, ...]]] = {
+    "load, Keras": (load_keras, ()),
+    "load, ONNX": (load_onnx, ("onnx", "onnxruntime")),
+    "load, int8": (load_int8, ("onnx", "onnxruntime")),
+    "SavedModel": (saved_model, ()),
+    "ONNX Runtime": (onnxruntime_alone, ("onnx", "onnxruntime", "tokenizers")),
+    "OpenVINO": (openvino_alone, ("onnx", "openvino", "tokenizers")),
+    "keras predict": (keras_predict, ()),
+}
+
+
+def measure(way: str, folder: str) -> dict[str, float]:
     """One way's times: seconds until it is ready, then milliseconds."""
     import numpy as np
 
     began = time.perf_counter()
-    import bert_tf
-
-    if way == "bert_tf.load":
-        predict = bert_tf.load(checkpoint, max_length=128).predict
-    else:
-        classifier = bert_tf.load_classifier(checkpoint)
-        tokenizer = bert_tf.load_tokenizer(checkpoint)
-
-        def predict(text: str) -> object:
-            inputs = tokenizer([text], max_length=128)
-            return classifier.predict(inputs, verbose=0)
-
+    predict = WAYS[way][0](folder)
     found = {"ready": time.perf_counter() - began}
+    random = np.random.default_rng(1)
 
     def text(length: int) -> str:
         return " ".join(f"w{word}" for word in random.integers(0, NUM_WORDS, length))
 
     def milliseconds(length: int) -> float:
-        given = text(length - 2)
+        given = [text(length - 2)]
         began = time.perf_counter()
         predict(given)
         return 1000 * (time.perf_counter() - began)
 
-    random = np.random.default_rng(1)
     first = [milliseconds(length) for length in random.integers(3, 129, FIRST)]
     found |= {"worst": max(first), "mean": statistics.mean(first)}
     for length in LENGTHS:
         milliseconds(length)
-        found[str(length)] = statistics.median(milliseconds(length) for _ in range(50))
+        times = [milliseconds(length) for _ in range(CALLS)]
+        found[f"{length} p50"] = statistics.median(times)
+        found[f"{length} p99"] = statistics.quantiles(times, n=100)[98]
+    texts = [text(length) for length in random.integers(3, 127, NUM_TEXTS)]
+    began = time.perf_counter()
+    for start in range(0, NUM_TEXTS, BATCH):
+        predict(texts[start : start + BATCH])
+    found["seconds"] = time.perf_counter() - began
     return found
+
+
+def make_exports(folder: str) -> None:
+    """What the ways read besides the checkpoint, where it can be made."""
+    kinds = {"saved_model": ["--format=saved_model"]}
+    if importlib.util.find_spec("onnxruntime") is not None:
+        kinds["onnx"] = ["--format=onnx"]
+        kinds["int8"] = ["--format=onnx", "--quantize=int8"]
+    for name, arguments in kinds.items():
+        command = [sys.executable, "-m", "bert_tf.export_model", *arguments]
+        given = [f"--checkpoint={folder}/checkpoint", f"--output_dir={folder}/{name}"]
+        subprocess.run([*command, *given], check=True, cwd=ROOT)
 
 
 def main() -> None:
@@ -101,30 +215,41 @@ def main() -> None:
     parser.add_argument("--checkpoint", default="")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--way", choices=WAYS, help="only this one, as JSON")
+    parser.add_argument("--folder", help="with --way: the checkpoint and its exports")
     options, _ = parser.parse_known_args()  # `make benchmark` gives all their data
     if options.way:
-        print(json.dumps(measure(options.way, options.checkpoint)))
+        print(json.dumps(measure(options.way, options.folder)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint = options.checkpoint
-        if not checkpoint:
-            make_checkpoint(checkpoint := os.path.join(folder, "checkpoint"))
-        rounds: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
-        for way in WAYS * options.rounds:
-            command = [sys.executable, __file__, f"--way={way}"]
-            result = subprocess.run(
-                [*command, f"--checkpoint={checkpoint}"],
-                check=True,
-                stdout=subprocess.PIPE,
-            )
+        checkpoint = os.path.join(folder, "checkpoint")
+        if options.checkpoint:
+            os.symlink(os.path.abspath(options.checkpoint), checkpoint)
+        else:
+            make_checkpoint(checkpoint)
+        make_exports(folder)
+        ways = []
+        for way, (_, packages) in WAYS.items():
+            missing = [p for p in packages if importlib.util.find_spec(p) is None]
+            if missing:
+                print(f"{way}: left out, {' and '.join(missing)} not installed")
+            else:
+                ways.append(way)
+        rounds: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+        for way in ways * options.rounds:
+            command = [sys.executable, __file__, f"--way={way}", f"--folder={folder}"]
+            result = subprocess.run(command, check=True, stdout=subprocess.PIPE)
             rounds[way].append(json.loads(result.stdout.splitlines()[-1]))
-    print(f"way            20 tokens  128 tokens  worst of {FIRST}     mean  ready")
+    print(
+        f"{'':14}{'20 tokens':>16}{'128 tokens':>16}{'first ' + str(FIRST):>16}"
+        f"{'texts/s':>10}{'ready':>8}\n{'way':14}"
+        f"{'p50':>8}{'p99':>8}{'p50':>8}{'p99':>8}{'worst':>8}{'mean':>8}"
+    )
+    columns = ("20 p50", "20 p99", "128 p50", "128 p99", "worst", "mean")
     for way, found in rounds.items():
         best = {name: min(one[name] for one in found) for name in found[0]}
-        print(
-            f"{way:14} {best['20']:6.1f} ms {best['128']:8.1f} ms"
-            f" {best['worst']:9.0f} ms {best['mean']:6.1f} ms {best['ready']:4.1f} s"
-        )
+        times = "".join(f"{best[name]:8.1f}" for name in columns)
+        rate = NUM_TEXTS / best["seconds"]
+        print(f"{way:14}{times}{rate:10.0f}{best['ready']:7.1f}s")
 
 
 if __name__ == "__main__":
