@@ -624,7 +624,8 @@ class TextModelsTest(FolderCase):
         model = bert_tf.load(folder)
         for name in ("predict", "fill", "answer"):
             with self.assertRaisesRegex(
-                InputError, f"run is a tagger: it has `tag` and `embed`, not `{name}"
+                InputError,
+                f"run is a tagger: it has `tag`, `explain` and `embed`, not `{name}",
             ):
                 getattr(model, name)("w1", *["w2"] * (name == "answer"))
         # Its labels spell no entities, and it has no pooler.
