@@ -764,7 +764,8 @@ class WordTagger(TextModel):
 
         A str is split at white space: put spaces between words and punctuation, or give
         lists of words. A Chinese character is a word of its own, unless the training
-        had words of several.
+        had words of several, and so is a sign of punctuation if the training had texts
+        with spans.
         """
         given = [texts] if isinstance(texts, str) else list(texts)
         if not given:
@@ -865,7 +866,11 @@ class WordTagger(TextModel):
     def _words_of(self, text: str | Sequence[str], number: int) -> _Words:
         """A text and its words; of words their text, with a blank between."""
         if isinstance(text, str):
-            spans = words_of_text(text, splits_cjk=self._words.splits_cjk)
+            spans = words_of_text(
+                text,
+                splits_cjk=self._words.splits_cjk,
+                splits_punctuation=self._words.splits_punctuation,
+            )
             words = tuple(text[start:end] for start, end in spans)
         else:
             words = tuple(text)
