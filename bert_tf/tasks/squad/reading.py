@@ -10,7 +10,7 @@ Unusable questions are skipped and reported, in training no more than of a table
 with one exception: questions without an answer are SQuAD 2.0's, and a file with them is
 rejected unless they are expected.
 
-A table (.csv, .tsv or .jsonl, also compressed) has a row for each question, with the
+A table (.csv, .tsv, .jsonl or .parquet) has a row for each question, with the
 columns question, context and answer, and, if known, id and answer_start; without an
 answer the question has none, or none is known. Ids are else the lines' numbers.
 
@@ -42,7 +42,7 @@ from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
-from bert_tf.tasks import other_formats
+from bert_tf.tasks import other_formats, table_formats
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.tables import (
     MAX_UNUSABLE,
@@ -57,7 +57,7 @@ from bert_tf.text.tfds import TfdsRows
 WORD = re.compile("[^ \t\r\n\u202f]+")
 
 _MAX_SHOWN = 60
-_TABLE = re.compile(r"\.(csv|tsv|jsonl|ndjson)(\.(gz|bz2|xz))?$", re.IGNORECASE)
+_TABLE = re.compile(r"\.(csv|tsv|jsonl|ndjson|parquet)(\.(gz|bz2|xz))?$", re.IGNORECASE)
 
 
 class GoldAnswer(NamedTuple):
@@ -272,9 +272,9 @@ class TableQuestions(CheckedQuestions):
     def __init__(self, path: str, columns: Columns, **kinds: Any) -> None:
         self._columns = columns
         self._several: list[int] = []  # lines whose answer is in the text again
-        text = unpacked_text(path, "table of questions")
-        rows = list(_rows_of_table(text, path))
-        identity = {"sha256": files.sha256(text.encode()), "columns": columns}
+        rows = list(_rows_of_table(path))
+        digest = files.sha256(json.dumps(rows, default=str).encode())
+        identity = {"sha256": digest, "columns": columns}
         super().__init__(rows, path, identity, **kinds)
         if self._several:
             logging.warning(
@@ -311,7 +311,7 @@ class TableQuestions(CheckedQuestions):
             yield from self._usable(entry, question_id, context, where)
 
     def _entries(
-        self, row: dict[str, Any], context: str, line: int
+        self, row: Mapping[str, Any], context: str, line: int
     ) -> list[dict[str, Any]] | None:
         """A row's answers as SQuAD has them; None if there is no column for them."""
         if not {self._columns.answer, "answers"} & row.keys():
@@ -342,27 +342,26 @@ class TableQuestions(CheckedQuestions):
         return entries
 
 
-def _rows_of_table(text: str, path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows_of_table(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """The line and the cells of each row that is not blank."""
-    name = _TABLE.search(path)
-    assert name is not None
-    if name[1].lower() not in ("csv", "tsv"):
-        for number, line in enumerate(files.lines(text), start=1):
-            if line.strip():
-                value = files.parse_json(line, path, number)
-                if not isinstance(value, dict):
-                    raise InputError(f"{path}:{number}: it must be a JSON object.")
-                yield number, value
+    kind = table_formats.format_of(path)
+    if kind == table_formats.PARQUET:
+        yield from table_formats.parquet_objects(path)
         return
-    rows = table_rows(text, path, is_csv=name[1].lower() == "csv")
+    text = unpacked_text(path, "table of questions")
+    if kind == table_formats.JSONL:
+        objects = table_formats.json_objects(files.lines(text), path)
+        yield from (each for each in objects if each[1])
+        return
+    rows = table_rows(text, path, is_csv=kind == table_formats.CSV)
     _, header = next(rows, (0, []))
     for number, cells in rows:
+        if any(cells) and len(cells) != len(header):
+            raise InputError(
+                f"{path}:{number}: the row has {len(cells)} columns, the header"
+                f" {len(header)}."
+            )
         if any(cells):
-            if len(cells) != len(header):
-                raise InputError(
-                    f"{path}:{number}: the row has {len(cells)} columns, the header"
-                    f" {len(header)}."
-                )
             yield number, dict(zip(header, cells, strict=True))
 
 

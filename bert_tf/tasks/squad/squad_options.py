@@ -21,7 +21,7 @@ class SquadOptions(
     train_file: str | None = option(
         None,
         "SQuAD's JSON file to train on, such as train-v1.1.json, or a table of"
-        " questions (.csv, .tsv or .jsonl).",
+        " questions (.csv, .tsv, .jsonl or .parquet).",
         path=Path.FILE,
         needed_for=("do_train",),
         decides="nothing",

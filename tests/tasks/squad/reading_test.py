@@ -561,7 +561,7 @@ class TableTest(FolderCase):
             with self.assertRaisesRegex(InputError, message):
                 self.questions("x.csv", content, for_training=True)
         for content, message in (
-            ("3\n", "x.jsonl:1: it must be a JSON object"),
+            ("3\n", "x.jsonl:1: each row must be a JSON object"),
             ('{"question": "a", "context": 3, "answer": "b"}\n', "must be text"),
             (
                 '{"question": "a", "context": "b", "answer": ["b", "b"],'
