@@ -148,8 +148,8 @@ def _compare_evaluations(options: CompareOptions) -> bool:
     ahead = _leads(options) if names[0] == names[1] else {}
     if options.output_file is not None and not ahead:
         raise InputError(
-            f"--output_file={options.output_file}: both runs must have been evaluated on"
-            " the way, twice or more, on the same --eval_input_file (--eval_steps)."
+            f"--output_file={options.output_file}: both runs must have been evaluated"
+            " on the way, twice or more, on the same --eval_input_file (--eval_steps)."
         )
     if options.json:
         found = {"evaluations": values, "evaluated_on": names, "ahead": ahead}

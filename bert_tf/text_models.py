@@ -84,6 +84,7 @@ from bert_tf.training.strategy import create_strategy, has_accelerator
 # The commands' defaults where neither a flag nor a run gives a value.
 _LENGTH, _SPAN_LENGTH = 128, 384
 _MAX_LENGTHS = 12
+_MOST_LABELS = 6  # that are shown
 _AUTO, _KERAS, _ONNX = RUNTIMES = ("auto", "keras", "onnxruntime")
 
 Texts = str | Sequence[str]
@@ -232,10 +233,19 @@ class TextModel:
 
     A method that the checkpoint's head cannot serve raises InputError, as does an input
     that is no text.
+
+    Attributes:
+        labels: the labels, in the order of the outputs; () if there are none.
+        tokenizer: the WordPieceTokenizer.
+        model: the Keras model, or ONNX Runtime's; None without a head.
+        max_length: the most tokens of a sequence, or of a window.
+        runtime: what it computes with, "keras" or "onnxruntime".
+        source: the checkpoint.
     """
 
     head = "an encoder"
     methods: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     _default_length = _LENGTH
     _head: str | None = None  # of `names`
 
@@ -268,7 +278,7 @@ class TextModel:
         self._batch_size = batch_size
         self._given_runtime = runtime
         self.runtime = _checked_runtime(runtime, source)
-        self._tokenizer = loading.load_tokenizer(source)
+        self.tokenizer = loading.load_tokenizer(source)
         # A Keras model, or a `runtimes.OnnxModel`; None where the encoder is all.
         self.model: Any = None
         if self._head is not None:
@@ -310,7 +320,12 @@ class TextModel:
         return functools.partial(load, self.source.path, **options), ()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.source.path!r})"
+        shown = [repr(self.source.path)]
+        if self.labels:
+            more = ", ..." * (len(self.labels) > _MOST_LABELS)
+            shown.append(f"labels=[{', '.join(self.labels[:_MOST_LABELS])}{more}]")
+        shown += [f"max_length={self.max_length}", f"runtime={self.runtime!r}"]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def predict(
         self, texts: Texts, pairs: str | Sequence[str | None] | None = None
@@ -379,7 +394,7 @@ class TextModel:
         lengths = [len(one.ids) for one in encodings]
         if not sum(lengths):
             raise InputError("The text to explain has no token.")
-        vocabulary = self._tokenizer.vocabulary
+        vocabulary = self.tokenizer.vocabulary
         if baseline not in vocabulary:
             raise InputError(
                 f"`baseline={baseline}` must be a token of the vocabulary."
@@ -447,7 +462,7 @@ class TextModel:
         if _is_empty(texts):
             width = self.source.require_config().output_size
             return np.zeros([0, width], np.float32)
-        reader = FeatureReader(self._tokenizer, max_seq_length=self.max_length)
+        reader = FeatureReader(self.tokenizer, max_seq_length=self.max_length)
         inputs = list(reader(Line(*pair) for pair in text_pairs(texts, pairs)))
         self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
         size = min(self._batch_size, len(inputs))
@@ -529,7 +544,8 @@ class TextClassifier(TextModel):
         number = num_outputs(source.weights, names.CLASSIFIER)
         is_number = kind == REGRESSION and number == 1
         labels = source.labels or tuple(map(str, range(number)))
-        self.target = Target(kind=kind, labels=() if is_number else tuple(labels))
+        self.labels = () if is_number else tuple(labels)
+        self.target = Target(kind=kind, labels=self.labels)
 
     def predict(
         self, texts: Texts, pairs: str | Sequence[str | None] | None = None
@@ -570,7 +586,7 @@ class TextClassifier(TextModel):
             for number, (text, pair) in enumerate(text_pairs(texts, pairs))
         ]
         featurizer = classification.TextFeaturizer(
-            self._tokenizer,
+            self.tokenizer,
             max_seq_length=self.max_length,
             target=self.target,
             windows=self._run.get("long_text") == "window",
@@ -593,9 +609,7 @@ class TextClassifier(TextModel):
     ) -> list[Explanation]:
         """What each word contributes to a label's logit, or to a number."""
         ((first, second),) = text_pairs([text], [pair])  # type: ignore[list-item]
-        encodings = [
-            self._tokenizer.encode_with_offsets(one) for one in (first, second)
-        ]
+        encodings = [self.tokenizer.encode_with_offsets(one) for one in (first, second)]
         all_ids = [one.ids for one in encodings]
         room = self.max_length - (3 if all_ids[1] else 2)
         ids = truncate_pair(all_ids[0], all_ids[1], room)
@@ -610,7 +624,7 @@ class TextClassifier(TextModel):
             one.part(0, len(kept)) for one, kept in zip(encodings, ids, strict=True)
         ]
         length = sum(map(len, ids)) + self.max_length - room
-        inputs = pair_features([ids], self._tokenizer.vocabulary, length)
+        inputs = pair_features([ids], self.tokenizer.vocabulary, length)
         names = self.target.labels or ["0"]
         if target is None:
             label, shares = self.predict([first], [second])[0]
@@ -672,7 +686,7 @@ class QuestionAnswerer(TextModel):
         given = {"max_seq_length": self.max_length}
         self._answerer = Answerer(
             self.model,
-            self._tokenizer,
+            self.tokenizer,
             predict=self._predict,
             batch_size=self._batch_size,
             **options_of(given, self.source, self.source.checkpoint),
@@ -722,8 +736,8 @@ class QuestionAnswerer(TextModel):
         begin, length = features.windows[number]
         size = features.offset + length + 1
         inputs = {name: block[name][number : number + 1, :size] for name in block}
-        asked = self._tokenizer.encode_with_offsets(question)
-        read = self._tokenizer.encode_with_offsets(context)
+        asked = self.tokenizer.encode_with_offsets(question)
+        read = self.tokenizer.encode_with_offsets(context)
         encodings = [
             asked.part(0, len(features.query_ids)),
             read.part(begin, begin + length),
@@ -753,7 +767,7 @@ class WordTagger(TextModel):
         all_usual = [self._usual.get(label, label) for label in self.labels]
         self._spells_entities = scheme_of_labels(all_usual) != NO_SCHEME
         self._featurizer = SentenceFeaturizer(
-            self._tokenizer,
+            self.tokenizer,
             max_seq_length=self.max_length,
             doc_stride=self._run.get("doc_stride"),
             longest_word=self._words.longest,
@@ -822,8 +836,8 @@ class WordTagger(TextModel):
         elif self._spells_entities:
             usual = [self._usual.get(label, label) for label in labels]
             numbers = [number for number in numbers if usual[number] != OUTSIDE]
-        encodings = [self._tokenizer.encode_with_offsets(word) for word in found.words]
-        unk = [self._tokenizer.vocabulary.unk_id]
+        encodings = [self.tokenizer.encode_with_offsets(word) for word in found.words]
+        unk = [self.tokenizer.vocabulary.unk_id]
         tokens = [
             (token_id, token, (start + begin, start + end), not place)
             for one, (start, stop) in zip(encodings, found.spans, strict=True)
@@ -847,7 +861,7 @@ class WordTagger(TextModel):
                 name = f"{found.words[number]} ({number}): {labels[number]}"
                 targets[name] = self._score(place, label)
             inputs = pair_features(
-                [(ids[1:-1], [])], self._tokenizer.vocabulary, len(ids)
+                [(ids[1:-1], [])], self.tokenizer.vocabulary, len(ids)
             )
             explained += self._explanations(
                 [Encoding(token_ids, names, spans)],
