@@ -128,6 +128,16 @@ class TaggedText(NamedTuple):
     spans: tuple[Span, ...] = ()
 
 
+class _ToExplain(NamedTuple):
+    """A record [1, S] with these tokens between [CLS] and [SEP], and scores of it."""
+
+    encodings: Sequence[Encoding]
+    texts: Sequence[str]
+    inputs: Mapping[str, np.ndarray]
+    targets: Mapping[str, Score]  # by what is explained
+    starts: Sequence[bool] | None = None  # which tokens begin a word, if not by ##
+
+
 class _Words(NamedTuple):
     """A text, its words, and their places in it."""
 
@@ -372,6 +382,15 @@ class TextModel:
             InputError: the model is none of these, there is no such target, or the
                 text has no token or is one that the model reads in several windows.
         """
+        return [
+            one
+            for part in self._to_explain(text, pair, target)
+            for one in self._explanations(part, baseline)
+        ]
+
+    def _to_explain(
+        self, text: str | Sequence[str], pair: str | None, target: str | int | None
+    ) -> Iterator[_ToExplain]:
         raise self._cannot("explain")
 
     @functools.cached_property
@@ -381,16 +400,8 @@ class TextModel:
             return self.model
         return loading.load_model(self.source, self._head or "")
 
-    def _explanations(
-        self,
-        encodings: Sequence[Encoding],
-        texts: Sequence[str],
-        inputs: Mapping[str, np.ndarray],
-        targets: Mapping[str, Score],
-        baseline: str,
-        starts: Sequence[bool] | None = None,
-    ) -> list[Explanation]:
-        """Of a record [1, S] with these tokens between [CLS] and [SEP]."""
+    def _explanations(self, part: _ToExplain, baseline: str) -> list[Explanation]:
+        encodings, texts, inputs, targets, starts = part
         lengths = [len(one.ids) for one in encodings]
         if not sum(lengths):
             raise InputError("The text to explain has no token.")
@@ -599,14 +610,9 @@ class TextClassifier(TextModel):
         batch_size = min(self._batch_size, len(records))
         return featurizer.logits(self._predict, records, batch_size, _MAX_LENGTHS)
 
-    def explain(
-        self,
-        text: str | Sequence[str],
-        pair: str | None = None,
-        *,
-        target: str | int | None = None,
-        baseline: str = MASK,
-    ) -> list[Explanation]:
+    def _to_explain(
+        self, text: str | Sequence[str], pair: str | None, target: str | int | None
+    ) -> Iterator[_ToExplain]:
         """What each word contributes to a label's logit, or to a number."""
         ((first, second),) = text_pairs([text], [pair])  # type: ignore[list-item]
         encodings = [self.tokenizer.encode_with_offsets(one) for one in (first, second)]
@@ -643,9 +649,7 @@ class TextClassifier(TextModel):
 
         targets = {name: score(names.index(name)) for name in wanted}
         texts = [first, second][: 2 if second else 1]
-        return self._explanations(
-            encodings[: len(texts)], texts, inputs, targets, baseline
-        )
+        yield _ToExplain(encodings[: len(texts)], texts, inputs, targets)
 
 
 class MaskFiller(TextModel):
@@ -714,14 +718,9 @@ class QuestionAnswerer(TextModel):
             for entries in self._answerer([question], context)
         ]
 
-    def explain(
-        self,
-        text: str | Sequence[str],
-        pair: str | None = None,
-        *,
-        target: str | int | None = None,
-        baseline: str = MASK,
-    ) -> list[Explanation]:
+    def _to_explain(
+        self, text: str | Sequence[str], pair: str | None, target: str | int | None
+    ) -> Iterator[_ToExplain]:
         """What each word contributes to the logits of the best answer's two ends.
 
         Of a text of several windows it is explained in the one with the answer.
@@ -747,9 +746,7 @@ class QuestionAnswerer(TextModel):
             return outputs["start_logits"][:, start] + outputs["end_logits"][:, end]
 
         targets = {answer.text or NO_ANSWER: score}
-        return self._explanations(
-            encodings, [question, context], inputs, targets, baseline
-        )
+        yield _ToExplain(encodings, [question, context], inputs, targets)
 
 
 class WordTagger(TextModel):
@@ -812,14 +809,9 @@ class WordTagger(TextModel):
             tagged.append(TaggedText(words, labels, tuple(spelt), spans))
         return tagged
 
-    def explain(
-        self,
-        text: str | Sequence[str],
-        pair: str | None = None,
-        *,
-        target: str | int | None = None,
-        baseline: str = MASK,
-    ) -> list[Explanation]:
+    def _to_explain(
+        self, text: str | Sequence[str], pair: str | None, target: str | int | None
+    ) -> Iterator[_ToExplain]:
         """What each word contributes to the logit of a word's label."""
         if pair is not None:
             raise InputError("`pair`: a tagger reads one text.")
@@ -836,11 +828,11 @@ class WordTagger(TextModel):
         elif self._spells_entities:
             usual = [self._usual.get(label, label) for label in labels]
             numbers = [number for number in numbers if usual[number] != OUTSIDE]
-        encodings = [self.tokenizer.encode_with_offsets(word) for word in found.words]
+        encoded = [self.tokenizer.encode_with_offsets(word) for word in found.words]
         unk = [self.tokenizer.vocabulary.unk_id]
         tokens = [
             (token_id, token, (start + begin, start + end), not place)
-            for one, (start, stop) in zip(encodings, found.spans, strict=True)
+            for one, (start, stop) in zip(encoded, found.spans, strict=True)
             for place, (token_id, token, (begin, end)) in enumerate(
                 zip(*one, strict=True)
                 if one.ids
@@ -848,7 +840,6 @@ class WordTagger(TextModel):
             )
         ]
         starts = np.flatnonzero([is_start for *_, is_start in tokens])
-        explained: list[Explanation] = []
         for window in self._featurizer(self._sentences_of([found])):
             ids, places, words = window
             begin = starts[words[0]] - places[0] + 1
@@ -863,15 +854,8 @@ class WordTagger(TextModel):
             inputs = pair_features(
                 [(ids[1:-1], [])], self.tokenizer.vocabulary, len(ids)
             )
-            explained += self._explanations(
-                [Encoding(token_ids, names, spans)],
-                [found.text],
-                inputs,
-                targets,
-                baseline,
-                are_first,
-            )
-        return explained
+            encodings = [Encoding(token_ids, names, spans)]
+            yield _ToExplain(encodings, [found.text], inputs, targets, are_first)
 
     @staticmethod
     def _score(place: int, label: int) -> Score:
