@@ -23,7 +23,8 @@ What is here; `help(bert_tf.load)` shows one of them:
                   BertSpanPredictor, BertTagger; BertConfig
     checkpoints   load_encoder, load_pretrainer, load_classifier, load_multiple_choice,
                   load_span_predictor, load_tagger, load_adapted_classifier,
-                  load_tokenizer, load_weights, open_source, weights_by_name
+                  load_tokenizer, load_weights, open_source, weights_by_name, save,
+                  export
     training      create_optimizer, AdamWeightDecay, WarmupSchedule,
                   pretraining_dataset
     text          WordPieceTokenizer, Vocabulary
@@ -44,6 +45,7 @@ if TYPE_CHECKING:  # for editors and type checkers; the names below are the same
     from bert_tf.conversion.adapter_files import (
         load_adapted_classifier as load_adapted_classifier,
     )
+    from bert_tf.conversion.export import save as save
     from bert_tf.conversion.loading import load_classifier as load_classifier
     from bert_tf.conversion.loading import load_encoder as load_encoder
     from bert_tf.conversion.loading import load_multiple_choice as load_multiple_choice
@@ -53,6 +55,7 @@ if TYPE_CHECKING:  # for editors and type checkers; the names below are the same
     from bert_tf.conversion.loading import load_tokenizer as load_tokenizer
     from bert_tf.conversion.loading import load_weights as load_weights
     from bert_tf.conversion.source import open_source as open_source
+    from bert_tf.export_model import export as export
     from bert_tf.modeling.encoder import BertEncoder as BertEncoder
     from bert_tf.modeling.heads import BertClassifier as BertClassifier
     from bert_tf.modeling.heads import BertMultipleChoice as BertMultipleChoice

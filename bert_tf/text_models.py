@@ -398,6 +398,11 @@ class TextModel:
         """The model that has gradients."""
         if self.runtime == _KERAS:
             return self.model
+        if self.source.format == Format.ONNX:
+            raise InputError(
+                f"{self.source.path} is an ONNX file, which has no gradients: explain"
+                " the checkpoint that it was exported from."
+            )
         return loading.load_model(self.source, self._head or "")
 
     def _explanations(self, part: _ToExplain, baseline: str) -> list[Explanation]:

@@ -1,4 +1,6 @@
+import ast
 import dataclasses
+import inspect
 import os
 import pydoc
 
@@ -24,6 +26,13 @@ class ImportTest(tf.test.TestCase):
         for name in names:
             self.assertTrue(callable(getattr(bert_tf, name)), name)
             self.assertIn(name, bert_tf.__doc__)
+        # Those that a type checker sees.
+        tree = ast.parse(inspect.getsource(bert_tf))
+        (block,) = (
+            one for one in tree.body if isinstance(one, ast.If) and len(one.body) > 9
+        )
+        imported = {alias.asname for one in block.body for alias in one.names}
+        self.assertEqual(imported, names)
         with self.assertRaisesRegex(AttributeError, "no attribute 'nonsense'"):
             _ = bert_tf.nonsense
 
