@@ -15,17 +15,77 @@
     classifier.compile(bert_tf.create_optimizer(2e-5, 1000, 100))
     classifier.fit(tokenizer(["A text.", "Another one."]), [0, 1])
 
+What is here; `help(bert_tf.load)` shows one of them:
+
+    texts         load, which returns a TextModel: TextClassifier, MaskFiller,
+                  QuestionAnswerer, WordTagger; Explanation
+    models        BertEncoder, BertPretrainer, BertClassifier, BertMultipleChoice,
+                  BertSpanPredictor, BertTagger; BertConfig
+    checkpoints   load_encoder, load_pretrainer, load_classifier, load_multiple_choice,
+                  load_span_predictor, load_tagger, load_adapted_classifier,
+                  load_tokenizer, load_weights, open_source, weights_by_name, save,
+                  export
+    training      create_optimizer, AdamWeightDecay, WarmupSchedule,
+                  pretraining_dataset
+    text          WordPieceTokenizer, Vocabulary
+    tasks         add_task, DataSet, TableSplit
+    errors        InputError
+
 Names are looked up when first used: `import bert_tf` costs no TensorFlow import.
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bert_tf.base import keras_backend, serialization
+
+if TYPE_CHECKING:  # for editors and type checkers; the names below are the same
+    from bert_tf.base.config import BertConfig as BertConfig
+    from bert_tf.base.errors import InputError as InputError
+    from bert_tf.conversion.adapter_files import (
+        load_adapted_classifier as load_adapted_classifier,
+    )
+    from bert_tf.conversion.export import save as save
+    from bert_tf.conversion.loading import load_classifier as load_classifier
+    from bert_tf.conversion.loading import load_encoder as load_encoder
+    from bert_tf.conversion.loading import load_multiple_choice as load_multiple_choice
+    from bert_tf.conversion.loading import load_pretrainer as load_pretrainer
+    from bert_tf.conversion.loading import load_span_predictor as load_span_predictor
+    from bert_tf.conversion.loading import load_tagger as load_tagger
+    from bert_tf.conversion.loading import load_tokenizer as load_tokenizer
+    from bert_tf.conversion.loading import load_weights as load_weights
+    from bert_tf.conversion.source import open_source as open_source
+    from bert_tf.export_model import export as export
+    from bert_tf.modeling.encoder import BertEncoder as BertEncoder
+    from bert_tf.modeling.heads import BertClassifier as BertClassifier
+    from bert_tf.modeling.heads import BertMultipleChoice as BertMultipleChoice
+    from bert_tf.modeling.heads import BertPretrainer as BertPretrainer
+    from bert_tf.modeling.heads import BertSpanPredictor as BertSpanPredictor
+    from bert_tf.modeling.heads import BertTagger as BertTagger
+    from bert_tf.modeling.weight_names import weights_by_name as weights_by_name
+    from bert_tf.optimization.optimizers import AdamWeightDecay as AdamWeightDecay
+    from bert_tf.optimization.optimizers import create_optimizer as create_optimizer
+    from bert_tf.optimization.schedules import WarmupSchedule as WarmupSchedule
+    from bert_tf.records.pretraining_input import (
+        pretraining_dataset as pretraining_dataset,
+    )
+    from bert_tf.tasks.explanations import Explanation as Explanation
+    from bert_tf.tasks.glue import add_task as add_task
+    from bert_tf.tasks.tables import DataSet as DataSet
+    from bert_tf.tasks.tables import TableSplit as TableSplit
+    from bert_tf.text.vocabulary import Vocabulary as Vocabulary
+    from bert_tf.text.wordpiece import WordPieceTokenizer as WordPieceTokenizer
+    from bert_tf.text_models import MaskFiller as MaskFiller
+    from bert_tf.text_models import QuestionAnswerer as QuestionAnswerer
+    from bert_tf.text_models import TextClassifier as TextClassifier
+    from bert_tf.text_models import TextModel as TextModel
+    from bert_tf.text_models import WordTagger as WordTagger
+    from bert_tf.text_models import load as load
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AdamWeightDecay": "bert_tf.optimization.optimizers",
     "BertClassifier": "bert_tf.modeling.heads",
     "BertConfig": "bert_tf.base.config",
     "BertEncoder": "bert_tf.modeling.encoder",
@@ -33,13 +93,18 @@ _HOMES = {
     "BertPretrainer": "bert_tf.modeling.heads",
     "BertSpanPredictor": "bert_tf.modeling.heads",
     "BertTagger": "bert_tf.modeling.heads",
-    "AdamWeightDecay": "bert_tf.optimization.optimizers",
     "DataSet": "bert_tf.tasks.tables",
+    "Explanation": "bert_tf.tasks.explanations",
     "InputError": "bert_tf.base.errors",
+    "MaskFiller": "bert_tf.text_models",
+    "QuestionAnswerer": "bert_tf.text_models",
     "TableSplit": "bert_tf.tasks.tables",
+    "TextClassifier": "bert_tf.text_models",
+    "TextModel": "bert_tf.text_models",
     "Vocabulary": "bert_tf.text.vocabulary",
     "WarmupSchedule": "bert_tf.optimization.schedules",
     "WordPieceTokenizer": "bert_tf.text.wordpiece",
+    "WordTagger": "bert_tf.text_models",
     "add_task": "bert_tf.tasks.glue",
     "create_optimizer": "bert_tf.optimization.optimizers",
     "export": "bert_tf.export_model",
@@ -59,20 +124,22 @@ _HOMES = {
     "weights_by_name": "bert_tf.modeling.weight_names",
 }
 
-__all__ = sorted(_HOMES)
+# Without `__all__`: `help(bert_tf)` would print all that is inherited from Keras.
 
 serialization.register()
 
+if not TYPE_CHECKING:  # a checker would take any name
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        if name == "load":  # its module imports Keras before a package that asks
-            keras_backend.require_supported()
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'bert_tf' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            if _HOMES[name] == "bert_tf.text_models":
+                # It imports Keras before a package that asks.
+                keras_backend.require_supported()
+            value = getattr(importlib.import_module(_HOMES[name]), name)
+            globals()[name] = value
+            return value
+        raise AttributeError(f"module 'bert_tf' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*_HOMES, "__version__"]

@@ -8,7 +8,9 @@ both scores, their difference with a paired bootstrap's 95 % interval, and how p
 so large a difference is by chance (McNemar's exact test of accuracies, for other
 metrics approximate randomization). For a folder of several runs it also prints the
 expected best score of 1, 2, ... trials (Dodge et al. 2019). Of runs without
-predictions, as of pre-training, it prints the scores of their evaluations.
+predictions, as of pre-training, it prints the scores of their evaluations, and of
+evaluations on the way (--eval_steps) on the same records which run is ahead where, over
+steps, tokens and hours; --output_file draws them.
 """
 
 import csv
@@ -16,6 +18,7 @@ import itertools
 import json
 import operator
 import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +28,7 @@ from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.base.metrics import is_better
 from bert_tf.base.options import RESULTS, Options, Path, flags_of_run, option
-from bert_tf.base.pictures import figure, table
+from bert_tf.base.pictures import figure, picture, table
 from bert_tf.tasks.significance import (
     Answers,
     Comparison,
@@ -56,6 +59,13 @@ class CompareOptions(Options, title=RESULTS):
     )
     random_seed: int = option(
         12345, "Seed of these samples.", least=0, decides="numbers"
+    )
+    output_file: str | None = option(
+        None,
+        "Of runs of pre-training: a PNG of both runs' evaluations over steps, tokens"
+        " and hours.",
+        path=Path.OUTPUT,
+        decides="nothing",
     )
     json: bool = option(False, "Print JSON.", decides="nothing")
 
@@ -135,8 +145,15 @@ def _compare_evaluations(options: CompareOptions) -> bool:
         for folder in options.positional
     ]
     names = [held_out or trained_on for held_out, trained_on in data]
+    ahead = _leads(options) if names[0] == names[1] else {}
+    if options.output_file is not None and not ahead:
+        raise InputError(
+            f"--output_file={options.output_file}: both runs must have been evaluated"
+            " on the way, twice or more, on the same --eval_input_file (--eval_steps)."
+        )
     if options.json:
-        print(json.dumps({"evaluations": values, "evaluated_on": names}))
+        found = {"evaluations": values, "evaluated_on": names, "ahead": ahead}
+        print(json.dumps(found))
         return True
     first, second = options.positional
     print(f"A is {first}, B {second}; of one evaluation each: chance is unknown.\n")
@@ -146,7 +163,135 @@ def _compare_evaluations(options: CompareOptions) -> bool:
         [name, figure(a), figure(b), f"{b - a:+.4f}"] for name, (a, b) in values.items()
     ]
     print(table(["metric", "A", "B", "B - A"], rows))
+    if ahead:
+        print("Which run is ahead, from where both were evaluated:\n")
+        rows = [[axis, "; ".join(map(str, found))] for axis, found in ahead.items()]
+        print(table(["over", "ahead"], rows))
     return True
+
+
+# Two runs' evaluations on the way.
+
+
+class Lead(NamedTuple):
+    """Where one of two runs is ahead."""
+
+    run: str  # A or B
+    start: float
+    end: float
+
+    def __str__(self) -> str:
+        return f"{self.run} from {self.start:,.6g} to {self.end:,.6g}"
+
+
+class Progress(NamedTuple):
+    """A run's evaluations: the values of each axis, and the scores, in their order."""
+
+    axes: dict[str, list[float]]
+    scores: dict[str, list[float]]
+
+
+def progress(folder: str) -> Progress | None:
+    """The evaluations of a run on the way; None if there are fewer than two."""
+    from bert_tf.training import reporting
+
+    path = os.path.join(folder, reporting.METRICS_NAME)
+    if not files.exists(path):
+        return None
+    steps, tokens = [0], [0.0]
+    found = []
+    for _, entry in reporting.read_metrics(path, files.read_bytes(path)):
+        if reporting.AFTER_TRAINING in entry:
+            continue
+        if entry.get("steps_per_second") and "tokens_per_second" in entry:
+            per_step = entry["tokens_per_second"] / entry["steps_per_second"]
+            tokens.append(tokens[-1] + per_step * (entry["step"] - steps[-1]))
+            steps.append(entry["step"])
+        if f"{reporting.EVALUATION}loss" in entry:
+            found.append(entry)
+    if len(found) < 2:
+        return None
+    at = [entry["step"] for entry in found]
+    axes = {"steps": at, "hours": [entry["seconds"] / 3600 for entry in found]}
+    if len(steps) > 1:
+        # The rate of the last interval beyond it, as in the first.
+        rate = tokens[-1] / steps[-1]
+        there = np.interp(at, [*steps, 2 * at[-1]], [*tokens, 2 * at[-1] * rate])
+        axes["tokens"] = there.tolist()
+    names = [
+        name.removeprefix(reporting.EVALUATION)
+        for name in found[0]
+        if name.startswith(reporting.EVALUATION) and all(name in one for one in found)
+    ]
+    scores = {
+        name: [one[f"{reporting.EVALUATION}{name}"] for one in found] for name in names
+    }
+    return Progress(axes, scores)
+
+
+def leads(one: Progress, other: Progress, axis: str, metric: str) -> list[Lead]:
+    """Who is ahead where, over what both runs have; between evaluations by a line."""
+    x = [np.array(run.axes[axis], float) for run in (one, other)]
+    start, end = max(x[0][0], x[1][0]), min(x[0][-1], x[1][-1])
+    points = np.unique(np.concatenate(x).clip(start, end))
+    a, b = (
+        np.interp(points, places, run.scores[metric])
+        for places, run in zip(x, (one, other), strict=True)
+    )
+    lead = a - b if is_better(1.0, 0.0, metric) else b - a
+    found: list[Lead] = []
+
+    def add(who: str, begin: float, stop: float) -> None:
+        if found and found[-1].run == who:
+            begin = found.pop().start
+        found.append(Lead(who, float(begin), float(stop)))
+
+    for (p, q), (c, d) in zip(
+        itertools.pairwise(points), itertools.pairwise(lead), strict=True
+    ):
+        crossing = p + (q - p) * c / (c - d) if c * d < 0 else q
+        if c or d:
+            add("A" if (c or d) > 0 else "B", p, crossing)
+        if crossing < q:
+            add("A" if d > 0 else "B", crossing, q)
+    return found
+
+
+def _leads(options: CompareOptions) -> dict[str, list[Lead]]:
+    """Which run is ahead, by axis; draws them, if that is asked for."""
+    runs = [progress(folder) for folder in options.positional]
+    one, other = runs
+    if one is None or other is None:
+        return {}
+    shared = [name for name in one.scores if name in other.scores]
+    metric = "masked_lm_loss" if "masked_lm_loss" in shared else "loss"
+    axes = [name for name in ("steps", "tokens", "hours") if name in one.axes]
+    axes = [name for name in axes if name in other.axes]
+    if options.output_file is not None:
+        content = progress_picture(
+            dict(zip(options.positional, (one, other), strict=True)), axes, metric
+        )
+        files.write_atomically(options.output_file, content)
+    return {axis: leads(one, other, axis, metric) for axis in axes}
+
+
+def progress_picture(
+    runs: dict[str, Progress], axes: Sequence[str], metric: str
+) -> bytes:
+    """A panel for each axis, with a curve for each run."""
+
+    def draw(figure: Any) -> None:
+        panels = figure.subplots(1, len(axes), squeeze=False, sharey=True)[0]
+        for panel, axis in zip(panels, axes, strict=True):
+            for name, run in runs.items():
+                panel.plot(run.axes[axis], run.scores[metric], "o-", label=name)
+            panel.set_xlabel(axis)
+            panel.grid(alpha=0.3)
+        panels[0].set_ylabel(f"{metric}, held-out")
+        for text in panels[0].legend(fontsize="small").get_texts():
+            text.set_parse_math(False)
+
+    return picture(draw, (4.5 * len(axes), 3.8))
 
 
 def report(rows: dict[str, Comparison]) -> str:

@@ -360,7 +360,9 @@ def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
         used |= {name: value for name, value in chosen.items() if value}
     elif head == names.TAGGING:
         used["doc_stride"] = found.get("doc_stride")
-        used["splits_cjk"] = read_words(model.folder).splits_cjk
+        words = read_words(model.folder)
+        used["splits_cjk"] = words.splits_cjk
+        used["splits_punctuation"] = words.splits_punctuation
     elif head == names.CLASSIFIER and of_run.get("long_text") == "window":
         pooling = of_run.get("window_pooling") or "mean"
         if names.WINDOWS in names.heads_of(model.weights):

@@ -5,10 +5,10 @@
 
 What a checkpoint can do depends on its head:
 
-    classifier       TextClassifier      predict
+    classifier       TextClassifier      predict, explain
     masked LM        MaskFiller          fill
-    span (SQuAD)     QuestionAnswerer    answer
-    tagging          WordTagger          tag
+    span (SQuAD)     QuestionAnswerer    answer, explain
+    tagging          WordTagger          tag, explain
     any, or none     TextModel           embed
 
 It computes with ONNX Runtime where that is installed (`pip install 'bert-tf[serve]'`)
@@ -16,7 +16,8 @@ and there is no accelerator, else with Keras: `runtime`.
 
 Lengths, windows and thresholds are the run's own, as in its flags.json, so predictions
 are those of the commands. Each method takes a list of texts, or one str as a list of
-one, makes batches of similar length, and returns one result for each text.
+one, makes batches of similar length, and returns one result for each text; `explain` is
+for one text, and computes with Keras.
 
 Shapes: N texts, C outputs, H hidden.
 """
@@ -33,7 +34,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from bert_tf.answer import options_of
+from bert_tf.answer import NO_ANSWER, options_of
 from bert_tf.base.config import MULTI_LABEL, REGRESSION
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import flags_of_run
@@ -43,8 +44,10 @@ from bert_tf.conversion.source import Format, Source, folder_of, open_source
 from bert_tf.conversion.tokenizer_files import read_words
 from bert_tf.conversion.weights import num_outputs
 from bert_tf.fill_mask import Guess, fill_masks
+from bert_tf.modeling.attribution import COMPLETE, integrated_gradients
 from bert_tf.records.batching import Batching, ExampleTable
 from bert_tf.tasks import classification
+from bert_tf.tasks.explanations import Explanation, words_of
 from bert_tf.tasks.features import (
     CLS,
     MEAN_OF_TOKENS,
@@ -58,10 +61,12 @@ from bert_tf.tasks.features import (
     Line,
     extract,
 )
+from bert_tf.tasks.squad import windows as squad_windows
 from bert_tf.tasks.squad.spans import Answerer
 from bert_tf.tasks.tables import Example, Target
 from bert_tf.tasks.tagging.labels import (
     NO_SCHEME,
+    OUTSIDE,
     entities,
     scheme_of_labels,
     usual_spelling,
@@ -69,8 +74,9 @@ from bert_tf.tasks.tagging.labels import (
 from bert_tf.tasks.tagging.sentence_windows import NO_LABEL, SentenceFeaturizer
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.word_predictions import predict_words
-from bert_tf.text.normalization import words_of_text
-from bert_tf.text.wordpiece import text_pairs
+from bert_tf.text.normalization import Span, words_of_text
+from bert_tf.text.vocabulary import CONTINUATION, MASK, UNK
+from bert_tf.text.wordpiece import Encoding, pair_features, text_pairs, truncate_pair
 from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.strategy import create_strategy, has_accelerator
@@ -78,9 +84,12 @@ from bert_tf.training.strategy import create_strategy, has_accelerator
 # The commands' defaults where neither a flag nor a run gives a value.
 _LENGTH, _SPAN_LENGTH = 128, 384
 _MAX_LENGTHS = 12
+_MOST_LABELS = 6  # that are shown
 _AUTO, _KERAS, _ONNX = RUNTIMES = ("auto", "keras", "onnxruntime")
 
 Texts = str | Sequence[str]
+# A model's outputs -> the score that is explained, [B].
+Score = Callable[[Mapping[str, Any]], Any]
 
 
 class Prediction(NamedTuple):
@@ -106,6 +115,7 @@ class TaggedEntity(NamedTuple):
     text: str
     type: str  # such as PER
     span: tuple[int, int]  # the words' numbers, half open
+    characters: Span  # its place in the text, half open
 
 
 class TaggedText(NamedTuple):
@@ -114,6 +124,26 @@ class TaggedText(NamedTuple):
     words: tuple[str, ...]
     labels: tuple[str, ...]
     entities: tuple[TaggedEntity, ...]  # spelled by the labels, if they spell any
+    # Each word's place in the text, half open; of words, with a blank between them.
+    spans: tuple[Span, ...] = ()
+
+
+class _ToExplain(NamedTuple):
+    """A record [1, S] with these tokens between [CLS] and [SEP], and scores of it."""
+
+    encodings: Sequence[Encoding]
+    texts: Sequence[str]
+    inputs: Mapping[str, np.ndarray]
+    targets: Mapping[str, Score]  # by what is explained
+    starts: Sequence[bool] | None = None  # which tokens begin a word, if not by ##
+
+
+class _Words(NamedTuple):
+    """A text, its words, and their places in it."""
+
+    text: str
+    words: tuple[str, ...]
+    spans: tuple[Span, ...]
 
 
 def load(
@@ -213,10 +243,19 @@ class TextModel:
 
     A method that the checkpoint's head cannot serve raises InputError, as does an input
     that is no text.
+
+    Attributes:
+        labels: the labels, in the order of the outputs; () if there are none.
+        tokenizer: the WordPieceTokenizer.
+        model: the Keras model, or ONNX Runtime's; None without a head.
+        max_length: the most tokens of a sequence, or of a window.
+        runtime: what it computes with, "keras" or "onnxruntime".
+        source: the checkpoint.
     """
 
     head = "an encoder"
-    method = "embed"
+    methods: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
     _default_length = _LENGTH
     _head: str | None = None  # of `names`
 
@@ -249,7 +288,7 @@ class TextModel:
         self._batch_size = batch_size
         self._given_runtime = runtime
         self.runtime = _checked_runtime(runtime, source)
-        self._tokenizer = loading.load_tokenizer(source)
+        self.tokenizer = loading.load_tokenizer(source)
         # A Keras model, or a `runtimes.OnnxModel`; None where the encoder is all.
         self.model: Any = None
         if self._head is not None:
@@ -291,7 +330,12 @@ class TextModel:
         return functools.partial(load, self.source.path, **options), ()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.source.path!r})"
+        shown = [repr(self.source.path)]
+        if self.labels:
+            more = ", ..." * (len(self.labels) > _MOST_LABELS)
+            shown.append(f"labels=[{', '.join(self.labels[:_MOST_LABELS])}{more}]")
+        shown += [f"max_length={self.max_length}", f"runtime={self.runtime!r}"]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def predict(
         self, texts: Texts, pairs: str | Sequence[str | None] | None = None
@@ -312,6 +356,100 @@ class TextModel:
     def tag(self, texts: Texts | Sequence[Sequence[str]]) -> list[TaggedText]:
         """Labels for each word: see `WordTagger`."""
         raise self._cannot("tag")
+
+    def explain(
+        self,
+        text: str | Sequence[str],
+        pair: str | None = None,
+        *,
+        target: str | int | None = None,
+        baseline: str = MASK,
+    ) -> list[Explanation]:
+        """What each word of a text contributes to the model's prediction.
+
+        Args:
+            text: a text, or for a model of SQuAD the question; of a tagger also words.
+            pair: the second text of a pair, or the text that is to answer the question.
+            target: what is explained: for a classifier a label, for a tagger the number
+                of a word, from 0. Default: what the model predicts: the label, each of
+                several labels, the best answer, each word with a label other than O.
+            baseline: the token that stands for "no word".
+
+        Returns:
+            An explanation of each target; print it, or let a notebook show it.
+
+        Raises:
+            InputError: the model is none of these, there is no such target, or the
+                text has no token or is one that the model reads in several windows.
+        """
+        return [
+            one
+            for part in self._to_explain(text, pair, target)
+            for one in self._explanations(part, baseline)
+        ]
+
+    def _to_explain(
+        self, text: str | Sequence[str], pair: str | None, target: str | int | None
+    ) -> Iterator[_ToExplain]:
+        raise self._cannot("explain")
+
+    @functools.cached_property
+    def _keras_model(self) -> Any:
+        """The model that has gradients."""
+        if self.runtime == _KERAS:
+            return self.model
+        if self.source.format == Format.ONNX:
+            raise InputError(
+                f"{self.source.path} is an ONNX file, which has no gradients: explain"
+                " the checkpoint that it was exported from."
+            )
+        return loading.load_model(self.source, self._head or "")
+
+    def _explanations(self, part: _ToExplain, baseline: str) -> list[Explanation]:
+        encodings, texts, inputs, targets, starts = part
+        lengths = [len(one.ids) for one in encodings]
+        if not sum(lengths):
+            raise InputError("The text to explain has no token.")
+        vocabulary = self.tokenizer.vocabulary
+        if baseline not in vocabulary:
+            raise InputError(
+                f"`baseline={baseline}` must be a token of the vocabulary."
+            )
+        places = [*range(1, 1 + lengths[0])]
+        places += [2 + lengths[0] + number for number in range(sum(lengths[1:]))]
+        model = self._keras_model
+        inputs = {name: inputs[name].astype(np.int32) for name in model.input}
+        ids = inputs["input_ids"].copy()
+        ids[:, places] = vocabulary.ids[baseline]
+        if len(model.input["input_ids"].shape) == 3:  # windows: the only one
+            inputs = {name: value[:, None] for name, value in inputs.items()}
+            ids = ids[:, None]
+        if starts is None:
+            tokens = itertools.chain.from_iterable(one.tokens for one in encodings)
+            starts = [not token.startswith(CONTINUATION) for token in tokens]
+        explained = []
+        for name, score in targets.items():
+            found = integrated_gradients(
+                model, inputs, ids, score, batch_size=self._batch_size
+            )
+            if found.gap > COMPLETE:
+                logging.warning(
+                    "%s: attributions miss the difference of the scores by %.1f %%.",
+                    *(name, 100 * found.gap),
+                )
+            words = words_of(encodings, texts, found.values[places].tolist(), starts)
+            explained.append(
+                Explanation(
+                    target=name,
+                    texts=tuple(texts),
+                    words=words,
+                    score=found.score,
+                    baseline_score=found.baseline_score,
+                    gap=found.gap,
+                    steps=found.steps,
+                )
+            )
+        return explained
 
     def embed(
         self,
@@ -340,7 +478,7 @@ class TextModel:
         if _is_empty(texts):
             width = self.source.require_config().output_size
             return np.zeros([0, width], np.float32)
-        reader = FeatureReader(self._tokenizer, max_seq_length=self.max_length)
+        reader = FeatureReader(self.tokenizer, max_seq_length=self.max_length)
         inputs = list(reader(Line(*pair) for pair in text_pairs(texts, pairs)))
         self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
         size = min(self._batch_size, len(inputs))
@@ -386,10 +524,10 @@ class TextModel:
         )
 
     def _cannot(self, method: str) -> InputError:
-        methods = dict.fromkeys([self.method, "embed"])
+        methods = [f"`{name}`" for name in (*self.methods, "embed")]
+        known = " and ".join(filter(None, [", ".join(methods[:-1]), methods[-1]]))
         return InputError(
-            f"{self.source.path} is {self.head}: it has"
-            f" {' and '.join(f'`{name}`' for name in methods)}, not `{method}`."
+            f"{self.source.path} is {self.head}: it has {known}, not `{method}`."
         )
 
     def _warn_of_cut(self, count: int, number: int) -> None:
@@ -409,10 +547,10 @@ class ChoiceModel(TextModel):
 
 
 class TextClassifier(TextModel):
-    """A checkpoint with a classifier: `predict`; and `embed`."""
+    """A checkpoint with a classifier: `predict` and `explain`; and `embed`."""
 
     head = "a classifier"
-    method = "predict"
+    methods = ("predict", "explain")
     _head = names.CLASSIFIER
 
     def _prepare(self) -> None:
@@ -422,7 +560,8 @@ class TextClassifier(TextModel):
         number = num_outputs(source.weights, names.CLASSIFIER)
         is_number = kind == REGRESSION and number == 1
         labels = source.labels or tuple(map(str, range(number)))
-        self.target = Target(kind=kind, labels=() if is_number else tuple(labels))
+        self.labels = () if is_number else tuple(labels)
+        self.target = Target(kind=kind, labels=self.labels)
 
     def predict(
         self, texts: Texts, pairs: str | Sequence[str | None] | None = None
@@ -463,7 +602,7 @@ class TextClassifier(TextModel):
             for number, (text, pair) in enumerate(text_pairs(texts, pairs))
         ]
         featurizer = classification.TextFeaturizer(
-            self._tokenizer,
+            self.tokenizer,
             max_seq_length=self.max_length,
             target=self.target,
             windows=self._run.get("long_text") == "window",
@@ -476,12 +615,53 @@ class TextClassifier(TextModel):
         batch_size = min(self._batch_size, len(records))
         return featurizer.logits(self._predict, records, batch_size, _MAX_LENGTHS)
 
+    def _to_explain(
+        self, text: str | Sequence[str], pair: str | None, target: str | int | None
+    ) -> Iterator[_ToExplain]:
+        """What each word contributes to a label's logit, or to a number."""
+        ((first, second),) = text_pairs([text], [pair])  # type: ignore[list-item]
+        encodings = [self.tokenizer.encode_with_offsets(one) for one in (first, second)]
+        all_ids = [one.ids for one in encodings]
+        room = self.max_length - (3 if all_ids[1] else 2)
+        ids = truncate_pair(all_ids[0], all_ids[1], room)
+        if sum(map(len, all_ids)) > room:
+            if self._run.get("long_text") == "window":
+                raise InputError(
+                    f"A text of several windows cannot be explained: {room} tokens fit"
+                    f" into one, and it has {sum(map(len, all_ids))}."
+                )
+            self._warn_of_cut(1, 1)
+        encodings = [
+            one.part(0, len(kept)) for one, kept in zip(encodings, ids, strict=True)
+        ]
+        length = sum(map(len, ids)) + self.max_length - room
+        inputs = pair_features([ids], self.tokenizer.vocabulary, length)
+        names = self.target.labels or ["0"]
+        if target is None:
+            label, shares = self.predict([first], [second])[0]
+            wanted = names
+            if self.target.kind != REGRESSION:
+                wanted = label if isinstance(label, tuple) else [label]
+                # The likeliest, if of several labels none is likely.
+                wanted = wanted or [max(shares, key=lambda name: shares[name])]
+        elif (known := str(target)) in names:
+            wanted = [known]
+        else:
+            raise InputError(f"`target={target}`: the labels are {', '.join(names)}.")
+
+        def score(number: int) -> Score:
+            return lambda outputs: outputs["logits"][:, number]
+
+        targets = {name: score(names.index(name)) for name in wanted}
+        texts = [first, second][: 2 if second else 1]
+        yield _ToExplain(encodings[: len(texts)], texts, inputs, targets)
+
 
 class MaskFiller(TextModel):
     """A checkpoint with a masked LM: `fill`; and `embed`."""
 
     head = "a masked language model"
-    method = "fill"
+    methods = ("fill",)
     _head = names.MASKED_LM
 
     def _prepare(self) -> None:
@@ -504,10 +684,10 @@ class MaskFiller(TextModel):
 
 
 class QuestionAnswerer(TextModel):
-    """A checkpoint of SQuAD: `answer`; and `embed`."""
+    """A checkpoint of SQuAD: `answer` and `explain`; and `embed`."""
 
     head = "a model of SQuAD"
-    method = "answer"
+    methods = ("answer", "explain")
     _default_length = _SPAN_LENGTH
     _head = names.SPAN
 
@@ -515,7 +695,7 @@ class QuestionAnswerer(TextModel):
         given = {"max_seq_length": self.max_length}
         self._answerer = Answerer(
             self.model,
-            self._tokenizer,
+            self.tokenizer,
             predict=self._predict,
             batch_size=self._batch_size,
             **options_of(given, self.source, self.source.checkpoint),
@@ -543,60 +723,74 @@ class QuestionAnswerer(TextModel):
             for entries in self._answerer([question], context)
         ]
 
+    def _to_explain(
+        self, text: str | Sequence[str], pair: str | None, target: str | int | None
+    ) -> Iterator[_ToExplain]:
+        """What each word contributes to the logits of the best answer's two ends.
+
+        Of a text of several windows it is explained in the one with the answer.
+        """
+        if target is not None:
+            raise InputError("`target`: of questions the best answer is explained.")
+        ((question, context),) = text_pairs([text], [pair])  # type: ignore[list-item]
+        (features,) = self._answerer.features([question], context)
+        answer = self._answerer.answers(features)[0]
+        number, start, end = self._answerer.place(features, answer)
+        (block,) = squad_windows.blocks([features], self.max_length)
+        begin, length = features.windows[number]
+        size = features.offset + length + 1
+        inputs = {name: block[name][number : number + 1, :size] for name in block}
+        asked = self.tokenizer.encode_with_offsets(question)
+        read = self.tokenizer.encode_with_offsets(context)
+        encodings = [
+            asked.part(0, len(features.query_ids)),
+            read.part(begin, begin + length),
+        ]
+
+        def score(outputs: Mapping[str, Any]) -> Any:
+            return outputs["start_logits"][:, start] + outputs["end_logits"][:, end]
+
+        targets = {answer.text or NO_ANSWER: score}
+        yield _ToExplain(encodings, [question, context], inputs, targets)
+
 
 class WordTagger(TextModel):
-    """A checkpoint with a tagger: `tag`; and `embed`."""
+    """A checkpoint with a tagger: `tag` and `explain`; and `embed`."""
 
     head = "a tagger"
-    method = "tag"
+    methods = ("tag", "explain")
     _head = names.TAGGING
 
     def _prepare(self) -> None:
         number = num_outputs(self.source.weights, names.TAGGING)
         self.labels = self.source.labels or tuple(map(str, range(number)))
         self._words = read_words(self.source.folder)
+        self._usual = usual_spelling(self.labels)
+        all_usual = [self._usual.get(label, label) for label in self.labels]
+        self._spells_entities = scheme_of_labels(all_usual) != NO_SCHEME
+        self._featurizer = SentenceFeaturizer(
+            self.tokenizer,
+            max_seq_length=self.max_length,
+            doc_stride=self._run.get("doc_stride"),
+            longest_word=self._words.longest,
+        )
 
     def tag(self, texts: Texts | Sequence[Sequence[str]]) -> list[TaggedText]:
         """A label for each word, as run_ner predicts it; a long text has windows.
 
         A str is split at white space: put spaces between words and punctuation, or give
         lists of words. A Chinese character is a word of its own, unless the training
-        had words of several.
+        had words of several, and so is a sign of punctuation if the training had texts
+        with spans.
         """
         given = [texts] if isinstance(texts, str) else list(texts)
-        splits_cjk = self._words.splits_cjk
-        spans = [
-            words_of_text(text, splits_cjk=splits_cjk) if isinstance(text, str) else ()
-            for text in given
-        ]
-        all_words = [
-            tuple(text[start:end] for start, end in where)
-            if isinstance(text, str)
-            else tuple(text)
-            for text, where in zip(given, spans, strict=True)
-        ]
-        if not all_words:
+        if not given:
             return []
-        for number, words in enumerate(all_words):
-            if not words or not all(isinstance(word, str) for word in words):
-                raise InputError(
-                    f"Text {number} (from 0) must have a word, and words must be"
-                    f" strings. Received: {words!r}"
-                )
-        sentences = [
-            Sentence.of_words(words, None, document=number, source=f"text {number}")
-            for number, words in enumerate(all_words)
-        ]
-        featurizer = SentenceFeaturizer(
-            self._tokenizer,
-            max_seq_length=self.max_length,
-            doc_stride=self._run.get("doc_stride"),
-            longest_word=self._words.longest,
-        )
-        features = list(featurizer(sentences))
-        found = predict_words(
+        found = [self._words_of(text, number) for number, text in enumerate(given)]
+        features = list(self._featurizer(self._sentences_of(found)))
+        predicted = predict_words(
             features,
-            np.full(sum(map(len, all_words)), NO_LABEL),
+            np.full(sum(len(one.words) for one in found), NO_LABEL),
             self._predict,
             Batching(
                 batch_size=min(self._batch_size, len(features)),
@@ -604,26 +798,102 @@ class WordTagger(TextModel):
                 max_lengths=_MAX_LENGTHS,
             ),
         )
-        names = iter(self.labels[number] for number in found.label_ids)
-        usual = usual_spelling(self.labels)
-        all_usual = [usual.get(label, label) for label in self.labels]
-        spells_entities = scheme_of_labels(all_usual) != NO_SCHEME
+        names = iter(self.labels[number] for number in predicted.label_ids)
         tagged = []
-
-        def said(number: int, start: int, end: int) -> str:
-            text, where = given[number], spans[number]
-            if isinstance(text, str):  # ideographs have no blanks between
-                return " ".join(text[where[start][0] : where[end - 1][1]].split())
-            return " ".join(all_words[number][start:end])
-
-        for number, words in enumerate(all_words):
+        for text, words, spans in found:
             labels = tuple(itertools.islice(names, len(words)))
-            usual_labels = [usual.get(label, label) for label in labels]
-            spelt = tuple(
-                TaggedEntity(
-                    said(number, one.start, one.end), one.type, (one.start, one.end)
-                )
-                for one in (entities(usual_labels) if spells_entities else ())
-            )
-            tagged.append(TaggedText(words, labels, spelt))
+            usual_labels = [self._usual.get(label, label) for label in labels]
+            spelt = []
+            for start, end, type_ in (
+                entities(usual_labels) if self._spells_entities else ()
+            ):
+                place = spans[start][0], spans[end - 1][1]
+                # Ideographs have no blanks between.
+                said = " ".join(text[slice(*place)].split())
+                spelt.append(TaggedEntity(said, type_, (start, end), place))
+            tagged.append(TaggedText(words, labels, tuple(spelt), spans))
         return tagged
+
+    def _to_explain(
+        self, text: str | Sequence[str], pair: str | None, target: str | int | None
+    ) -> Iterator[_ToExplain]:
+        """What each word contributes to the logit of a word's label."""
+        if pair is not None:
+            raise InputError("`pair`: a tagger reads one text.")
+        ((_, labels, _, _),) = self.tag([text])
+        found = self._words_of(text, 0)
+        numbers: Sequence[int] = range(len(labels))
+        if target is not None:
+            if str(target) not in map(str, numbers):
+                raise InputError(
+                    f"`target={target}`: give the number of a word, from 0 to"
+                    f" {len(labels) - 1}."
+                )
+            numbers = [int(target)]
+        elif self._spells_entities:
+            usual = [self._usual.get(label, label) for label in labels]
+            numbers = [number for number in numbers if usual[number] != OUTSIDE]
+        encoded = [self.tokenizer.encode_with_offsets(word) for word in found.words]
+        unk = [self.tokenizer.vocabulary.unk_id]
+        tokens = [
+            (token_id, token, (start + begin, start + end), not place)
+            for one, (start, stop) in zip(encoded, found.spans, strict=True)
+            for place, (token_id, token, (begin, end)) in enumerate(
+                zip(*one, strict=True)
+                if one.ids
+                else zip(unk, [UNK], [(0, stop - start)], strict=True)
+            )
+        ]
+        starts = np.flatnonzero([is_start for *_, is_start in tokens])
+        for window in self._featurizer(self._sentences_of([found])):
+            ids, places, words = window
+            begin = starts[words[0]] - places[0] + 1
+            part = tokens[begin : begin + len(ids) - 2]
+            token_ids, names, spans, are_first = map(list, zip(*part, strict=True))
+            targets = {}
+            for number in sorted({*numbers} & {*words.tolist()}):
+                place = int(starts[number] - begin + 1)
+                label = self.labels.index(labels[number])
+                name = f"{found.words[number]} ({number}): {labels[number]}"
+                targets[name] = self._score(place, label)
+            inputs = pair_features(
+                [(ids[1:-1], [])], self.tokenizer.vocabulary, len(ids)
+            )
+            encodings = [Encoding(token_ids, names, spans)]
+            yield _ToExplain(encodings, [found.text], inputs, targets, are_first)
+
+    @staticmethod
+    def _score(place: int, label: int) -> Score:
+        return lambda outputs: outputs["logits"][:, place, label]
+
+    def _words_of(self, text: str | Sequence[str], number: int) -> _Words:
+        """A text and its words; of words their text, with a blank between."""
+        if isinstance(text, str):
+            spans = words_of_text(
+                text,
+                splits_cjk=self._words.splits_cjk,
+                splits_punctuation=self._words.splits_punctuation,
+            )
+            words = tuple(text[start:end] for start, end in spans)
+        else:
+            words = tuple(text)
+        if not words or not all(isinstance(word, str) for word in words):
+            raise InputError(
+                f"Text {number} (from 0) must have a word, and words must be strings."
+                f" Received: {words!r}"
+            )
+        if not isinstance(text, str):
+            text = " ".join(words)
+            ends = itertools.accumulate(len(word) + 1 for word in words)
+            spans = [
+                (end - 1 - len(word), end - 1)
+                for end, word in zip(ends, words, strict=True)
+            ]
+        return _Words(text, words, tuple(spans))
+
+    @staticmethod
+    def _sentences_of(found: Iterable[_Words]) -> list[Sentence]:
+        return [
+            Sentence.of_words(one.words, None, document=number, source=f"text {number}")
+            for number, one in enumerate(found)
+        ]

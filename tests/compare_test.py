@@ -70,6 +70,58 @@ class CompareRunsTest(CompareCase):
         (rows,) = json.loads(self.compare("--json"))["compared"].values()
         self.assertIn("exact_match", rows)
 
+    def test_curves_of_pre_training(self):
+        """A is faster at first in steps; B's steps have more tokens and take longer."""
+        losses = {"a": [4.0, 3.0, 2.8, 2.6], "b": [5.0, 3.5, 2.5]}
+        steps = {"a": [100, 200, 300, 400], "b": [100, 200, 300]}
+        for run, tokens, seconds in (("a", 50.0, 36.0), ("b", 100.0, 72.0)):
+            lines = []
+            for step, loss in zip(steps[run], losses[run], strict=True):
+                rates = {"steps_per_second": 2.0, "tokens_per_second": 2.0 * tokens}
+                at = {"step": step, "seconds": step * seconds}
+                lines += [{**at, "loss": 9.0, **rates}, {**at, "eval/loss": loss}]
+            lines.append({**at, "eval/loss": 9.0, "after_training": True})
+            content = "".join(f"{json.dumps(line)}\n" for line in lines)
+            self.write(f"{run}/metrics.jsonl", content)
+            self.write(f"{run}/eval_results.txt", f"loss = {losses[run][-1]}\n")
+            self.write(f"{run}/flags.json", {"eval_input_file": "held.tfrecord"})
+        picture = self.path("curves.png")
+        found = json.loads(self.compare("--json", f"--output_file={picture}"))["ahead"]
+        # By hand: over steps -0.5 at 200 and 0.3 at 300, so 0 at 262.5.
+        self.assertEqual([one[0] for one in found["steps"]], ["A", "B"])
+        self.assertAllClose(found["steps"][0][1:], [100, 262.5])
+        self.assertAllClose(found["steps"][1][1:], [262.5, 300])
+        # 10,000 tokens are A's step 200 (3.0) and B's 100 (5.0); 20,000 are 400 (2.6)
+        # and 200 (3.5): A all along. An hour is as many of their steps as well.
+        self.assertEqual(found["tokens"], [["A", 10_000.0, 20_000.0]])
+        self.assertEqual(found["hours"], [["A", 2.0, 4.0]])
+        said = self.compare()
+        self.assertRegex(
+            said, r"\| steps +\| +A from 100 to 262.5; B from 262.5 to 300"
+        )
+        self.assertRegex(said, r"\| tokens +\| +A from 10,000 to 20,000")
+        self.assertGreater(os.path.getsize(picture), 5000)
+        # Other records give no verdict.
+        self.write("b/flags.json", {"eval_input_file": "other.tfrecord"})
+        self.assertEqual(json.loads(self.compare("--json"))["ahead"], {})
+        with self.assertRaisesRegex(InputError, "both runs must have been evaluated"):
+            self.compare(f"--output_file={picture}")
+
+    def test_who_is_ahead_where(self):
+        def run(steps, losses):
+            return compare.Progress(
+                {"steps": steps}, {"loss": losses, "accuracy": losses}
+            )
+
+        same = run([1, 2, 3], [3.0, 2.0, 1.0])
+        self.assertEqual(compare.leads(same, same, "steps", "loss"), [])
+        met = run([1, 2, 3], [2.0, 2.0, 0.5])
+        found = compare.leads(same, met, "steps", "loss")
+        self.assertEqual(found, [("B", 1.0, 3.0)])
+        found = compare.leads(same, met, "steps", "accuracy")
+        self.assertEqual(found, [("A", 1.0, 3.0)])
+        self.assertEqual(compare.leads(same, run([5, 6], [1, 1]), "steps", "loss"), [])
+
     def test_evaluations_of_pre_training(self):
         for run, loss in (("a", 2.5), ("b", 2.25)):
             self.write(f"{run}/eval_results.txt", f"global_step = 9\nloss = {loss}\n")

@@ -26,6 +26,7 @@ FLOORS = {
     "bert_tf.training": 5,
     "bert_tf.tasks": 6,
     "bert_tf.export_model": 8,
+    "bert_tf.explain": 8,
     "bert_tf.predict": 8,
     "bert_tf.text_models": 8,
     "bert_tf": SCRIPTS,

@@ -35,8 +35,10 @@ COMMAND = re.compile(
 EXAMPLES: dict[str, tuple[str, ...]] = {
     'python -m bert_tf.answer --checkpoint=DIR --context_file=FILE "Who ...?"': (),
     "python -m bert_tf.compare RUN RUN": (),
+    f"python -m bert_tf.explain --checkpoint={VALUE} {VALUE}": ("a", "'A text.'"),
     f"python -m bert_tf.export_model --checkpoint={VALUE} --output_dir={VALUE}"
     " --format=saved_model": ("a", "a"),
+    'python -m bert_tf.explain --checkpoint=DIR "A text."': (),
     'python -m bert_tf.fill_mask --checkpoint=DIR "Text with [MASK]."': (),
     f'python -m bert_tf.fill_mask --checkpoint={VALUE} "The [MASK] is closed."': ("a",),
     "python -m bert_tf.inspect_checkpoint PATH": (),

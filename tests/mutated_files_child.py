@@ -370,6 +370,7 @@ _PAGES = (
     '<doc id="2" url="x" title="Mat">\nMat\n\nThe mat lay.\n</doc>\n'
 )
 _TAGGED = {"tokens": ["the", "cat"], "ner_tags": ["O", "B-PER"], "document_id": 1}
+_SPANS = {"text": "the cat.", "spans": [{"start": 4, "end": 7, "label": "PER"}]}
 _GLUE = "index\tprediction\n" + "".join(f"{row}\t0\n" for row in range(146))
 
 # Name -> (what makes a folder of good files, what reads the folder).
@@ -432,6 +433,14 @@ READERS = {
         _sentences("x.txt", format="conll"),
     ),
     "CoNLL-U": (_of("x.conllu", _CONLLU), _sentences("x.conllu")),
+    "texts with spans": (
+        _json_lines_of("y.jsonl", _SPANS, _SPANS),
+        _sentences("y.jsonl", format="spans"),
+    ),
+    "a table of questions": (
+        _of("q.csv", "question,context,answer\nWho?,A man sat,man\n"),
+        lambda folder: read_file(_path(folder, "q.csv"), for_training=True),
+    ),
     "tagged JSON": (_json_lines_of("x.jsonl", _TAGGED, _TAGGED), _sentences("x.jsonl")),
     "text": (_of("x.txt", "The cat sat.\nIt slept.\n\nMore.\n"), _corpus("x.txt")),
     "text in .gz": (

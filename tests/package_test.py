@@ -1,5 +1,8 @@
+import ast
 import dataclasses
+import inspect
 import os
+import pydoc
 
 import keras
 import numpy as np
@@ -18,11 +21,69 @@ class ImportTest(tf.test.TestCase):
         self.assertEqual(run_python("-c", code).stdout, "False\n")
 
     def test_every_public_name_is_there(self):
-        for name in bert_tf.__all__:
+        names = {*dir(bert_tf)} - {"__version__"}
+        self.assertGreater(len(names), 30)
+        for name in names:
             self.assertTrue(callable(getattr(bert_tf, name)), name)
-            self.assertIn(name, dir(bert_tf))
+            self.assertIn(name, bert_tf.__doc__)
+        # Those that a type checker sees.
+        tree = ast.parse(inspect.getsource(bert_tf))
+        (block,) = (
+            one for one in tree.body if isinstance(one, ast.If) and len(one.body) > 9
+        )
+        imported = {alias.asname for one in block.body for alias in one.names}
+        self.assertEqual(imported, names)
         with self.assertRaisesRegex(AttributeError, "no attribute 'nonsense'"):
             _ = bert_tf.nonsense
+
+    def test_help_can_be_read(self):
+        lines = pydoc.render_doc(bert_tf, renderer=pydoc.plaintext).split("\n")
+        self.assertLess(len(lines), 300)
+        self.assertIn("TextClassifier", "\n".join(lines))
+
+    @pytest.mark.checkout
+    def test_types_of_a_users_script(self):
+        """mypy finds what the names are, and a typo, in a script that uses them."""
+        script = os.path.join(self.get_temp_dir(), "script.py")
+        wrong = (
+            "bert_tf.load(3)",
+            "bert_tf.lode",
+            "model.predict(texts=1)",
+            "label + 1",
+        )
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(_SCRIPT + "".join(f"{line}\n" for line in wrong))
+        first = _SCRIPT.count("\n") + 1
+        done = run_python(
+            *("-m", "mypy", "--config-file=setup.cfg", script),
+            f"--cache-dir={self.get_temp_dir()}",
+        )
+        found = [
+            int(line.split(":")[1])
+            for line in done.stdout.splitlines()
+            if ": error" in line
+        ]
+        self.assertEqual(found, [*range(first, first + len(wrong))], done.stdout)
+
+
+_SCRIPT = """
+from typing import assert_type
+
+import bert_tf
+
+model = bert_tf.load("run", max_length=64)
+assert_type(model, bert_tf.TextModel)
+assert isinstance(model, bert_tf.TextClassifier)
+label: str = model.labels[0]
+probability: float = model.predict(["A text."])[0].probabilities[label]
+assert_type(model.explain("A text.", target=label), list[bert_tf.Explanation])
+word: str = model.explain("A text.")[0].words[0].text
+assert_type(model.tokenizer, bert_tf.WordPieceTokenizer)
+assert_type(bert_tf.load_tokenizer("run").encode("A text."), list[int])
+config = bert_tf.BertConfig(vocab_size=10, hidden_size=4)
+encoder: bert_tf.BertEncoder = bert_tf.load_encoder("run")
+table = bert_tf.TableSplit(text_a="review", label="stars")
+"""
 
 
 class NotebookTest(tf.test.TestCase):

@@ -3,12 +3,14 @@ import os
 
 import numpy as np
 
+import bert_tf
 from bert_tf import run_ner
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.modeling.heads import BertTagger
+from bert_tf.tasks.tagging.labels import entities
 from tests.conversion import runs
-from tests.script_case import ScriptCase
+from tests.script_case import ScriptCase, read_tsv
 from tests.training import toy
 
 # A name is "mr" and a name; a place stands behind "in".
@@ -76,7 +78,9 @@ class RunNerTest(ScriptCase):
             ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"],
         )
         kept = json.loads(self.read("run", "words.json"))
-        self.assertEqual(kept, {"longest": 1, "splits_cjk": True})
+        self.assertEqual(
+            kept, {"longest": 1, "splits_cjk": True, "splits_punctuation": False}
+        )
         predicted = self.read("run", "dev_predictions.txt")
         self.assertEqual(
             predicted.splitlines()[2].rpartition(" ")[0], dev.splitlines()[2]
@@ -140,6 +144,80 @@ class RunNerTest(ScriptCase):
         self.assertIn("test_f1", after)
         self.assertEqual({name: after[name] for name in alone}, alone)
         self.assertEqual(self.read_json("run", "best", "best.json"), best)
+
+    def test_texts_with_spans_in_and_out(self):
+        """Offsets come in and go out; `tag` reads plain text in the same words."""
+
+        def texts(count, seed):
+            for words, labels in sentences(count, seed):
+                # A full stop has no blank before it.
+                text = " ".join(words[:-1]) + words[-1]
+                spans = [
+                    {
+                        "start": len(" ".join([*words[: one.start], ""])),
+                        "end": len(" ".join(words[: one.end])),
+                        "label": one.type,
+                    }
+                    for one in entities(labels)
+                ]
+                yield {"text": text, "spans": spans}
+
+        def lines(values):
+            return "".join(f"{json.dumps(one)}\n" for one in values)
+
+        golds = [*texts(20, 2)]
+        next(one for one in golds if one["spans"])["spans"] = []  # a mistake
+        options = {
+            "train_file": self.write("train.jsonl", lines(texts(160, 1))),
+            "dev_file": self.write("dev.jsonl", lines(golds)),
+            "num_train_epochs": 6,
+        }
+        self.run_script("--do_train", "--do_eval", **options)
+        self.assertGreater(self.results()["f1"], 0.8)
+        found = self.read_json_lines("run", "dev_predictions.jsonl")
+        self.assertEqual([one["text"] for one in found], [one["text"] for one in golds])
+        same = [
+            sum(span in other["spans"] for span in one["spans"])
+            for one, other in zip(found, golds, strict=True)
+        ]
+        precision = sum(same) / sum(len(one["spans"]) for one in found)
+        self.assertAllClose(precision, self.results()["precision"])
+        model = bert_tf.load(self.path("run"))
+        for one, tagged in zip(
+            found, model.tag([one["text"] for one in golds]), strict=True
+        ):
+            spans = [
+                {
+                    "start": each.characters[0],
+                    "end": each.characters[1],
+                    "label": each.type,
+                }
+                for each in tagged.entities
+            ]
+            self.assertEqual(spans, one["spans"])
+        rows = read_tsv(self.path("run", "dev_mistakes.tsv"))
+        names = "index place word label prediction probability text"
+        self.assertEqual([*rows[0]], names.split())
+        shares = [float(row["probability"]) for row in rows]
+        self.assertEqual(shares, sorted(shares, reverse=True))
+        wrong = self.read("run", "dev_predictions.txt").splitlines()
+        wrong = [line.split(" ") for line in wrong if line]
+        self.assertLen(rows, min(50, sum(line[-1] != line[-2] for line in wrong)))
+        for row in rows:
+            self.assertNotEqual(row["label"], row["prediction"])
+            self.assertEqual(row["text"], golds[int(row["index"])]["text"])
+            words = row["text"].replace(".", " .").split()
+            self.assertEqual(words[int(row["place"])], row["word"])
+        # Plain text.
+        plain = "".join(f"{one['text']}\n" for one in golds)
+        test = {"test_file": self.write("test.txt", plain), "format": "text"}
+        self.run_script("--do_predict", "--num_mistakes=0", **test)
+        self.assertEqual(self.read_json_lines("run", "test_predictions.jsonl"), found)
+        overlapping = {"text": "in rome", "label": [[0, 7, "LOC"], [3, 7, "LOC"]]}
+        options["train_file"] = self.write("bad.jsonl", json.dumps(overlapping))
+        options["output_dir"] = self.path("other")
+        with self.assertRaisesRegex(InputError, "bad.jsonl:1: 'in rome' .* overlap"):
+            self.run_script("--do_train", **options)
 
     def test_parts_of_speech_have_an_accuracy(self):
         tagger = BertTagger(toy.CONFIG, 2)

@@ -78,6 +78,12 @@ class RunSquadTest(ScriptCase):
         self.assertFalse(os.path.exists(self.path("run", "null_odds.json")))
         predictions = self.read_json("run", "predictions.json")
         n_best = self.read_json("run", "nbest_predictions.json")
+        places = self.read_json("run", "prediction_spans.json")
+        self.assertEqual([*places], [*predictions])
+        for paragraph in article(40, 2)["paragraphs"]:
+            (question_id,) = (qa["id"] for qa in paragraph["qas"])
+            start, end = places[question_id]
+            self.assertEqual(paragraph["context"][start:end], predictions[question_id])
         self.assertEqual(list(predictions), [f"q2-{n}" for n in range(40)])
         self.assertEqual(
             predictions, {name: answers[0]["text"] for name, answers in n_best.items()}
@@ -119,6 +125,9 @@ class RunSquadTest(ScriptCase):
         for name in ("HasAns_f1", "NoAns_f1", "exact", "total"):
             self.assertIn(name, results)
         predictions = self.read_json("run", "predictions.json")
+        places = self.read_json("run", "prediction_spans.json")
+        for name, answer in predictions.items():
+            self.assertEqual(places[name] is None, answer == "", name)
         odds = self.read_json("run", "null_odds.json")
         tau = found["null_score_diff_threshold"]
         for name, answer in predictions.items():

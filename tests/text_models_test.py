@@ -624,7 +624,8 @@ class TextModelsTest(FolderCase):
         model = bert_tf.load(folder)
         for name in ("predict", "fill", "answer"):
             with self.assertRaisesRegex(
-                InputError, f"run is a tagger: it has `tag` and `embed`, not `{name}"
+                InputError,
+                f"run is a tagger: it has `tag`, `explain` and `embed`, not `{name}",
             ):
                 getattr(model, name)("w1", *["w2"] * (name == "answer"))
         # Its labels spell no entities, and it has no pooler.
@@ -640,4 +641,4 @@ class TextModelsTest(FolderCase):
         for max_length in (4, 17):
             with self.assertRaisesRegex(InputError, "5 and the model's 16 positions"):
                 bert_tf.load(folder, max_length=max_length)
-        self.assertIn("WordTagger", repr(model))
+        self.assertRegex(repr(model), r"^WordTagger\('.*run', labels=\[")

@@ -402,7 +402,7 @@ class ServedTagger(ServedModel):
     """Takes text_a [B], split into words; or words [B, W] ("" for none).
 
     A text is split at white space, and before and after each CJK ideograph unless the
-    training had words of several.
+    training had words of several; also at punctuation, if its texts had spans.
     Returns words, label [B, W] and probabilities [B, W, C]. A word's label is that of
     its first piece (Devlin et al. 2018, section 5.3); a word without a piece is [UNK].
     A text that is too long for one sequence is read in windows, as in run_ner.
@@ -413,16 +413,17 @@ class ServedTagger(ServedModel):
         *args: Any,
         doc_stride: int | None = None,
         splits_cjk: bool = True,
+        splits_punctuation: bool = False,
         **kwargs: Any,
     ):
         super().__init__(*args, **kwargs)
         self._doc_stride = doc_stride
-        self._splits_cjk = splits_cjk
+        self._splits = splits_cjk, splits_punctuation
 
     def _text_signatures(self) -> dict[str, _Signature]:
         return {
             SERVING_DEFAULT: (
-                lambda text_a: self._of_words(_split(text_a, self._splits_cjk)),
+                lambda text_a: self._of_words(_split(text_a, *self._splits)),
                 [_texts("text_a")],
             ),
             "words": (self._of_words, [_texts("words", None)]),
@@ -471,8 +472,10 @@ class ServedTagger(ServedModel):
         }
 
 
-def _split(texts: tf.Tensor, splits_cjk: bool) -> tf.Tensor:
+def _split(texts: tf.Tensor, splits_cjk: bool, splits_punctuation: bool) -> tf.Tensor:
     """The words of texts, split as `words_of_text` does: [B, W]."""
+    if splits_punctuation:
+        texts = tf.strings.regex_replace(texts, r"([\pP$+<=>^`|~])", r" \1 ")
     if splits_cjk:
         ranges = "".join(rf"\x{{{first:x}}}-\x{{{end:x}}}" for first, end in CJK_RANGES)
         texts = tf.strings.regex_replace(texts, f"([{ranges}])", r" \1 ")

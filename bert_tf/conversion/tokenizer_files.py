@@ -129,6 +129,7 @@ class TrainedWords:
     # Whether each ideograph is a word, as to the tokenizer: unless most of the words
     # with ideographs had several.
     splits_cjk: bool = True
+    splits_punctuation: bool = False  # whether each of its signs is a word
 
 
 def write_words(folder: str, words: TrainedWords) -> None:

@@ -19,6 +19,7 @@ from bert_tf.modeling.fused import compiles_inference, next_seed
 
 # What passes through a model at some points, for training that watches or changes it:
 #
+#     "words"        the word embeddings alone, [B, S, E]
 #     "embeddings"   the embeddings, [B, S, H]
 #     "layer"        a Transformer layer's output, [B, S, H]
 #     "scores"       (attention's scores [B, A, S, S], the bias to add to them)
@@ -280,7 +281,7 @@ class Embeddings(Stored, keras.layers.Layer):
         training: bool | None = None,
     ) -> Any:
         """Ids [B, S] to [B, S, E]; positions are 0, 1, 2, ... unless given."""
-        words = ops.take(self.word_embeddings, input_ids, axis=0)
+        words = observe("words", ops.take(self.word_embeddings, input_ids, axis=0))
         # With so few segments a matrix product is faster than a lookup, especially
         # backwards. It is exact: 1 * row + 0 * the others.
         segments = ops.matmul(

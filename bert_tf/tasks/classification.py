@@ -10,6 +10,7 @@ N examples, C outputs.
 import dataclasses
 import os
 import shlex
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -389,13 +390,15 @@ class ClassificationTask(LabelledTask):
         source, model = shlex.quote(self.where or ""), shlex.quote(folder)
         scored = shlex.quote(os.path.join(folder, "scored.csv"))
         served = shlex.quote(os.path.join(folder, "export"))
+        text = shlex.quote(textwrap.shorten(self.examples[TRAIN][0].text_a, 60))
         return [
             *lines,
-            "  Next: predictions for a table, a model to serve",
+            "  Next: predictions for a table, a model to serve, the words that count",
             f"    python -m bert_tf.predict --checkpoint={model} --input_file={source}"
             f" --output_file={scored}",
             f"    python -m bert_tf.export_model --checkpoint={model}"
             f" --output_dir={served} --format=saved_model",
+            f"    python -m bert_tf.explain --checkpoint={model} {text}",
         ]
 
     def write(self, folder: str, split: str, logits: np.ndarray, step: int) -> None:

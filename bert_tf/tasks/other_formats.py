@@ -10,9 +10,7 @@ from bert_tf.text import blocks
 
 _NUM_CHARACTERS = 20_000
 _OFFSETS = r'\[\s*[\[(]\s*\d+\s*,\s*\d+\s*,\s*["\']'
-_WORDS = (
-    "run_ner reads a word and its label per line, or JSON lines of tokens and ner_tags"
-)
+_WORDS = "texts with spans, which run_ner reads"
 
 # The commands for which it says nothing new, what its beginning has, what to say.
 _FORMATS = tuple(
@@ -24,25 +22,24 @@ _FORMATS = tuple(
             "SQuAD's JSON, which run_squad reads",
         ),
         (
-            "",
+            "run_ner",
             r'\s*\[?\s*\{.*"(annotations|completions)"\s*:\s*\[.*"result"\s*:',
-            "Label Studio's JSON: export CONLL2003 (run_ner) or CSV (run_classifier)",
+            f"Label Studio's JSON: {_WORDS}; for run_classifier export CSV",
         ),
         (
-            "",
+            "run_ner",
             r'\s*\[?\s*\{.*("_(input|task)_hash"|"spans"\s*:\s*\[\s*\{)',
-            f"Prodigy's JSON lines; {_WORDS}, which its tokens and spans give",
+            f"Prodigy's JSON lines: {_WORDS}",
         ),
         (
-            "",
+            "run_ner",
             rf'.*\{{\s*["\']entities["\']\s*:\s*({_OFFSETS}|\[\s*\])',
-            f"spaCy's texts with offsets; {_WORDS}: spacy.training"
-            ".offsets_to_biluo_tags gives the labels",
+            f"spaCy's: {_WORDS}",
         ),
         (
-            "",
+            "run_ner",
             rf'\s*\[?\s*\{{.*("(labels?|entities)"\s*:\s*{_OFFSETS}|"start_offset"\s*:)',
-            f"doccano's JSON lines with offsets; {_WORDS}",
+            f"doccano's JSON lines: {_WORDS}",
         ),
         (
             "run_ner",
@@ -57,8 +54,8 @@ _FORMATS = tuple(
         (
             "run_classifier run_ner run_swag",
             r"(?i)(?=[^\n]*\bquestion\b)(?=[^\n]*[,\t])[^\n{\[]*\b(context|answers?)\b",
-            "a table of questions; run_squad reads SQuAD's JSON, whose answers are"
-            " given by their text and answer_start",
+            "a table of questions, which run_squad reads if its name ends in .csv, .tsv"
+            " or .jsonl",
         ),
     )
 )

@@ -6,7 +6,7 @@ N examples, M of them with a label, C outputs.
 import dataclasses
 import os
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,10 +99,13 @@ def write_predictions(
     for row in range(len(examples)) if rows is None else rows:
         example = examples[row]
         table.append([*cells[row], example.text_a, example.text_b or ""])
-    lines = (
-        "\t".join(cell.translate(_ESCAPES) for cell in row) + "\n" for row in table
-    )
-    files.write_atomically(path, "".join(lines))
+    write_table(path, table)
+
+
+def write_table(path: str, rows: Iterable[Iterable[str]]) -> None:
+    """Writes cells with tabs between, escaped as `write_predictions` says."""
+    lines = ("\t".join(cell.translate(_ESCAPES) for cell in row) for row in rows)
+    files.write_atomically(path, "".join(f"{line}\n" for line in lines))
 
 
 def labelled(examples: Sequence[Any], target: Target) -> tuple[np.ndarray, np.ndarray]:

@@ -174,9 +174,18 @@ IDEOGRAPH = re.compile(f"[{_CJK}]")
 _WORDS = {True: re.compile(rf"[{_CJK}]|[^{_CJK}\s]+"), False: re.compile(r"\S+")}
 
 
-def words_of_text(text: str, *, splits_cjk: bool) -> list[Span]:
-    """Where the words of plain text are: between white space, or each an ideograph."""
-    return [match.span() for match in _WORDS[splits_cjk].finditer(text)]
+def words_of_text(
+    text: str, *, splits_cjk: bool, splits_punctuation: bool = False
+) -> list[Span]:
+    """Where the words of plain text are: between white space, or each an ideograph.
+
+    Or a sign of punctuation, as to the tokenizer.
+    """
+    spans = [match.span() for match in _WORDS[splits_cjk].finditer(text)]
+    if not splits_punctuation:
+        return spans
+    words = patterns_for(text).words
+    return [match.span() for span in spans for match in words.finditer(text, *span)]
 
 
 def align_words(run: str, do_lower_case: bool) -> Iterator[tuple[str, list[Span]]]:

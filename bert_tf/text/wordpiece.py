@@ -123,6 +123,11 @@ class Encoding(NamedTuple):
     tokens: list[str]
     offsets: list[Span]  # half open: text[start:end] is what the token was made of
 
+    def part(self, start: int, stop: int) -> "Encoding":
+        """Some of the tokens."""
+        some = slice(start, stop)
+        return Encoding(self.ids[some], self.tokens[some], self.offsets[some])
+
 
 Result = TypeVar("Result")
 

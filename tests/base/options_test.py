@@ -54,6 +54,7 @@ _WRONG = {
     "bert_tf.extract_features": "--output_file=o --input_file=FILE"
     " --init_checkpoint=WRONG",
     "bert_tf.predict": "--checkpoint=FOLDER --input_file=WRONG",
+    "bert_tf.explain": "--checkpoint=WRONG",
     "bert_tf.score": "--checkpoint=FOLDER --input_file=WRONG",
     "bert_tf.plot_attention": "--output_dir=o --checkpoint=WRONG",
     "bert_tf.export_model": "--output_dir=o --format=tf1 --checkpoint=WRONG",

@@ -244,15 +244,23 @@ class TaggerTest(ServingTestCase):
         self.assertAllEqual(by_words["label"][0], outputs["label"][0])
 
     def test_text_without_spaces(self):
-        text = "他1的\U00020000。 カ。cat"
-        for splits, words in (
-            (True, ["他", "1", "的", "\U00020000", "。", "カ。cat"]),
-            (False, text.split()),
+        text = "他1的\U00020000。 カ。cat a-b$<c_d>|e~"
+        for (splits, punctuation), words in (
+            (
+                (True, False),
+                ["他", "1", "的", "\U00020000", *text.split("\U00020000")[1].split()],
+            ),
+            ((False, False), text.split()),
+            (
+                (False, True),
+                ["他1的\U00020000", "。", "カ", "。", "cat", *"a-b$<c_d>|e~"],
+            ),
         ):
-            signatures = self.served(BertTagger(CONFIG, 3), splits_cjk=splits)
+            options = {"splits_cjk": splits, "splits_punctuation": punctuation}
+            signatures = self.served(BertTagger(CONFIG, 3), **options)
             found = signatures["serving_default"](text_a=tf.constant([text]))
             self.assertAllEqual(found["words"][0], [word.encode() for word in words])
-            spans = words_of_text(text, splits_cjk=splits)
+            spans = words_of_text(text, **options)
             self.assertEqual([text[start:end] for start, end in spans], words)
 
 

@@ -588,7 +588,7 @@ def interface(inputs, folder):
     heads = ("classifier", "tagging", "multiple_choice")
     models = {head: bert_tf.load(f"{inputs}/heads/{head}") for head in heads}
     return {
-        "names": bert_tf.__all__,
+        "names": sorted({*dir(bert_tf)} - {"__version__"}),
         "fill": _plain(bert_tf.load(f"{inputs}/release").fill(f"{WORDS[0]} [MASK].")),
         "predict": _plain(models["classifier"].predict(lines)),
         "tag": _plain(models["tagging"].tag(lines)),

@@ -61,6 +61,10 @@ NOT_RUN = (
     (r"export [A-Z_]+_DIR=", "the test has such folders"),
     (r".*--tfds_name=|.*kaggle://|.*hf://|hf |.*bert-base-uncased", "downloads"),
     (r"python benchmarks/", "hours, and data sets"),
+    (
+        r".*bert_tf\.compare .*--output_file",
+        "long runs: tests/compare_test.py has such",
+    ),
     (r".*bert_tf\.run_paper", "hours: tests/run_paper_test.py has its parts"),
 )
 # (which, why), of the files that the text names.

@@ -25,6 +25,9 @@ SAMPLES = {
 }
 
 
+SPANS = ("doccano", "Prodigy", "Label Studio", "spaCy")
+
+
 class OtherFormatsTest(FolderCase):
     def readers(self):
         return {
@@ -41,8 +44,11 @@ class OtherFormatsTest(FolderCase):
             for tool, text in SAMPLES.items():
                 if command == "run_squad" and text == SQUAD:
                     continue
-                name = "x.csv" if text.startswith("id,") else "x.json"
-                if command != "run_squad" and name == "x.csv":
+                if command == "run_ner" and tool.startswith(SPANS):
+                    read(self.write("x.json", text))
+                    continue
+                name = "x.txt" if text.startswith("id,") else "x.json"
+                if command != "run_squad" and name == "x.txt":
                     continue  # which may well be a table to classify
                 with self.assertRaisesRegex(InputError, f"looks like {tool}") as found:
                     read(self.write(name, text))

@@ -10,6 +10,10 @@ Unusable questions are skipped and reported, in training no more than of a table
 with one exception: questions without an answer are SQuAD 2.0's, and a file with them is
 rejected unless they are expected.
 
+A table (.csv, .tsv, .jsonl or .parquet) has a row for each question, with the
+columns question, context and answer, and, if known, id and answer_start; without an
+answer the question has none, or none is known. Ids are else the lines' numbers.
+
 TriviaQA's own files, to train on:
 
     {"Domain": "Wikipedia", "VerifiedEval": false, "Version": 1.0, "Data": [
@@ -38,9 +42,14 @@ from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
-from bert_tf.tasks import other_formats
+from bert_tf.tasks import other_formats, table_formats
 from bert_tf.tasks.squad.squad_options import SquadOptions
-from bert_tf.tasks.tables import MAX_UNUSABLE, refuse_unusable, unpacked_text
+from bert_tf.tasks.tables import (
+    MAX_UNUSABLE,
+    refuse_unusable,
+    table_rows,
+    unpacked_text,
+)
 from bert_tf.text.tfds import TfdsRows
 
 # The original's doc_tokens. U+00A0 and the other spaces do not separate them, so a word
@@ -48,6 +57,7 @@ from bert_tf.text.tfds import TfdsRows
 WORD = re.compile("[^ \t\r\n\u202f]+")
 
 _MAX_SHOWN = 60
+_TABLE = re.compile(r"\.(csv|tsv|jsonl|ndjson|parquet)(\.(gz|bz2|xz))?$", re.IGNORECASE)
 
 
 class GoldAnswer(NamedTuple):
@@ -94,6 +104,17 @@ def _checked(value: Any, kind: type, wanted: str) -> Any:
     return value
 
 
+class Columns(NamedTuple):
+    """The names of a table's columns."""
+
+    question: str = "question"
+    context: str = "context"
+    answer: str = "answer"
+
+
+_COLUMNS = Columns()
+
+
 class CheckedQuestions:
     """The usable questions of a file or a split, in its order; warns of each fault."""
 
@@ -125,7 +146,8 @@ class CheckedQuestions:
         total = self.num_skipped + self.num_questions
         summary = f"{source}: skipped {self.num_skipped} of {total} questions."
         if not self._questions:
-            raise InputError(f"{summary} There is none that can be used.")
+            first = "".join(f" The first one: {fault}." for fault in self._faults[:1])
+            raise InputError(f"{summary} There is none that can be used.{first}")
         if for_training and self._faults:
             first = f"{source}: {self._faults[0]}."
             refuse_unusable(
@@ -167,10 +189,16 @@ class CheckedQuestions:
                 question_id = str(question_id)
             is_named = isinstance(question_id, str)
             place = f"{where}, question {repr(question_id) if is_named else number}"
-            try:
-                yield self._question(qa, question_id, context, place)
-            except EntryError as fault:
-                self._faults.append(f"{place}: {fault}")
+            yield from self._usable(qa, question_id, context, place)
+
+    def _usable(
+        self, entry: Any, question_id: Any, context: str, where: str
+    ) -> Iterator[Question]:
+        """The question, if it can be used."""
+        try:
+            yield self._question(entry, question_id, context, where)
+        except EntryError as fault:
+            self._faults.append(f"{where}: {fault}")
 
     def _warn(self, where: str, what: object) -> None:
         logging.warning("%s: %s: %s.", self.source, where, what)
@@ -238,6 +266,105 @@ class CheckedQuestions:
         return tuple(answers)
 
 
+class TableQuestions(CheckedQuestions):
+    """The usable questions of a table."""
+
+    def __init__(self, path: str, columns: Columns, **kinds: Any) -> None:
+        self._columns = columns
+        self._several: list[int] = []  # lines whose answer is in the text again
+        rows = list(_rows_of_table(path))
+        digest = files.sha256(json.dumps(rows, default=str).encode())
+        identity = {"sha256": digest, "columns": columns}
+        super().__init__(rows, path, identity, **kinds)
+        if self._several:
+            logging.warning(
+                "%s: %d answers occur several times in their text; the first place"
+                " counts, unless a column answer_start gives it. The first one is in"
+                " line %d.",
+                *(path, len(self._several), self._several[0]),
+            )
+
+    def _read(self, articles: list[Any]) -> Iterator[Question]:
+        names = self._columns
+        for line, row in articles:
+            for name in names if self._for_training else names[:2]:
+                if name not in row and not (name == names.answer and "answers" in row):
+                    raise InputError(
+                        f"{self.source}:{line}: no column {name!r}; see"
+                        " `question_column`, `context_column` and `answer_column`."
+                        f" There are: {', '.join(map(repr, row))}."
+                    )
+            question_id = row.get("id", line)
+            if type(question_id) is int:
+                question_id = str(question_id)
+            context = row[names.context]
+            where = f"line {line}"
+            if not isinstance(context, str):
+                self._faults.append(f"{where}: its {names.context!r} must be text")
+                continue
+            try:
+                answers = self._entries(row, context, line)
+            except EntryError as fault:
+                self._faults.append(f"{where}: {fault}")
+                continue
+            entry = {"question": row[names.question], "answers": answers}
+            yield from self._usable(entry, question_id, context, where)
+
+    def _entries(
+        self, row: Mapping[str, Any], context: str, line: int
+    ) -> list[dict[str, Any]] | None:
+        """A row's answers as SQuAD has them; None if there is no column for them."""
+        if not {self._columns.answer, "answers"} & row.keys():
+            return None
+        value: Any = row.get(self._columns.answer, row.get("answers"))
+        starts = row.get("answer_start")
+        if isinstance(value, dict):
+            value, starts = value.get("text"), value.get("answer_start")
+        texts = value if isinstance(value, list) else [value or ""]
+        if not isinstance(starts, list):
+            starts = [starts] * len(texts)
+        if len(starts) != len(texts):
+            raise EntryError("there must be an answer_start for each answer")
+        entries = []
+        for text, start in zip(texts, starts, strict=True):
+            _checked(text, str, "an answer must be text")
+            if not text.strip():
+                continue
+            if isinstance(start, str) and start.strip().isdecimal():
+                start = int(start)
+            if start in (None, ""):
+                start = context.find(text)
+                if start < 0:
+                    raise EntryError(f"its context does not have {shown(text)}")
+                if context.find(text, start + 1) >= 0:
+                    self._several.append(line)
+            entries.append({"text": text, "answer_start": start})
+        return entries
+
+
+def _rows_of_table(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The line and the cells of each row that is not blank."""
+    kind = table_formats.format_of(path)
+    if kind == table_formats.PARQUET:
+        yield from table_formats.parquet_objects(path)
+        return
+    text = unpacked_text(path, "table of questions")
+    if kind == table_formats.JSONL:
+        objects = table_formats.json_objects(files.lines(text), path)
+        yield from (each for each in objects if each[1])
+        return
+    rows = table_rows(text, path, is_csv=kind == table_formats.CSV)
+    _, header = next(rows, (0, []))
+    for number, cells in rows:
+        if any(cells) and len(cells) != len(header):
+            raise InputError(
+                f"{path}:{number}: the row has {len(cells)} columns, the header"
+                f" {len(header)}."
+            )
+        if any(cells):
+            yield number, dict(zip(header, cells, strict=True))
+
+
 def _answer_to_train_on(entry: dict[str, Any], context: str) -> GoldAnswer:
     """The first answer that can be trained on."""
     entries = _checked(entry.get("answers"), list, "its `answers` must be a list")
@@ -255,12 +382,15 @@ def read_file(
     *,
     for_training: bool = False,
     evidence_dir: str | None = None,
+    columns: Columns = _COLUMNS,
     **kind: Any,
 ) -> CheckedQuestions:
-    """The questions of a file in SQuAD's format, which may be compressed.
+    """The questions of a file in SQuAD's format, or a table, which may be compressed.
 
     To train on, TriviaQA's own files too, with the folder of their documents.
     """
+    if _TABLE.search(path):
+        return TableQuestions(path, columns, for_training=for_training, **kind)
     with other_formats.naming(path, "run_squad"):
         content, sha256 = read_json(path)
         parts = content if isinstance(content, dict) else {}
@@ -331,7 +461,10 @@ def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestio
     path = options.train_file if for_training else options.predict_file
     if path is None:
         raise InputError("Give `predict_file`: the runs are compared by it.")
-    return read_file(path, evidence_dir=options.evidence_dir, **kinds)
+    columns = Columns(
+        options.question_column, options.context_column, options.answer_column
+    )
+    return read_file(path, evidence_dir=options.evidence_dir, columns=columns, **kinds)
 
 
 def read_answer(entry: Any, context: str) -> GoldAnswer:

@@ -29,6 +29,7 @@ from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.tasks.squad.decoding import Decoded, NBestEntry, text_or_null
 from bert_tf.tasks.squad.reading import Question
+from bert_tf.text.normalization import Span
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(?:an?|the)\b")
@@ -271,6 +272,8 @@ class Answers:
         self.best_texts: dict[str, str] = {}  # by id, the best answer that is a text
         # By id, the score of "no answer" less that of this text; empty for SQuAD 1.1.
         self.null_odds: dict[str, float] = {}
+        # By id, the characters of this text in the context, half open; where known.
+        self.spans: dict[str, Span] = {}
         self.threshold = threshold  # of these, above which there is no answer
         self._version_2 = version_2_with_negative
         self._n_best = tempfile.TemporaryFile()  # noqa: SIM115
@@ -282,6 +285,11 @@ class Answers:
         key = json.dumps(question_id)
         self._n_best.write(f"{comma}\n    {key}: [\n{entries}\n    ]".encode("ascii"))
         self.best_texts[question_id] = decoded.best_text
+        best = next(
+            (one for one in decoded.n_best if one.text == decoded.best_text), None
+        )
+        if best is not None and best.span is not None:
+            self.spans[question_id] = best.span
         if decoded.score_diff is not None:
             self.null_odds[question_id] = decoded.score_diff
 
@@ -308,6 +316,11 @@ class Answers:
             null_odds.json           question id -> the score of "no answer" less the
                                      best span's (SQuAD 2.0)
 
+        and, not the original's, if they are known, the answers' places:
+
+            prediction_spans.json    question id -> [start, end], the answer's
+                                     characters in the context, half open; null for none
+
         JSON in ASCII, indented by 4, with questions in their order. Files get their
         names when they are complete, predictions.json last.
         """
@@ -321,7 +334,13 @@ class Answers:
             _write(odds_path, self.null_odds)
         elif files.exists(odds_path):
             files.remove(odds_path)  # an earlier prediction's
-        _write(os.path.join(folder, PREDICTIONS), self.texts())
+        texts, spans_path = self.texts(), os.path.join(folder, SPANS)
+        if self.spans:
+            spans = {key: self.spans.get(key) if texts[key] else None for key in texts}
+            _write(spans_path, spans)
+        elif files.exists(spans_path):
+            files.remove(spans_path)
+        _write(os.path.join(folder, PREDICTIONS), texts)
 
 
 def metric_names(version_2_with_negative: bool) -> list[str]:
@@ -335,6 +354,7 @@ def metric_names(version_2_with_negative: bool) -> list[str]:
 PREDICTIONS = "predictions.json"
 N_BEST = "nbest_predictions.json"
 NULL_ODDS = "null_odds.json"
+SPANS = "prediction_spans.json"
 
 
 def _write(path: str, values: dict) -> None:

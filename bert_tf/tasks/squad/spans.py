@@ -145,6 +145,12 @@ class Answerer:
         self, questions: Sequence[str], context: str
     ) -> Iterator[list[NBestEntry]]:
         """Answers questions, one after the other."""
+        return map(self.answers, self.features(questions, context))
+
+    def features(
+        self, questions: Sequence[str], context: str
+    ) -> Iterator[QuestionFeatures]:
+        """The windows of each question."""
         asked = []
         for number, text in enumerate(questions, start=1):
             if not text.strip():
@@ -155,20 +161,48 @@ class Answerer:
         for features in self._featurizer(asked):
             if not features.windows:
                 raise InputError("The text to find answers in has no word.")
-            (found,) = question_logits(
-                [features],
-                self._predict,
-                Batching(
-                    batch_size=min(self._batch_size, len(features.windows)),
-                    max_seq_length=self._max_seq_length,
-                    max_lengths=1,
-                ),
-                num_questions=1,
+            yield features
+
+    def answers(self, features: QuestionFeatures) -> list[NBestEntry]:
+        """A question's answers, the prediction first."""
+        decoded = self._decoder(*self._logits(features))
+        said = text_or_null(decoded.best_text, decoded.score_diff, self._threshold)
+        return sorted(decoded.n_best, key=lambda entry: entry.text != said)
+
+    def place(
+        self, features: QuestionFeatures, answer: NBestEntry
+    ) -> tuple[int, int, int]:
+        """The number of an answer's window, and its first and last token there."""
+        if answer.span is None:
+            _, starts, ends = self._logits(features)
+            null = [start[0] + end[0] for start, end in zip(starts, ends, strict=True)]
+            return int(np.argmin(null)), 0, 0
+        begin, end = answer.span
+        offsets = features.paragraph.offsets
+        first = next(i for i, (start, _) in enumerate(offsets) if start == begin)
+        last = max(i for i, (_, stop) in enumerate(offsets) if stop == end)
+        number = next(
+            number
+            for number, (best, window) in enumerate(
+                zip(features.max_context(), features.windows, strict=True)
             )
-            decoded = self._decoder(*found)
-            said = text_or_null(decoded.best_text, decoded.score_diff, self._threshold)
-            # The prediction first.
-            yield sorted(decoded.n_best, key=lambda entry: entry.text != said)
+            if 0 <= first - window.start < window.length and best[first - window.start]
+        )
+        shift = features.offset - features.windows[number].start
+        return number, first + shift, last + shift
+
+    def _logits(self, features: QuestionFeatures) -> QuestionLogits:
+        (found,) = question_logits(
+            [features],
+            self._predict,
+            Batching(
+                batch_size=min(self._batch_size, len(features.windows)),
+                max_seq_length=self._max_seq_length,
+                max_lengths=1,
+            ),
+            num_questions=1,
+        )
+        return found
 
 
 # The runs on SQuAD: questions in, answers out.

@@ -20,18 +20,35 @@ class SquadOptions(
     # The questions.
     train_file: str | None = option(
         None,
-        "SQuAD's JSON file to train on, such as train-v1.1.json.",
+        "SQuAD's JSON file to train on, such as train-v1.1.json, or a table of"
+        " questions (.csv, .tsv, .jsonl or .parquet).",
         path=Path.FILE,
         needed_for=("do_train",),
         decides="nothing",
     )
     predict_file: str | None = option(
         None,
-        "SQuAD's JSON file to predict, such as dev-v1.1.json; scored if it has"
-        " answers.",
+        "SQuAD's JSON file to predict, such as dev-v1.1.json, or a table; scored if it"
+        " has answers.",
         path=Path.FILE,
         needed_for=("do_predict", "eval_steps"),
         decides="nothing",
+    )
+    question_column: str = option(
+        "question", "Of a table: the column of the questions.", decides="numbers"
+    )
+    context_column: str = option(
+        "context",
+        "Of a table: the column of the texts that they are about.",
+        decides="numbers",
+    )
+    answer_column: str = option(
+        "answer",
+        "Of a table: the column of the answers, as they are in the text; in JSON lines"
+        " also lists, or SQuAD's answers of text and answer_start. Columns id and"
+        " answer_start are read if there are any; without a start the answer's first"
+        " place counts.",
+        decides="numbers",
     )
     tfds_name: str | None = option(
         None,

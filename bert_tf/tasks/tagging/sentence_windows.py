@@ -168,9 +168,11 @@ def trained_words(
     sentences: Iterable[Sentence], tokenizer: WordPieceTokenizer
 ) -> TrainedWords:
     """What the words of a training set are like."""
+    sentences = list(sentences)
     words = {word for one in sentences for word in one.words}
     ideographs = Counter(min(2, len(IDEOGRAPH.findall(word))) for word in words)
     return TrainedWords(
         longest=max(len(tokenizer.encode(word)) for word in words),
         splits_cjk=ideographs[2] <= ideographs[1],
+        splits_punctuation=all(one.text is not None for one in sentences),
     )

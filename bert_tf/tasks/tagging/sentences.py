@@ -32,6 +32,14 @@ conllu    CoNLL-U, the files of Universal Dependencies: ten columns (`COLUMNS`),
               2     's       be      AUX     VBZ   ...
               3     asleep   asleep  ADJ     JJ    ...
 
+spans     Texts with labelled spans, of doccano, Prodigy, Label Studio or spaCy: see
+          `bert_tf.tasks.tagging.annotations`. A text is one sentence, and a document.
+          Its words are those of the tokenizer: between white space, each sign of
+          punctuation, each CJK ideograph. The labels are IOB2.
+
+text      One text per line, without labels: to predict. Its words are split as those
+          that the model was trained on.
+
 jsonl     One sentence per line. Labels are words, or numbers that --labels names
           (Hugging Face's exports). Sentences of one document have the same value in
           `document_id`, if there is one.
@@ -45,15 +53,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from absl import logging
+
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.tasks import other_formats
+from bert_tf.tasks.tagging import annotations
 from bert_tf.tasks.tagging.labels import is_nested
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
+from bert_tf.text.normalization import Span, words_of_text
 from bert_tf.text.tfds import TfdsRows
 
-FORMATS = ("auto", "conll", "conllu", "jsonl")
+FORMATS = ("auto", "conll", "conllu", "jsonl", "spans", "text")
 DOCUMENT_START = "-DOCSTART-"
 # CoNLL-U's columns, and the value of one that is not annotated.
 _ALL = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
@@ -94,6 +106,9 @@ class Sentence:
     # blank ones are "". For a file's last sentence, also those after it.
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    # The text that the words are of, and their characters there, half open; if known.
+    text: str | None = None
+    spans: tuple[Span, ...] = ()
 
     @classmethod
     def of_words(
@@ -103,6 +118,8 @@ class Sentence:
         *,
         document: int,
         source: str,
+        text: str | None = None,
+        spans: Sequence[Span] = (),
     ) -> "Sentence":
         """A sentence of a file without columns, in the form of a column file."""
         rows = [_cell(word) for word in words]
@@ -114,6 +131,8 @@ class Sentence:
             document=document,
             source=source,
             rows=tuple(rows),
+            text=text,
+            spans=tuple(spans),
         )
 
 
@@ -138,6 +157,9 @@ class Layout:
     label_column: str | None = None  # default: -1; UPOS; ner_tags, labels, or tags
     document_column: str = "document_id"  # in JSON, shared by a document's sentences
     labels: tuple[str, ...] | None = None  # the names of labels that are numbers
+    widens_spans: bool = True  # to whole words; else such spans are refused
+    splits_cjk: bool = True  # plain text, at each ideograph
+    splits_punctuation: bool = False  # and at each sign of punctuation
 
 
 def read_sentences(
@@ -150,6 +172,8 @@ def read_sentences(
         if name == "auto":
             by_name = (one for one, it in _FORMAT_OF_NAME.items() if it.search(path))
             name = next(by_name, "conll")
+            if name == "jsonl" and not _has_words(path, layout):
+                name = "spans"
         document = found[-1].document + 1 if found else 0
         with other_formats.naming(path, "run_ner"):
             read = [*_READERS[name](path, layout, has_labels, document)]
@@ -168,6 +192,27 @@ def read_sentences(
             " labels; either all have, or none."
         )
     return found
+
+
+def _has_words(path: str, layout: Layout) -> bool:
+    """Whether a file's first line has a sentence's words, rather than a text."""
+    first = next((line for _, line in _lines(path) if line), "")
+    try:
+        values = files.parse_json(first, path)
+    except InputError:
+        return False
+    if not isinstance(values, dict):
+        return False
+    words = [values.get(name) for name in _word_names(layout)]
+    has_text = any(name in values for name in ("text", "data"))
+    return not has_text or any(
+        isinstance(one, list) and all(isinstance(each, str) for each in one)
+        for one in words
+    )
+
+
+def _word_names(layout: Layout) -> tuple[str, ...]:
+    return ("tokens", "words") if layout.word_column is None else (layout.word_column,)
 
 
 def read_tfds(
@@ -424,10 +469,8 @@ def _conllu_rows(
 def _json_lines(
     path: str, layout: Layout, has_labels: bool | None, document: int
 ) -> Iterator[Sentence]:
-    word_names: Sequence[str] = ("tokens", "words")
+    word_names = _word_names(layout)
     label_names: Sequence[str] = ("ner_tags", "labels", "tags")
-    if layout.word_column is not None:
-        word_names = (layout.word_column,)
     if layout.label_column is not None:
         label_names = (layout.label_column,)
     before: object = None
@@ -496,8 +539,66 @@ def _label(label: object, names: Sequence[str], source: str) -> str:
     )
 
 
+def _texts_with_spans(
+    path: str, layout: Layout, has_labels: bool | None, document: int
+) -> Iterator[Sentence]:
+    widened: list[str] = []
+    num_spans = 0
+    for one in annotations.read_texts(path, layout.word_column, layout.label_column):
+        spans = words_of_text(one.text, splits_cjk=True, splits_punctuation=True)
+        labels = None
+        if has_labels and one.spans is None:
+            raise InputError(f"{one.source}: it has no spans, not even an empty list.")
+        if has_labels is not False and one.spans is not None:
+            labels, those = annotations.labels_of_words(one, spans, layout.widens_spans)
+            num_spans += len(one.spans)
+            widened += [f"{one.source}: {one.text[s.start : s.end]!r}" for s in those]
+        if spans:
+            yield _of_text(one.text, spans, labels, document, one.source)
+            document += 1
+    if widened:
+        logging.warning(
+            "%s: %d of %d spans end within a word, and were widened to whole words; the"
+            " first one: %s.",
+            *(path, len(widened), num_spans, widened[0]),
+        )
+
+
+def _plain_texts(
+    path: str, layout: Layout, has_labels: bool | None, document: int
+) -> Iterator[Sentence]:
+    if has_labels:
+        raise InputError(
+            f"{path}: `format=text` has no labels: it is for `test_file` alone."
+        )
+    for number, line in _lines(path):
+        spans = words_of_text(
+            line,
+            splits_cjk=layout.splits_cjk,
+            splits_punctuation=layout.splits_punctuation,
+        )
+        if spans:
+            yield _of_text(line, spans, None, document, f"{path}:{number}")
+            document += 1
+
+
+def _of_text(
+    text: str,
+    spans: Sequence[Span],
+    labels: Sequence[str] | None,
+    document: int,
+    source: str,
+) -> Sentence:
+    words = [whole_characters(text[start:end]) for start, end in spans]
+    return Sentence.of_words(
+        words, labels, document=document, source=source, text=text, spans=spans
+    )
+
+
 _READERS: dict[str, Callable[..., Iterable[Sentence]]] = {
     "conll": _conll,
     "conllu": _conllu,
     "jsonl": _json_lines,
+    "spans": _texts_with_spans,
+    "text": _plain_texts,
 }

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from bert_tf.base import options
 from bert_tf.base.options import Path, option
+from bert_tf.tasks.data_set_options import SentenceOptions
 from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions, tfds_splits
 from bert_tf.tasks.tagging.labels import NO_SCHEME, SCHEMES
 from bert_tf.tasks.tagging.sentences import FORMATS
@@ -56,15 +57,17 @@ class TaggingOptions(
         FORMATS[0],
         "Format of the files. conll: one word per line, in columns; conllu:"
         " Universal Dependencies' format; jsonl: one sentence per line, {'tokens':"
-        " [...], 'ner_tags': [...]};"
-        " auto: conllu or jsonl by the file's name, else conll.",
+        " [...], 'ner_tags': [...]}; spans: texts with character offsets, of doccano,"
+        " Prodigy, Label Studio or spaCy; text: one text per line, to predict;"
+        " auto: conllu, jsonl or spans by the file's name and first line, else conll.",
         choices=FORMATS,
         decides="numbers",
     )
     word_column: str | None = option(
         None,
         "The words' column: its number from 0, or from -1 backwards; for other"
-        " formats its name. Default: 0; for conllu FORM; else tokens or words.",
+        " formats its name. Default: 0; for conllu FORM; for spans text; else tokens or"
+        " words.",
         decides="numbers",
     )
     label_column: str | None = option(
@@ -94,6 +97,13 @@ class TaggingOptions(
         path=Path.FILES,
         needed_for=("do_predict",),
         decides="nothing",
+    )
+    spans_inside_words: str = option(
+        "widen",
+        "Of --format=spans, a span that begins or ends within a word. widen: it becomes"
+        " whole words, and is counted in a warning; refuse: it is an error.",
+        choices=("widen", "refuse"),
+        decides="numbers",
     )
     document_column: str = option(
         "document_id",
@@ -183,6 +193,8 @@ class TaggingOptions(
         title=options.TRAINING,
         decides="numbers",
     )
+
+    num_mistakes: int = options.with_default(SentenceOptions, "num_mistakes", 50)
 
     def problems(self) -> Iterator[str]:
         """Options that exclude each other, or are without effect."""

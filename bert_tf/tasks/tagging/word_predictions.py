@@ -1,6 +1,7 @@
 """Predictions of words: computed, scored and written."""
 
 import itertools
+import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,12 +10,15 @@ from scipy import special
 
 from bert_tf.base import files, metrics
 from bert_tf.records.batching import PADDING, ROWS, Batching, ExampleTable, Predict
+from bert_tf.tasks.reports import write_table
 from bert_tf.tasks.tagging.labels import (
     NO_SCHEME,
     OUTSIDE,
     STRICT_SCHEMES,
+    Entity,
     Labels,
     count_entities,
+    entities,
     total,
 )
 from bert_tf.tasks.tagging.sentence_windows import (
@@ -34,6 +38,7 @@ class WordPredictions(NamedTuple):
     label_ids: np.ndarray  # int [W], the likeliest label
     # float64 [W], -log p of the true one; 0 if the model does not have it.
     losses: np.ndarray
+    probabilities: np.ndarray  # float64 [W], of the likeliest label
 
 
 def predict_words(
@@ -46,7 +51,8 @@ def predict_words(
     length = batching.max_seq_length
     records = ExampleTable(blocks(features, labels, length), schema(length))
     batches = records.batches(batching.batch_size, batching.max_lengths)
-    found = WordPredictions(np.zeros(len(labels), np.int64), np.zeros(len(labels)))
+    count = len(labels)
+    found = WordPredictions(np.zeros(count, np.int64), *np.zeros((2, count)))
     for batch, outputs in predict(batches, len(batches)):
         (in_batch,) = np.nonzero(batch[ROWS] != PADDING)
         some = [features[row] for row in batch[ROWS][in_batch]]
@@ -57,6 +63,7 @@ def predict_words(
         refuse_not_finite("score of a label", logits)
         found.label_ids[words] = logits.argmax(axis=-1)
         log_p = special.log_softmax(logits.astype(np.float64), axis=-1)
+        found.probabilities[words] = np.exp(log_p.max(axis=-1))
         of_words = labels[words]
         of_label = log_p[np.arange(len(words)), np.maximum(of_words, 0)]
         found.losses[words] = np.where(of_words == NO_LABEL, 0.0, -of_label)
@@ -98,6 +105,67 @@ def write_predictions(
     if not sentences[-1].after:
         lines.append("")
     files.write_atomically(path, "".join(f"{line}\n" for line in lines))
+
+
+def write_spans(
+    path: str,
+    sentences: Sequence[Sentence],
+    labels: Sequence[Sequence[str]],
+    *,
+    spells_entities: bool,
+) -> None:
+    """Writes the entities of texts, one text per line, as Prodigy does.
+
+        {"text": "EU rejects", "spans": [{"start": 0, "end": 2, "label": "ORG"}]}
+
+    Offsets are in characters, half open. `format=spans` reads it again. Labels that
+    spell no entity have a span for each word.
+    """
+    lines = []
+    for one, of_words in zip(sentences, labels, strict=True):
+        found = [Entity(n, n + 1, label) for n, label in enumerate(of_words)]
+        if spells_entities:
+            found = entities(of_words)
+        spans = [
+            {
+                "start": one.spans[entity.start][0],
+                "end": one.spans[entity.end - 1][1],
+                "label": entity.type,
+            }
+            for entity in found
+        ]
+        value = {"text": one.text, "spans": spans}
+        lines.append(json.dumps(value, ensure_ascii=False) + "\n")
+    files.write_atomically(path, "".join(lines))
+
+
+def write_mistakes(
+    path: str,
+    sentences: Sequence[Sentence],
+    labels: Sequence[Sequence[str]],
+    probabilities: np.ndarray,
+    count: int,
+) -> None:
+    """Writes the words with the most confident wrong labels, the most confident first.
+
+    With tabs between the cells, and a header: index, the sentence's number in its
+    split, from 0; place, the word's number in it; word; label, the true one;
+    prediction; probability, of the prediction; text, of the sentence.
+    """
+    rows = [
+        (index, place, word, gold, said, one.text or " ".join(one.words))
+        for index, (one, of_words) in enumerate(zip(sentences, labels, strict=True))
+        for place, (word, gold, said) in enumerate(
+            zip(one.words, one.labels or (), of_words, strict=True)
+        )
+    ]
+    wrong = [number for number, row in enumerate(rows) if row[3] != row[4]]
+    wrong.sort(key=lambda number: -probabilities[number])
+    table = [["index", "place", "word", "label", "prediction", "probability", "text"]]
+    for number in wrong[:count]:
+        *cells, text = map(str, rows[number])
+        table.append([*cells, f"{probabilities[number]:.6f}", text])
+    write_table(path, table)
 
 
 def _between(lines: Sequence[str], width: int) -> list[str]:

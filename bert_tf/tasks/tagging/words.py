@@ -53,7 +53,9 @@ from bert_tf.tasks.tagging.word_predictions import (
     f1_macro,
     metric_names,
     predict_words,
+    write_mistakes,
     write_predictions,
+    write_spans,
 )
 from bert_tf.tasks.task import LOSS, MAJORITY, TRAIN, FineTuningTask
 from bert_tf.text.tfds import TfdsRows
@@ -84,7 +86,10 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         model_files: ModelFiles,
         strategy: tf.distribute.Strategy,
     ) -> None:
-        splits: Mapping[str, Sequence[Sentence]] = read_splits(options)
+        self.trained = read_words(finetuning.folder_of_model(options))
+        if self.trained == TrainedWords() and model_files.source is not None:
+            self.trained = read_words(model_files.source.folder)
+        splits: Mapping[str, Sequence[Sentence]] = read_splits(options, self.trained)
         self._options, self._model_files = options, model_files
         recorded = read_labels(finetuning.folder_of_model(options))[0]
         there = model_files.source.labels if model_files.source is not None else None
@@ -100,9 +105,6 @@ class TaggingTask(FineTuningTask[WordPredictions]):
             recorded=recorded,
             source=model_files.source,
         )
-        self.trained = read_words(finetuning.folder_of_model(options))
-        if self.trained == TrainedWords() and model_files.source is not None:
-            self.trained = read_words(model_files.source.folder)
         if TRAIN in splits:
             self.trained = trained_words(splits[TRAIN], model_files.tokenizer)
         self.featurizer = SentenceFeaturizer(
@@ -230,7 +232,20 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         del step
         path = os.path.join(folder, f"{split}_predictions.txt")
         labels = self.predicted_labels(split, found)
-        write_predictions(path, self.splits[split], labels)
+        sentences = self.splits[split]
+        write_predictions(path, sentences, labels)
+        if all(one.text is not None for one in sentences):
+            path = os.path.join(folder, f"{split}_predictions.jsonl")
+            spells_entities = self.scheme != NO_SCHEME
+            write_spans(path, sentences, labels, spells_entities=spells_entities)
+        if self._golds[split] and self._options.num_mistakes:
+            write_mistakes(
+                os.path.join(folder, f"{split}_mistakes.tsv"),
+                sentences,
+                labels,
+                found.probabilities,
+                self._options.num_mistakes,
+            )
         report_path = os.path.join(folder, f"{split}_report.txt")
         if written := self.report(split, found):
             logging.info("%s", written)
@@ -270,7 +285,9 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         return records
 
 
-def read_splits(options: TaggingOptions) -> dict[str, list[Sentence]]:
+def read_splits(
+    options: TaggingOptions, trained: TrainedWords
+) -> dict[str, list[Sentence]]:
     """The sentences, by split."""
     layout = Layout(
         format=options.format,
@@ -278,6 +295,9 @@ def read_splits(options: TaggingOptions) -> dict[str, list[Sentence]]:
         label_column=options.label_column,
         document_column=options.document_column,
         labels=options.labels,
+        widens_spans=options.spans_inside_words == "widen",
+        splits_cjk=trained.splits_cjk,
+        splits_punctuation=trained.splits_punctuation,
     )
     found: dict[str, list[Sentence]] = {}
     for split, source in finetuning.sources(options):

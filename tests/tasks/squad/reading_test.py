@@ -5,7 +5,13 @@ import lzma
 import tensorflow as tf
 
 from bert_tf.base.errors import InputError
-from bert_tf.tasks.squad.reading import EntryError, read_answer, read_file, read_tfds
+from bert_tf.tasks.squad.reading import (
+    Columns,
+    EntryError,
+    read_answer,
+    read_file,
+    read_tfds,
+)
 from bert_tf.text.tfds import TfdsRows
 from tests.script_case import FolderCase
 from tests.tasks.tfds_sets import mocked
@@ -464,3 +470,111 @@ class TriviaQaTest(FolderCase):
             self.questions(trivia_entry(1, trivia_answer("Rodgers"), ["Webber.txt"]))
         with self.assertRaisesRegex(InputError, 'whose key "data"'):
             read_file(self.path("qa", "wikipedia-train.json"))
+
+
+class TableTest(FolderCase):
+    def questions(self, name, content, **options):
+        return read_file(self.write(name, content), **options)
+
+    def test_csv_tsv_and_json_lines(self):
+        rows = [
+            {"question": "What closed?", "context": CAFE, "answer": "cafe"},
+            {
+                "question": "Again?",
+                "context": "A cat, a cat.",
+                "answer": "cat",
+                "answer_start": "9",
+            },
+        ]
+        table = "question,context,answer,answer_start\n"
+        table += f'What closed?,{CAFE},cafe,\nAgain?,"A cat, a cat.",cat,9\n'
+        tsv = "question\tcontext\tanswer\tanswer_start\n"
+        tsv += f"What closed?\t{CAFE}\tcafe\t\nAgain?\tA cat, a cat.\tcat\t9\n"
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        for name, content in (("x.csv", table), ("x.tsv", tsv), ("x.jsonl", lines)):
+            for for_training in (True, False):
+                found = self.questions(name, content, for_training=for_training)
+                one, other = found
+                self.assertEqual(one.answers, (("cafe", 4),))
+                self.assertEqual(other.answers, (("cat", 9),))
+                self.assertEqual(one.text, "What closed?")
+                self.assertTrue(found.have_answers)
+            numbers = ["1", "2"] if name == "x.jsonl" else ["2", "3"]
+            self.assertEqual([each.question_id for each in found], numbers)
+
+    def test_other_names_and_squads_own_answers(self):
+        row = {
+            "id": "a7",
+            "q": "What?",
+            "text": CAFE,
+            "answers": {"text": ["cafe", "The cafe"], "answer_start": [4, 0]},
+        }
+        columns = Columns("q", "text", "answers")
+        (one,) = self.questions("x.jsonl", json.dumps(row), columns=columns)
+        self.assertEqual(one.question_id, "a7")
+        self.assertEqual(one.answers, (("cafe", 4), ("The cafe", 0)))
+        # Hugging Face's lines of SQuAD need no flag.
+        row = {
+            "id": "1",
+            "question": "What?",
+            "context": CAFE,
+            "answers": row["answers"],
+        }
+        for for_training in (True, False):
+            (one,) = self.questions(
+                "x.jsonl", json.dumps(row), for_training=for_training
+            )
+            self.assertEqual(one.answers[0], ("cafe", 4))
+
+    def test_without_an_answer(self):
+        table = f"question,context,answer\nWhat?,{CAFE},cafe\nWho?,{CAFE},\n"
+        for for_training in (True, False):
+            _, none = self.questions(
+                "x.csv", table, for_training=for_training, version_2_with_negative=True
+            )
+            self.assertTrue(none.is_impossible)
+        _, unknown = self.questions("x.csv", table)
+        self.assertEqual((unknown.answers, unknown.is_impossible), ((), False))
+        with self.assertRaisesRegex(InputError, "line 3: it has no answer"):
+            self.questions("x.csv", table, for_training=True)
+        # Without the column they are unknown, rather than impossible.
+        found = self.questions(
+            "x.csv", f"question,context\nWhat?,{CAFE}\n", version_2_with_negative=True
+        )
+        self.assertFalse(found.have_answers)
+
+    def test_what_is_wrong_has_its_line(self):
+        for content, message in (
+            (
+                f"question,context,answer\nWhat?,{CAFE},tea\n",
+                "line 2: its context does not have 'tea'",
+            ),
+            (
+                "question,text,answer\na,b,c\n",
+                "x.csv:2: no column 'context'; .* 'question', 'text', 'answer'",
+            ),
+            ("question,context,answer\na,b\n", "x.csv:2: the row has 2 columns"),
+            (f"question,context,answer,answer_start\na,{CAFE},cafe,11\n", "line 2: "),
+            ("question,context,answer\n", "none that can be used"),
+            ("", "none that can be used"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.questions("x.csv", content, for_training=True)
+        for content, message in (
+            ("3\n", "x.jsonl:1: each row must be a JSON object"),
+            ('{"question": "a", "context": 3, "answer": "b"}\n', "must be text"),
+            (
+                '{"question": "a", "context": "b", "answer": ["b", "b"],'
+                ' "answer_start": [0]}\n',
+                "an answer_start for each answer",
+            ),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.questions("x.jsonl", content, for_training=True)
+
+    def test_several_places_are_counted(self):
+        table = "question,context,answer\nWhat?,a b a,a\nWho?,a b,a\n"
+        with self.assertLogs(level="WARNING") as logs:
+            one, _ = self.questions("x.csv", table, for_training=True)
+        self.assertIn("1 answers occur several times", logs.output[0])
+        self.assertEqual(one.answers, (("a", 0),))

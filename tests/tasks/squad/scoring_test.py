@@ -230,6 +230,12 @@ class FilesTest(tf.test.TestCase):
             "predictions.json": {"q1": "x", awkward: "", "q3": "y", "q4": "z"},
             "null_odds.json": {q: of_q.score_diff for q, of_q in answers.items()},
             "nbest_predictions.json": n_best,
+            "prediction_spans.json": {
+                "q1": [0, 1],
+                awkward: None,
+                "q3": [0, 1],
+                "q4": [0, 1],
+            },
         }
         self.assertCountEqual(os.listdir(folder), expected)
         for name, values in expected.items():
@@ -243,6 +249,5 @@ class FilesTest(tf.test.TestCase):
         written = Answers(version_2_with_negative=False)
         written.add("q1", decoded("after"))
         written.write(folder)
-        self.assertEqual(
-            sorted(os.listdir(folder)), ["nbest_predictions.json", "predictions.json"]
-        )
+        names = ["nbest_predictions.json", "prediction_spans.json", "predictions.json"]
+        self.assertEqual(sorted(os.listdir(folder)), names)

@@ -60,7 +60,7 @@ class WordsTest(ScriptCase):
     def test_a_loss_over_no_words_is_absent(self):
         found = self.words("--do_eval", "--labels=O,B-PER,I-PER")
         found._label_ids["dev"][:] = NO_LABEL
-        predictions = WordPredictions(np.zeros(5, np.int64), np.zeros(5))
+        predictions = WordPredictions(np.zeros(5, np.int64), *np.zeros((2, 5)))
         self.assertNotIn("loss", found.score("dev", predictions))
 
     def test_scores_are_those_of_what_is_written(self):
@@ -68,7 +68,7 @@ class WordsTest(ScriptCase):
         found = self.words("--do_eval", "--labels=O,B-PER,I-PER")
         self.assertEqual(found.scheme, "iob2")
         # I I B, O I: the same entities as in the file; strictly read one is none.
-        predictions = WordPredictions(np.array([2, 2, 1, 0, 2]), np.zeros(5))
+        predictions = WordPredictions(np.array([2, 2, 1, 0, 2]), *np.zeros((2, 5)))
         results = found.score("dev", predictions)
         self.assertEqual(
             [results[name] for name in ("accuracy", "majority", "f1")],

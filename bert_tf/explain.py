@@ -1,0 +1,93 @@
+r"""Explains predictions: what each word of a text contributes.
+
+    python -m bert_tf.explain --checkpoint=/tmp/reviews_output \
+        --output_file=why.html "A film of rare charm, if a little long."
+
+It prints each word, and the pieces of those that have several, with a number: positive
+for the predicted label, negative against it; and for a model of SQuAD for its answer
+("Who ...? ||| The text."), for a tagger for the label of each word. A pair of texts has
+" ||| " between them.
+
+The numbers are integrated gradients of the word embeddings (Sundararajan et al. 2017).
+They sum to the score less that of the same text without its words; the output has by
+how much they miss it, at most 1 %. --output_file is the same as one page of HTML, with
+the words coloured.
+"""
+
+from absl import logging
+
+from bert_tf.base import cli, files, options
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import REQUIRED, Options, Path, option
+from bert_tf.score import SEPARATOR
+from bert_tf.training.training_options import SourceOptions
+
+
+class ExplainOptions(Options, title=options.TASK):
+    """The model, and what is explained."""
+
+    backend: str | None = options.with_default(SourceOptions, "backend", None)
+    checkpoint: str = options.with_default(SourceOptions, "checkpoint", REQUIRED)
+    output_file: str | None = option(
+        None, "A page of HTML to write.", path=Path.OUTPUT, decides="nothing"
+    )
+    target: str | None = option(
+        None,
+        "Explain this: for a classifier a label, for a tagger the number of a word,"
+        " from 0. Default: what the model predicts; of a tagger each word with a label"
+        " other than O.",
+        decides="nothing",
+    )
+    baseline: str = option(
+        "[MASK]",
+        "The token that stands for no word, such as [MASK] or [PAD].",
+        decides="numbers",
+    )
+    max_seq_length: int | None = option(
+        None,
+        "Maximum length in WordPieces. Default: the run's.",
+        least=5,
+        decides="reading",
+    )
+    batch_size: int = option(
+        32, "Points of the integral per batch.", least=1, decides="nothing"
+    )
+
+
+def run(options: ExplainOptions) -> None:
+    """Prints, and writes, the explanations of each text."""
+    if not options.positional:
+        raise InputError(
+            'Give a text: python -m bert_tf.explain --checkpoint=DIR "A text."'
+        )
+    cli.import_tensorflow(options)
+    from bert_tf.tasks.explanations import page
+    from bert_tf.text_models import load
+
+    model = load(
+        options.checkpoint,
+        max_length=options.max_seq_length,
+        batch_size=options.batch_size,
+    )
+    explained = []
+    for text in options.positional:
+        first, separator, second = text.partition(SEPARATOR)
+        found = model.explain(
+            first,
+            second if separator else None,
+            target=options.target,
+            baseline=options.baseline,
+        )
+        shown = "\n".join(map(str, found))
+        print(shown or f"{text}: no word has a label other than O.", flush=True)
+        explained += found
+    if options.output_file is not None:
+        title = f"{options.checkpoint}: why"
+        files.write_atomically(options.output_file, page(explained, title))
+        logging.info("Wrote %s.", options.output_file)
+
+
+main = cli.command(run, arguments="texts")
+
+if __name__ == "__main__":
+    main()

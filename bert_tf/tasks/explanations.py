@@ -1,0 +1,185 @@
+"""Why a model predicts something: what each word contributes, as text and as HTML."""
+
+import html
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from bert_tf.text.normalization import Span
+from bert_tf.text.wordpiece import Encoding
+
+_LONGEST_BAR = 30  # characters
+
+
+class Piece(NamedTuple):
+    """A token, and what it contributes to a score."""
+
+    token: str
+    attribution: float
+
+
+class Word(NamedTuple):
+    """A word, and what it contributes to a score: the sum of its pieces."""
+
+    text: str  # as written
+    attribution: float
+    span: Span  # its characters in its text, half open
+    part: int  # 0: of the first text; 1: of the second one
+    pieces: tuple[Piece, ...]
+
+
+class Explanation(NamedTuple):
+    """Why a model predicts something: what each word contributes to its score.
+
+    Attributes:
+        target: what is explained: a label, an answer, or a word and its label.
+        texts: the text, or the two of a pair.
+        words: what each word, and each of its pieces, contributes: integrated gradients
+            of the word embeddings (Sundararajan et al. 2017). [CLS] and [SEP] have no
+            share.
+        score: the target's: a label's logit, the number of a regression, or the sum of
+            the logits of an answer's start and end.
+        baseline_score: the same of the baseline, the text with a neutral token in place
+            of each of its own. The attributions sum to the difference.
+        gap: by which share of the difference the sum misses it.
+        steps: how many points the integral was computed from.
+    """
+
+    target: str
+    texts: tuple[str, ...]
+    words: tuple[Word, ...]
+    score: float
+    baseline_score: float
+    gap: float
+    steps: int
+
+    @property
+    def tokens(self) -> tuple[Piece, ...]:
+        """The pieces of all words."""
+        return tuple(itertools.chain.from_iterable(word.pieces for word in self.words))
+
+    @property
+    def summary(self) -> str:
+        """The scores, and how complete the attributions are."""
+        total = sum(word.attribution for word in self.words)
+        return (
+            f"score {self.score:.4f}, of the baseline {self.baseline_score:.4f};"
+            f" attributions sum to {total:.4f}, {self.gap:.2%} from the difference"
+            f" ({self.steps} steps)"
+        )
+
+    def __str__(self) -> str:
+        """Each word with a bar, and the pieces of those that have several."""
+        lines = [self.target, f"  {self.summary}"]
+        most = _largest(self.words)
+        part = 0
+        for word in self.words:
+            if word.part != part:
+                lines.append("")
+            part = word.part
+            length = round(_LONGEST_BAR * abs(word.attribution) / most)
+            bar = ("+" if word.attribution > 0 else "-") * length
+            lines.append(f"  {word.attribution:+9.4f}  {word.text}  {bar}".rstrip())
+            if len(word.pieces) > 1:
+                lines += [f"    {a:+9.4f}  {token}" for token, a in word.pieces]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The explanation in a notebook."""
+        return f"<style>{_STYLE}</style>{_section(self)}"
+
+
+def words_of(
+    encodings: Sequence[Encoding],
+    texts: Sequence[str],
+    attributions: Iterable[float],
+    starts: Sequence[bool],
+) -> tuple[Word, ...]:
+    """The words of the tokens that a model has read, which start where `starts` is."""
+    read = [
+        (token, span, part)
+        for part, one in enumerate(encodings)
+        for token, span in zip(one.tokens, one.offsets, strict=True)
+    ]
+    words: list[Word] = []
+    for (token, (begin, end), part), is_start, value in zip(
+        read, starts, attributions, strict=True
+    ):
+        pieces: tuple[Piece, ...] = ()
+        if words and not is_start:
+            before = words.pop()
+            begin, pieces = before.span[0], before.pieces
+        pieces = (*pieces, Piece(token, value))
+        total = sum(piece.attribution for piece in pieces)
+        words.append(Word(texts[part][begin:end], total, (begin, end), part, pieces))
+    return tuple(words)
+
+
+def _largest(words: Sequence[Word]) -> float:
+    return max((abs(word.attribution) for word in words), default=0.0) or 1.0
+
+
+# A page that needs no other file: no script, no font, no address.
+
+_STYLE = """
+.explained { font: 16px/1.9 sans-serif; max-width: 60em; margin: 1.5em auto }
+.explained span { border-radius: .2em; padding: .1em 0 }
+.explained .pieces span { display: inline-block; margin: .2em; padding: .1em .4em;
+  text-align: center; line-height: 1.3 }
+.explained small { color: #555 }
+.explained span small, .explained small span { color: #000 }
+"""
+# Blue counts for the target, orange against it: both are told apart without red and
+# green.
+_FOR, _AGAINST = "33,102,172", "224,130,20"
+
+
+def page(explanations: Iterable[Explanation], title: str) -> str:
+    """A page of explanations, in one file."""
+    body = "\n".join(map(_section, explanations))
+    return (
+        '<!DOCTYPE html>\n<html lang="">\n<head>\n<meta charset="utf-8">\n'
+        f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<body>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def _section(one: Explanation) -> str:
+    most = _largest(one.words)
+    most_of_piece = max((abs(piece.attribution) for piece in one.tokens), default=most)
+    lines = [f'<div class="explained"><h3>{html.escape(one.target)}</h3>']
+    for part, text in enumerate(one.texts):
+        place, cells = 0, []
+        for word in (word for word in one.words if word.part == part):
+            begin, end = word.span
+            begin = max(begin, place)  # two words may share a character
+            cells.append(_unread(text[place:begin]))
+            cells.append(_shaded(text[begin:end], word.attribution, most))
+            place = end
+        cells.append(_unread(text[place:]))
+        lines.append(f'<p dir="auto">{"".join(cells)}</p>')
+    pieces = "".join(
+        _shaded(token, value, most_of_piece or 1.0, f"<br><small>{value:+.3f}</small>")
+        for token, value in one.tokens
+    )
+    lines.append(f'<p class="pieces">{pieces}</p>')
+    lines.append(
+        f"<p><small>{_shaded('for', most, most)} and"
+        f" {_shaded('against', -most, most)} {html.escape(one.target)}:"
+        f" {html.escape(one.summary)}.</small></p></div>"
+    )
+    return "\n".join(lines)
+
+
+def _unread(text: str) -> str:
+    """Grey, unless it is white space."""
+    return f"<small>{html.escape(text)}</small>" if text.strip() else text
+
+
+def _shaded(text: str, value: float, most: float, more: str = "") -> str:
+    colour = _FOR if value > 0 else _AGAINST
+    strength = min(1.0, abs(value) / most) * 0.75
+    return (
+        f'<span style="background:rgba({colour},{strength:.2f})" title="{value:+.4f}">'
+        f"{html.escape(text)}{more}</span>"
+    )
