@@ -11,6 +11,8 @@ The same command again finds its vocabulary done. It overwrites another file onl
 """
 
 import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from absl import logging
 
@@ -19,6 +21,10 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, option, with_default
 from bert_tf.records.text_input import TextOptions, text_chunks
 from bert_tf.training.training_options import ModelOptions
+
+if TYPE_CHECKING:
+    from bert_tf.text.learning import WordCounts
+    from bert_tf.text.vocabulary import Vocabulary
 
 
 class VocabularyOptions(TextOptions, hides=("split_sentences", "language")):
@@ -72,17 +78,41 @@ class VocabularyOptions(TextOptions, hides=("split_sentences", "language")):
 
 def run(options: VocabularyOptions) -> None:
     """Learns the vocabulary that the flags ask for, and writes it."""
+    from bert_tf.text import learning
+
+    # Before the text is looked for, which may prepare a whole dataset.
+    first_tokens = learning.first_tokens(options.vocab_size, options.num_unused)
+    beginning = "".join(f"{token}\n" for token in first_tokens).encode()
+    check_output_file(
+        options,
+        lambda content: (
+            content.startswith(beginning) and content.count(b"\n") == options.vocab_size
+        ),
+    )
+    counts = count_words(options, options.do_lower_case)
+    vocabulary = learning.learn_from_counts(
+        counts,
+        vocab_size=options.vocab_size,
+        num_unused=options.num_unused,
+        min_frequency=options.min_frequency,
+        character_coverage=options.character_coverage,
+    )
+    unknown = learning.count_unknown(counts, vocabulary)
+    share = 100 * unknown / counts.num_occurrences
+    logging.info("%d words (%.4f%%) become [UNK]", unknown, share)
+    write(vocabulary, options)
+
+
+def count_words(
+    options: VocabularyOptions, do_lower_case: bool, passed_over: Sequence[str] = ()
+) -> "WordCounts":
+    """The words of the options' text; logs their number and what was left out."""
     from bert_tf.base.parallel import available_cores
     from bert_tf.text import learning
 
-    path = options.output_file
-    # Before the text is looked for, which may prepare a whole dataset.
-    _check_output_file(
-        options, learning.first_tokens(options.vocab_size, options.num_unused)
-    )
     counts, dropped = learning.count_words(
-        text_chunks(options, passed_over=[path]),
-        do_lower_case=options.do_lower_case,
+        text_chunks(options, passed_over=[options.output_file, *passed_over]),
+        do_lower_case=do_lower_case,
         max_words=options.max_words,
         num_workers=options.num_workers or available_cores(),
     )
@@ -96,15 +126,12 @@ def run(options: VocabularyOptions) -> None:
         )
     for what, number in sorted(dropped.items()):
         logging.info("Left out: %d %s", number, what)
-    vocabulary = learning.learn_from_counts(
-        counts,
-        vocab_size=options.vocab_size,
-        num_unused=options.num_unused,
-        min_frequency=options.min_frequency,
-        character_coverage=options.character_coverage,
-    )
-    unknown = learning.count_unknown(counts, vocabulary)
-    logging.info("%d words (%.4f%%) become [UNK]", unknown, 100 * unknown / num_words)
+    return counts
+
+
+def write(vocabulary: "Vocabulary", options: VocabularyOptions) -> None:
+    """Writes a vocabulary, unless it is there."""
+    path = options.output_file
     # It may have been written in the meantime.
     if files.exists(path):
         if files.sha256(files.read_bytes(path)) == vocabulary.sha256:
@@ -116,7 +143,9 @@ def run(options: VocabularyOptions) -> None:
     logging.info("Wrote %d tokens, %s", len(vocabulary), path)
 
 
-def _check_output_file(options: VocabularyOptions, first_tokens: list[str]) -> None:
+def check_output_file(
+    options: VocabularyOptions, may_be_wanted: Callable[[bytes], bool]
+) -> None:
     """Checks before the work that its result can be written; makes the folder."""
     path = options.output_file
     if not path or files.is_folder(path):
@@ -127,10 +156,7 @@ def _check_output_file(options: VocabularyOptions, first_tokens: list[str]) -> N
         raise InputError(f"--output_file: nothing can be written to {folder or '.'}.")
     if options.overwrite or not files.exists(path):
         return
-    content = files.read_bytes(path)
-    beginning = "".join(f"{token}\n" for token in first_tokens).encode()
-    is_of_that_size = content.count(b"\n") == options.vocab_size
-    if not content.startswith(beginning) or not is_of_that_size:
+    if not may_be_wanted(files.read_bytes(path)):
         raise _refusal(path)
     logging.info("%s exists, and will be compared with what is learned.", path)
 
