@@ -16,7 +16,11 @@ from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
-from bert_tf.conversion.loading import checked_casing, refuse_other_function
+from bert_tf.conversion.loading import (
+    checked_casing,
+    extended,
+    refuse_other_function,
+)
 from bert_tf.conversion.source import Source, open_source
 from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import BertPretrainer
@@ -162,8 +166,8 @@ class PretrainingRun(Run):
     ) -> None:
         self.options = options
         self.strategy = strategy = strategy or create_strategy(options)
-        self.init_checkpoint = options.init_checkpoint
         specs = parse_phases(options.phases) if options.phases else None
+        self.init_checkpoint: str | Source | None = None
         # Errors that would otherwise appear after hours of training.
         self._refuse_uneven_batches(specs)
         self._electra: dict[str, float] | None = None
@@ -296,6 +300,7 @@ class PretrainingRun(Run):
         if not stages or files.exists(os.path.join(options.output_dir, STATE_NAME)):
             return
         self._prepare()
+        checkpoint = options.init_checkpoint
         for number, stage in enumerate(stages):
             logging.info("***** Stage of %d layers *****", stage.num_layers)
             name = f"stacking_{stage.num_layers}_layers"
@@ -308,11 +313,11 @@ class PretrainingRun(Run):
                 num_warmup_steps=min(options.num_warmup_steps, stage.num_steps // 10),
                 num_schedule_steps=None,
                 random_seed=options.random_seed + 1 + number,  # other batches
-                init_checkpoint=self.init_checkpoint,
+                init_checkpoint=checkpoint,
                 stack_layers=number > 0 or options.stack_layers,
             )
             PretrainingRun(stage_options, self.strategy, stage.num_layers).train()
-            self.init_checkpoint = folder
+            self.init_checkpoint = checkpoint = folder
 
     def restore(self) -> tuple[keras.Model, int]:
         """The model of --output_dir's last checkpoint, or else of --init_checkpoint."""
@@ -320,7 +325,7 @@ class PretrainingRun(Run):
         return restore_or_initialize(
             self.task,
             self.options.output_dir,
-            self.options.init_checkpoint,
+            self.init_checkpoint,
             self.options.precision,
             self.strategy,
         )
@@ -436,6 +441,12 @@ class PretrainingRun(Run):
         )
         if self.options.bert_size and vocabulary is not None:
             self.config = dataclasses.replace(self.config, vocab_size=len(vocabulary))
+        vocabulary_said_by = "The vocabulary of the records"
+        if source is not None and vocabulary is not None:
+            source, self.config = extended(
+                source, self.config, vocabulary, vocabulary_said_by
+            )
+        self.init_checkpoint = source
         for records in every:
             records.check_model(self.config)
             records.check_hosts(self.strategy)
@@ -444,7 +455,7 @@ class PretrainingRun(Run):
         if vocabulary is not None:
             self.config.check_vocabulary(len(vocabulary), "The vocabulary")
             do_lower_case = checked_casing(
-                source, vocabulary, do_lower_case, "The vocabulary of the records"
+                source, vocabulary, do_lower_case, vocabulary_said_by
             )
         self._vocabulary = vocabulary
         self._do_lower_case = do_lower_case is not False

@@ -26,7 +26,7 @@ SCRIPTS = (
     *("bert_tf.extract_features", "bert_tf.score", "bert_tf.plot_attention"),
     "bert_tf.predict",
     *("bert_tf.export_model", "bert_tf.inspect_checkpoint", "bert_tf.quickstart"),
-    "tfrecords.create_pretraining_data",
+    *("tfrecords.create_pretraining_data", "tfrecords.extend_vocabulary"),
 )
 # How long each page takes in a process that has made those before it.
 PAGES = """
