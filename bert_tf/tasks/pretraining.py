@@ -10,6 +10,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
 from bert_tf.base import files
@@ -27,6 +28,7 @@ from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
+from bert_tf.tasks.bits_per_byte import MaskedWords, mask_words
 from bert_tf.tasks.pretraining_options import (
     PhaseSpec,
     PretrainingOptions,
@@ -93,8 +95,14 @@ _LABELS = {
 }
 
 
+UNIGRAM_ENTROPY = "masked_lm_unigram_entropy"
+BITS_PER_BYTE = "bits_per_byte"
+# How near to it a loss must be to stand at it.
+_AT_THE_ENTROPY = 0.03
+
+
 class Majority:
-    """The majority-class baseline's score on the batches seen."""
+    """The scores on the batches seen of models that know only the labels' counts."""
 
     # Next sentence labels may be far from balanced, so their accuracy means nothing
     # without.
@@ -117,11 +125,39 @@ class Majority:
             self._counts[name] = more
 
     def scores(self) -> dict[str, float]:
-        """The share of the most frequent label of each kind."""
-        return {
+        """The share of the most frequent label of each kind, and the tokens' entropy.
+
+        It is the loss of a model that has learned how frequent each token is, and
+        nothing else, in nats; with the correction of Miller and Madow for few labels.
+        """
+        scores = {
             name: float(counts.max() / counts.sum()) if counts.any() else 0.0
             for name, counts in self._counts.items()
         }
+        counts = self._counts["masked_lm_majority"]
+        counts = counts[counts > 0]
+        total = max(counts.sum(), 1.0)
+        shares = counts / total
+        entropy = -np.sum(shares * np.log(shares)) + (len(counts) - 1) / (2 * total)
+        return scores | {UNIGRAM_ENTROPY: max(float(entropy), 0.0)}
+
+
+def warn_of_unigrams(results: Mapping[str, float]) -> None:
+    """Warns of a masked LM that has learned how frequent the tokens are, and no more.
+
+    Most runs are there for some time at their beginning.
+    """
+    loss, entropy = results["masked_lm_loss"], results[UNIGRAM_ENTROPY]
+    if abs(loss - entropy) >= _AT_THE_ENTROPY * entropy:
+        return
+    logging.warning(
+        "The masked LM's loss, %.2f, stands at the entropy of the tokens' frequencies,"
+        " %.2f: the model does not use the context yet. Early in a run this is normal,"
+        " for thousands of steps. If it stays, raise `learning_rate`, keep"
+        " `num_warmup_steps` at a tenth of the steps, or give a narrow model an"
+        " initializer_range of 0.08 in its bert_config.json.",
+        *(loss, entropy),
+    )
 
 
 def fingerprint(
@@ -360,6 +396,28 @@ class PretrainingRun(Run):
         """Evaluates a model on the first batches of some records, repeated if few."""
         options = self.options
 
+        @functools.cache
+        def masked_words() -> MaskedWords | None:
+            if not self._has_bits_per_byte:
+                return None
+            assert self._vocabulary is not None
+            return mask_words(
+                dataset(repeat=False).as_numpy_iterator(),
+                self._vocabulary,
+                vocab_size=self.config.vocab_size,
+                mask_token=options.mask_token,
+                batch_size=options.eval_batch_size,
+                max_batches=options.max_eval_steps,
+            )
+
+        def dataset(repeat: bool) -> tf.data.Dataset:
+            return records.evaluation_dataset(
+                options.eval_batch_size,
+                repeat=repeat,
+                vocab_size=self.config.vocab_size,
+                packed=self._is_packed,
+            )
+
         @functools.lru_cache(maxsize=1)
         def evaluator(model: keras.Model) -> Evaluator:
             return Evaluator(
@@ -369,16 +427,18 @@ class PretrainingRun(Run):
         def evaluate(model: keras.Model) -> Mapping[str, float]:
             majority = Majority(self.task)
             results = evaluator(model).run(
-                records.evaluation_dataset(
-                    options.eval_batch_size,
-                    repeat=True,
-                    vocab_size=self.config.vocab_size,
-                    packed=self._is_packed,
-                ),
+                dataset(repeat=True),
                 num_batches=options.max_eval_steps,
                 observe=majority.add,
             )
-            return results | majority.scores()
+            results |= majority.scores()
+            warn_of_unigrams(results)
+            if (words := masked_words()) is not None:
+                rows = tf.data.Dataset.from_tensor_slices(words.rows)
+                batches = rows.batch(options.eval_batch_size, drop_remainder=True)
+                loss = evaluator(model).run(batches)["masked_lm_loss"]
+                results[BITS_PER_BYTE] = words.bits_per_byte(loss)
+            return results
 
         return evaluate
 
@@ -463,12 +523,23 @@ class PretrainingRun(Run):
     def _refuse_other_metrics(self) -> None:
         """Raises InputError now for errors that the first evaluation would meet."""
         objective = self.task.objective
-        metrics = ("loss", *objective.losses, *objective.metrics)
+        metrics = ["loss", *objective.losses, *objective.metrics]
+        if self._has_bits_per_byte:
+            metrics.append(BITS_PER_BYTE)
         if self.options.eval_steps and self.options.best_metric not in metrics:
             raise InputError(
                 f"`best_metric={self.options.best_metric}` is none of the evaluation's"
                 f" metrics: {', '.join(metrics)}."
             )
+
+    @property
+    def _has_bits_per_byte(self) -> bool:
+        """Whether words can be masked: not where each token predicts the next one."""
+        return (
+            self._vocabulary is not None
+            and self._electra is None
+            and self.config.is_bidirectional
+        )
 
     def _prepare(self) -> None:
         """Makes --output_dir, with all files that must accompany its checkpoints."""
