@@ -23,9 +23,8 @@ the same words of the same text, hence the same bytes. [UNK], whose bytes are un
 is not drawn, nor are pieces at the start of a segment, whose word was cut off.
 """
 
-import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -38,50 +37,60 @@ _SHARE = 0.15
 Arrays = Mapping[str, np.ndarray]
 
 
-@dataclasses.dataclass(frozen=True)
 class MaskedWords:
-    """Records with words to predict, and the bytes of these words."""
+    """The first of some records with masked words, in whole batches.
 
-    rows: dict[str, np.ndarray]  # name -> all rows' values
-    num_predictions: int
-    num_bytes: int
+    It counts what is predicted as it is iterated over; `vocab_size` is the model's.
+    """
+
+    def __init__(
+        self,
+        batches: Callable[[], Iterable[Arrays]],
+        vocabulary: Vocabulary,
+        *,
+        vocab_size: int,
+        mask_token: str,
+        batch_size: int,
+        max_batches: int,
+    ) -> None:
+        self._batches = batches
+        self._masker = _Masker(vocabulary, vocab_size, mask_token)
+        self._batch_size = batch_size
+        self._most = batch_size * max_batches  # rows
+        self.num_predictions = self.num_bytes = 0
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        self.num_predictions = self.num_bytes = num_rows = 0
+        rows: list[Arrays] = []
+        for number, record in enumerate(_records(self._batches())):
+            steps, num_bytes = self._masker.steps(record, number)
+            num_rows += len(steps)
+            if num_rows > self._most and self.num_bytes:
+                break
+            self.num_predictions += sum(_num_predictions(row) for row in steps)
+            self.num_bytes += num_bytes
+            rows += steps
+            while len(rows) >= self._batch_size:
+                yield _stacked(rows[: self._batch_size])
+                rows = rows[self._batch_size :]
+        if rows:
+            # The last batch is filled with rows that predict nothing.
+            nothing = np.zeros_like(rows[-1]["masked_lm_weights"])
+            filler = {**rows[-1], "masked_lm_weights": nothing}
+            yield _stacked(rows + [filler] * (self._batch_size - len(rows)))
 
     def bits_per_byte(self, masked_lm_loss: float) -> float:
-        """Of the mean loss of the rows' predictions, in nats."""
+        """Of the mean loss of all that was predicted, in nats."""
         bits = masked_lm_loss * self.num_predictions / math.log(2.0)
         return bits / self.num_bytes
 
 
-def mask_words(
-    batches: Iterable[Arrays],
-    vocabulary: Vocabulary,
-    *,
-    vocab_size: int,
-    mask_token: str,
-    batch_size: int,
-    max_batches: int,
-) -> MaskedWords | None:
-    """The first records of batches with masked words, as whole batches of rows.
+def _num_predictions(row: Arrays) -> int:
+    return int(row["masked_lm_weights"].sum())
 
-    None if no record has a word. `vocab_size` is the model's.
-    """
-    masker = _Masker(vocabulary, vocab_size, mask_token)
-    rows: list[Arrays] = []
-    num_predictions = num_bytes = 0
-    for number, record in enumerate(_records(batches)):
-        steps, size = masker.steps(record, number)
-        if rows and len(rows) + len(steps) > batch_size * max_batches:
-            break
-        rows += steps
-        num_predictions += sum(int(row["masked_lm_weights"].sum()) for row in steps)
-        num_bytes += size
-    if not rows:
-        return None
-    # The last batch is filled with rows that predict nothing.
-    filler = {**rows[-1], "masked_lm_weights": 0.0 * rows[-1]["masked_lm_weights"]}
-    rows += [filler] * (-len(rows) % batch_size)
-    stacked = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-    return MaskedWords(stacked, num_predictions, num_bytes)
+
+def _stacked(rows: list[Arrays]) -> dict[str, np.ndarray]:
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
 
 def _records(batches: Iterable[Arrays]) -> Iterator[Arrays]:

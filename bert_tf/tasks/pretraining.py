@@ -28,7 +28,7 @@ from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
-from bert_tf.tasks.bits_per_byte import MaskedWords, mask_words
+from bert_tf.tasks.bits_per_byte import MaskedWords
 from bert_tf.tasks.pretraining_options import (
     PhaseSpec,
     PretrainingOptions,
@@ -396,20 +396,6 @@ class PretrainingRun(Run):
         """Evaluates a model on the first batches of some records, repeated if few."""
         options = self.options
 
-        @functools.cache
-        def masked_words() -> MaskedWords | None:
-            if not self._has_bits_per_byte:
-                return None
-            assert self._vocabulary is not None
-            return mask_words(
-                dataset(repeat=False).as_numpy_iterator(),
-                self._vocabulary,
-                vocab_size=self.config.vocab_size,
-                mask_token=options.mask_token,
-                batch_size=options.eval_batch_size,
-                max_batches=options.max_eval_steps,
-            )
-
         def dataset(repeat: bool) -> tf.data.Dataset:
             return records.evaluation_dataset(
                 options.eval_batch_size,
@@ -433,9 +419,21 @@ class PretrainingRun(Run):
             )
             results |= majority.scores()
             warn_of_unigrams(results)
-            if (words := masked_words()) is not None:
-                rows = tf.data.Dataset.from_tensor_slices(words.rows)
-                batches = rows.batch(options.eval_batch_size, drop_remainder=True)
+            if self._has_bits_per_byte:
+                assert self._vocabulary is not None
+                words = MaskedWords(
+                    lambda: dataset(repeat=False).as_numpy_iterator(),
+                    self._vocabulary,
+                    vocab_size=self.config.vocab_size,
+                    mask_token=options.mask_token,
+                    batch_size=options.eval_batch_size,
+                    max_batches=options.max_eval_steps,
+                )
+                if next(iter(words), None) is None:  # no record has a word
+                    return results
+                batches = tf.data.Dataset.from_generator(
+                    lambda: words, output_signature=dataset(repeat=True).element_spec
+                )
                 loss = evaluator(model).run(batches)["masked_lm_loss"]
                 results[BITS_PER_BYTE] = words.bits_per_byte(loss)
             return results

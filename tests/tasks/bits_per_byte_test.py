@@ -3,7 +3,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.tasks.bits_per_byte import mask_words
+from bert_tf.tasks.bits_per_byte import MaskedWords
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
@@ -33,12 +33,32 @@ def record(text, hidden=(), length=L):
     }
 
 
-def masked_words(*records, batch_size=1, max_batches=100, **options):
+class Found:
+    """All rows of masked words, and the words."""
+
+    def __init__(self, batch, vocabulary=VOCABULARY, **options):
+        self.words = MaskedWords(
+            lambda: [batch],
+            vocabulary,
+            **{
+                "mask_token": "[MASK]",
+                "vocab_size": len(TOKENS),
+                "batch_size": 1,
+                "max_batches": 10**6,
+                **options,
+            },
+        )
+        for _ in range(2):  # what is counted is of one time
+            self.batches = list(self.words)
+        names = self.batches[0] if self.batches else ()
+        self.rows = {n: np.concatenate([b[n] for b in self.batches]) for n in names}
+        self.num_predictions = self.words.num_predictions
+        self.num_bytes = self.words.num_bytes
+
+
+def masked_words(*records, **options):
     batch = {name: np.stack([r[name] for r in records]) for name in records[0]}
-    options = {"mask_token": "[MASK]", "vocab_size": len(TOKENS), **options}
-    return mask_words(
-        [batch], VOCABULARY, batch_size=batch_size, max_batches=max_batches, **options
-    )
+    return Found(batch, **options)
 
 
 def predictions(rows, row):
@@ -63,7 +83,7 @@ class MaskWordsTest(tf.test.TestCase):
             self.assertEqual(predictions(rows, step), {step + 1: piece})
         self.assertEqual((found.num_predictions, found.num_bytes), (4, 7))
         # 4 predictions of 2 nats each, and 7 bytes.
-        self.assertAllClose(found.bits_per_byte(2.0), 8 / math.log(2) / 7)
+        self.assertAllClose(found.words.bits_per_byte(2.0), 8 / math.log(2) / 7)
 
     def test_words_are_whole_known_and_drawn_by_the_records_number(self):
         text = "##er the ca ##t [UNK] dog é . [SEP] ca ##t ##ch ."
@@ -118,7 +138,8 @@ class MaskWordsTest(tf.test.TestCase):
         self.assertEqual((found.num_predictions, found.num_bytes), (7, 21))
         found = masked_words(*[record("the")] * 7, batch_size=2, max_batches=2)
         self.assertLen(found.rows["input_ids"], 4)
-        self.assertIsNone(masked_words(record("[UNK]"), record("##t")))
+        self.assertEmpty(masked_words(record("[UNK]"), record("##t")).batches)
+        self.assertLen(masked_words(record("the"), batch_size=4).batches, 1)
         found = masked_words(record("the"), mask_token="[UNK]")
         self.assertAllEqual(found.rows["input_ids"][0][:3], [CLS, UNK, SEP])
         # Places of the model's table that have no token.
@@ -139,9 +160,6 @@ class MaskWordsTest(tf.test.TestCase):
             base["input_mask"] = (np.arange(40) <= len(ids)).astype(np.int32)
             base["masked_lm_weights"] = np.zeros(P, np.float32)
             batch = {name: np.stack([x] * 300) for name, x in base.items()}
-            found = mask_words(
-                [batch], vocabulary, vocab_size=40, mask_token="[MASK]",
-                batch_size=1, max_batches=10**6,
-            )  # fmt: skip
+            found = Found(batch, vocabulary, vocab_size=40)
             sizes.append(found.num_bytes)
         self.assertEqual(*sizes)
