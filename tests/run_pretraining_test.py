@@ -119,7 +119,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
             [
                 *("bits_per_byte", "global_step", "loss"),
                 *("masked_lm_accuracy", "masked_lm_loss", "masked_lm_majority"),
-                "masked_lm_unigram_entropy",
+                "masked_lm_unigram_loss",
                 *("next_sentence_accuracy", "next_sentence_loss"),
                 "next_sentence_majority",
             ],
@@ -292,7 +292,7 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
                 *("discriminator_accuracy", "discriminator_loss"),
                 *("global_step", "loss"),
                 *("masked_lm_accuracy", "masked_lm_loss", "masked_lm_majority"),
-                *("masked_lm_unigram_entropy", "replaced_share"),
+                *("masked_lm_unigram_loss", "replaced_share"),
             ],
         )
         loss = results["masked_lm_loss"] + 50 * results["discriminator_loss"]
@@ -337,7 +337,7 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
             self.run_script(**options)
         said = [call.args[0] for call in info.call_args_list]
         self.assertLen([line for line in said if "no sentence pairs" in line], 1)
-        of_masked_lm = ("accuracy", "loss", "majority", "unigram_entropy")
+        of_masked_lm = ("accuracy", "loss", "majority", "unigram_loss")
         names = ["bits_per_byte", "global_step", "loss"]
         names += [f"masked_lm_{name}" for name in of_masked_lm]
         self.assertEqual([*self.results()], names)

@@ -95,10 +95,12 @@ _LABELS = {
 }
 
 
-UNIGRAM_ENTROPY = "masked_lm_unigram_entropy"
+UNIGRAM_LOSS = "masked_lm_unigram_loss"
 BITS_PER_BYTE = "bits_per_byte"
 # How near to it a loss must be to stand at it.
-_AT_THE_ENTROPY = 0.03
+_AT_THE_UNIGRAMS = 0.03
+# So many training records are read for the frequencies of tokens, at most.
+_COUNTED = 25_600
 
 
 class Majority:
@@ -107,7 +109,8 @@ class Majority:
     # Next sentence labels may be far from balanced, so their accuracy means nothing
     # without.
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, frequencies: np.ndarray) -> None:
+        self._frequencies = frequencies  # of each token, [V]
         self._counts = {
             name: np.zeros(0)
             for name in _LABELS
@@ -125,21 +128,18 @@ class Majority:
             self._counts[name] = more
 
     def scores(self) -> dict[str, float]:
-        """The share of the most frequent label of each kind, and the tokens' entropy.
+        """The share of the most frequent label of each kind, and the unigrams' loss.
 
-        It is the loss of a model that has learned how frequent each token is, and
-        nothing else, in nats; with the correction of Miller and Madow for few labels.
+        -sum over labels of log q(label) / their number, in nats, where q is how
+        frequent each token is among those of the training records.
         """
         scores = {
             name: float(counts.max() / counts.sum()) if counts.any() else 0.0
             for name, counts in self._counts.items()
         }
         counts = self._counts["masked_lm_majority"]
-        counts = counts[counts > 0]
-        total = max(counts.sum(), 1.0)
-        shares = counts / total
-        entropy = -np.sum(shares * np.log(shares)) + (len(counts) - 1) / (2 * total)
-        return scores | {UNIGRAM_ENTROPY: max(float(entropy), 0.0)}
+        losses = -np.log(self._frequencies[: len(counts)])
+        return scores | {UNIGRAM_LOSS: float(counts @ losses / max(counts.sum(), 1.0))}
 
 
 def warn_of_unigrams(results: Mapping[str, float]) -> None:
@@ -147,16 +147,16 @@ def warn_of_unigrams(results: Mapping[str, float]) -> None:
 
     Most runs are there for some time at their beginning.
     """
-    loss, entropy = results["masked_lm_loss"], results[UNIGRAM_ENTROPY]
-    if abs(loss - entropy) >= _AT_THE_ENTROPY * entropy:
+    loss, unigrams = results["masked_lm_loss"], results[UNIGRAM_LOSS]
+    if abs(loss - unigrams) >= _AT_THE_UNIGRAMS * unigrams:
         return
     logging.warning(
-        "The masked LM's loss, %.2f, stands at the entropy of the tokens' frequencies,"
-        " %.2f: the model does not use the context yet. Early in a run this is normal,"
-        " for thousands of steps. If it stays, raise `learning_rate`, keep"
-        " `num_warmup_steps` at a tenth of the steps, or give a narrow model an"
-        " initializer_range of 0.08 in its bert_config.json.",
-        *(loss, entropy),
+        "The masked LM's loss, %.2f, stands at the unigram entropy, that of the tokens'"
+        " frequencies alone, %.2f: the model does not use the context yet. Early in a"
+        " run this is normal, for thousands of steps. If it stays, raise"
+        " `learning_rate`, keep `num_warmup_steps` at a tenth of the steps, or give a"
+        " narrow model an initializer_range of 0.08 in its bert_config.json.",
+        *(loss, unigrams),
     )
 
 
@@ -411,7 +411,7 @@ class PretrainingRun(Run):
             )
 
         def evaluate(model: keras.Model) -> Mapping[str, float]:
-            majority = Majority(self.task)
+            majority = Majority(self.task, self._frequencies)
             results = evaluator(model).run(
                 dataset(repeat=True),
                 num_batches=options.max_eval_steps,
@@ -529,6 +529,22 @@ class PretrainingRun(Run):
                 f"`best_metric={self.options.best_metric}` is none of the evaluation's"
                 f" metrics: {', '.join(metrics)}."
             )
+
+    @functools.cached_property
+    def _frequencies(self) -> np.ndarray:
+        """How frequent each token is where the training records predict, [V]."""
+        # Half a time more often each, for those that are not there.
+        counts = np.full(self.config.vocab_size, 0.5)
+        dataset = self._records[0].evaluation_dataset(
+            _COUNTED // 100,
+            repeat=False,
+            vocab_size=self.config.vocab_size,
+            packed=self._is_packed,
+        )
+        for batch in dataset.take(100).as_numpy_iterator():
+            labels = batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
+            counts += np.bincount(labels, minlength=len(counts))
+        return counts / counts.sum()
 
     @property
     def _has_bits_per_byte(self) -> bool:
