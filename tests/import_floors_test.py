@@ -39,6 +39,7 @@ LIGHT_MODULES = (
     "bert_tf.records.masking_options",
     "bert_tf.records.text_input",
     "bert_tf.records.tokenized_corpus",
+    "bert_tf.records.written_vocabulary",
     "bert_tf.tasks.data_set_options",
     "bert_tf.tasks.glue",
     "bert_tf.tasks.multiple_choice_options",

@@ -36,7 +36,7 @@ from bert_tf.base import cli
 from bert_tf.tasks import pretraining  # noqa: F401
 from tests.readme.small_files import SmallFiles
 from tests.training.killed_run_test import CLOCKS
-from tfrecords import create_pretraining_data, learn_vocabulary
+from tfrecords import create_pretraining_data, extend_vocabulary, learn_vocabulary
 
 _SEED = 20
 _DURATION = re.compile(rb'"seconds": [\d.]+|\d\d:\d\d:\d\d')
@@ -78,6 +78,11 @@ COMMANDS = {
         learn_vocabulary,
         "--input_file=text.txt --output_file={out}/v.txt --vocab_size=600"
         " --num_workers=1",
+    ),
+    "extended vocabulary": Command(
+        extend_vocabulary,
+        "--init_checkpoint={BERT_BASE_DIR} --input_file=text.txt --num_workers=1"
+        " --output_file={out}/folder/v.txt --num_new_tokens=20 --min_frequency=1",
     ),
     "records": Command(create_pretraining_data, _RECORDS),
     "shards": Command(

@@ -4,6 +4,7 @@ import pathlib
 import re
 from unittest import mock
 
+import numpy as np
 import pytest
 import tensorflow as tf
 from absl import flags, logging
@@ -112,18 +113,19 @@ class RunPretrainingTest(RunPretrainingTestCase):
         parsed = cli.parse(run_pretraining.run, command.split())
         run_pretraining.run(parsed)
         lines = self.read("run", "eval_results.txt").splitlines()
-        # The original's names, order and form; the majorities are ours.
+        # The original's names, order and form; the others are ours.
         self.assertEqual(
             [line.split(" = ")[0] for line in lines],
             [
-                *("global_step", "loss"),
+                *("bits_per_byte", "global_step", "loss"),
                 *("masked_lm_accuracy", "masked_lm_loss", "masked_lm_majority"),
+                "masked_lm_unigram_loss",
                 *("next_sentence_accuracy", "next_sentence_loss"),
                 "next_sentence_majority",
             ],
         )
-        self.assertEqual(lines[0], "global_step = 4")
-        for line in lines[1:]:
+        self.assertEqual(lines[1], "global_step = 4")
+        for line in [lines[0], *lines[2:]]:
             self.assertRegex(line, r"^\w+ = \d+(\.\d+)?(e-?\d+)?$")
         self.assertContainsSubset(
             {
@@ -152,6 +154,42 @@ class RunPretrainingTest(RunPretrainingTestCase):
             init_checkpoint=self.path("run"),
         )
         self.assertEqual(self.results("other")["global_step"], 0)
+
+    def test_bits_per_byte_of_a_model_without_knowledge(self):
+        model = BertPretrainer(toy.CONFIG)
+        for weight in model.weights:
+            weight.assign(0.0 * weight)
+        blank = runs.save(self.path("blank"), model, tokens=self.tokens)
+        # Words of one piece each, of 3 bytes: "w10" to "w24".
+        text = TEXT
+        for number in range(10):
+            text = text.replace(f"w{number} ", f"w{number + 10} ")
+        self.write("text.txt", re.sub(r"\bw\d\b", "w20", text))
+        unmasked = self.make_records("dynamic", masking="dynamic", pairs="none")
+        for records in (self.make_records("long"), unmasked):
+            given = {"input_file": records, "init_checkpoint": blank}
+            self.run_script(do_eval=True, **given)
+            results = self.results()
+            bits = np.log2(toy.V)
+            self.assertAllClose(results["bits_per_byte"], bits / 3, rtol=1e-5)
+            self.assertAllClose(results["masked_lm_loss"], np.log(toy.V), rtol=1e-5)
+        # Nothing is masked where each token predicts the next one.
+        self.run_script(
+            *("--left_to_right", "--nonext_sentence"),
+            do_train=True,
+            do_eval=True,
+            input_file=unmasked,
+            output_dir=self.path("other"),
+        )
+        self.assertNotIn("bits_per_byte", self.results("other"))
+        # The best checkpoint by it has the lowest one.
+        given = {"eval_steps": 1, "best_metric": "bits_per_byte", "do_train": True}
+        self.run_script(**given, learning_rate=0.1, output_dir=self.path("best_of"))
+        best = self.read_json("best_of", "best", "best.json")
+        lines = self.read_json_lines("best_of", "metrics.jsonl")
+        values = [line["eval/bits_per_byte"] for line in lines if "eval/loss" in line]
+        self.assertLen(values, 4)
+        self.assertEqual(best["value"], min(values))
 
     def test_records_made_again_from_other_text_are_another_set(self):
         step = {"do_train": True, "do_eval": True, "train_batch_size": 4}
@@ -254,7 +292,7 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
                 *("discriminator_accuracy", "discriminator_loss"),
                 *("global_step", "loss"),
                 *("masked_lm_accuracy", "masked_lm_loss", "masked_lm_majority"),
-                "replaced_share",
+                *("masked_lm_unigram_loss", "replaced_share"),
             ],
         )
         loss = results["masked_lm_loss"] + 50 * results["discriminator_loss"]
@@ -299,8 +337,10 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
             self.run_script(**options)
         said = [call.args[0] for call in info.call_args_list]
         self.assertLen([line for line in said if "no sentence pairs" in line], 1)
-        of_masked_lm = [f"masked_lm_{x}" for x in ("accuracy", "loss", "majority")]
-        self.assertEqual([*self.results()], ["global_step", "loss", *of_masked_lm])
+        of_masked_lm = ("accuracy", "loss", "majority", "unigram_loss")
+        names = ["bits_per_byte", "global_step", "loss"]
+        names += [f"masked_lm_{name}" for name in of_masked_lm]
+        self.assertEqual([*self.results()], names)
         # The head is there for whoever goes on with sentence pairs.
         self.assertIn("cls/seq_relationship/output_weights", self.weights("run"))
         with self.assertRaisesRegex(InputError, "cannot be used together"):

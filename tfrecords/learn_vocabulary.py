@@ -10,25 +10,23 @@ The same command again finds its vocabulary done. It overwrites another file onl
 --overwrite.
 """
 
-import os
-
 from absl import logging
 
-from bert_tf.base import cli, files
-from bert_tf.base.errors import InputError
-from bert_tf.base.options import REQUIRED, Path, option, with_default
-from bert_tf.records.text_input import TextOptions, text_chunks
+from bert_tf.base import cli
+from bert_tf.base.options import option, with_default
+from bert_tf.records.written_vocabulary import (
+    WrittenVocabularyOptions,
+    check_output_file,
+    count_words,
+    write,
+)
 from bert_tf.training.training_options import ModelOptions
 
 
-class VocabularyOptions(TextOptions, hides=("split_sentences", "language")):
+class VocabularyOptions(WrittenVocabularyOptions):
     """The vocabulary to learn, and its text."""
 
-    split_sentences: bool | None = False
     do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
-    output_file: str = option(
-        REQUIRED, "The vocab.txt file to write.", path=Path.OUTPUT, decides="nothing"
-    )
     vocab_size: int = option(
         30522,
         "Number of tokens, including special and unused ones; the file has exactly"
@@ -57,45 +55,22 @@ class VocabularyOptions(TextOptions, hides=("split_sentences", "language")):
         most=1.0,
         decides="numbers",
     )
-    max_words: int = option(
-        5_000_000,
-        "Maximum number of different words in memory, about 0.4 kB each. If there"
-        " are more, those that have occurred once are dropped, then twice and so"
-        " on, until half as many are left; the number of dropped words is reported.",
-        least=1000,
-        decides="numbers",
-    )
-    overwrite: bool = option(
-        False, "Overwrite an --output_file with different content.", decides="nothing"
-    )
 
 
 def run(options: VocabularyOptions) -> None:
     """Learns the vocabulary that the flags ask for, and writes it."""
-    from bert_tf.base.parallel import available_cores
     from bert_tf.text import learning
 
-    path = options.output_file
     # Before the text is looked for, which may prepare a whole dataset.
-    _check_output_file(
-        options, learning.first_tokens(options.vocab_size, options.num_unused)
+    first_tokens = learning.first_tokens(options.vocab_size, options.num_unused)
+    beginning = "".join(f"{token}\n" for token in first_tokens).encode()
+    check_output_file(
+        options,
+        lambda content: (
+            content.startswith(beginning) and content.count(b"\n") == options.vocab_size
+        ),
     )
-    counts, dropped = learning.count_words(
-        text_chunks(options, passed_over=[path]),
-        do_lower_case=options.do_lower_case,
-        max_words=options.max_words,
-        num_workers=options.num_workers or available_cores(),
-    )
-    num_words = counts.num_occurrences
-    logging.info("Counted %d words, %d different ones", num_words, len(counts.words))
-    if counts.num_forgotten:
-        logging.warning(
-            "There are more than --max_words=%d different words: %d words, the rarest,"
-            " were forgotten. No count is too low by more than %d.",
-            *(options.max_words, counts.num_forgotten, counts.max_error),
-        )
-    for what, number in sorted(dropped.items()):
-        logging.info("Left out: %d %s", number, what)
+    counts = count_words(options, options.do_lower_case)
     vocabulary = learning.learn_from_counts(
         counts,
         vocab_size=options.vocab_size,
@@ -104,42 +79,9 @@ def run(options: VocabularyOptions) -> None:
         character_coverage=options.character_coverage,
     )
     unknown = learning.count_unknown(counts, vocabulary)
-    logging.info("%d words (%.4f%%) become [UNK]", unknown, 100 * unknown / num_words)
-    # It may have been written in the meantime.
-    if files.exists(path):
-        if files.sha256(files.read_bytes(path)) == vocabulary.sha256:
-            logging.info("All is done already: %d tokens, %s", len(vocabulary), path)
-            return
-        if not options.overwrite:
-            raise _refusal(path)
-    vocabulary.save(path)
-    logging.info("Wrote %d tokens, %s", len(vocabulary), path)
-
-
-def _check_output_file(options: VocabularyOptions, first_tokens: list[str]) -> None:
-    """Checks before the work that its result can be written; makes the folder."""
-    path = options.output_file
-    if not path or files.is_folder(path):
-        raise InputError(f"--output_file: {path!r} is a folder; name a file in it.")
-    if folder := os.path.dirname(path):
-        files.make_folder(folder)
-    if not files.is_remote(path) and not os.access(folder or ".", os.W_OK):
-        raise InputError(f"--output_file: nothing can be written to {folder or '.'}.")
-    if options.overwrite or not files.exists(path):
-        return
-    content = files.read_bytes(path)
-    beginning = "".join(f"{token}\n" for token in first_tokens).encode()
-    is_of_that_size = content.count(b"\n") == options.vocab_size
-    if not content.startswith(beginning) or not is_of_that_size:
-        raise _refusal(path)
-    logging.info("%s exists, and will be compared with what is learned.", path)
-
-
-def _refusal(path: str) -> InputError:
-    return InputError(
-        f"--output_file: {path} exists and is another vocabulary, or none; give "
-        "another name, or --overwrite."
-    )
+    share = 100 * unknown / counts.num_occurrences
+    logging.info("%d words (%.4f%%) become [UNK]", unknown, share)
+    write(vocabulary, options)
 
 
 main = cli.command(run)

@@ -168,7 +168,8 @@ def _our_folders() -> tuple[str, ...]:
     # In a checkout tfrecords/ is next to bert_tf/, in a wheel within it.
     records = importlib.util.find_spec("bert_tf.tfrecords")
     others = records.submodule_search_locations if records else None
-    return os.path.dirname(os.path.abspath(__file__)), *(others or ())
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return package, *(others or ())
 
 
 class _OurLines(python_logging.Filter):

@@ -8,7 +8,7 @@ import numpy as np
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 
 # The ends of the names of metrics that fall as a model gets better.
-_LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error")
+_LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error", "per_byte")
 
 
 def is_better(value: float, than: float, name: str) -> bool:

@@ -28,7 +28,11 @@ from bert_tf.conversion import (
     runtimes,
     tensorflow,
 )
-from bert_tf.conversion.loading import checked_casing, refuse_other_function
+from bert_tf.conversion.loading import (
+    checked_casing,
+    extended,
+    refuse_other_function,
+)
 from bert_tf.conversion.source import (
     CONFIG_NAME,
     EXPORT_NAME,
@@ -89,7 +93,9 @@ def completed(
         source.tokenizer.require_same()
         vocabulary = source.tokenizer.vocabulary
         path = source.tokenizer.path or source.path
+    source = dataclasses.replace(source, weights=weights)
     if vocabulary is not None:
+        source, config = extended(source, config, vocabulary, "`vocab_file`")
         config.check_vocabulary(len(vocabulary), path)
         vocabulary.require_special_tokens(path)
         do_lower_case = checked_casing(
@@ -98,7 +104,6 @@ def completed(
     return dataclasses.replace(
         source,
         config=config,
-        weights=weights,
         tokenizer=TokenizerFiles(vocabulary, path, do_lower_case),
     )
 

@@ -4,6 +4,7 @@ A weight's name gives its place. A weight of the encoder without a tensor, or a 
 without a place, is an error that lists them; a head may be new, and is then logged.
 """
 
+import dataclasses
 import os
 import pkgutil
 from collections.abc import Callable, Sequence
@@ -35,6 +36,7 @@ from bert_tf.modeling import heads
 from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.text.extension import added_tokens
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
@@ -75,7 +77,7 @@ def load_weights(
         InputError: no readable checkpoint, a shape differs, a weight of the encoder
             is missing, or a tensor has no place. Nothing is assigned then.
     """
-    source = _opened(checkpoint)
+    source = opened(checkpoint)
     weights = source.weights if init_head else source.weights.with_heads(())
     variables = weights_by_name(model)
     refuse_other_function(source, model.bert_config)
@@ -170,7 +172,8 @@ def refuse_other_function(
             )
 
 
-def _opened(checkpoint: str | Source) -> Source:
+def opened(checkpoint: str | Source) -> Source:
+    """A checkpoint, which may be open already."""
     return open_source(checkpoint) if isinstance(checkpoint, str) else checkpoint
 
 
@@ -210,7 +213,7 @@ def load_encoder(path: str | Source, **options: Any) -> BertEncoder:
             folder, a KerasHub preset.
         **options: passed to BertEncoder, such as `output_hidden_states=True`.
     """
-    source = _opened(path)
+    source = opened(path)
     options.setdefault("use_pooler", names.POOLER[0].original in source.weights)
     return _loaded(BertEncoder, source, **options)
 
@@ -228,7 +231,7 @@ def load_pretrainer(
     Raises:
         InputError: as `load_weights`, or the checkpoint has no masked LM.
     """
-    source = _opened(path)
+    source = opened(path)
     if not init_head:
         return _loaded(heads.BertPretrainer, source, init_head=False, **options)
     has_pairs = names.NEXT_SENTENCE in names.heads_of(source.weights)
@@ -260,7 +263,7 @@ def load_classifier(
         InputError: as `load_weights`, or `num_labels` is not given and the checkpoint
             has no classifier.
     """
-    source = _opened(path)
+    source = opened(path)
     if num_labels is None:
         num_labels = _outputs(source, names.CLASSIFIER)
     if init_head:
@@ -281,7 +284,7 @@ def load_span_predictor(
 ) -> heads.BertSpanPredictor:
     """The model of a SQuAD checkpoint; arguments and errors as `load_pretrainer`."""
     return _with_head(
-        heads.BertSpanPredictor, names.SPAN, _opened(path), init_head, **options
+        heads.BertSpanPredictor, names.SPAN, opened(path), init_head, **options
     )
 
 
@@ -292,7 +295,7 @@ def load_multiple_choice(
     return _with_head(
         heads.BertMultipleChoice,
         names.MULTIPLE_CHOICE,
-        _opened(path),
+        opened(path),
         init_head,
         **options,
     )
@@ -306,7 +309,7 @@ def load_tagger(
     **options: Any,
 ) -> heads.BertTagger:
     """A tagger from a checkpoint; arguments and errors as `load_classifier`."""
-    source = _opened(path)
+    source = opened(path)
     if num_labels is None:
         num_labels = _outputs(source, names.TAGGING)
     return _loaded(
@@ -433,6 +436,8 @@ def read_model_files(options: Any, output_dir: str) -> ModelFiles:
         if do_lower_case is None:
             do_lower_case = casing_of(output_dir)
     vocabulary.require_special_tokens(path)
+    if source is not None:
+        source, config = extended(source, config, vocabulary, "`vocab_file`")
     config.check_vocabulary(len(vocabulary), path)
     casing = checked_casing(source, vocabulary, do_lower_case, "`vocab_file`")
     return ModelFiles(config, vocabulary, casing, source)
@@ -447,6 +452,42 @@ def _own_file(output_dir: str, name: str, flag: str) -> str:
     return path
 
 
+def extended(
+    source: Source, config: BertConfig, vocabulary: Vocabulary, vocabulary_said_by: str
+) -> tuple[Source, BertConfig]:
+    """A checkpoint, and its model's config, with what a vocabulary adds to its own.
+
+    The weights of a new token are the mean of those of its older pieces.
+
+    Raises:
+        InputError: the vocabulary does more than add tokens.
+    """
+    own = source.tokenizer.vocabulary
+    if own is None or own.sha256 == vocabulary.sha256:
+        return source, config
+    try:
+        added = added_tokens(own, vocabulary)
+    except ValueError as error:
+        raise InputError(
+            f"{vocabulary_said_by} has other tokens than {source.tokenizer.path}, which"
+            f" the checkpoint {source.path} was trained with: {error}."
+        ) from error
+    size = max(len(vocabulary), source.weights.shapes[names.OF_VOCABULARY[0]][0])
+    logging.info(
+        "%s adds %d tokens to those of %s: each begins as the mean of its old pieces.",
+        *(vocabulary_said_by, len(added), source.path),
+    )
+    own_config = source.config and dataclasses.replace(source.config, vocab_size=size)
+    source = dataclasses.replace(
+        source,
+        weights=source.weights.with_tokens(added, size),
+        config=own_config,
+        tokenizer=source.tokenizer._replace(vocabulary=vocabulary),
+    )
+    size = max(size, config.vocab_size)
+    return source, dataclasses.replace(config, vocab_size=size)
+
+
 def checked_casing(
     source: Source | None,
     vocabulary: Vocabulary,
@@ -456,12 +497,6 @@ def checked_casing(
     """Whether to lower-case: the user's choice, or else the checkpoint's."""
     said_by, there = vocabulary_said_by, None
     if source is not None:
-        own = source.tokenizer.vocabulary
-        if own is not None and own.sha256 != vocabulary.sha256:
-            raise InputError(
-                f"{vocabulary_said_by} has other tokens than {source.tokenizer.path},"
-                f" which the checkpoint {source.path} was trained with."
-            )
         said_by, there = source.path, source.tokenizer.do_lower_case
     if there is None and vocabulary.has_upper_case:
         logging.info(

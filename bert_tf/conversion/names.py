@@ -383,6 +383,13 @@ def is_of_a_generator(name: str) -> bool:
     return name.startswith(("cls/generator/", "cls/generator_predictions/"))
 
 
+# The weights that have a row, or a number, per token.
+OF_VOCABULARY = (
+    "bert/embeddings/word_embeddings",
+    "cls/predictions/output_bias",
+    "cls/generator_predictions/output_bias",
+)
+
 # Before the name of a head's tensor that has no row here: another program's.
 FOREIGN = "unknown head/"
 

@@ -12,6 +12,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion.names import (
     FOREIGN,
     HEADS,
+    OF_VOCABULARY,
     REPLACED_TOKENS,
     Name,
     is_of_a_generator,
@@ -112,6 +113,17 @@ class Weights(Mapping[str, np.ndarray]):
             tensors[kernel] = Tensor(parts[0].shape, _sum(*parts))
         return Weights(self.path, tensors)
 
+    def with_tokens(
+        self, added: Mapping[int, Sequence[int]], num_tokens: int
+    ) -> "Weights":
+        """The same for a larger vocabulary: a new row is the mean of some old ones."""
+        tensors = dict(self.tensors)
+        for name in OF_VOCABULARY:
+            if name in tensors:
+                read = functools.partial(_extended, tensors[name], added, num_tokens)
+                tensors[name] = Tensor((num_tokens, *tensors[name].shape[1:]), read)
+        return Weights(self.path, tensors)
+
     def without_standardization(self) -> "Weights":
         """The same with `cls_normalization` in the heads of the pooled output.
 
@@ -137,6 +149,17 @@ def _folded(
     weights = kernel.read() / deviation.read().astype(np.float64)
     both = weights, bias.read() - weights @ mean.read()
     return both[place].astype(np.float32)
+
+
+def _extended(
+    tensor: Tensor, added: Mapping[int, Sequence[int]], num_tokens: int
+) -> np.ndarray:
+    old = tensor.read()
+    new = np.zeros((num_tokens, *old.shape[1:]), old.dtype)
+    new[: len(old)] = old
+    for row, pieces in added.items():
+        new[row] = old[list(pieces)].mean(0, np.float64)
+    return new
 
 
 def _sum(kernel: Tensor, a: Tensor, b: Tensor) -> Callable[[], np.ndarray]:

@@ -18,7 +18,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, read_model_files
 from bert_tf.conversion.names import heads_of
-from bert_tf.conversion.source import open_source
+from bert_tf.conversion.source import Source, open_source
 from bert_tf.modeling.standardization import standardize
 from bert_tf.records import batching
 from bert_tf.records.pipeline import InputShard
@@ -290,7 +290,9 @@ class FineTuning:
     def __post_init__(self) -> None:
         task, options = self.task, self.options
         # What a run starts from.
-        self.init_checkpoint = options.init_checkpoint if task.is_restorable else None
+        self.init_checkpoint: str | Source | None = None
+        if task.is_restorable:
+            self.init_checkpoint = self.model_files.source
         metric = options.best_metric
         if metric and metric not in task.metrics:
             raise InputError(

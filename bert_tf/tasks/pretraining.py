@@ -10,19 +10,25 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
-from bert_tf.conversion.loading import checked_casing, refuse_other_function
+from bert_tf.conversion.loading import (
+    checked_casing,
+    extended,
+    refuse_other_function,
+)
 from bert_tf.conversion.source import Source, open_source
 from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
+from bert_tf.tasks.bits_per_byte import MaskedWords
 from bert_tf.tasks.pretraining_options import (
     PhaseSpec,
     PretrainingOptions,
@@ -89,13 +95,22 @@ _LABELS = {
 }
 
 
+UNIGRAM_LOSS = "masked_lm_unigram_loss"
+BITS_PER_BYTE = "bits_per_byte"
+# How near to it a loss must be to stand at it.
+_AT_THE_UNIGRAMS = 0.03
+# So many training records are read for the frequencies of tokens, at most.
+_COUNTED = 25_600
+
+
 class Majority:
-    """The majority-class baseline's score on the batches seen."""
+    """The scores on the batches seen of models that know only the labels' counts."""
 
     # Next sentence labels may be far from balanced, so their accuracy means nothing
     # without.
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, frequencies: np.ndarray) -> None:
+        self._frequencies = frequencies  # of each token, [V]
         self._counts = {
             name: np.zeros(0)
             for name in _LABELS
@@ -113,11 +128,36 @@ class Majority:
             self._counts[name] = more
 
     def scores(self) -> dict[str, float]:
-        """The share of the most frequent label of each kind."""
-        return {
+        """The share of the most frequent label of each kind, and the unigrams' loss.
+
+        -sum over labels of log q(label) / their number, in nats, where q is how
+        frequent each token is among those of the training records.
+        """
+        scores = {
             name: float(counts.max() / counts.sum()) if counts.any() else 0.0
             for name, counts in self._counts.items()
         }
+        counts = self._counts["masked_lm_majority"]
+        losses = -np.log(self._frequencies[: len(counts)])
+        return scores | {UNIGRAM_LOSS: float(counts @ losses / max(counts.sum(), 1.0))}
+
+
+def warn_of_unigrams(results: Mapping[str, float]) -> None:
+    """Warns of a masked LM that has learned how frequent the tokens are, and no more.
+
+    Most runs are there for some time at their beginning.
+    """
+    loss, unigrams = results["masked_lm_loss"], results[UNIGRAM_LOSS]
+    if abs(loss - unigrams) >= _AT_THE_UNIGRAMS * unigrams:
+        return
+    logging.warning(
+        "The masked LM's loss, %.2f, stands at the unigram entropy, that of the tokens'"
+        " frequencies alone, %.2f: the model does not use the context yet. Early in a"
+        " run this is normal, for thousands of steps. If it stays, raise"
+        " `learning_rate`, keep `num_warmup_steps` at a tenth of the steps, or give a"
+        " narrow model an initializer_range of 0.08 in its bert_config.json.",
+        *(loss, unigrams),
+    )
 
 
 def fingerprint(
@@ -162,8 +202,8 @@ class PretrainingRun(Run):
     ) -> None:
         self.options = options
         self.strategy = strategy = strategy or create_strategy(options)
-        self.init_checkpoint = options.init_checkpoint
         specs = parse_phases(options.phases) if options.phases else None
+        self.init_checkpoint: str | Source | None = None
         # Errors that would otherwise appear after hours of training.
         self._refuse_uneven_batches(specs)
         self._electra: dict[str, float] | None = None
@@ -296,6 +336,7 @@ class PretrainingRun(Run):
         if not stages or files.exists(os.path.join(options.output_dir, STATE_NAME)):
             return
         self._prepare()
+        checkpoint = options.init_checkpoint
         for number, stage in enumerate(stages):
             logging.info("***** Stage of %d layers *****", stage.num_layers)
             name = f"stacking_{stage.num_layers}_layers"
@@ -308,11 +349,11 @@ class PretrainingRun(Run):
                 num_warmup_steps=min(options.num_warmup_steps, stage.num_steps // 10),
                 num_schedule_steps=None,
                 random_seed=options.random_seed + 1 + number,  # other batches
-                init_checkpoint=self.init_checkpoint,
+                init_checkpoint=checkpoint,
                 stack_layers=number > 0 or options.stack_layers,
             )
             PretrainingRun(stage_options, self.strategy, stage.num_layers).train()
-            self.init_checkpoint = folder
+            self.init_checkpoint = checkpoint = folder
 
     def restore(self) -> tuple[keras.Model, int]:
         """The model of --output_dir's last checkpoint, or else of --init_checkpoint."""
@@ -320,7 +361,7 @@ class PretrainingRun(Run):
         return restore_or_initialize(
             self.task,
             self.options.output_dir,
-            self.options.init_checkpoint,
+            self.init_checkpoint,
             self.options.precision,
             self.strategy,
         )
@@ -355,6 +396,14 @@ class PretrainingRun(Run):
         """Evaluates a model on the first batches of some records, repeated if few."""
         options = self.options
 
+        def dataset(repeat: bool) -> tf.data.Dataset:
+            return records.evaluation_dataset(
+                options.eval_batch_size,
+                repeat=repeat,
+                vocab_size=self.config.vocab_size,
+                packed=self._is_packed,
+            )
+
         @functools.lru_cache(maxsize=1)
         def evaluator(model: keras.Model) -> Evaluator:
             return Evaluator(
@@ -362,18 +411,32 @@ class PretrainingRun(Run):
             )
 
         def evaluate(model: keras.Model) -> Mapping[str, float]:
-            majority = Majority(self.task)
+            majority = Majority(self.task, self._frequencies)
             results = evaluator(model).run(
-                records.evaluation_dataset(
-                    options.eval_batch_size,
-                    repeat=True,
-                    vocab_size=self.config.vocab_size,
-                    packed=self._is_packed,
-                ),
+                dataset(repeat=True),
                 num_batches=options.max_eval_steps,
                 observe=majority.add,
             )
-            return results | majority.scores()
+            results |= majority.scores()
+            warn_of_unigrams(results)
+            if self._has_bits_per_byte:
+                assert self._vocabulary is not None
+                words = MaskedWords(
+                    lambda: dataset(repeat=False).as_numpy_iterator(),
+                    self._vocabulary,
+                    vocab_size=self.config.vocab_size,
+                    mask_token=options.mask_token,
+                    batch_size=options.eval_batch_size,
+                    max_batches=options.max_eval_steps,
+                )
+                if next(iter(words), None) is None:  # no record has a word
+                    return results
+                batches = tf.data.Dataset.from_generator(
+                    lambda: words, output_signature=dataset(repeat=True).element_spec
+                )
+                loss = evaluator(model).run(batches)["masked_lm_loss"]
+                results[BITS_PER_BYTE] = words.bits_per_byte(loss)
+            return results
 
         return evaluate
 
@@ -436,6 +499,12 @@ class PretrainingRun(Run):
         )
         if self.options.bert_size and vocabulary is not None:
             self.config = dataclasses.replace(self.config, vocab_size=len(vocabulary))
+        vocabulary_said_by = "The vocabulary of the records"
+        if source is not None and vocabulary is not None:
+            source, self.config = extended(
+                source, self.config, vocabulary, vocabulary_said_by
+            )
+        self.init_checkpoint = source
         for records in every:
             records.check_model(self.config)
             records.check_hosts(self.strategy)
@@ -444,7 +513,7 @@ class PretrainingRun(Run):
         if vocabulary is not None:
             self.config.check_vocabulary(len(vocabulary), "The vocabulary")
             do_lower_case = checked_casing(
-                source, vocabulary, do_lower_case, "The vocabulary of the records"
+                source, vocabulary, do_lower_case, vocabulary_said_by
             )
         self._vocabulary = vocabulary
         self._do_lower_case = do_lower_case is not False
@@ -452,12 +521,39 @@ class PretrainingRun(Run):
     def _refuse_other_metrics(self) -> None:
         """Raises InputError now for errors that the first evaluation would meet."""
         objective = self.task.objective
-        metrics = ("loss", *objective.losses, *objective.metrics)
+        metrics = ["loss", *objective.losses, *objective.metrics]
+        if self._has_bits_per_byte:
+            metrics.append(BITS_PER_BYTE)
         if self.options.eval_steps and self.options.best_metric not in metrics:
             raise InputError(
                 f"`best_metric={self.options.best_metric}` is none of the evaluation's"
                 f" metrics: {', '.join(metrics)}."
             )
+
+    @functools.cached_property
+    def _frequencies(self) -> np.ndarray:
+        """How frequent each token is where the training records predict, [V]."""
+        # Half a time more often each, for those that are not there.
+        counts = np.full(self.config.vocab_size, 0.5)
+        dataset = self._records[0].evaluation_dataset(
+            _COUNTED // 100,
+            repeat=False,
+            vocab_size=self.config.vocab_size,
+            packed=self._is_packed,
+        )
+        for batch in dataset.take(100).as_numpy_iterator():
+            labels = batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
+            counts += np.bincount(labels, minlength=len(counts))
+        return counts / counts.sum()
+
+    @property
+    def _has_bits_per_byte(self) -> bool:
+        """Whether words can be masked: not where each token predicts the next one."""
+        return (
+            self._vocabulary is not None
+            and self._electra is None
+            and self.config.is_bidirectional
+        )
 
     def _prepare(self) -> None:
         """Makes --output_dir, with all files that must accompany its checkpoints."""

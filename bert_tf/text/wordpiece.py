@@ -202,7 +202,7 @@ class WordPieceTokenizer:
         self._continuations = continuations, _longest(continuations)
         special = [t for t in (PAD, UNK, CLS, SEP, MASK) if t in vocabulary]
         self._special = re.compile(f"({'|'.join(map(re.escape, special))})")
-        self._of_word: Cache[tuple[int, ...]] = Cache(self._cut_word)
+        self._of_word: Cache[tuple[int, ...]] = Cache(self.cut_word)
         self._of_run: Cache[tuple[int, ...]] = Cache(self._encode_run)
         self._aligned: Cache[tuple[tuple[int, int, int], ...]] = Cache(self._align_run)
         self._run_ids = self._of_run.__getitem__
@@ -387,14 +387,17 @@ class WordPieceTokenizer:
                 begin += length
         return tuple(aligned)
 
-    def _cut_word(self, word: str) -> tuple[int, ...]:
-        """Greedy longest match first; one [UNK] if it does not cover the word."""
+    def cut_word(self, word: str, *, continues: bool = False) -> tuple[int, ...]:
+        """A word's pieces, or those of the rest of one: greedy longest match first.
+
+        One [UNK] if it does not cover the word.
+        """
         length = len(word)
         if length > MAX_CHARACTERS_PER_WORD:
             return self._unknown
         ids = []
         start = 0
-        known, longest = self._starts
+        known, longest = self._continuations if continues else self._starts
         while start < length:
             end = start + longest.get(word[start : start + _PREFIX], _PREFIX - 1)
             if end > length:

@@ -53,8 +53,8 @@ from bert_tf.base.errors import InputError, first_line
 from bert_tf.base.metrics import is_better
 from bert_tf.base.options import FLAGS_NAME
 from bert_tf.conversion.adapter_files import load_adapter
-from bert_tf.conversion.loading import load_weights
-from bert_tf.conversion.source import CONFIG_NAME, Source, open_source
+from bert_tf.conversion.loading import load_weights, opened
+from bert_tf.conversion.source import CONFIG_NAME, Source
 from bert_tf.conversion.tensorflow import (
     KEY_SUFFIX,
     CheckpointReader,
@@ -563,7 +563,7 @@ class RunCheckpoints:
 def restore_or_initialize(
     task: Task,
     folder: str,
-    init_checkpoint: str | None,
+    init_checkpoint: str | Source | None,
     precision: str = "float32",
     strategy: Strategy | None = None,
     *,
@@ -582,16 +582,17 @@ def restore_or_initialize(
             f"Nothing to evaluate: `output_dir={folder}` has no checkpoint and there is"
             " no `init_checkpoint`. Train first (`do_train`)."
         )
+    source = opened(init_checkpoint)
     missing = [
         name
         for name in initialize(
-            model, init_checkpoint, init_adapter, second_checkpoint=second_checkpoint
+            model, source, init_adapter, second_checkpoint=second_checkpoint
         )
         if not name.startswith(task.unmeasured)
     ]
     if missing:
         raise InputError(
-            f"`init_checkpoint={init_checkpoint}` is not trained for this task: it has"
+            f"`init_checkpoint={source.path}` is not trained for this task: it has"
             f" no {missing[0]}. Train first (`do_train`)."
         )
     return model, 0
@@ -599,7 +600,7 @@ def restore_or_initialize(
 
 def initialize(
     model: keras.Model,
-    init_checkpoint: str,
+    init_checkpoint: str | Source,
     init_adapter: str | None,
     init_head: bool = True,
     *,
@@ -610,15 +611,13 @@ def initialize(
     """Gives a model its first weights."""
     # An adapter has its own head.
     has_head = init_head and not init_adapter
-    source: str | Source = init_checkpoint
-    if stack_layers or init_layers is not None:
-        source = open_source(init_checkpoint)
-        weights = source.weights
-        if stack_layers:
-            weights = weights.stacked(model.bert_config.num_hidden_layers)
-        if init_layers is not None:
-            weights = weights.with_layers(init_layers)
-        source = dataclasses.replace(source, weights=weights)
+    source = opened(init_checkpoint)
+    weights = source.weights
+    if stack_layers:
+        weights = weights.stacked(model.bert_config.num_hidden_layers)
+    if init_layers is not None:
+        weights = weights.with_layers(init_layers)
+    source = dataclasses.replace(source, weights=weights)
     missing = load_weights(model, source, init_head=has_head)
     if second_checkpoint:
         missing += load_weights(model.encoder.second_encoder, second_checkpoint)

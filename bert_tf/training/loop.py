@@ -20,6 +20,7 @@ from keras import ops
 from bert_tf.base import files
 from bert_tf.base.errors import DivergedError, InputError
 from bert_tf.base.metrics import is_better
+from bert_tf.conversion.source import Source
 from bert_tf.optimization.layerwise import freeze, keeping_initial
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.records.pipeline import (
@@ -160,7 +161,7 @@ def train(
     *,
     folder: str,
     phases: Sequence[Phase],
-    init_checkpoint: str | None = None,
+    init_checkpoint: str | Source | None = None,
     strategy: Strategy | None = None,
     start: run_folder.Start | None = None,
 ) -> tuple[keras.Model, int]:
@@ -211,7 +212,7 @@ class _Run:
         config: TrainingConfig,
         folder: str,
         strategy: Strategy,
-        init_checkpoint: str | None,
+        init_checkpoint: str | Source | None,
         start: run_folder.Start | None,
     ) -> None:
         self._config = config
@@ -276,8 +277,7 @@ class _Run:
         if self.checkpoints.restore():
             if init_checkpoint:
                 logging.info(
-                    "`init_checkpoint=%s` is ignored: %s takes precedence.",
-                    init_checkpoint,
+                    "`init_checkpoint` is ignored: %s takes precedence.",
                     self.checkpoints.latest,
                 )
         elif init_checkpoint:

@@ -12,6 +12,7 @@ from absl import flags
 from bert_tf import run_pretraining
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
+from bert_tf.training import loop
 from tests.base import errors_test
 from tests.golden.commands import outcome
 from tests.processes import run_python, seconds_of_other_processes
@@ -25,7 +26,7 @@ SCRIPTS = (
     *("bert_tf.extract_features", "bert_tf.score", "bert_tf.plot_attention"),
     *("bert_tf.predict", "bert_tf.explain"),
     *("bert_tf.export_model", "bert_tf.inspect_checkpoint", "bert_tf.quickstart"),
-    "tfrecords.create_pretraining_data",
+    *("tfrecords.create_pretraining_data", "tfrecords.extend_vocabulary"),
 )
 # How long each page takes in a process that has made those before it.
 PAGES = """
@@ -73,7 +74,8 @@ class HelpTest(tf.test.TestCase):
 class LogTest(tf.test.TestCase):
     def test_what_is_shown(self):
         for level, path, message, is_shown in (
-            ("INFO", cli.__file__, "step 100", True),
+            ("INFO", cli.__file__, "hello", True),
+            ("INFO", loop.__file__, "step 100", True),
             ("INFO", learn_vocabulary.__file__, "Wrote 300 tokens", True),
             ("INFO", "/site-packages/other.py", "hello", False),
             ("WARNING", "/site-packages/other.py", "beware", True),

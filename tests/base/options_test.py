@@ -61,6 +61,8 @@ _WRONG = {
     "bert_tf.inspect_checkpoint": "WRONG",
     "tfrecords.create_pretraining_data": "--output_file=o --input_file=FILE"
     " --vocab_file=WRONG",
+    "tfrecords.extend_vocabulary": "--output_file=o --input_file=FILE"
+    " --num_new_tokens=1 --init_checkpoint=WRONG",
     "tfrecords.learn_vocabulary": "--output_file=o --input_file=WRONG",
     "tfrecords.inspect_records": "WRONG",
 }

@@ -241,12 +241,11 @@ class ModelFilesTest(FolderTestCase):
             config = dataclasses.replace(toy.CONFIG, **fields)
             return runs.save(self.folder(name), tokens=tokens, config=config)
 
-        dog = other("dog", [*TOKENS, "dog"])
+        dog = other("dog", [*TOKENS[:-1], "dog"])
         large = other("large", [*TOKENS, *map(str, range(toy.CONFIG.vocab_size))])
         relu = other("relu", hidden_act="relu")
         for name, value, message in (
             ("vocab_file", f"{dog}/vocab.txt", "vocab_file` has .*model/vocab.txt"),
-            ("vocab_file", f"{large}/vocab.txt", "large/.*Give those of one model"),
             ("do_lower_case", False, "do_lower_case=False.*model was"),
             (
                 *("bert_config_file", f"{relu}/bert_config.json"),
@@ -255,6 +254,11 @@ class ModelFilesTest(FolderTestCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.resolve(folder, **{name: value})
+        with self.assertRaisesRegex(InputError, "large/.*Give those of one model"):
+            self.resolve(
+                bert_config_file=f"{folder}/bert_config.json",
+                vocab_file=f"{large}/vocab.txt",
+            )
 
 
 class CasingTest(FolderTestCase):

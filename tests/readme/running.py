@@ -26,6 +26,11 @@ REPLACED = (
     (r"--num_warmup_steps=\d{4,}", "--num_warmup_steps=1", "it would take days"),
     (r"--train_batch_size=256", "--train_batch_size=8", "it would take days"),
     (r"vocab_size=(8000|30522)", "vocab_size=1500", "the text is small"),
+    (
+        r"num_new_tokens=1000",
+        "num_new_tokens=20 --min_frequency=1",
+        "the text is small",
+    ),
     (r"steps_per_epoch=1000", "steps_per_epoch=2", "it would take days"),
     (
         r"--output_file=vocab\.txt",

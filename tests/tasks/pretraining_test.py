@@ -1,14 +1,23 @@
 import dataclasses
+import math
 import os
 import tempfile
+from unittest import mock
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
+from absl import logging
 
 from bert_tf.conversion.tensorflow import read_weights
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.tasks.pretraining import Majority, fingerprint, pretraining_task
+from bert_tf.tasks.pretraining import (
+    Majority,
+    fingerprint,
+    pretraining_task,
+    warn_of_unigrams,
+)
 from bert_tf.training.checkpoints import restore_or_initialize
 from bert_tf.training.loop import train
 from bert_tf.training.training_options import TrainingConfig
@@ -25,7 +34,9 @@ UNUSED = (
 
 class PretrainingTaskTest(tf.test.TestCase):
     def test_majorities_by_hand(self):
-        majority = Majority(pretraining_task(toy.CONFIG))
+        frequencies = np.full(toy.V, 1 / 64)
+        frequencies[[5, 7, 9]] = (1 / 8, 1 / 2, 1 / 4)
+        majority = Majority(pretraining_task(toy.CONFIG), frequencies)
         self.assertEqual(set(majority.scores().values()), {0.0})
         majority.add(
             {
@@ -41,11 +52,27 @@ class PretrainingTaskTest(tf.test.TestCase):
                 "next_sentence_labels": tf.constant([[0]]),
             }
         )
-        # 7 is masked twice, 5 and 9 once.
-        expected = {"masked_lm_majority": 2 / 4, "next_sentence_majority": 2 / 3}
-        self.assertEqual(majority.scores(), expected)
-        alone = Majority(pretraining_task(toy.CONFIG, next_sentence=False))
-        self.assertEqual(list(alone.scores()), ["masked_lm_majority"])
+        # 7 is masked twice, 5 and 9 once: 1, 1, 3 and 2 bits.
+        expected = {
+            "masked_lm_majority": 2 / 4,
+            "next_sentence_majority": 2 / 3,
+            "masked_lm_unigram_loss": 7 / 4 * math.log(2),
+        }
+        self.assertAllClose(majority.scores(), expected)
+        alone = Majority(pretraining_task(toy.CONFIG, next_sentence=False), frequencies)
+        names = ["masked_lm_majority", "masked_lm_unigram_loss"]
+        self.assertEqual(list(alone.scores()), names)
+
+    def test_a_loss_at_the_tokens_entropy(self):
+        for loss, is_warned in ((6.7, False), (6.85, True), (7.2, True), (7.3, False)):
+            with mock.patch.object(logging, "warning") as warning:
+                warn_of_unigrams(
+                    {"masked_lm_loss": loss, "masked_lm_unigram_loss": 7.0}
+                )
+            self.assertEqual(warning.called, is_warned, loss)
+        with mock.patch.object(logging, "warning") as warning:
+            warn_of_unigrams({"masked_lm_loss": 0.0, "masked_lm_unigram_loss": 0.0})
+        warning.assert_not_called()
 
     def test_the_masked_lm_alone_leaves_pooler_and_head_as_they_are(self):
         task = pretraining_task(toy.CONFIG, next_sentence=False)
@@ -158,7 +185,8 @@ class ElectraTest(tf.test.TestCase):
                 "replaced_share",
             ],
         )
-        self.assertEqual(list(Majority(self.task).scores()), ["masked_lm_majority"])
+        names = ["masked_lm_majority", "masked_lm_unigram_loss"]
+        self.assertEqual(list(Majority(self.task, np.ones(toy.V)).scores()), names)
 
 
 class FingerprintTest(tf.test.TestCase):

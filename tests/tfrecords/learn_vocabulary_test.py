@@ -166,7 +166,7 @@ class LearnVocabularyTest(FolderCase):
         # 36 words, then 2,000, then two.
         self.assertRegex(said[0], "Counted 2038 words, ")
         warned = warning.call_args.args[0] % warning.call_args.args[1:]
-        self.assertRegex(warned, "more than --max_words=1000 .*: 2001 words, .* than 1")
+        self.assertRegex(warned, "more than `max_words=1000` .*: 2001 words, .* than 1")
         # Of 9,007 characters the rarest are b, 4 times, and the snowman of a word that
         # was forgotten; all but these are 99.9%. Then the word bun has no spelling.
         self.assertEqual(said[-2], "4 words (0.1963%) become [UNK]")

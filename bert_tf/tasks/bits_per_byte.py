@@ -1,0 +1,160 @@
+"""Bits per byte: how well a model predicts text, whatever its vocabulary.
+
+A loss per token depends on how the vocabulary cuts the text. So words are predicted
+here, and their bits are divided by their bytes. A masked language model gives no
+probability of text; Salazar et al. 2020 (arXiv:1910.14659) add up the log-likelihoods
+of its tokens, each masked in turn. That makes words of several pieces look likely, as a
+piece is easy to guess from the others of its word; Kauf and Ivanova 2023
+(arXiv:2305.10588, PLL-word-l2r) mask the word's later pieces too. So
+
+    log P(word) = sum over its pieces i of log P(piece i | its pieces before i, context)
+
+    bits per byte = -sum over words of log2 P(word) / sum over words of bytes(word)
+
+The words are 15 % of each record's, at least one, drawn by the record's number. The
+context is the record without the words that are drawn. Step i of a record predicts the
+i-th piece of each drawn word that has as many, with its earlier pieces in place; other
+drawn words are masked as a whole. So there are as many steps as the longest word has
+pieces. Masks are [MASK] always.
+
+bytes(word) is the length of its pieces in UTF-8, without "##": of the text as the
+tokenizer lower-cases it, without white space. Two vocabularies of the same casing have
+the same words of the same text, hence the same bytes. [UNK], whose bytes are unknown,
+is not drawn, nor are pieces at the start of a segment, whose word was cut off.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import numpy as np
+
+from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
+
+_SHARE = 0.15
+
+# Shapes: S tokens of a record, P predictions.
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class MaskedWords:
+    """The first of some records with masked words, in whole batches.
+
+    It counts what is predicted as it is iterated over; `vocab_size` is the model's.
+    """
+
+    def __init__(
+        self,
+        batches: Callable[[], Iterable[Arrays]],
+        vocabulary: Vocabulary,
+        *,
+        vocab_size: int,
+        mask_token: str,
+        batch_size: int,
+        max_batches: int,
+    ) -> None:
+        self._batches = batches
+        self._masker = _Masker(vocabulary, vocab_size, mask_token)
+        self._batch_size = batch_size
+        self._most = batch_size * max_batches  # rows
+        self.num_predictions = self.num_bytes = 0
+
+    def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
+        self.num_predictions = self.num_bytes = num_rows = 0
+        rows: list[Arrays] = []
+        for number, record in enumerate(_records(self._batches())):
+            steps, num_bytes = self._masker.steps(record, number)
+            num_rows += len(steps)
+            if num_rows > self._most and self.num_bytes:
+                break
+            self.num_predictions += sum(_num_predictions(row) for row in steps)
+            self.num_bytes += num_bytes
+            rows += steps
+            while len(rows) >= self._batch_size:
+                yield _stacked(rows[: self._batch_size])
+                rows = rows[self._batch_size :]
+        if rows:
+            # The last batch is filled with rows that predict nothing.
+            nothing = np.zeros_like(rows[-1]["masked_lm_weights"])
+            filler = {**rows[-1], "masked_lm_weights": nothing}
+            yield _stacked(rows + [filler] * (self._batch_size - len(rows)))
+
+    def bits_per_byte(self, masked_lm_loss: float) -> float:
+        """Of the mean loss of all that was predicted, in nats."""
+        bits = masked_lm_loss * self.num_predictions / math.log(2.0)
+        return bits / self.num_bytes
+
+
+def _num_predictions(row: Arrays) -> int:
+    return int(row["masked_lm_weights"].sum())
+
+
+def _stacked(rows: list[Arrays]) -> dict[str, np.ndarray]:
+    return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def _records(batches: Iterable[Arrays]) -> Iterator[Arrays]:
+    for batch in batches:
+        for row in range(len(batch["input_ids"])):
+            yield {name: values[row] for name, values in batch.items()}
+
+
+class _Masker:
+    """Draws a record's words, and masks them step by step."""
+
+    def __init__(
+        self, vocabulary: Vocabulary, vocab_size: int, mask_token: str
+    ) -> None:
+        self._mask_id = vocabulary.ids[mask_token]
+        tokens = [*vocabulary.tokens, *[UNK] * (vocab_size - len(vocabulary))]
+        starts = [not token.startswith(CONTINUATION) for token in tokens]
+        self._is_start = np.array(starts)
+        self._is_text = np.array(
+            [token not in (PAD, UNK, CLS, SEP, MASK) for token in tokens]
+        )
+        self._num_bytes = np.array(
+            [len(token.removeprefix(CONTINUATION).encode()) for token in tokens]
+        )
+
+    def steps(self, record: Arrays, number: int) -> tuple[list[Arrays], int]:
+        """A row for each piece of the longest word drawn; the bytes of all of them."""
+        ids = record["input_ids"].copy()
+        is_masked = record["masked_lm_weights"] > 0
+        ids[record["masked_lm_positions"][is_masked]] = record["masked_lm_ids"][
+            is_masked
+        ]
+        is_text = (record["input_mask"] > 0) & self._is_text[ids]
+        starts = np.flatnonzero(is_text & self._is_start[ids])
+        if not len(starts):
+            return [], 0
+        # A word ends at what is no text or begins another one.
+        ends = np.flatnonzero(np.append(~is_text | self._is_start[ids], True))
+        ends = ends[np.searchsorted(ends, starts, side="right")]
+        slots = len(is_masked)
+        count = min(max(1, round(_SHARE * len(starts))), slots)
+        drawn = np.random.default_rng(number).choice(len(starts), count, replace=False)
+        drawn.sort()
+        starts, ends = starts[drawn], ends[drawn]
+        words = [np.arange(*word) for word in zip(starts, ends, strict=True)]
+        rows: list[Arrays] = []
+        for step in range(int((ends - starts).max())):
+            some = [word for word in words if len(word) > step]
+            masked = ids.copy()
+            for word in words:
+                masked[word[step if len(word) > step else 0 :]] = self._mask_id
+            positions = np.zeros_like(record["masked_lm_positions"])
+            labels = np.zeros_like(record["masked_lm_ids"])
+            weights = np.zeros_like(record["masked_lm_weights"])
+            positions[: len(some)] = [word[step] for word in some]
+            labels[: len(some)] = ids[positions[: len(some)]]
+            weights[: len(some)] = 1.0
+            rows.append(
+                {
+                    **record,
+                    "input_ids": masked,
+                    "masked_lm_positions": positions,
+                    "masked_lm_ids": labels,
+                    "masked_lm_weights": weights,
+                }
+            )
+        return rows, int(self._num_bytes[ids[np.concatenate(words)]].sum())

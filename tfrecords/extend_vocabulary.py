@@ -1,0 +1,108 @@
+r"""Adds the words of a domain to the vocabulary of a checkpoint.
+
+    python -m bert_tf.tfrecords.extend_vocabulary --input_file=domain.txt \
+        --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --num_new_tokens=1000 \
+        --output_file=vocab.txt
+
+Each new word is the one that saves the most tokens in this text. It takes the place of
+an [unused] token while there is one, then a place at the end; every other token keeps
+its id. With this vocabulary, `--init_checkpoint` of run_pretraining, of the fine-tuning
+commands and of the exports gives each new word the mean of the embeddings of the pieces
+that it was cut into, and the mean of their biases in the masked LM.
+
+The same text, flags and version give the same file for any number of workers. The same
+command again finds its vocabulary done.
+"""
+
+from collections.abc import Iterator
+
+from absl import logging
+
+from bert_tf.base import cli
+from bert_tf.base.options import REQUIRED, option, with_default
+from bert_tf.records.written_vocabulary import (
+    WrittenVocabularyOptions,
+    check_output_file,
+    count_words,
+    write,
+)
+from bert_tf.training.training_options import ModelOptions
+
+# So many of the new words are shown.
+_SHOWN = 10
+
+
+class ExtensionOptions(WrittenVocabularyOptions):
+    """The vocabulary to extend, how far, and the text."""
+
+    init_checkpoint: str = with_default(
+        ModelOptions,
+        "init_checkpoint",
+        REQUIRED,
+        help="The checkpoint whose vocabulary is extended: an output_dir of bert_tf, a"
+        " released TF1 checkpoint (.../bert_model.ckpt), a Hugging Face folder, or a"
+        " KerasHub preset.",
+    )
+    num_new_tokens: int | None = option(
+        None,
+        "Number of words to add: those that save the most tokens.",
+        least=1,
+        decides="numbers",
+    )
+    tokens_per_word: float | None = option(
+        None,
+        "Or: add words until the text has at most this many tokens per word, where"
+        " [UNK] counts as one token per character.",
+        least=1.0,
+        decides="numbers",
+    )
+    min_frequency: int = option(
+        5, "How often a word must occur to be added.", least=1, decides="numbers"
+    )
+    do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
+
+    def problems(self) -> Iterator[str]:
+        """Exactly one of `num_new_tokens` and `tokens_per_word`."""
+        yield from super().problems()
+        yield from self.need_one_given("num_new_tokens", "tokens_per_word")
+        yield from self.refuse_together("num_new_tokens", "tokens_per_word")
+
+
+def run(options: ExtensionOptions) -> None:
+    """Extends the vocabulary as the flags ask, and writes it."""
+    cli.import_tensorflow(options)
+    from bert_tf.conversion.loading import checked_casing, load_tokenizer
+    from bert_tf.conversion.source import open_source
+    from bert_tf.text.extension import extend_vocabulary, is_extension
+
+    source = open_source(options.init_checkpoint)
+    vocabulary = load_tokenizer(source).vocabulary
+    path = source.tokenizer.path or source.path
+    given = options.value_if_given("do_lower_case")
+    do_lower_case = checked_casing(source, vocabulary, given, path)
+    check_output_file(options, lambda content: is_extension(vocabulary, content))
+    counts = count_words(options, do_lower_case, passed_over=[path])
+    extension = extend_vocabulary(
+        vocabulary,
+        counts.words,
+        num_new_tokens=options.num_new_tokens,
+        tokens_per_word=options.tokens_per_word,
+        min_frequency=options.min_frequency,
+    )
+    words = extension.new_words
+    appended = len(extension.vocabulary) - len(vocabulary)
+    logging.info(
+        "Added %d words, %d of them in place of [unused] tokens: %s",
+        *(len(words), len(words) - appended, ", ".join(words[:_SHOWN])),
+    )
+    logging.info(
+        "Tokens per word: %.4f, before: %.4f. Words that become [UNK]: %d, before: %d",
+        *(*reversed(extension.tokens_per_word), *reversed(extension.unknown)),
+    )
+    write(extension.vocabulary, options)
+
+
+main = cli.command(run)
+
+if __name__ == "__main__":
+    main()
