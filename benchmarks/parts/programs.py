@@ -92,14 +92,13 @@ class Program:
 
     @property
     def memory_bytes(self) -> int:
-        """The most memory that the step needs, its arguments among it."""
+        """The most memory that the step needs, its arguments among it; without code."""
         sizes = self.memory
         return (
             sizes.argument_size_in_bytes
             + sizes.output_size_in_bytes
             - sizes.alias_size_in_bytes
             + sizes.temp_size_in_bytes
-            + sizes.generated_code_size_in_bytes
         )
 
     @functools.cached_property
