@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 BEAM_VENV ?= $(VENV)/beam
 JAX_VENV ?= $(VENV)/jax
 EXPORT_VENV ?= $(VENV)/exports
+ACCELERATOR_VENV ?= $(VENV)/accelerators
 TPU_VENV ?= $(VENV)/tpu
 # For `make test-tpu-build`: the builds of TensorFlow for TPUs to run the tests on.
 TPU_BUILDS ?= 2.19.1 2.20.0
@@ -18,6 +19,7 @@ ORIGINAL_DIR ?=
 PYTEST_ARGS ?=
 
 .PHONY: venv quickstart test test-slow test-beam test-jax test-exports test-tpu-build $(TPU_TESTS)
+.PHONY: test-accelerators venv-accelerators
 .PHONY: check format benchmark notebooks wheel test-wheel docs clean
 
 venv: $(VENV)/.installed
@@ -88,6 +90,24 @@ $(EXPORT_VENV)/.installed: setup.cfg pyproject.toml constraints.txt constraints-
 	$(EXPORT_VENV)/bin/python -m pip install --quiet --no-deps \
 	  --requirement constraints-exports.txt
 	touch $@
+
+# What the compilers of TPUs and GPUs make of each step on JAX, where there is neither.
+test-accelerators: venv-accelerators
+	KERAS_BACKEND=jax $(ACCELERATOR_VENV)/bin/python -m pytest -n 2 --dist worksteal \
+	  -rs tests/training/accelerators_test.py $(PYTEST_ARGS)
+
+venv-accelerators: $(ACCELERATOR_VENV)/.installed
+
+# Nothing that these packages require is installed: it is of use with a GPU alone. Where
+# they cannot be had the tests are skipped, and the next `make` tries again.
+$(ACCELERATOR_VENV)/.installed: setup.cfg pyproject.toml constraints.txt \
+		constraints-accelerators.txt
+	test -x $(ACCELERATOR_VENV)/bin/python || $(PYTHON) -m venv $(ACCELERATOR_VENV)
+	$(ACCELERATOR_VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(ACCELERATOR_VENV)/bin/python -m pip install --quiet --constraint constraints.txt \
+	  --editable '.[jax,test]'
+	! $(ACCELERATOR_VENV)/bin/python -m pip install --quiet --no-deps \
+	  --requirement constraints-accelerators.txt || touch $@
 
 # These builds run on the CPU where there is no TPU. They take the place of the package
 # tensorflow, so each has an environment of its own, made as on a TPU: see docs/scaling.md.

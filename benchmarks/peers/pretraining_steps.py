@@ -108,8 +108,8 @@ def bert_tf_steps(settings):
     return steps
 
 
-def keras_hub_steps(settings):
-    """KerasHub's backbone and masked LM head, compiled and fitted by Keras."""
+def keras_hub_model(settings):
+    """KerasHub's backbone and masked LM head, and arguments of Keras' step."""
     import keras
     import keras_hub
     import numpy as np
@@ -157,10 +157,16 @@ def keras_hub_steps(settings):
         "mlm": batch["masked_lm_weights"],
         "nsp": np.ones(settings["batch"], "float32"),
     }
+    return model, (inputs, labels, weights)
+
+
+def keras_hub_steps(settings):
+    """KerasHub's model, fitted by Keras."""
+    model, data = keras_hub_model(settings)
 
     def steps(count):
         for _ in range(count):
-            model.train_on_batch(inputs, labels, weights)
+            model.train_on_batch(*data)
 
     return steps
 

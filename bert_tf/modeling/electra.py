@@ -125,22 +125,13 @@ def _drawn(logits: Any, seed: Any, numbers: Any) -> Any:
 
 def _with_tokens(input_ids: Any, positions: Any, tokens: Any, weights: Any) -> Any:
     """The ids [B, S] with others at the positions whose weight is not 0."""
-    batch, length = ops.shape(input_ids)
-    slots = ops.shape(positions)[1]
-    slot = ops.arange(slots, dtype="int32")[None, :]
-    # Slots without a prediction each have a place behind the sequence.
-    place = ops.where(weights > 0, ops.cast(positions, "int32"), length + slot)
-    width = length + slots
-    row = ops.arange(batch, dtype="int32")[:, None] * width
-    room = ops.concatenate(
-        [ops.cast(input_ids, "int32"), ops.zeros_like(place)], axis=1
-    )
-    filled = ops.scatter_update(
-        ops.reshape(room, (-1,)),
-        ops.reshape(place + row, (-1, 1)),
-        ops.reshape(ops.cast(tokens, "int32"), (-1,)),
-    )
-    return ops.reshape(filled, (batch, width))[:, :length]
+    # Compared row by row: a scatter into the flattened batch is one that XLA cannot
+    # divide among devices.
+    place = ops.arange(ops.shape(input_ids)[1], dtype="int32")[None, None, :]
+    is_here = ops.cast(positions, "int32")[:, :, None] == place
+    is_here = ops.logical_and(is_here, (weights > 0)[:, :, None])
+    new = ops.max(ops.where(is_here, ops.cast(tokens, "int32")[:, :, None], -1), axis=1)
+    return ops.where(new >= 0, new, ops.cast(input_ids, "int32"))
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

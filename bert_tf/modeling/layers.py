@@ -13,6 +13,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.base import keras_backend
 from bert_tf.base.config import BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.fused import compiles_inference, next_seed
@@ -384,12 +385,17 @@ HEAD_INITIALIZER_RANGE = 0.02
 
 def at_positions(sequence_output: Any, positions: Any) -> Any:
     """The hidden states [B, S, H] at the positions [B, P] of each sequence."""
-    # One lookup of whole rows in the flattened batch: fast on a CPU, and the form that
-    # the original ran on TPUs.
+    positions = ops.cast(positions, "int32")
+    if keras_backend.is_jax():
+        # XLA divides a lookup among devices by its batch dimension. To look up in the
+        # flattened batch each of them would need the rows of all.
+        return ops.take_along_axis(sequence_output, positions[:, :, None], axis=1)
+    # One lookup of whole rows in the flattened batch: TensorFlow's `take_along_axis`
+    # takes ten times as long on a CPU.
     batch, length, hidden_size = ops.shape(sequence_output)
     first_rows = ops.arange(batch, dtype="int32")[:, None] * length
     rows = ops.reshape(sequence_output, (-1, hidden_size))
-    return ops.take(rows, ops.cast(positions, "int32") + first_rows, axis=0)
+    return ops.take(rows, positions + first_rows, axis=0)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

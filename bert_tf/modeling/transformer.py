@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.base import keras_backend
 from bert_tf.base.config import ATTENTION_MASK_PENALTY, BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.adapters import Adapter, LowRankDense
@@ -93,8 +94,8 @@ class SelfAttention(keras.layers.Layer):
         else:
             probabilities = self.probabilities(x, attention_bias)
             context = ops.matmul(probabilities, self._by_head(self.value(x)))
-        context = ops.reshape(ops.transpose(context, (0, 2, 1, 3)), ops.shape(x))
-        return context, probabilities
+            context = ops.transpose(context, (0, 2, 1, 3))
+        return ops.reshape(context, ops.shape(x)), probabilities
 
     def probabilities(self, x: Any, attention_bias: Any) -> Any:
         """The attention probabilities [B, A, S, S]; arguments as the call's."""
@@ -109,22 +110,35 @@ class SelfAttention(keras.layers.Layer):
     def _attend_by_pieces(
         self, x: Any, attention_bias: Any, seed: Any
     ) -> tuple[Any, Any]:
-        """The same, with one product for queries, keys and values."""
+        """The same, with a context [B, S, A, D]."""
         query, key, value = self.query, self.key, self.value
         scale = self.head_size**-0.5
-        kernel = [query.kernel * scale, key.kernel, value.kernel]
-        bias = [query.bias * scale, key.bias, value.bias]
-        queries, keys, values = fused.split_heads(
-            ops.matmul(x, ops.concatenate(kernel, axis=1)),
-            ops.concatenate(bias, axis=0),
-            self.num_heads,
-        )
-        scores = ops.matmul(queries, ops.transpose(keys, (0, 1, 3, 2)))
+        kernels = [query.kernel * scale, key.kernel, value.kernel]
+        biases = [query.bias * scale, key.bias, value.bias]
+        if keras_backend.is_jax():
+            # XLA chooses layouts for these products, and needs no transposed copies.
+            shape = (*ops.shape(x)[:2], self.num_heads, self.head_size)
+            queries, keys, values = (
+                ops.reshape(fused.plus_bias(ops.matmul(x, kernel), bias), shape)
+                for kernel, bias in zip(kernels, biases, strict=True)
+            )
+            scores = ops.einsum("bqad,bkad->baqk", queries, keys)
+        else:
+            # One product for queries, keys and values.
+            queries, keys, values = fused.split_heads(
+                ops.matmul(x, ops.concatenate(kernels, axis=1)),
+                ops.concatenate(biases, axis=0),
+                self.num_heads,
+            )
+            scores = ops.matmul(queries, ops.transpose(keys, (0, 1, 3, 2)))
         scores, attention_bias = observe("scores", (scores, attention_bias))
         weights = fused.dropped_softmax(scores, attention_bias, seed, self.dropout.rate)
         # These cost nothing in a graph that does not use them.
         probabilities = fused.softmax(scores, attention_bias)
-        return ops.matmul(weights, values), probabilities
+        if keras_backend.is_jax():
+            return ops.einsum("baqk,bkad->bqad", weights, values), probabilities
+        context = ops.transpose(ops.matmul(weights, values), (0, 2, 1, 3))
+        return context, probabilities
 
     def _by_head(self, x: Any) -> Any:
         """[B, S, H] to [B, A, S, D]."""

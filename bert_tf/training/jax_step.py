@@ -50,8 +50,8 @@ class JaxStrategy:
         self._devices = devices
         mesh = Mesh(np.array(devices), ("batch",))
         self.replicated = NamedSharding(mesh, PartitionSpec())
-        self._by_row = NamedSharding(mesh, PartitionSpec("batch"))
-        self._by_row_of_part = NamedSharding(mesh, PartitionSpec(None, "batch"))
+        self.by_row = NamedSharding(mesh, PartitionSpec("batch"))
+        self.by_row_of_part = NamedSharding(mesh, PartitionSpec(None, "batch"))
         self.num_replicas_in_sync = len(devices)
         self.num_workers = len({device.process_index for device in devices})
         self.worker = jax.process_index()
@@ -90,7 +90,7 @@ class JaxStrategy:
         arrays = {name: _array(value) for name, value in batch.items()}
         rows = len(next(iter(arrays.values())))
         is_short = rows % self.num_replicas_in_sync
-        sharding = self.replicated if is_short else self._by_row
+        sharding = self.replicated if is_short else self.by_row
         return {
             name: jax.make_array_from_callback(value.shape, sharding, value.__getitem__)
             for name, value in arrays.items()
@@ -105,11 +105,11 @@ class JaxStrategy:
         arrays = {name: _array(value) for name, value in batch.items()}
         put = jax.make_array_from_process_local_data
         if count == 1:
-            return {name: put(self._by_row, x) for name, x in arrays.items()}, None
+            return {name: put(self.by_row, x) for name, x in arrays.items()}, None
         rows = len(next(iter(arrays.values())))
         numbers = np.arange(rows, dtype=np.int32) + rows * self.worker
         *values, examples = (
-            put(self._by_row_of_part, value.reshape(count, -1, *value.shape[1:]))
+            put(self.by_row_of_part, value.reshape(count, -1, *value.shape[1:]))
             for value in (*arrays.values(), numbers)
         )
         return dict(zip(arrays, values, strict=True)), examples
@@ -179,13 +179,67 @@ def training_steps(
 ) -> Callable[[DeviceBatches, int], StepResults]:
     """See `tensorflow_step`; XLA compiles the whole step in any case."""
     del jit_compile
-    objective = task.objective
-    weights, others = model.trainable_variables, model.non_trainable_variables
+    step = training_step(task, model, optimizer, loss_scale, clip_norm)
+    parts = state_of(model, optimizer, loss_scale)
+    names = names_of_sums(task.objective, loss_scale)
+
+    def steps(stream: DeviceBatches, num_steps: int) -> StepResults:
+        state = tuple(
+            strategy.everywhere([variable.value for variable in part]) for part in parts
+        )
+        totals = dict(
+            zip(names, strategy.everywhere([jnp.zeros(2) for _ in names]), strict=True)
+        )
+        losses: list[jax.Array] = []
+        input_seconds = 0.0
+        try:
+            for _ in range(int(num_steps)):
+                batch, examples = stream.take(accumulation_steps)
+                state, totals, loss = step(state, totals, batch, examples)
+                losses.append(loss)
+                waited = stream.fill(accumulation_steps)
+                # While a step is under way, the devices do not wait.
+                input_seconds += waited if loss.is_ready() else 0.0
+                if len(losses) > _STEPS_AHEAD:
+                    losses[-1 - _STEPS_AHEAD].block_until_ready()
+        finally:
+            for part, values in zip(parts, state, strict=True):
+                for variable, value in zip(part, strategy.local(values), strict=True):
+                    variable.assign(value)
+        totals, losses = strategy.local((totals, losses))
+        totals = {name: totals[name] for name in names}  # jit has sorted them
+        return StepResults(
+            as_float64(totals), np.array(losses, np.float64), input_seconds
+        )
+
+    return steps
+
+
+def state_of(
+    model: keras.Model, optimizer: keras.Optimizer, loss_scale: LossScale | None
+) -> tuple[list[Any], ...]:
+    """What a step changes: weights, the model's other variables, the optimizer's."""
     slots = [
         *optimizer.variables,
         *(loss_scale.variables.values() if loss_scale else ()),
     ]
-    parts = (weights, others, slots)
+    return model.trainable_variables, model.non_trainable_variables, slots
+
+
+def training_step(
+    task: Task,
+    model: keras.Model,
+    optimizer: keras.Optimizer,
+    loss_scale: LossScale | None = None,
+    clip_norm: float = GLOBAL_CLIP_NORM,
+) -> Any:
+    """A jitted function: (`state_of`'s values, totals by `names_of_sums`, batch, rows).
+
+    It returns the new state and totals, and the loss. Batch and rows are as from
+    `JaxStrategy.parts`.
+    """
+    objective = task.objective
+    weights, _, slots = state_of(model, optimizer, loss_scale)
     names = names_of_sums(objective, loss_scale)
 
     def gradients_of(
@@ -267,36 +321,7 @@ def training_steps(
         totals = {name: totals[name] + sums[name] for name in names}
         return (new[0], after, new[1]), totals, sums[TOTAL_LOSS][0]
 
-    def steps(stream: DeviceBatches, num_steps: int) -> StepResults:
-        state = tuple(
-            strategy.everywhere([variable.value for variable in part]) for part in parts
-        )
-        totals = dict(
-            zip(names, strategy.everywhere([jnp.zeros(2) for _ in names]), strict=True)
-        )
-        losses: list[jax.Array] = []
-        input_seconds = 0.0
-        try:
-            for _ in range(int(num_steps)):
-                batch, examples = stream.take(accumulation_steps)
-                state, totals, loss = step(state, totals, batch, examples)
-                losses.append(loss)
-                waited = stream.fill(accumulation_steps)
-                # While a step is under way, the devices do not wait.
-                input_seconds += waited if loss.is_ready() else 0.0
-                if len(losses) > _STEPS_AHEAD:
-                    losses[-1 - _STEPS_AHEAD].block_until_ready()
-        finally:
-            for part, values in zip(parts, state, strict=True):
-                for variable, value in zip(part, strategy.local(values), strict=True):
-                    variable.assign(value)
-        totals, losses = strategy.local((totals, losses))
-        totals = {name: totals[name] for name in names}  # jit has sorted them
-        return StepResults(
-            as_float64(totals), np.array(losses, np.float64), input_seconds
-        )
-
-    return steps
+    return step
 
 
 def evaluation_step(
@@ -304,13 +329,7 @@ def evaluation_step(
 ) -> Callable[[Records], dict[str, np.ndarray]]:
     """See `bert_tf.training.tensorflow_step`."""
     del jit_compile
-
-    def sums_of(outputs: Any, batch: Records) -> Sums:
-        weights = task.objective.weights(batch)
-        loss, sums = loss_and_sums(task.objective, batch, outputs, weights)
-        return {TOTAL_LOSS: jnp.stack([loss, 1.0]), **sums}
-
-    forward = _forward(model, strategy, sums_of)
+    forward = _on_devices(evaluation(task, model, strategy), model, strategy)
     names = (TOTAL_LOSS, *task.objective.losses, *task.objective.metrics)
 
     def step(batch: Records) -> dict[str, np.ndarray]:
@@ -318,6 +337,17 @@ def evaluation_step(
         return as_float64({name: sums[name] for name in names})  # jit has sorted them
 
     return step
+
+
+def evaluation(task: Task, model: keras.Model, strategy: JaxStrategy) -> Any:
+    """A jitted function: (weights, other variables, batch) -> the batch's sums."""
+
+    def sums_of(outputs: Any, batch: Records) -> Sums:
+        weights = task.objective.weights(batch)
+        loss, sums = loss_and_sums(task.objective, batch, outputs, weights)
+        return {TOTAL_LOSS: jnp.stack([loss, 1.0]), **sums}
+
+    return _forward(model, strategy, sums_of)
 
 
 def prediction_step(
@@ -329,20 +359,30 @@ def prediction_step(
 ) -> Callable[[Records], dict[str, np.ndarray]]:
     """See `bert_tf.training.tensorflow_step`."""
     del jit_compile, by_pieces
-    forward = _forward(model, strategy, lambda outputs, batch: outputs)
+    forward = _on_devices(prediction(model, strategy), model, strategy)
     return lambda batch: {name: np.asarray(x) for name, x in forward(batch).items()}
+
+
+def prediction(model: keras.Model, strategy: JaxStrategy) -> Any:
+    """A jitted function: (weights, other variables, batch) -> the outputs."""
+    return _forward(model, strategy, lambda outputs, batch: outputs)
 
 
 def _forward(
     model: keras.Model, strategy: JaxStrategy, then: Callable[[Any, Records], Any]
-) -> Callable[[Records], Any]:
-    """A function: batch -> what is made of the model's outputs, in this process."""
-
+) -> Any:
     @functools.partial(jax.jit, out_shardings=strategy.replicated)
     def forward(weights: list[Any], others: list[Any], batch: Records) -> Any:
         outputs, _ = model.stateless_call(weights, others, batch, training=False)
         return then(outputs, batch)
 
+    return forward
+
+
+def _on_devices(
+    forward: Any, model: keras.Model, strategy: JaxStrategy
+) -> Callable[[Records], Any]:
+    """A function: batch -> what is made of the model's outputs, in this process."""
     parts = (model.trainable_variables, model.non_trainable_variables)
     # The weights as they were last, and on every device: they are put there once.
     known: list[list[Any]] = []

@@ -3,11 +3,12 @@
     default       the machine's first GPU, or else its CPU
     one_device    the same, under a strategy that places the variables
     mirrored      all GPUs of the machine (all logical CPUs, if it has none)
-    multi_worker  several processes, on one machine or many, that TF_CONFIG names
+    multi_worker  several processes, on one machine or many: those that TF_CONFIG names
     tpu           a TPU, or a slice of one
 
 On JAX `default` and `one_device` are the first device, `mirrored` all devices of the
-machine, and TF_CONFIG names the processes as well.
+machine, and TF_CONFIG names the processes as well; without it they are those of the
+job that Slurm, Open MPI, Kubernetes or a TPU slice has started.
 
 The mathematics is the same everywhere: see `bert_tf.training.step`.
 """
@@ -110,7 +111,7 @@ def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
         return JaxStrategy(jax.devices()[:1])
     if distribution == "mirrored":
         return JaxStrategy()
-    if distribution == "multi_worker":
+    if distribution == "multi_worker" and os.environ.get("TF_CONFIG"):
         cluster = _cluster()
         _meet(*cluster)
         jax.distributed.initialize(
@@ -119,6 +120,10 @@ def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
             process_id=list(cluster.places).index(cluster.own),
             initialization_timeout=SECONDS_TO_ANSWER,
         )
+        return JaxStrategy()
+    if distribution == "multi_worker" or _has_several_tpu_hosts():
+        _join_job(distribution)
+    if distribution == "multi_worker":
         return JaxStrategy()
     address = options.tpu_name or options.master
     if address and address != "local":
@@ -132,6 +137,62 @@ def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
         ) from error
 
 
+# Who starts a job's processes, and variables that each of them has, in JAX's order.
+_TPU_HOSTS = ("TPU_PROCESS_ADDRESSES", "TPU_WORKER_HOSTNAMES")
+_LAUNCHERS = {
+    "Open MPI": ("OMPI_MCA_orte_hnp_uri",),
+    "Slurm": ("SLURM_JOB_ID",),
+    "TPU slice": _TPU_HOSTS,
+    "Kubernetes": ("KUBERNETES_SERVICE_HOST",),
+}
+
+
+def _has_several_tpu_hosts() -> bool:
+    """Whether the environment has this TPU as a part of a slice, or of several."""
+    hosts = [os.environ.get(name, "") for name in _TPU_HOSTS]
+    return any("," in one for one in hosts) or (
+        os.environ.get("MEGASCALE_NUM_SLICES", "1") != "1"
+    )
+
+
+def _join_job(distribution: str) -> None:
+    """Meets the other processes of this one's job, as JAX finds them."""
+    import jax
+
+    launchers = [
+        name
+        for name, variables in _LAUNCHERS.items()
+        if not os.environ.keys().isdisjoint(variables)
+    ]
+    launcher = launchers[0] if launchers else "Google Cloud's metadata"
+    try:
+        jax.distributed.initialize(initialization_timeout=SECONDS_TO_ANSWER)
+    except (KeyError, OSError, RuntimeError, ValueError) as error:
+        # Where there is none, JAX misses an argument of its own.
+        reason = first_line(error) if launchers else "none is in the environment."
+        raise InputError(
+            f"`distribution={distribution}`: this process could not join a job of"
+            f" {' or '.join(launchers or _LAUNCHERS)}: {reason} Start the processes"
+            " with srun, mpirun, a Kubernetes job or on all hosts of a TPU slice, or"
+            f" give {_TF_CONFIG}."
+        ) from error
+    logging.info(
+        "%s: this is process %d of %d, on %s, with %d of %d devices.",
+        launcher,
+        jax.process_index(),
+        jax.process_count(),
+        socket.gethostname(),
+        jax.local_device_count(),
+        jax.device_count(),
+    )
+
+
+_TF_CONFIG = (
+    'TF_CONFIG, such as {"cluster": {"worker": ["host0:2222", "host1:2222"]},'
+    ' "task": {"type": "worker", "index": 0}}'
+)
+
+
 class _Cluster(NamedTuple):
     """The workers that TF_CONFIG names, and this process among them."""
 
@@ -140,10 +201,6 @@ class _Cluster(NamedTuple):
 
 
 def _cluster() -> _Cluster:
-    wanted = (
-        'TF_CONFIG, such as {"cluster": {"worker": ["host0:2222", "host1:2222"]},'
-        ' "task": {"type": "worker", "index": 0}}'
-    )
     text = os.environ.get("TF_CONFIG", "")
     try:
         config = json.loads(text)
@@ -162,7 +219,7 @@ def _cluster() -> _Cluster:
         reason = lacks + first_line(error).rstrip(".")
         raise InputError(
             f"`distribution=multi_worker`: TF_CONFIG={text or 'nothing'} does not name"
-            f" this process: {reason}. Give {wanted}."
+            f" this process: {reason}. Give {_TF_CONFIG}."
         ) from error
     return _Cluster(places, f"{job} {index}")
 

@@ -89,7 +89,8 @@ class DeviceOptions(Options, title=options.DEVICES):
     distribution: str = option(
         "default",
         "Devices: the machine's default one, one_device, all its GPUs (mirrored),"
-        " several processes as described by TF_CONFIG (multi_worker), or a TPU.",
+        " several processes as described by TF_CONFIG or, with JAX, by what started"
+        " them, such as Slurm (multi_worker), or a TPU.",
         choices=("default", "one_device", "mirrored", "multi_worker", "tpu"),
         decides="nothing",
     )

@@ -1,24 +1,31 @@
 """The engine on JAX: TensorFlow's numbers, on any devices, resumed on either."""
 
+import contextlib
 import os
 import pathlib
+import socket
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from bert_tf.base import keras_backend
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.heads import BertClassifier
+from bert_tf.training import strategy
 from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.strategy import create_strategy
+from bert_tf.training.training_options import DeviceOptions
 from tests.modeling import examples
 from tests.training import strategies_test, strategy_child, toy
 
 if not keras_backend.is_jax():
     pytest.skip("for `make test-jax`", allow_module_level=True)
 pytestmark = pytest.mark.jax
+jax = pytest.importorskip("jax")
 
 # Of two of the host's processors, as JAX has them.
 TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
@@ -127,6 +134,76 @@ class DevicesTest(JaxTestCase):
         # A loss that compares the rows of a batch sees those of all devices.
         for name in ("mirrored_rows", "workers_rows"):
             self.assert_same_run(name, "one_rows", 1, 20, within=1e-5)
+
+
+class JobTest(JaxTestCase):
+    def test_two_processes_that_slurm_started_make_the_steps_of_one(self):
+        run = {"steps": 5}
+        first = self.options("first", distribution="multi_worker", **run)
+        port = self.port()
+        workers = [
+            self.start([options], **of_slurm(number, port))
+            for number, options in enumerate((first, {**first, "weights": None}))
+        ]
+        self.run_here("one", **run)
+        self.finish(*workers)
+        self.assert_same_run("first", "one", 1, 5, within=1e-5)
+
+    def port(self):
+        """A free one among those that JAX makes of a job's number."""
+        for port in range(SLURM_PORTS, 2**16):
+            with socket.socket() as one, contextlib.suppress(OSError):
+                one.bind(("localhost", port))
+                return port
+        raise AssertionError("No port is free.")
+
+    def test_a_process_of_no_job_is_one_line(self):
+        names = sum(strategy._LAUNCHERS.values(), ("TF_CONFIG",))
+        environment = {
+            name: value for name, value in os.environ.items() if name not in names
+        }
+        message = "`distribution=multi_worker`: this process could not join a job of"
+        message += " Open MPI or .*: none .* Start the processes"
+        with (
+            mock.patch.dict(os.environ, environment, clear=True),
+            self.assertRaisesRegex(InputError, message),
+        ):
+            create_strategy(DeviceOptions(distribution="multi_worker"))
+
+    def test_a_slice_of_several_hosts_is_joined_as_a_whole(self):
+        for variables, launcher in (
+            ({"TPU_WORKER_HOSTNAMES": "localhost"}, None),
+            ({"TPU_WORKER_HOSTNAMES": "host0,host1"}, "TPU slice"),
+            ({"TPU_PROCESS_ADDRESSES": "host0:1,host1:1"}, "TPU slice"),
+            ({"MEGASCALE_NUM_SLICES": "2"}, "Google Cloud's metadata"),
+        ):
+            with (
+                self.subTest(variables),
+                mock.patch.dict(os.environ, variables),
+                mock.patch.object(jax.distributed, "initialize") as initialize,
+                mock.patch.object(strategy.logging, "info") as info,
+                self.assertRaisesRegex(InputError, "JAX finds no TPU"),
+            ):
+                create_strategy(DeviceOptions(distribution="tpu"))
+            self.assertEqual(initialize.called, launcher is not None)
+            if launcher:
+                line = info.call_args.args[0] % info.call_args.args[1:]
+                self.assertStartsWith(line, f"{launcher}: this is process 0 of 1, on ")
+
+
+# JAX's port for a Slurm job is the first one and the job's number modulo 4096.
+SLURM_PORTS = 2**16 - 2**12
+
+
+def of_slurm(number, port):
+    """The variables that srun gives one of two processes on this machine."""
+    return {
+        "SLURM_JOB_ID": str(port - SLURM_PORTS),
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": "2",
+        "SLURM_PROCID": str(number),
+        "SLURM_LOCALID": str(number),
+    }
 
 
 class ResumeTest(JaxTestCase):
