@@ -520,12 +520,13 @@ class InitializationTest(LoopTestCase):
     def test_what_no_metric_depends_on_may_be_missing(self):
         """As of a checkpoint with the masked LM's head alone."""
         missing = ["bert/pooler/dense/kernel", "cls/seq_relationship/output_bias"]
+        given = toy.save_checkpoint(self.folder("given"), TASK.build_model())
         with mock.patch.object(checkpoints, "load_weights", return_value=missing):
             alone = pretraining_task(toy.CONFIG, next_sentence=False)
-            _, step = restore_or_initialize(alone, self.folder("empty"), "given")
+            _, step = restore_or_initialize(alone, self.folder("empty"), given)
             self.assertEqual(step, 0)
             with self.assertRaisesRegex(InputError, "has no bert/pooler/dense/kernel"):
-                restore_or_initialize(toy.task(), self.folder("empty"), "given")
+                restore_or_initialize(toy.task(), self.folder("empty"), given)
 
     def test_another_model_in_the_folder_is_refused(self):
         self.whole()
