@@ -310,7 +310,8 @@ def write_huggingface(folder: str, model: Source) -> None:
     _refuse_added(model)
     values = _hugging_face_config(model)
     huggingface.write(folder, model.weights, model.require_config(), values)
-    _write_hugging_face_tokenizer(folder, model)
+    attends = names.WINDOWS in names.heads_of(model.weights)
+    _write_hugging_face_tokenizer(folder, model, attends_to_windows=attends)
 
 
 def _hugging_face_config(model: Source) -> dict[str, Any]:
@@ -328,9 +329,14 @@ def _hugging_face_config(model: Source) -> dict[str, Any]:
     return huggingface.to_config(config, architecture, **labels)
 
 
-def _write_hugging_face_tokenizer(folder: str, model: Source) -> None:
+def _write_hugging_face_tokenizer(
+    folder: str, model: Source, *, attends_to_windows: bool = False
+) -> None:
     _write_tokenizer(folder, model)
-    _write_reading(folder, flags_of_run(model.folder))
+    flags = flags_of_run(model.folder)
+    if flags.get("window_pooling") == "attention" and not attends_to_windows:
+        flags = {n: x for n, x in flags.items() if n not in _OF_WINDOWS}
+    _write_reading(folder, flags)
     if (vocabulary := model.tokenizer.vocabulary) is not None:
         write_tokenizer_json(folder, vocabulary, bool(model.tokenizer.do_lower_case))
 
@@ -342,6 +348,9 @@ _READING = (
     *("version_2_with_negative", "null_score_diff_threshold"),
     *("text_a_column", "text_b_column"),
 )
+
+
+_OF_WINDOWS = ("long_text", "window_pooling", "doc_stride")
 
 
 def _write_reading(folder: str, flags: Mapping[str, Any]) -> None:

@@ -306,8 +306,8 @@ class RecordsOfExamplesTest(tf.test.TestCase):
         lengths = [b["input_ids"].shape[1] for b in batches]
         self.assertLen(set(lengths), 2)
         for batch, length in zip(batches, lengths, strict=True):
-            rows = batch["rows"].numpy()
-            for row, mask in zip(rows, batch["input_mask"].numpy(), strict=True):
+            rows = batch["rows"]
+            for row, mask in zip(rows, batch["input_mask"], strict=True):
                 self.assertEqual(mask.sum(), LENGTHS[row] if row >= 0 else 0)
             self.assertLessEqual(max(LENGTHS[row] for row in rows), length)
             self.assertAllEqual(batch["is_real_example"][:, 0], rows >= 0)
