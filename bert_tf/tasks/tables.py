@@ -279,7 +279,7 @@ def _joined(cells: Mapping[str, str], separator: str, *, numbers: bool) -> str:
 def _rows_of_file(
     path: str, separator: str
 ) -> tuple[Iterator[tuple[int, list[str]]], bool]:
-    """The rows of a table, and whether its format names the columns by itself."""
+    """The rows of a table, and whether its format has names for the columns."""
     kind = table_formats.format_of(path)
     if kind == table_formats.PARQUET:
         objects = table_formats.parquet_objects(path)
