@@ -45,6 +45,7 @@ LIGHT_MODULES = (
     "bert_tf.tasks.multiple_choice_options",
     "bert_tf.tasks.paper_tables",
     "bert_tf.tasks.pretraining_options",
+    "bert_tf.tasks.run_log",
     "bert_tf.tasks.run_options",
     "bert_tf.tasks.significance",
     "bert_tf.tasks.squad.decoding",

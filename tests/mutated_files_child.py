@@ -44,8 +44,9 @@ from bert_tf.records.statistics import RecordStatistics
 from bert_tf.tasks import glue, glue_suite
 from bert_tf.tasks.features import read_lines
 from bert_tf.tasks.multiple_choice import ChoiceLayout, read_choices
+from bert_tf.tasks.run_log import RunRecord
 from bert_tf.tasks.run_options import RunSetting
-from bert_tf.tasks.selection import RunLog, RunRecord
+from bert_tf.tasks.selection import RunLog
 from bert_tf.tasks.squad import null_threshold
 from bert_tf.tasks.squad.reading import read_file
 from bert_tf.tasks.tables import TableSplit

@@ -18,7 +18,8 @@ from bert_tf.tasks.glue_suite import (
     result_of,
     write_report,
 )
-from bert_tf.tasks.selection import RunRecord, Selection
+from bert_tf.tasks.run_log import RunRecord
+from bert_tf.tasks.selection import Selection
 from tests.drawn import drawn
 
 WNLI = ["0", "1"] * 73

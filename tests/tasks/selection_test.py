@@ -10,11 +10,11 @@ from bert_tf import run_classifier
 from bert_tf.base import cli
 from bert_tf.base.errors import DivergedError, InputError
 from bert_tf.tasks.classification import ClassificationTask
+from bert_tf.tasks.run_log import RunRecord
 from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.selection import (
     BestRun,
     RunLog,
-    RunRecord,
     Selection,
     made_with,
     report,

@@ -1,0 +1,117 @@
+"""The file of a selection, OUTPUT_DIR/selection.jsonl: what is known of each run.
+
+Its first line has what the runs have in common. Then comes one JSON object per run:
+
+    {"made_with": {"init_checkpoint": ..., ...}, "metric": "accuracy"}
+    {"name": "lr5e-05_bs16_ep3_seed12345", "learning_rate": 5e-05,
+     "train_batch_size": 16, "num_train_epochs": 3.0, "random_seed": 12345,
+     "status": "finished", "scores": {"0.3": {"accuracy": 0.7}, "1.0": {...}},
+     "step": 687, "seconds": 41.2}
+
+`scores` are those on the development set, by the share of the run's steps at which they
+were measured; `step` is the step of the last ones. `status` is `finished`, `stopped`
+(before its last step, to be resumed later) or `failed` (its numbers were not finite:
+`failure` gives the step). `seconds` count the starts that led to a score.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from bert_tf.base import strict_json
+from bert_tf.base.errors import InputError
+from bert_tf.base.metrics import is_better
+from bert_tf.tasks.run_options import RunSetting
+
+FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
+Scores = Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """One run."""
+
+    settings: RunSetting
+    # The share of its steps -> its scores by name after them.
+    scores: Mapping[float, Scores] = dataclasses.field(default_factory=dict)
+    step: int = 0  # of the last of these scores
+    seconds: float = 0.0
+    failure: str = ""  # why it ended without a score
+
+    @property
+    def status(self) -> str:
+        """`finished`, `stopped` or `failed`."""
+        if self.failure:
+            return FAILED
+        return FINISHED if 1.0 in self.scores else STOPPED
+
+    @property
+    def share(self) -> float:
+        """The share of its steps that the run has done."""
+        return max(self.scores, default=0.0)
+
+    def score(self, metric: str, share: float = 1.0) -> float:
+        """The score after a share of the steps, or the next larger one; NaN if none."""
+        later = [at for at in self.scores if at >= share]
+        return self.scores[min(later)][metric] if later else math.nan
+
+    def has_failed(self, metric: str, baseline: float | None) -> bool:
+        """Whether it diverged, or is no better than the baseline (Mosbach et al.)."""
+        if self.status != FINISHED:
+            return self.status == FAILED
+        score = self.score(metric)
+        is_worse = baseline is not None and not is_better(score, baseline, metric)
+        return math.isnan(score) or is_worse
+
+    def to_json(self) -> dict[str, Any]:
+        """The object in the file."""
+        return {
+            "name": self.settings.name,
+            **self.settings._asdict(),
+            "status": self.status,
+            "scores": {str(share): dict(s) for share, s in self.scores.items()},
+            "step": self.step,
+            "seconds": round(self.seconds, 3),
+            **({"failure": self.failure} if self.failure else {}),
+        }
+
+    @classmethod
+    def from_json(cls, values: Any, metric: str, source: str) -> "RunRecord":
+        """The record that such an object describes."""
+        line = strict_json.from_values(_Line, values, source)
+        try:
+            scores = {float(share): named for share, named in line.scores.items()}
+        except ValueError as error:
+            raise InputError(f"{source}: `scores`: {error}") from error
+        for named in scores.values():
+            if not math.isfinite(named.get(metric, math.nan)):
+                raise InputError(f"{source}: `scores` must have a finite {metric}.")
+        settings = RunSetting(*(getattr(line, name) for name in RunSetting._fields))
+        return cls(
+            settings=settings,
+            scores=scores,
+            step=line.step,
+            seconds=line.seconds,
+            failure=line.failure,
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Header:
+    made_with: dict
+    metric: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Line:
+    name: str
+    learning_rate: float
+    train_batch_size: int
+    num_train_epochs: float
+    random_seed: int
+    status: str
+    scores: dict[str, dict[str, float]]
+    step: int
+    seconds: float
+    failure: str = ""
