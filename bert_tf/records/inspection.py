@@ -11,10 +11,12 @@ An example is text, with a mark for each prediction: [MASK→river] where the mo
 it sees the token itself. Pieces are joined to words where nothing is predicted.
 """
 
+import functools
 import os
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from absl import logging
@@ -52,118 +54,205 @@ def _find_files(patterns: Sequence[str]) -> list[str]:
     return records
 
 
-MISFIT = "layout"
+class _Block:
+    """A block of records [N], and what several rules look at.
 
-# The order of the report.
+    Without a vocabulary only negative ids can be wrong, and the special tokens' ids are
+    of no token.
+    """
+
+    def __init__(
+        self, columns: Columns, vocabulary: Vocabulary | None, pairs: str
+    ) -> None:
+        self.columns = columns
+        self.pairs = pairs
+        self.has_vocabulary = vocabulary is not None
+        self.size = np.iinfo(np.int64).max if vocabulary is None else len(vocabulary)
+        self.cls, self.sep, self.mask = (
+            -1 if vocabulary is None else vocabulary.ids.get(token, -1)
+            for token in (CLS, SEP, MASK)
+        )
+        self.ids = columns["input_ids"]
+        num_tokens = columns["input_mask"].sum(axis=1)
+        self.is_token = np.arange(self.ids.shape[1]) < num_tokens[:, None]
+        # Of packed rows each sequence [M], and its row; else the records themselves.
+        self.sequences, self.rows, _ = _sequences(columns)
+        self.lengths = self.sequences["input_mask"].sum(axis=1)
+        self.a_lengths = self.lengths - self.sequences["segment_ids"].sum(axis=1)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.columns[name]
+
+    @functools.cached_property
+    def is_used(self) -> np.ndarray:
+        """The places [N, P] of predictions."""
+        return self["masked_lm_weights"] > 0
+
+    def with_sequences(self, is_broken: np.ndarray) -> np.ndarray:
+        """Which records have any of these sequences [M]; [N, 1]."""
+        numbers = np.bincount(self.rows[is_broken], minlength=len(self.ids))
+        return numbers[:, None] > 0
+
+
+def _has_other_input_mask(block: _Block) -> np.ndarray:
+    return block["input_mask"] != block.is_token
+
+
+def _has_ids_in_padding(block: _Block) -> np.ndarray:
+    return (block.ids != 0) & ~block.is_token
+
+
+def _has_other_segments(block: _Block) -> np.ndarray:
+    offsets = np.arange(block.ids.shape[1])
+    a_lengths = block.a_lengths[:, None]
+    in_b = (offsets < block.lengths[:, None]) & (offsets >= a_lengths)
+    is_other = (block.sequences["segment_ids"] != in_b).any(axis=1)
+    in_padding = (block["segment_ids"] != 0) & ~block.is_token
+    return in_padding | block.with_sequences(is_other | (block.a_lengths < 0))
+
+
+def _has_unknown_ids(block: _Block) -> np.ndarray:
+    ids = block.ids
+    if "masked_lm_ids" in block.columns:
+        ids = np.concatenate([ids, block["masked_lm_ids"]], axis=1)
+    return (ids < 0) | (ids >= block.size)
+
+
+def _begins_with_other(block: _Block) -> np.ndarray:
+    return block.with_sequences(block.sequences["input_ids"][:, 0] != block.cls)
+
+
+def _ends_with_other(block: _Block) -> np.ndarray:
+    ids = block.sequences["input_ids"]
+    has_b = block.a_lengths < block.lengths
+    is_broken = np.zeros(len(ids), bool)
+    for ends in (block.lengths, np.where(has_b, block.a_lengths, block.lengths)):
+        last = (ends - 1).clip(0, ids.shape[1] - 1)[:, None]
+        is_broken |= np.take_along_axis(ids, last, axis=1)[:, 0] != block.sep
+    return block.with_sequences(is_broken)
+
+
+def _has_other_rows(block: _Block) -> np.ndarray:
+    ids = block["sequence_ids"]
+    steps = np.diff(ids, axis=1, prepend=0)
+    slots = np.arange(1, block["cls_positions"].shape[1] + 1)
+    is_own = ids[:, :, None] == slots
+    is_used = is_own.any(axis=1)
+    return np.concatenate(
+        [
+            ((steps != 0) & (steps != 1) & (ids != 0)),
+            (ids != 0) != (block["input_mask"] != 0),
+            block["next_sentence_weights"] != is_used,
+            # The first of no tokens is 0.
+            block["cls_positions"] != is_own.argmax(axis=1),
+            (block["next_sentence_labels"] != 0) & ~is_used,
+        ],
+        axis=1,
+    )
+
+
+def _has_other_weights(block: _Block) -> np.ndarray:
+    weights, is_used = block["masked_lm_weights"], block.is_used
+    in_front = np.arange(weights.shape[1]) < is_used.sum(axis=1)[:, None]
+    is_filled = (block["masked_lm_positions"] != 0) | (block["masked_lm_ids"] != 0)
+    return (weights != in_front) | (is_filled & ~is_used)
+
+
+def _has_other_positions(block: _Block) -> np.ndarray:
+    positions = block["masked_lm_positions"]
+    falls = np.diff(positions, axis=1, prepend=-1) <= 0
+    num_tokens = block["input_mask"].sum(axis=1, keepdims=True)
+    outside = (positions < 0) | (positions >= num_tokens)
+    return (falls | outside) & block.is_used
+
+
+def _predicts_special(block: _Block) -> np.ndarray:
+    return np.isin(block["masked_lm_ids"], (block.cls, block.sep)) & block.is_used
+
+
+def _has_mask_elsewhere(block: _Block) -> np.ndarray:
+    is_mask = block.ids == block.mask
+    if "masked_lm_positions" in block.columns:
+        places = block["masked_lm_positions"].clip(0, block.ids.shape[1] - 1)
+        is_mask[np.nonzero(block.is_used)[0], places[block.is_used]] = False
+    return is_mask
+
+
+def _has_unknown_label(block: _Block) -> np.ndarray:
+    labels = block["next_sentence_labels"]
+    meanings = _LABELS.get(block.pairs, _LABELS["nsp"])
+    return (labels < 0) | (labels >= len(meanings))
+
+
+class Rule(NamedTuple):
+    """What a sound record is not, and where [N, any] a block's records are so."""
+
+    text: str
+    is_broken: Callable[[_Block], np.ndarray]
+    feature: str = "input_ids"  # without which there is nothing to check
+    of_vocabulary: bool = False  # likewise
+
+
+MISFIT = "cannot be read, or has other features than the first record"
+
+# By name, in the order of the report.
 RULES = {
-    MISFIT: "cannot be read, or has other features than the first record",
-    "input_mask": "input_mask is not ones, then zeros",
-    "padding": "input_ids are not 0 in the padding",
-    "segments": "segment_ids are not 0 for A, 1 for B, 0 in the padding",
-    "vocabulary": "an id is outside the vocabulary",
-    "cls": "the first token is not [CLS]",
-    "sep": "a segment does not end with [SEP]",
-    "rows": "sequence_ids are not 1, 2, ... then 0 in the padding, or cls_positions and"
-    " next_sentence_weights do not fit them",
-    "weights": "masked_lm_weights are not ones, then zeros with empty slots",
-    "positions": "masked_lm_positions do not ascend, or lie outside the tokens",
-    "special": "[CLS] or [SEP] is to be predicted",
-    "mask": "[MASK] stands where nothing is predicted",
-    "label": "next_sentence_labels has a label that such pairs do not have",
+    "input_mask": Rule("input_mask is not ones, then zeros", _has_other_input_mask),
+    "padding": Rule("input_ids are not 0 in the padding", _has_ids_in_padding),
+    "segments": Rule(
+        "segment_ids are not 0 for A, 1 for B, 0 in the padding", _has_other_segments
+    ),
+    "vocabulary": Rule("an id is outside the vocabulary", _has_unknown_ids),
+    "cls": Rule("the first token is not [CLS]", _begins_with_other, of_vocabulary=True),
+    "sep": Rule(
+        "a segment does not end with [SEP]", _ends_with_other, of_vocabulary=True
+    ),
+    "rows": Rule(
+        "sequence_ids are not 1, 2, ... then 0 in the padding, or cls_positions and"
+        " next_sentence_weights do not fit them",
+        _has_other_rows,
+        "sequence_ids",
+    ),
+    "weights": Rule(
+        "masked_lm_weights are not ones, then zeros with empty slots",
+        _has_other_weights,
+        "masked_lm_weights",
+    ),
+    "positions": Rule(
+        "masked_lm_positions do not ascend, or lie outside the tokens",
+        _has_other_positions,
+        "masked_lm_positions",
+    ),
+    "special": Rule(
+        "[CLS] or [SEP] is to be predicted",
+        _predicts_special,
+        "masked_lm_ids",
+        of_vocabulary=True,
+    ),
+    "mask": Rule(
+        "[MASK] stands where nothing is predicted",
+        _has_mask_elsewhere,
+        "next_sentence_labels",
+        of_vocabulary=True,
+    ),
+    "label": Rule(
+        "next_sentence_labels has a label that such pairs do not have",
+        _has_unknown_label,
+        "next_sentence_labels",
+    ),
 }
 
 
 def broken_rules(
     columns: Columns, vocabulary: Vocabulary | None, pairs: str = "nsp"
 ) -> dict[str, np.ndarray]:
-    """For each rule, which records of a block break it.
-
-    Without a vocabulary only negative ids can be wrong, and [CLS], [SEP] and [MASK] are
-    not checked.
-    """
-    size = np.iinfo(np.int64).max if vocabulary is None else len(vocabulary)
-    cls, sep, mask_id = (
-        -1 if vocabulary is None else vocabulary.ids.get(token, -1)
-        for token in (CLS, SEP, MASK)
-    )
-    ids, mask = columns["input_ids"], columns["input_mask"]
-    is_token = np.arange(ids.shape[1]) < mask.sum(axis=1)[:, None]
-    broken = {
-        "input_mask": mask != is_token,
-        "padding": (ids != 0) & ~is_token,
-        "segments": (columns["segment_ids"] != 0) & ~is_token,
-        "vocabulary": (ids < 0) | (ids >= size),
-        "mask": ids == mask_id,
+    """For each rule that can be checked, which records [N] of a block break it."""
+    block = _Block(columns, vocabulary, pairs)
+    return {
+        name: rule.is_broken(block).any(axis=1)
+        for name, rule in RULES.items()
+        if rule.feature in columns and (block.has_vocabulary or not rule.of_vocabulary)
     }
-    # The rules of each of a packed row's sequences.
-    sequences, rows, _ = _sequences(columns)
-    offsets = np.arange(ids.shape[1])
-    lengths = sequences["input_mask"].sum(axis=1)
-    b_lengths = sequences["segment_ids"].sum(axis=1)
-    a_lengths = lengths - b_lengths
-    in_b = (offsets < lengths[:, None]) & (offsets >= a_lengths[:, None])
-    in_sequences = {
-        "segments": (sequences["segment_ids"] != in_b).any(axis=1) | (a_lengths < 0)
-    }
-    if vocabulary is not None:
-        in_sequences["cls"] = sequences["input_ids"][:, 0] != cls
-        in_sequences["sep"] = np.zeros(len(rows), bool)
-        for ends in (lengths, np.where(b_lengths > 0, a_lengths, lengths)):
-            last = (ends - 1).clip(0, ids.shape[1] - 1)[:, None]
-            last_ids = np.take_along_axis(sequences["input_ids"], last, axis=1)[:, 0]
-            in_sequences["sep"] |= last_ids != sep
-    for rule, is_broken in in_sequences.items():
-        of_rows = np.bincount(rows[is_broken], minlength=len(ids)) > 0
-        broken[rule] = broken.get(rule, False) | of_rows[:, None]
-    if "sequence_ids" in columns:
-        broken["rows"] = _broken_rows(columns)
-    if "masked_lm_positions" in columns:
-        positions, wanted, weights = (
-            columns[f"masked_lm_{name}"] for name in ("positions", "ids", "weights")
-        )
-        is_used = weights > 0
-        in_front = np.arange(weights.shape[1]) < is_used.sum(axis=1)[:, None]
-        falls = np.diff(positions, axis=1, prepend=-1) <= 0
-        outside = (positions < 0) | (positions >= mask.sum(axis=1, keepdims=True))
-        broken["weights"] = (weights != in_front) | (
-            ((positions != 0) | (wanted != 0)) & ~is_used
-        )
-        broken["positions"] = (falls | outside) & is_used
-        broken["vocabulary"] = np.concatenate(
-            [broken["vocabulary"], (wanted < 0) | (wanted >= size)], axis=1
-        )
-        if vocabulary is not None:
-            broken["special"] = np.isin(wanted, (cls, sep)) & is_used
-        places = positions.clip(0, ids.shape[1] - 1)
-        broken["mask"][np.nonzero(is_used)[0], places[is_used]] = False
-    if "next_sentence_labels" in columns:
-        labels = columns["next_sentence_labels"]
-        broken["label"] = (labels < 0) | (
-            labels >= len(_LABELS.get(pairs, _LABELS["nsp"]))
-        )
-    if vocabulary is None or "next_sentence_labels" not in columns:
-        del broken["mask"]
-    return {rule: cells.any(axis=1) for rule, cells in broken.items()}
-
-
-def _broken_rows(columns: Columns) -> np.ndarray:
-    """Where a packed row's features do not describe the same sequences, [rows, any]."""
-    ids = columns["sequence_ids"]
-    steps = np.diff(ids, axis=1, prepend=0)
-    slots = np.arange(1, columns["cls_positions"].shape[1] + 1)
-    is_own = ids[:, :, None] == slots
-    is_used = is_own.any(axis=1)
-    return np.concatenate(
-        [
-            ((steps != 0) & (steps != 1) & (ids != 0)),
-            (ids != 0) != (columns["input_mask"] != 0),
-            columns["next_sentence_weights"] != is_used,
-            # The first of no tokens is 0.
-            columns["cls_positions"] != is_own.argmax(axis=1),
-            (columns["next_sentence_labels"] != 0) & ~is_used,
-        ],
-        axis=1,
-    )
 
 
 def survey(
@@ -218,9 +307,10 @@ def survey(
             f"padding            {num_padding:,} more records only fill the last batch"
             " up"
         )
-    for rule, text in RULES.items():
-        if rule in violations:
-            count, first = violations[rule]
+    texts = {MISFIT: MISFIT, **{name: rule.text for name, rule in RULES.items()}}
+    for name, text in texts.items():
+        if name in violations:
+            count, first = violations[name]
             found = f"{count:,} record{'s' * (count > 1)}"
             yield f"{found}: {text}; the first is {first}"
     if not violations:
@@ -272,9 +362,9 @@ def examples(
                 )
                 record = {name: column[index] for name, column in columns.items()}
                 violations = [
-                    f"  ! {text}"
-                    for rule, text in RULES.items()
-                    if rule in broken and broken[rule][row]
+                    f"  ! {RULES[name].text}"
+                    for name, is_broken in broken.items()
+                    if is_broken[row]
                 ]
                 yield [
                     *example_lines(title, record, records.vocabulary, pairs, width),
