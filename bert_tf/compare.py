@@ -29,6 +29,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.metrics import is_better
 from bert_tf.base.options import RESULTS, Options, Path, flags_of_run, option
 from bert_tf.base.pictures import figure, picture, table
+from bert_tf.tasks import run_log
 from bert_tf.tasks.significance import (
     Answers,
     Comparison,
@@ -313,25 +314,13 @@ def report(rows: dict[str, Comparison]) -> str:
 
 def _trials(folder: str) -> list[float]:
     """The expected best of 1, 2, ... of a selection's finished runs."""
-    if not files.exists(os.path.join(folder, "selection.jsonl")):
+    if not files.exists(run_log.path_in(folder)):
         return []
-    metric, runs = finished_runs(folder)
-    scores = [one["scores"]["1.0"][metric] for one in runs]
+    header, runs = run_log.read(folder)
+    metric = header.metric
+    scores = [one.score(metric) for one in runs if one.status == run_log.FINISHED]
     sign = 1.0 if is_better(1.0, 0.0, metric) else -1.0
     return [sign * score for score in expected_best([sign * one for one in scores])]
-
-
-def finished_runs(folder: str) -> tuple[str, list[dict[str, Any]]]:
-    """What chose among a selection's runs, and the finished ones, as in its file."""
-    path = os.path.join(folder, "selection.jsonl")
-    header, *runs = (
-        files.parse_json(line, path, number)
-        for number, line in enumerate(files.read_text(path).splitlines(), start=1)
-    )
-    try:
-        return header["metric"], [one for one in runs if "1.0" in one["scores"]]
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path}: not the file of a selection: {error!r}.") from error
 
 
 # Predictions, by the names of their files.

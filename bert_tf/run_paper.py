@@ -38,7 +38,7 @@ from bert_tf.base.options import (
     option,
     with_default,
 )
-from bert_tf.compare import finished_runs
+from bert_tf.tasks import run_log
 from bert_tf.tasks.paper_tables import (
     GIVEN,
     LM,
@@ -505,17 +505,18 @@ def _cell_of(folder: str, column: Column) -> Cell:
         metric = column.metric if prefix + column.metric in results else "accuracy"
         score = column.unit * results[prefix + metric]
         return Cell(by_seed={"best": score}, metric=metric)
-    _, runs = finished_runs(folder)
+    _, records = run_log.read(folder)
+    runs = [one for one in records if one.status == run_log.FINISHED]
     if not runs:
         raise InputError(f"{folder}: no run has finished: all have diverged.")
     # Words without entities have no F1.
-    there = runs[0]["scores"]["1.0"]
+    there = runs[0].scores[1.0]
     metric = column.metric if column.metric in there else "accuracy"
     unit = column.unit if metric == column.metric else 100.0
     by_settings: dict[str, dict[str, float]] = {}
     for one in runs:
-        settings, _, seed = one["name"].rpartition("_seed")
-        score = unit * one["scores"]["1.0"][metric]
+        settings, _, seed = one.settings.name.rpartition("_seed")
+        score = unit * one.scores[1.0][metric]
         by_settings.setdefault(settings, {})[seed] = score
     cells = [
         Cell(by_seed=scores, settings=settings, metric=metric)

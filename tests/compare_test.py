@@ -7,7 +7,9 @@ from bert_tf import compare
 from bert_tf.base import metrics
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
+from bert_tf.tasks import run_log
 from bert_tf.tasks.reports import write_predictions
+from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.tables import Example, Target
 from tests.script_case import FolderCase, printed
 
@@ -139,10 +141,15 @@ class CompareRunsTest(CompareCase):
             content = "\n".join(lines) + "\n"
             self.write(f"{run}/dev_predictions.txt", content)
         for run, metric in (("a", "perplexity"), ("b", "f1")):
-            scores = [{"scores": {"1.0": {metric: score}}} for score in (0.5, 0.7)]
-            lines = [{"made_with": {}, "metric": metric}, *scores]
-            content = "".join(json.dumps(line) + "\n" for line in lines)
-            self.write(f"{run}/selection.jsonl", content)
+            records = [
+                run_log.RunRecord(
+                    settings=RunSetting(2e-5, 32, 3.0, seed),
+                    scores={1.0: {metric: score}},
+                )
+                for seed, score in enumerate((0.5, 0.7))
+            ]
+            header = run_log.Header(made_with={}, metric=metric)
+            run_log.write(self.path(run), header, records)
         found = json.loads(self.compare("--json"))
         (rows,) = found["compared"].values()
         # A finds Rome alone of two entities, and says one more; B finds Jo Li alone.

@@ -9,6 +9,8 @@ from bert_tf import run_paper, run_squad
 from bert_tf.base import cli
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
+from bert_tf.tasks import run_log
+from bert_tf.tasks.run_options import RunSetting
 from bert_tf.text.vocabulary import Vocabulary
 from tests.script_case import FolderCase
 
@@ -41,14 +43,16 @@ class Commands:
             self.select(folder, values)
 
     def select(self, folder, values):
-        lines = [{"metric": "accuracy"}]
-        for rate in values["learning_rates"]:
-            for seed in range(values["num_restarts"]):
-                scores = {"accuracy": 0.5 + 0.01 * seed + 100 * rate}
-                run = {"name": f"lr{rate}_bs32_ep3_seed{seed}"}
-                lines.append({**run, "scores": {"1.0": scores}})
-        with open(os.path.join(folder, "selection.jsonl"), "w") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
+        records = [
+            run_log.RunRecord(
+                settings=RunSetting(rate, 32, 3.0, seed),
+                scores={1.0: {"accuracy": 0.5 + 0.01 * seed + 100 * rate}},
+            )
+            for rate in values["learning_rates"]
+            for seed in range(values["num_restarts"])
+        ]
+        header = run_log.Header(made_with={}, metric="accuracy")
+        run_log.write(folder, header, records)
         with open(os.path.join(folder, "eval_results.txt"), "w") as file:
             file.write("eval_mismatched_accuracy = 0.5\ntest_accuracy = 0.25\n")
 

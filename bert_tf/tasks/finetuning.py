@@ -22,6 +22,7 @@ from bert_tf.conversion.source import Source, open_source
 from bert_tf.modeling.standardization import standardize
 from bert_tf.records import batching
 from bert_tf.records.pipeline import InputShard
+from bert_tf.tasks import run_log
 from bert_tf.tasks.run_options import FineTuningOptions, RunSetting
 from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.text.tfds import TfdsRows
@@ -31,7 +32,7 @@ from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import class_weights, regularized
-from bert_tf.training.run_folder import SELECTION_NAME, RunData, Start
+from bert_tf.training.run_folder import RunData, Start
 from bert_tf.training.strategy import Strategy, is_chief
 from bert_tf.training.task import Evaluate, Phase, Task
 from bert_tf.training.training_options import LossOptions, TrainingConfig
@@ -474,7 +475,7 @@ def folder_of_model(options: FineTuningOptions) -> str:
     output_dir = options.output_dir
     best = checkpoints.folder_of(output_dir)
     is_selection = (
-        files.exists(os.path.join(output_dir, SELECTION_NAME))
+        files.exists(run_log.path_in(output_dir))
         and files.exists(os.path.join(best, STATE_NAME))
         and not files.exists(os.path.join(output_dir, STATE_NAME))
     )

@@ -15,15 +15,18 @@ were measured; `step` is the step of the last ones. `status` is `finished`, `sto
 """
 
 import dataclasses
+import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bert_tf.base import strict_json
+from bert_tf.base import files, strict_json
 from bert_tf.base.errors import InputError
 from bert_tf.base.metrics import is_better
 from bert_tf.tasks.run_options import RunSetting
 
+NAME = "selection.jsonl"
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"
 Scores = Mapping[str, float]
 
@@ -98,9 +101,11 @@ class RunRecord:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Header:
-    made_with: dict
-    metric: str
+class Header:
+    """What the runs of a selection have in common."""
+
+    made_with: dict  # what decides a run's result besides its settings, by name
+    metric: str  # what chooses the best one
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,3 +120,35 @@ class _Line:
     step: int
     seconds: float
     failure: str = ""
+
+
+def path_in(folder: str) -> str:
+    """A selection's file in its output_dir."""
+    return os.path.join(folder, NAME)
+
+
+def read(folder: str) -> tuple[Header, list[RunRecord]]:
+    """The file's lines; InputError with its line number, and what to do."""
+    path = path_in(folder)
+    header, records = None, []
+    advice = "Give another `output_dir`."
+    try:
+        for number, line in enumerate(files.read_text(path).splitlines() or [""], 1):
+            source = f"{path}:{number}"
+            values = files.parse_json(line, path, number)
+            if header is None:
+                header = strict_json.from_values(Header, values, source)
+                advice = "Remove the line, and that run is made again."
+            else:
+                records.append(RunRecord.from_json(values, header.metric, source))
+    except InputError as error:
+        raise InputError(f"{error} {advice}") from error
+    return header, records
+
+
+def write(folder: str, header: Header, records: Iterable[RunRecord]) -> None:
+    """Replaces the file, in one step."""
+    lines = [dataclasses.asdict(header), *(one.to_json() for one in records)]
+    files.make_folder(folder)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    files.write_atomically(path_in(folder), text)

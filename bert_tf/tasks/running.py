@@ -13,6 +13,7 @@ from bert_tf.base.options import deciding, flags_of_run
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import folder_of
+from bert_tf.tasks import run_log
 from bert_tf.tasks.finetuning import (
     FineTuning,
     files_of,
@@ -23,7 +24,6 @@ from bert_tf.tasks.selection import search
 from bert_tf.tasks.task import FineTuningTask, Run
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME
-from bert_tf.training.run_folder import SELECTION_NAME
 from bert_tf.training.strategy import Strategy, check_batch_size, create_strategy
 
 # A task, or what makes one.
@@ -142,7 +142,7 @@ def _refuse_useless(options: FineTuningOptions) -> None:
                 f"`{name}` is for several runs, and this is one: give `learning_rates`,"
                 " `train_batch_sizes` or `num_restarts` too, or leave it out."
             )
-    if files.exists(os.path.join(options.output_dir, SELECTION_NAME)):
+    if files.exists(run_log.path_in(options.output_dir)):
         raise InputError(
             f"`output_dir={options.output_dir}` holds several runs, of which the best"
             " one is kept. Give another folder for a single run."

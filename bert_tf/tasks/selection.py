@@ -32,13 +32,14 @@ from typing import Any, NamedTuple
 import keras
 from absl import logging
 
-from bert_tf.base import files, strict_json
+from bert_tf.base import files
 from bert_tf.base.errors import DivergedError, InputError
-from bert_tf.base.options import deciding
+from bert_tf.base.options import deciding, declarations
 from bert_tf.base.pictures import figure, table
 from bert_tf.conversion.source import folder_of
+from bert_tf.tasks import run_log
 from bert_tf.tasks.finetuning import FineTuning
-from bert_tf.tasks.run_log import FAILED, FINISHED, STOPPED, RunRecord, Scores, _Header
+from bert_tf.tasks.run_log import FAILED, FINISHED, STOPPED, RunRecord, Scores
 from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.significance import (
     LEVEL,
@@ -55,7 +56,6 @@ from bert_tf.training.checkpoints import (
     remove_checkpoint,
 )
 from bert_tf.training.reporting import Reporter
-from bert_tf.training.run_folder import SELECTION_NAME
 from bert_tf.training.strategy import check_batch_size, is_chief, sum_over_workers
 
 RUNS_NAME = "runs"
@@ -72,11 +72,11 @@ class RunLog:
     is_chief: bool = True
 
     def __post_init__(self) -> None:
-        self._path = os.path.join(self.folder, SELECTION_NAME)
-        header = {"made_with": dict(self.made_with), "metric": self.metric}
-        self._header = json.loads(json.dumps(header))  # as read back: tuples as lists
+        # As read back: tuples become lists.
+        made_with = json.loads(json.dumps(dict(self.made_with)))
+        self._header = run_log.Header(made_with=made_with, metric=self.metric)
         self._records: dict[RunSetting, RunRecord] = {}
-        if files.exists(self._path):
+        if files.exists(run_log.path_in(self.folder)):
             self._read()
         if not self._records:
             self._write()
@@ -109,38 +109,24 @@ class RunLog:
 
     def _write(self) -> None:
         if self.is_chief:
-            lines = [self._header, *(one.to_json() for one in self.all())]
-            files.make_folder(self.folder)
-            text = "".join(json.dumps(line) + "\n" for line in lines)
-            files.write_atomically(self._path, text)
+            run_log.write(self.folder, self._header, self.all())
 
     def _read(self) -> None:
-        lines = files.read_text(self._path).splitlines() or [""]
-        advice = "Give another `output_dir`."
-        try:
-            for number, line in enumerate(lines, start=1):
-                source = f"{self._path}:{number}"
-                values = files.parse_json(line, self._path, number)
-                if number == 1:
-                    there = strict_json.from_values(_Header, values, source)
-                    advice = "Remove the line, and that run is made again."
-                    continue
-                record = RunRecord.from_json(values, there.metric, source)
-                self._records[record.settings] = record
-        except InputError as error:
-            raise InputError(f"{error} {advice}") from error
+        there, records = run_log.read(self.folder)
+        self._records = {one.settings: one for one in records}
         # Without a record, a run may still have a checkpoint to resume from.
         runs = os.path.join(glob.escape(self.folder), RUNS_NAME)
         if not self._records and not files.glob(os.path.join(runs, "*", STATE_NAME)):
             return
         old = {**there.made_with, "the metric": there.metric}
-        new = {**self._header["made_with"], "the metric": self._header["metric"]}
+        new = {**self._header.made_with, "the metric": self._header.metric}
         # A name that only one of them has is a flag that the other version lacks.
         for name in new:
             if name in old and new[name] != old[name]:
                 raise InputError(
-                    f"{self._path} has other runs than these: {name} is {old[name]}"
-                    f" there, {new[name]} here. Give another `output_dir`."
+                    f"{run_log.path_in(self.folder)} has other runs than these: {name}"
+                    f" is {old[name]} there, {new[name]} here. Give another"
+                    " `output_dir`."
                 )
 
 
@@ -279,7 +265,7 @@ def select(
     best = records.best()
     if best is None:
         failures = [one.failure for one in records.all() if one.failure]
-        path = os.path.join(records.folder, SELECTION_NAME)
+        path = run_log.path_in(records.folder)
         raise InputError(
             f"All {len(failures)} runs have failed; without their lines in {path} they"
             f" are made again. The first one: {failures[0]}"
@@ -299,16 +285,6 @@ def _made(run: Run, before: RunRecord, folder: str, share: float) -> RunRecord:
         after = dataclasses.replace(before, scores=all_scores, step=step)
     seconds = before.seconds + time.monotonic() - began
     return dataclasses.replace(after, seconds=seconds)
-
-
-_PATHS = (
-    "init_checkpoint",
-    "second_checkpoint",
-    "bert_config_file",
-    "vocab_file",
-    "init_adapter",
-    "teacher_checkpoint",
-)
 
 
 def search(tuning: FineTuning, output_dir: str) -> Selection:
@@ -370,9 +346,10 @@ def made_with(tuning: FineTuning) -> dict[str, Any]:
     found: dict[str, Any] = {"the task": task.name}
     names = deciding(type(tuning.options), "numbers", "reading", "layers", "result")
     values = tuning.options.as_flags()
+    declared = declarations(type(tuning.options))
     for name in sorted(names):
         value = values[name]
-        if name in _PATHS and value and files.exists(value):
+        if declared[name].path and value and files.exists(value):
             # For a selection's best run, also which run it is.
             best = checkpoints.read_best(folder_of(value))
             value = files.absolute(value)
@@ -437,7 +414,7 @@ def report(selection: Selection) -> str:
         f"{_groups(selection)}\n"
         f"{_what_seeds_explain(selection)}\n\n"
         "Standard deviations are those of samples (n - 1). Runs that were stopped early"
-        f" are in no figure; they can be resumed. Each run is in {SELECTION_NAME}.\n"
+        f" are in no figure; they can be resumed. Each run is in {run_log.NAME}.\n"
     )
 
 

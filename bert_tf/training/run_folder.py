@@ -57,8 +57,6 @@ from bert_tf.training.reporting import Reporter, write_curves
 from bert_tf.training.strategy import Strategy, is_chief, sum_over_workers
 
 EVAL_RESULTS_NAME = "eval_results.txt"
-# Of several runs: what is known of each (`bert_tf.tasks.selection`).
-SELECTION_NAME = "selection.jsonl"
 
 
 @dataclasses.dataclass(frozen=True)
