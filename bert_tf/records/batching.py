@@ -1,6 +1,7 @@
 """Examples of a task as records, and batches of sequences of similar length."""
 
 import collections
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -172,6 +173,10 @@ ROWS = "rows"
 IS_REAL = "is_real_example"
 
 
+# A feature of a batch, by numpy or TensorFlow: see `ExampleTable.gathered`.
+MakeFeature = Callable[[dict[str, Any], Any], Any]
+
+
 class ExampleTable:
     """The records of some examples, in memory.
 
@@ -235,6 +240,13 @@ class ExampleTable:
         starts = np.cumsum(own).reshape(own.shape) - own
         values = {name: np.concatenate(some) for name, some in columns.items()}
         self._arrays = starts, own, values
+        self._made: dict[str, MakeFeature] = {}
+
+    def with_feature(self, name: str, make: MakeFeature) -> "ExampleTable":
+        """The same records, with one more feature, made of each batch as it is read."""
+        other = copy.copy(self)
+        other._made = {**self._made, name: make}
+        return other
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -304,7 +316,7 @@ class ExampleTable:
                 places, is_there = place, is_token
             values = xp.take(column, places, axis=0)
             batch[name] = xp.where(is_there, values, xp.zeros_like(values))
-        return batch
+        return batch | {name: make(batch, xp) for name, make in self._made.items()}
 
     def batches(
         self, batch_size: int, max_lengths: int | None = None

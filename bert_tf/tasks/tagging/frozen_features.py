@@ -85,27 +85,20 @@ class WordFeaturizer(SentenceFeaturizer):
             first += count
 
 
-class VectorTable(ExampleTable):
-    """Records of words' places whose batches have features."""
+def with_vectors(places: ExampleTable, vectors: np.ndarray) -> ExampleTable:
+    """Records of words' places, with their vectors [T, L, F] as `features`."""
 
-    def __init__(self, places: ExampleTable, vectors: np.ndarray) -> None:
-        vars(self).update(vars(places))
-        self.vectors = vectors  # [T, L, F]
-
-    def gathered(self, rows: Any, length: int, xp: Any = np) -> dict[str, Any]:
-        """As `ExampleTable.gathered`, with `features`."""
-        batch = super().gathered(rows, length, xp)
+    def features(batch: dict[str, Any], xp: Any) -> Any:
         ids, mask = batch["input_ids"], batch["input_mask"]
         if xp is np:
-            return {**batch, FEATURES: _gathered(ids, mask, self.vectors)}
+            return _gathered(ids, mask, vectors)
         # Read from the disk on demand: they need not fit in memory.
-        features = tf.numpy_function(
-            lambda ids, mask: _gathered(ids, mask, self.vectors),
-            [ids, mask],
-            tf.float32,
+        found = tf.numpy_function(
+            lambda ids, mask: _gathered(ids, mask, vectors), [ids, mask], tf.float32
         )
-        shape = [*ids.shape, *self.vectors.shape[1:]]
-        return {**batch, FEATURES: tf.ensure_shape(features, shape)}
+        return tf.ensure_shape(found, [*ids.shape, *vectors.shape[1:]])
+
+    return places.with_feature(FEATURES, features)
 
 
 def _gathered(ids: np.ndarray, mask: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -173,15 +166,15 @@ class FeatureTask(TaggingTask):
             dropout=self._options.bilstm_dropout,
         )
 
-    def make_records(self, split: str) -> VectorTable:
+    def make_records(self, split: str) -> ExampleTable:
         """The windows of a split, and the vectors of their words."""
-        return VectorTable(super().make_records(split), self._vectors_of(split))
+        return with_vectors(super().make_records(split), self._vectors_of(split))
 
     def predict(self, split: str, outputs: Predict) -> WordPredictions:
         """Predicts the words of a split from their vectors."""
 
         def of_vectors(batches: EvaluationBatches, number: int) -> Any:
-            table = VectorTable(batches.table, self._vectors_of(split))
+            table = with_vectors(batches.table, self._vectors_of(split))
             return outputs(batches.of_table(table), number)
 
         return super().predict(split, of_vectors)

@@ -17,9 +17,9 @@ from bert_tf.tasks import finetuning
 from bert_tf.tasks.features import FeatureExtractor
 from bert_tf.tasks.tagging import frozen_features
 from bert_tf.tasks.tagging.frozen_features import (
-    VectorTable,
     WordFeaturizer,
     inputs_of_windows,
+    with_vectors,
 )
 from bert_tf.tasks.tagging.sentence_windows import SentenceFeatures, blocks, schema
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
@@ -97,7 +97,7 @@ class WordVectorsTest(tf.test.TestCase):
         self.assertAllEqual(batch["input_mask"], weights)
 
     def test_batches_to_train_on(self):
-        table = VectorTable(self.records(), VECTORS)
+        table = with_vectors(self.records(), VECTORS)
         dataset = table.dataset(np.array([[1, 0, -1]]), 3)
         self.assertEqual(dataset.element_spec["features"].shape, [3, 3, 1, 2])
         (batch,) = dataset
@@ -105,7 +105,7 @@ class WordVectorsTest(tf.test.TestCase):
 
     def test_batches_to_predict(self):
         plain = self.records().batches(3, max_lengths=1)
-        batches = plain.of_table(VectorTable(plain.table, VECTORS))
+        batches = plain.of_table(with_vectors(plain.table, VECTORS))
         self.assertLen(batches, 1)
         (batch,) = batches
         self.assertAllEqual(batch["rows"], [1, 0, -1])
