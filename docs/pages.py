@@ -1,6 +1,6 @@
 """The pages of the site: a hook of MkDocs, which `make docs` runs.
 
-No page is kept by hand, and no list of them:
+No page is kept by hand; the guides stand in the order of a user's way (`_WAY`):
 
     README.md, docs/*.md, ...          as they are, under their own names
     docs/one_file_bert.md              docs/one_file_bert.py, as a page
@@ -27,18 +27,25 @@ from bert_tf.base import cli, options
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "bert_tf"
-_LAST = ("CONTRIBUTING.md", "CHANGELOG.md")
 _ONE_FILE = "docs/one_file_bert.py"
+# The tabs, and their guides; one that is in none is in the last.
+_WAY = {
+    "Start": ("README.md", _ONE_FILE, "colab/README.md"),
+    "Fine-tune": ("docs/finetuning.md", "docs/keras.md", "docs/python.md"),
+    "Predict and serve": ("docs/serving.md", "docs/checkpoints.md", "docs/features.md"),
+    "Pre-train": ("docs/pretraining.md", "tfrecords/README.md", "docs/paper.md"),
+    "Scale": ("docs/scaling.md",),
+    "More": ("docs/results.md", "docs/moving_here.md", "docs/troubleshooting.md"),
+}
+_LAST = ("CONTRIBUTING.md", "CHANGELOG.md")
 _LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Sets the navigation."""
     sys.path.insert(0, str(ROOT))  # this checkout's bert_tf, whatever is installed
-    guides = [path for path in documents() if path.endswith(".md")]
-    guides.sort(key=lambda path: path in _LAST)
     config.nav = [
-        {"Guide": [*({_title(path): path} for path in guides), _page_of(_ONE_FILE)]},
+        *({tab: pages} for tab, pages in _guides().items()),
         {"Commands": ["commands/index.md", *map(_command_page, commands())]},
         {"Python API": ["api/index.md", *map(_api_page, packages())]},
     ]
@@ -61,6 +68,23 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in texts.items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def _guides() -> dict[str, list[str | dict[str, str]]]:
+    """The pages of each tab, as MkDocs' navigation has them."""
+    there = [path for path in documents() if path.endswith(".md")]
+    placed = {path for paths in _WAY.values() for path in paths}
+    others = [path for path in there if path not in placed]
+    others.sort(key=lambda path: path in _LAST)
+    found = {}
+    for tab, paths in _WAY.items():
+        paths = [*paths, *others] if tab == [*_WAY][-1] else paths
+        found[tab] = [
+            _page_of(path) if path == _ONE_FILE else {_title(path): path}
+            for path in paths
+            if path in there or path == _ONE_FILE
+        ]
+    return found
 
 
 def documents() -> list[str]:
@@ -248,6 +272,12 @@ def _package_text(package: str) -> str:
     if package != "bert_tf":
         lines += [f"::: {package}", "    options:", "      members: []"]
         lines += ["      show_root_heading: false", ""]
+    else:  # what commands are in Python; the commands have pages of their own
+        homes = importlib.import_module("bert_tf")._HOMES
+        scripts = set(commands().values())
+        for name, home in homes.items():
+            if home in scripts:
+                lines += [f"::: {home}.{name}", ""]
     for module in _modules(package):
         lines += [f"::: {module}", ""]
     return "\n".join(lines) + "\n"
