@@ -371,6 +371,7 @@ def create_optimizer(
     end_learning_rate: float = 0.0,
     power: float = 1.0,
     decay_from: str = "start",
+    decay_share: float = 0.2,
     bias_correction: bool = False,
     global_clipnorm: float | None = 1.0,
     **kwargs: Any,
@@ -382,11 +383,12 @@ def create_optimizer(
         num_train_steps: steps until the rate is `end_learning_rate`.
         num_warmup_steps: steps of warmup; 0 for none.
         optimizer: "adamw" or "lamb".
-        learning_rate_schedule: "linear", "cosine", "polynomial", "inverse_sqrt" or
-            "constant"; see WarmupSchedule.
+        learning_rate_schedule: "linear", "cosine", "polynomial", "wsd",
+            "inverse_sqrt" or "constant"; see WarmupSchedule.
         end_learning_rate: see WarmupSchedule.
         power: see WarmupSchedule.
         decay_from: see WarmupSchedule.
+        decay_share: see WarmupSchedule.
         bias_correction: AdamWeightDecay's; LAMB has it always.
         global_clipnorm: the largest global norm of the gradients; None if a training
             loop clips them itself (Keras clips each replica's before adding them up).
@@ -396,10 +398,6 @@ def create_optimizer(
     Raises:
         ValueError: an argument is out of its range.
     """
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(
-            f"`optimizer` must be one of {', '.join(OPTIMIZERS)}. Received: {optimizer}"
-        )
     schedule = WarmupSchedule(
         learning_rate,
         num_train_steps,
@@ -408,8 +406,29 @@ def create_optimizer(
         end_learning_rate=end_learning_rate,
         power=power,
         decay_from=decay_from,
+        decay_share=decay_share,
     )
-    kwargs["global_clipnorm"] = global_clipnorm
-    if optimizer == "lamb":
-        return Lamb(schedule, **kwargs)
-    return AdamWeightDecay(schedule, bias_correction=bias_correction, **kwargs)
+    return optimizer_of(
+        schedule,
+        optimizer,
+        bias_correction=bias_correction,
+        global_clipnorm=global_clipnorm,
+        **kwargs,
+    )
+
+
+def optimizer_of(
+    learning_rate: WarmupSchedule | float,
+    name: str,
+    *,
+    bias_correction: bool = False,
+    **kwargs: Any,
+) -> AdamWeightDecay:
+    """The optimizer of this name; ValueError if there is none."""
+    if name not in OPTIMIZERS:
+        raise ValueError(
+            f"`optimizer` must be one of {', '.join(OPTIMIZERS)}. Received: {name}"
+        )
+    if name == "lamb":
+        return Lamb(learning_rate, **kwargs)
+    return AdamWeightDecay(learning_rate, bias_correction=bias_correction, **kwargs)

@@ -12,6 +12,11 @@ With peak r, end rate e, N training and W warmup steps, at step s = 0, 1, 2, ...
     polynomial    f(p) = (1 - p)^power
     cosine        f(p) = (1 + cos(pi p)) / 2         (Loshchilov and Hutter 2017)
 
+warmup, stable, decay, whose rate is r until the last d N steps (Hu et al. 2024), so
+that a run can get another N until then:
+
+    wsd           e + (r - e) min(1, (N - s) / (d N))
+
 and two without a last step:
 
     inverse_sqrt  r sqrt(W / s), W at least 1        (Vaswani et al. 2017)
@@ -29,7 +34,7 @@ from typing import Any
 import keras
 from keras import ops
 
-SHAPES = ("linear", "cosine", "polynomial", "inverse_sqrt", "constant")
+SHAPES = ("linear", "cosine", "polynomial", "wsd", "inverse_sqrt", "constant")
 _ENDLESS = ("inverse_sqrt", "constant")
 
 
@@ -46,6 +51,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         end_learning_rate: e, the rate from step N on.
         power: of the polynomial.
         decay_from: "start" or "warmup": where the decay begins to count.
+        decay_share: d of wsd, above 0 and at most 1.
 
     Raises:
         ValueError: a value is out of its range, or the shape does not use it.
@@ -59,6 +65,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     end_learning_rate: float = 0.0
     power: float = 1.0
     decay_from: str = "start"
+    decay_share: float = 0.2
 
     def __post_init__(self) -> None:
         if self.num_train_steps < 1 or self.num_warmup_steps < 0:
@@ -71,6 +78,13 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
                 raise ValueError(
                     f"`{name}` must be one of {', '.join(values)}. Received: {value}"
                 )
+        if not 0.0 < self.decay_share <= 1.0:
+            raise ValueError(
+                "`decay_share` must be above 0 and at most 1."
+                f" Received: {self.decay_share}"
+            )
+        if self.shape == "wsd" and self.decay_from != "start":
+            raise ValueError("The schedule wsd has no use for `decay_from`.")
         has_end = self.end_learning_rate or self.decay_from != "start"
         if self.shape in _ENDLESS and has_end:
             raise ValueError(
@@ -103,7 +117,11 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         if self.shape == "inverse_sqrt":
             first = float(max(self.num_warmup_steps, 1))
             return rate * ops.sqrt(first / ops.maximum(step, first))
-        factor = _FACTORS[self.shape](self._progress(step), self.power)
+        if self.shape == "wsd":
+            length = self.decay_share * self.num_train_steps
+            factor = ops.clip((self.num_train_steps - step) / length, 0.0, 1.0)
+        else:
+            factor = _FACTORS[self.shape](self._progress(step), self.power)
         if not self.end_learning_rate:
             return rate * factor
         end = ops.cast(self.end_learning_rate, "float32")

@@ -48,7 +48,7 @@ from bert_tf.training.strategy import (
     create_strategy,
     is_chief,
 )
-from bert_tf.training.task import Phase, Task, TrainingData
+from bert_tf.training.task import ENDLESS, Phase, Task, TrainingData
 from bert_tf.training.training_options import LossOptions, TrainingConfig
 
 # Pre-training as a task: the masked LM, with next sentence prediction or alone.
@@ -236,7 +236,7 @@ class PretrainingRun(Run):
         self._is_packed = any(records.is_packed for records in every)
         self._fit_to_records(source, every)
         self.task = pretraining_task(
-            self.config,
+            self._trained_config,
             next_sentence=first.has_pairs and options.next_sentence,
             packed=self._is_packed,
             recompute=options.recompute,
@@ -282,7 +282,7 @@ class PretrainingRun(Run):
                 task=self.task.name,
                 data=RunData(options.input_file, files.sha256(repr(ids).encode())),
                 settings=config.decisive
-                | {"phases": options.phases}
+                | {"phases": options.phases, "dropout": options.dropout}
                 | self._losses.changed
                 | options.given_masking
                 | (self._electra or {}),
@@ -297,23 +297,31 @@ class PretrainingRun(Run):
             self._specs, self._records, self._held_out, strict=True
         ):
             data_ids = _fingerprints(records, records.counts)
+            hours = self.options.max_train_hours
             logging.info(
-                "  %d steps of %d sequences of length %d",
-                spec.num_steps,
+                "  %s of %d sequences of length %d",
+                f"{spec.num_steps} steps" if hours is None else f"{hours:g} hours",
                 spec.batch_size,
                 spec.max_seq_length,
             )
             # Evaluation takes the first records, however many there are.
             evaluation_ids = _fingerprints(held_out, [0] * len(held_out.paths))
             begin = phases[-1].end_step if phases else 0
+            end_step = begin + spec.num_steps
+            if self.options.max_train_hours is not None:
+                end_step = ENDLESS
             phases.append(
                 Phase(
-                    end_step=begin + spec.num_steps,
+                    end_step=end_step,
                     batch_size=spec.batch_size,
                     streams=[self._stream(records, spec.batch_size)],
                     data_id=data_ids[0],
                     data_was=data_ids[1:],
                     evaluate=self._evaluation(held_out),
+                    num_evaluated=(1 + self._has_bits_per_byte)
+                    * self.options.max_eval_steps
+                    * self.options.eval_batch_size,
+                    evaluates_afterwards=self.options.do_eval,
                     evaluation_id=evaluation_ids[0],
                     evaluation_was=evaluation_ids[1:],
                     name=f"the records of length {spec.max_seq_length}",
@@ -545,6 +553,15 @@ class PretrainingRun(Run):
             labels = batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
             counts += np.bincount(labels, minlength=len(counts))
         return counts / counts.sum()
+
+    @property
+    def _trained_config(self) -> BertConfig:
+        """The model's, with the dropout of this training."""
+        if (rate := self.options.dropout) is None:
+            return self.config
+        return dataclasses.replace(
+            self.config, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate
+        )
 
     @property
     def _has_bits_per_byte(self) -> bool:

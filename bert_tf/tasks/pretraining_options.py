@@ -102,6 +102,15 @@ class PretrainingOptions(
         least=1,
         decides="result",
     )
+    dropout: float | None = option(
+        None,
+        "Dropout in this training, of layers and attention, instead of that in"
+        " bert_config.json, which fine-tuning keeps. 0 suits a training that sees no"
+        " text twice (Geiping and Goldstein 2022).",
+        least=0.0,
+        below=1.0,
+        decides="numbers",
+    )
     # The paper's ablations, its section 5.1.
     next_sentence: bool = option(
         True,
@@ -157,6 +166,8 @@ class PretrainingOptions(
             "bert_config_file", "bert_size", "init_checkpoint"
         )
         yield from self.refuse_together("stacking", "phases")
+        for name in ("stacking", "phases", "num_schedule_steps"):
+            yield from self.refuse_together("max_train_hours", name)
         if self.stack_layers and not self.init_checkpoint:
             yield "`stack_layers` is of an `init_checkpoint`: give both."
         for name in ("num_train_steps", "train_batch_size", "max_seq_length"):

@@ -140,7 +140,13 @@ class FineTuningOptions(
     SelectionOptions,
     LossOptions,
     title=options.TRAINING,
-    hides=("num_train_steps", "num_warmup_steps", "num_schedule_steps", "stack_layers"),
+    hides=(
+        "num_train_steps",
+        "num_warmup_steps",
+        "num_schedule_steps",
+        "max_train_hours",
+        "stack_layers",
+    ),
 ):
     """The options of fine-tuning; a command hides what it has no use for."""
 

@@ -22,7 +22,8 @@ from bert_tf.base.errors import DivergedError, InputError
 from bert_tf.base.metrics import is_better
 from bert_tf.conversion.source import Source
 from bert_tf.optimization.layerwise import freeze, keeping_initial
-from bert_tf.optimization.optimizers import create_optimizer
+from bert_tf.optimization.optimizers import optimizer_of
+from bert_tf.optimization.schedules import WarmupSchedule
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     READING_ERRORS,
@@ -32,6 +33,7 @@ from bert_tf.records.pipeline import (
 from bert_tf.records.spec import FLOAT32, INT64, Feature, RecordSpec
 from bert_tf.records.writing import framed
 from bert_tf.training import run_folder
+from bert_tf.training.budget import Budget
 from bert_tf.training.checkpoints import (
     RunCheckpoints,
     folder_of,
@@ -184,15 +186,14 @@ def train(
             f"{config.num_warmup_steps:,}",
             f"{config.num_train_steps:,}",
         )
-    run = _Run(task, config, folder, strategy, init_checkpoint, start)
+    run = _Run(task, config, folder, strategy, init_checkpoint, start, phases[-1])
     with run.checkpoints, run.closing:
         if run.has_steps_left(phases):
-            progress = progress_bar(
-                config.num_train_steps, done=run.step, unit="step", label=task.name
-            )
+            total = None if config.max_train_hours else config.num_train_steps
+            progress = progress_bar(total, done=run.step, unit="step", label=task.name)
             with Signals() as run.signals, progress as run.bar:
                 for phase in phases:
-                    if run.step < phase.end_step and not run.out_of_patience():
+                    if not run.has_made(phase) and not run.out_of_patience():
                         run.train_phase(phase)
                 run.end()
     if is_chief(strategy):
@@ -214,6 +215,7 @@ class _Run:
         strategy: Strategy,
         init_checkpoint: str | Source | None,
         start: run_folder.Start | None,
+        last: Phase,
     ) -> None:
         self._config = config
         self._folder = folder
@@ -234,15 +236,19 @@ class _Run:
                 if task.in_training:
                     self._trained = task.in_training(self.model)
                     task = dataclasses.replace(task, objective=self._trained.objective)
-            self._optimizer = create_optimizer(
+            schedule = WarmupSchedule(
                 config.learning_rate,
                 config.num_schedule_steps or config.num_train_steps,
                 config.num_warmup_steps,
-                optimizer=config.optimizer,
-                learning_rate_schedule=config.learning_rate_schedule,
+                shape=config.learning_rate_schedule,
                 end_learning_rate=config.end_learning_rate,
                 power=config.learning_rate_power,
                 decay_from=config.decay_from,
+                decay_share=config.decay_share,
+            )
+            self._optimizer = optimizer_of(
+                0.0 if config.max_train_hours else schedule,  # or as the time goes
+                config.optimizer,
                 bias_correction=config.bias_correction,
                 beta_1=config.beta_1,
                 beta_2=config.beta_2,
@@ -264,6 +270,16 @@ class _Run:
             # Built before the first trace: tf.function may not create variables later.
             self._optimizer.build(self._trained.trainable_variables)
             self._loss_scale = LossScale() if config.precision == "float16" else None
+            self._budget: Budget | None = None
+            if config.max_train_hours:
+                self._budget = Budget(
+                    config.max_train_hours,
+                    schedule,
+                    num_evaluations=bool(config.eval_steps) + last.evaluates_afterwards,
+                    checkpoint_bytes=12 * total,  # weights and both moments
+                )
+        self._has_evaluated = False
+        self._compiling_seconds = 0.0
         self._task = task
         self.checkpoints = RunCheckpoints(
             folder,
@@ -271,10 +287,15 @@ class _Run:
             self._optimizer,
             max_to_keep=config.keep_checkpoint_max,
             is_chief=is_chief(strategy),
-            extra=self._loss_scale.variables if self._loss_scale else {},
+            extra={
+                **(self._loss_scale.variables if self._loss_scale else {}),
+                **({"seconds_used": self._budget.used} if self._budget else {}),
+            },
             training=self._trained.state if task.in_training else {},
         )
         if self.checkpoints.restore():
+            if self._budget:
+                self._budget.resume()
             if init_checkpoint:
                 logging.info(
                     "`init_checkpoint` is ignored: %s takes precedence.",
@@ -306,8 +327,15 @@ class _Run:
         config = self._config
         # The run may have been killed after the checkpoint, before its evaluation.
         behind = next((p for p in phases if self.step <= p.end_step), phases[-1])
-        is_done = self.step >= config.num_train_steps
-        if is_done:
+        is_done = self.has_made(phases[-1])
+        if is_done and self._budget:
+            logging.info(
+                "Training is done: its %g hours are used, at step %d. Ask for more"
+                " `max_train_hours` to go on.",
+                config.max_train_hours,
+                self.step,
+            )
+        elif is_done:
             logging.info(
                 "Training is done: %s is at step %d of %d. Ask for more steps to go"
                 " on.",
@@ -372,7 +400,7 @@ class _Run:
             peak = peak_flops(self._strategy)
         window = LogInterval()
         seconds_per_step = None
-        while self.step < phase.end_step:
+        while not self.has_made(phase):
             count = self._steps_of_next_call(phase, seconds_per_step)
             number = phase.stream_of(self.records)
             numbers = (
@@ -384,6 +412,8 @@ class _Run:
                 streams[number] = self._open(phase.streams[number], start)
             stream = streams[number]
             self._profiler.at(self.step)
+            if self._budget:
+                self._optimizer.learning_rate = self._budget.rate(self.step)
             began = time.monotonic()
             try:
                 with self._profiler.call(self.step):
@@ -405,11 +435,16 @@ class _Run:
                 seconds=elapsed if stream.calls else None,
                 input_seconds=results.input_seconds,
             )
-            # [SIGTERMs, SIGINTs, seconds a step]
-            asked = self._summed(*self._asked(), elapsed / count)
-            terms, interrupts, seconds = asked
+            # [SIGTERMs, SIGINTs, seconds per step, seconds left]
+            left = self._budget.seconds_left() if self._budget else 0.0
+            asked = self._summed(*self._asked(), elapsed / count, left)
+            terms, interrupts, seconds, left = asked
             if stream.calls:
                 seconds_per_step = seconds / num_workers(self._strategy)
+                if self._budget:
+                    self._follow_time(phase, left, seconds_per_step)
+            else:
+                self._compiling_seconds = elapsed
             stream.calls += 1
             self.bar.set_postfix(
                 window.shown()
@@ -420,7 +455,7 @@ class _Run:
                 refresh=False,
             )
             self.bar.update(count)
-            ends_phase = self.step == phase.end_step
+            ends_phase = self.has_made(phase)
             if self.step % config.log_steps == 0 or ends_phase:
                 metrics = window.metrics(peak)
                 metrics["learning_rate"] = self._learning_rate()
@@ -431,7 +466,12 @@ class _Run:
             saves = self.step % config.save_checkpoints_steps == 0
             if saves or ends_phase or stops or evaluates:
                 self._check_weights()
+                began = time.monotonic()
+                if self._budget:
+                    self._budget.keep()
                 self.checkpoints.save(self.step, self.records, self.data_id)
+                if self._budget:
+                    self._budget.saved(time.monotonic() - began)
             # When stopping, leave the evaluation to the next start.
             if evaluates and not stops:
                 self._evaluate(phase)
@@ -451,6 +491,25 @@ class _Run:
             ),
         )
 
+    def has_made(self, phase: Phase) -> bool:
+        """Whether a phase has had its steps, or its time."""
+        is_over = self._budget is not None and self._budget.is_over
+        return is_over or self.step >= phase.end_step
+
+    def _follow_time(
+        self, phase: Phase, seconds_left: float, seconds_per_step: float
+    ) -> None:
+        """Tells the budget of the pace, and the bar of the steps to come."""
+        assert self._budget is not None
+        if not self._has_evaluated:  # compiling, and a whole step's time for each
+            of_one = seconds_per_step / phase.batch_size
+            seconds = self._compiling_seconds + phase.num_evaluated * of_one
+            self._budget.evaluated(seconds)
+        self._budget.update(
+            self.step, seconds_left / num_workers(self._strategy), seconds_per_step
+        )
+        self.bar.total = round(self.step + self._budget.steps_left(self.step))
+
     def _steps_of_next_call(self, phase: Phase, seconds_per_step: float | None) -> int:
         """How many steps to make before control returns to Python."""
         if seconds_per_step is None:
@@ -464,6 +523,10 @@ class _Run:
             self.step + config.iterations_per_loop,
         )
         count = until - self.step
+        if self._budget:
+            left = self._budget.steps_left(self.step)
+            # The rate changes between calls alone.
+            count = max(1, min(count, round(min(left, 1 + 0.001 * (self.step + left)))))
         if is_tpu(self._strategy):
             return count
         return min(count, max(1, int(_SECONDS_PER_CALL / seconds_per_step)))
@@ -516,12 +579,19 @@ class _Run:
         interval = self._config.eval_steps
         if not interval or not self.step or phase.evaluate is None:
             return False
-        return self.step % interval == 0 or self.step == self._config.num_train_steps
+        is_last = self.step == self._config.num_train_steps
+        if self._budget:
+            is_last = self._budget.is_over
+        return self.step % interval == 0 or is_last
 
     def _evaluate(self, phase: Phase) -> None:
         """Evaluates, records it, and keeps the best checkpoint."""
         assert phase.evaluate is not None
+        began = time.monotonic()
         results = phase.evaluate(self.model)
+        if self._budget:
+            self._has_evaluated = True
+            self._budget.evaluated(time.monotonic() - began)
         self._reporter.report_evaluation(self.step, results)
         self._keep_best(results, phase)
 
@@ -580,12 +650,12 @@ class _Run:
     def end(self) -> None:
         """Waits until all is written; exits if a signal came in the meantime."""
         self.checkpoints.wait()
-        self._stop_if_asked(*self._summed(*self._asked(), 0.0)[:2])
+        self._stop_if_asked(*self._summed(*self._asked(), 0.0, 0.0)[:2])
 
     def _wait_for_all(self) -> None:
         """Returns when all is written: no worker may leave while the chief writes."""
         self.checkpoints.wait()
-        self._summed(0.0, 0.0, 0.0)
+        self._summed(0.0, 0.0, 0.0, 0.0)
 
     def _summed(self, *numbers: float) -> np.ndarray:
         return sum_over_workers(self._strategy, list(numbers))

@@ -162,7 +162,9 @@ AFTER_TRAINING = "after_training"
 _Entry = dict[str, Any]
 
 
-def progress_bar(total: int, *, done: int = 0, unit: str, label: str) -> tqdm.tqdm:
+def progress_bar(
+    total: int | None, *, done: int = 0, unit: str, label: str
+) -> tqdm.tqdm:
     """A bar with rate and time left on a terminal; nothing elsewhere."""
     return tqdm.tqdm(
         total=total,

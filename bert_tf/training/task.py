@@ -36,6 +36,9 @@ class Task:
     begin: Callable[[keras.Model], None] | None = None
 
 
+ENDLESS = 2**31 - 1  # the last step of a phase that time ends
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Phase:
     """A part of a run with its own records, length and batch size."""
@@ -51,6 +54,10 @@ class Phase:
     data_id: int = 0
     data_was: Sequence[int] = ()  # its numbers by earlier versions
     evaluate: Evaluate | None = None  # what to do every `eval_steps`
+    # Sequences that it reads, and whether the run ends with one more evaluation: a
+    # training of so many hours leaves time for them.
+    num_evaluated: int = 0
+    evaluates_afterwards: bool = False
     # The best checkpoint is the best of evaluations on the same data.
     evaluation_id: int = 0
     evaluation_was: Sequence[int] = ()

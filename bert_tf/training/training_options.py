@@ -249,7 +249,7 @@ class TrainingConfig(Options, title=options.TRAINING):
     learning_rate_schedule: str = option(
         "linear",
         "Shape of the learning rate after the warmup.",
-        choices=("linear", "cosine", "polynomial", "inverse_sqrt", "constant"),
+        choices=("linear", "cosine", "polynomial", "wsd", "inverse_sqrt", "constant"),
         decides="numbers",
     )
     end_learning_rate: float = option(
@@ -267,6 +267,14 @@ class TrainingConfig(Options, title=options.TRAINING):
         " original, so that the rate drops a little when the warmup ends; or at the"
         " end of the warmup.",
         choices=("start", "warmup"),
+        decides="numbers",
+    )
+    decay_share: float = option(
+        0.2,
+        "For --learning_rate_schedule=wsd (warmup, stable, decay; Hu et al. 2024): the"
+        " share of the steps, the last ones, in which the rate falls.",
+        above=0.0,
+        most=1.0,
         decides="numbers",
     )
     layerwise_learning_rate_decay: float = option(
@@ -325,6 +333,14 @@ class TrainingConfig(Options, title=options.TRAINING):
         "Steps of the learning-rate schedule, if more than --num_train_steps, such"
         " as for the first of two phases, which ends before the rate is 0.",
         least=1,
+        decides="numbers",
+    )
+    max_train_hours: float | None = option(
+        None,
+        "Train for so many hours, over all starts, with the last evaluation and"
+        " checkpoint in them, instead of --num_train_steps. Warmup and decay take the"
+        " shares of the hours that they have of these steps.",
+        above=0.0,
         decides="numbers",
     )
     eval_steps: int = option(
@@ -405,7 +421,10 @@ class TrainingConfig(Options, title=options.TRAINING):
             useless.append("learning_rate_power")
         if schedule in ("inverse_sqrt", "constant"):
             useless += ["end_learning_rate"] if self.end_learning_rate else []
+        if schedule in ("inverse_sqrt", "constant", "wsd"):
             useless += ["decay_from"] if self.decay_from != "start" else []
+        if schedule != "wsd" and self.is_given("decay_share"):
+            useless.append("decay_share")
         if useless:
             yield (
                 f"`learning_rate_schedule={schedule}` has no use for `{useless[0]}`:"

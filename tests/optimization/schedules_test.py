@@ -43,12 +43,20 @@ class WarmupScheduleTest(tf.test.TestCase):
             ("linear", "warmup"): [1.0, 5 / 6, 4 / 6, 0.5, 2 / 6, 1 / 6, 0.0, 0.0],
             ("polynomial", "start"): [*square, 0.0, 0.0],
             ("constant", "start"): [1.0] * 8,
+            # The last quarter of 8 steps: 1 at 6, 1 / 2 at 7.
+            ("wsd", "start"): [1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.0, 0.0],
             ("inverse_sqrt", "start"): root,
         }
         for (shape, decay_from), expected in rates.items():
             power = 2.0 if shape == "polynomial" else 1.0
             schedule = WarmupSchedule(
-                1.0, 8, 2, shape=shape, decay_from=decay_from, power=power
+                1.0,
+                8,
+                2,
+                shape=shape,
+                decay_from=decay_from,
+                power=power,
+                decay_share=0.25,
             )
             self.assertAllClose(
                 schedule(tf.range(10, dtype=tf.int64)),
@@ -109,5 +117,6 @@ class WarmupScheduleTest(tf.test.TestCase):
                 "end_learning_rate": 0.0,
                 "power": 1.0,
                 "decay_from": "start",
+                "decay_share": 0.2,
             },
         )

@@ -5,6 +5,7 @@ import os
 import signal
 import tempfile
 import time
+import types
 from typing import ClassVar
 from unittest import mock
 
@@ -21,6 +22,7 @@ from bert_tf.training import checkpoints, loop, reporting
 from bert_tf.training.checkpoints import restore_or_initialize
 from bert_tf.training.loop import save_batch, train
 from bert_tf.training.reporting import LogInterval
+from bert_tf.training.task import ENDLESS
 from bert_tf.training.training_options import TrainingConfig
 from tests.script_case import printed
 from tests.training import toy
@@ -223,6 +225,57 @@ class ResumeTest(LoopTestCase):
         # At 0.2 s a step and half a second a call: never more than two at a time.
         self.assertEqual(counts[:2], [1, 1])
         self.assertLessEqual(max(counts), 2)
+
+    def test_a_training_of_so_many_hours(self):
+        now = [0.0]
+
+        def clocked_run(run_steps, iterator, count):
+            # The first call of each start compiles.
+            now[0] += count + 10.0 * (not calls)
+            calls.append(count)
+            return run_steps(iterator, count)
+
+        def evaluate(model):
+            now[0] += 5.0
+            evaluated.append(model)
+            return {"loss": 1.0}
+
+        def clock():
+            return now[0]
+
+        def train(seconds):
+            calls.clear()
+            return self.train(
+                "hours",
+                max_train_hours=seconds / 3600.0,
+                phases=[toy.phase(self.records, ENDLESS, evaluate=evaluate)],
+                eval_steps=10**6,
+                log_steps=1,
+            )[1]
+
+        calls, evaluated = [], []
+        self.enterContext(toy.around_calls(clocked_run))
+        self.enterContext(
+            mock.patch.object(loop, "time", types.SimpleNamespace(monotonic=clock))
+        )
+        budget = functools.partial(loop.Budget, clock=clock)
+        self.enterContext(mock.patch.object(loop, "Budget", budget))
+        # 11 seconds compile and make a step; as many are left for an evaluation.
+        self.assertEqual(train(60.0), 39)
+        self.assertLen(evaluated, 1)
+        self.assertLess(now[0], 60.0)
+        *_, last, evaluation = self.metrics("hours")
+        self.assertEqual(evaluation["step"], 39)
+        # Step 38 of 39, counted from 0, of a schedule of 9 steps with 2 of warmup.
+        self.assertAllClose(last["learning_rate"], 0.01 / 39, rtol=0.01)
+        rates = [line.get("learning_rate", 0.0) for line in self.metrics("hours")]
+        # Before the warmup ends, at 8 2/3.
+        self.assertAllClose(max(rates), 0.01 * 8 / (39 * 2 / 9), rtol=0.01)
+        with self.assertLogs(level="INFO") as log:
+            self.assertEqual(train(60.0), 39)
+        self.assertIn("its 0.0166667 hours are used", "\n".join(log.output))
+        # A minute more: 16 seconds are not for steps, as it compiles again.
+        self.assertEqual(train(120.0), 39 + 60 - 10 - 11)
 
     def test_weights_that_are_not_finite_are_not_saved(self):
         with self.assertRaisesRegex(InputError, "weights are not finite after step 1"):

@@ -1,0 +1,99 @@
+"""A training of so many hours: the rate by the share of them, and when to stop.
+
+After step s, with T seconds left for training and t seconds a step, the hours buy
+s + T / t steps, and their schedule is that of a run of N steps at step
+
+    N s / (s + T / t)
+
+The schedule's warmup and decay are thus shares of the budget. Only the pace counts:
+what compiling or an interruption has taken makes the run shorter, not its warmup. T
+leaves what the last evaluation and checkpoint need.
+"""
+
+import math
+import time
+from collections.abc import Callable
+
+import keras
+
+from bert_tf.optimization.schedules import WarmupSchedule
+
+# What a checkpoint is counted with before one was written: bytes per second.
+_WRITING = 1e8
+# The pace is that of about this share of the budget.
+_MEMORY = 0.02
+
+
+class Budget:
+    """The hours of a training, over all its starts."""
+
+    def __init__(
+        self,
+        hours: float,
+        schedule: WarmupSchedule,
+        *,
+        num_evaluations: int = 0,  # that follow the last step
+        checkpoint_bytes: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.is_over = False
+        self._seconds = 3600.0 * hours
+        self._schedule = schedule
+        self._num_evaluations = num_evaluations
+        self._evaluation_seconds = 0.0
+        self._saving_seconds = checkpoint_bytes / _WRITING
+        self._clock = clock
+        self._began = clock()
+        self._before = 0.0  # seconds of earlier starts
+        self._step = 0
+        self._pace: float | None = None  # seconds per step, on average
+        self._num_steps = math.inf  # that the hours buy, as far as is known
+        # In the checkpoints.
+        self.used = keras.Variable(0.0, trainable=False, name="seconds_used")
+
+    def resume(self) -> None:
+        """Begins where the restored checkpoint was written."""
+        self._before = float(self.used)
+        self.is_over = self._before >= self._seconds
+
+    def seconds_left(self) -> float:
+        """For training: without the last evaluation and checkpoint."""
+        reserve = self._num_evaluations * self._evaluation_seconds
+        return self._seconds - self._used_now() - reserve - self._saving_seconds
+
+    def evaluated(self, seconds: float) -> None:
+        """Takes note of what an evaluation takes, or may take."""
+        self._evaluation_seconds = seconds
+
+    def saved(self, seconds: float) -> None:
+        """Takes note of what a checkpoint took."""
+        self._saving_seconds = seconds
+
+    def update(self, step: int, seconds_left: float, seconds_per_step: float) -> None:
+        """Foresees the last step; all workers give the same numbers."""
+        seconds = (step - self._step) * seconds_per_step
+        self._step = step
+        if self._pace is None:
+            self._pace = seconds_per_step
+        share = math.exp(-seconds / (_MEMORY * self._seconds))
+        self._pace = share * self._pace + (1.0 - share) * seconds_per_step
+        self.is_over = seconds_left < 0.5 * self._pace
+        left = 0.0 if self.is_over else seconds_left / self._pace
+        self._num_steps = step + left
+
+    def steps_left(self, step: int) -> float:
+        """How many more steps are foreseen; infinite before the first `update`."""
+        return self._num_steps - step
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, counted from 0."""
+        share = min(step / self._num_steps, 1.0) if self._num_steps else 1.0
+        return float(self._schedule(share * self._schedule.num_train_steps))
+
+    def keep(self) -> None:
+        """Sets what a checkpoint records, before it is written."""
+        # A training that has ended has used its hours, although a reserve was left.
+        self.used.assign(self._seconds if self.is_over else self._used_now())
+
+    def _used_now(self) -> float:
+        return self._before + self._clock() - self._began

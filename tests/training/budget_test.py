@@ -1,0 +1,79 @@
+import tensorflow as tf
+
+from bert_tf.optimization.schedules import WarmupSchedule
+from bert_tf.training.budget import Budget
+
+SECONDS = 100.0
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class BudgetTest(tf.test.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.clock = Clock()
+        self.schedule = WarmupSchedule(1.0, 1000, 100)
+
+    def budget(self, **kwargs):
+        hours = SECONDS / 3600.0
+        return Budget(hours, self.schedule, clock=self.clock, **kwargs)
+
+    def train(self, budget, step=0, until=10**6, pace=1.0):
+        """Makes steps one by one; the rate of each, by its step."""
+        rates = {}
+        while not budget.is_over and step < until:
+            rates[step] = budget.rate(step)
+            self.clock.now += pace
+            step += 1
+            budget.update(step, budget.seconds_left(), pace)
+        return rates
+
+    def test_the_schedule_takes_the_hours_whatever_compiling_takes(self):
+        budget = self.budget()
+        self.clock.now += 20.0  # compiling
+        rates = self.train(budget)
+        self.assertLen(rates, 80)
+        # Of 80 steps 8 are warmup: a tenth; step 40 is half way down.
+        for step, rate in ((0, 0.0), (4, 0.5), (8, 0.9), (40, 0.5), (79, 1 / 80)):
+            self.assertAllClose(rates[step], rate, atol=1e-5)
+
+    def test_a_slower_machine_makes_fewer_steps(self):
+        self.assertLen(self.train(self.budget(), pace=2.0), 50)
+
+    def test_the_last_evaluation_and_checkpoint_have_time(self):
+        budget = self.budget(num_evaluations=2, checkpoint_bytes=5 * 10**8)
+        budget.evaluated(10.0)
+        self.assertLen(self.train(budget), 75)
+        budget = self.budget(num_evaluations=2, checkpoint_bytes=5 * 10**8)
+        budget.evaluated(10.0)
+        budget.saved(0.0)
+        self.assertLen(self.train(budget), 80)
+
+    def test_it_resumes_where_the_checkpoint_was_written(self):
+        first = self.budget()
+        self.train(first, until=40)
+        first.keep()
+        self.clock.now += 5000.0
+        second = self.budget()
+        second.used.assign(first.used)
+        second.resume()
+        self.clock.now += 10.0  # compiling again
+        rates = self.train(second, step=40)
+        self.assertLen(rates, 50)
+        self.assertTrue(second.is_over)
+        # Of the 90 steps of both.
+        self.assertAllClose(rates[45], 0.5, atol=1e-5)
+        second.keep()
+        third = self.budget()
+        third.used.assign(second.used)
+        third.resume()
+        self.assertTrue(third.is_over)
+
+
+if __name__ == "__main__":
+    tf.test.main()
