@@ -1,4 +1,6 @@
 import dataclasses
+import hashlib
+import json
 import os
 import pathlib
 import re
@@ -146,6 +148,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
         metrics = self.read_json_lines("run", "metrics.jsonl")
         self.assertLen(metrics, 2)
         self.assertIn("eval/masked_lm_loss", metrics[-1])
+        self.assert_card_tells_of_the_run()
         # A checkpoint that is given is evaluated too.
         self.run_script(
             do_eval=True,
@@ -154,6 +157,40 @@ class RunPretrainingTest(RunPretrainingTestCase):
             init_checkpoint=self.path("run"),
         )
         self.assertEqual(self.results("other")["global_step"], 0)
+
+    def assert_card_tells_of_the_run(self):
+        card = self.read("run", "README.md")
+        head, body = card.removeprefix("---\n").split("\n---\n")
+        values = dict(line.split(": ", 1) for line in head.splitlines())
+        values = {name: json.loads(value) for name, value in values.items()}
+        self.assertEqual(values["pipeline_tag"], "fill-mask")
+        self.assertNotIn("license", values)
+        # The text of 6 documents of 4 lines of 6 words, and the digest of its file.
+        self.assertIn("6 documents, 24 sentences, 144 tokens; license: not given", body)
+        self.assertIn(hashlib.sha256(TEXT.encode()).hexdigest(), body)
+        self.assertIn("| text.txt |", body)
+        weights = load_pretrainer(self.path("run")).count_params()
+        self.assertIn(f"{weights:,} weights, from scratch", body)
+        loss = self.results("run")["masked_lm_loss"]
+        self.assertRegex(body, rf"masked_lm_loss +\| +{loss:.4f} \|")
+        self.assertIn("masked_lm_unigram_loss | ", body)
+        self.assertIn("](curves.png)", body)
+
+    def test_the_card_has_the_license_and_the_model_before(self):
+        self.run_script(
+            do_train=True,
+            num_train_steps=1,
+            output_dir=self.path("first"),
+            data_license="cc-by-4.0",
+        )
+        self.run_script(
+            do_train=True, num_train_steps=1, init_checkpoint=self.path("first")
+        )
+        first, second = (self.read(name, "README.md") for name in ("first", "run"))
+        self.assertIn('license: "cc-by-4.0"\n', first)
+        self.assertIn("tokens; license: cc-by-4.0", first)
+        self.assertIn(f"trained on from {self.path('first')}", second)
+        self.assertNotIn("## Held-out text", second)
 
     def test_bits_per_byte_of_a_model_without_knowledge(self):
         model = BertPretrainer(toy.CONFIG)

@@ -29,6 +29,7 @@ from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_token
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
 from bert_tf.tasks.bits_per_byte import MaskedWords
+from bert_tf.tasks.card import card_path, write_card
 from bert_tf.tasks.pretraining_options import (
     PhaseSpec,
     PretrainingOptions,
@@ -46,6 +47,7 @@ from bert_tf.training.strategy import (
     Strategy,
     check_batch_size,
     create_strategy,
+    description,
     is_chief,
 )
 from bert_tf.training.task import ENDLESS, Phase, Task, TrainingData
@@ -375,9 +377,13 @@ class PretrainingRun(Run):
         )
 
     def report(self, model: keras.Model, step: int) -> None:
-        """Writes losses and accuracies to eval_results.txt."""
-        if not self.options.do_eval:
-            return
+        """Writes losses and accuracies to eval_results.txt, and the model's card."""
+        if self.options.do_eval:
+            self._report_evaluation(model, step)
+        if self.options.do_train and is_chief(self.strategy):
+            self._write_card(model, step)
+
+    def _report_evaluation(self, model: keras.Model, step: int) -> None:
         logging.info("***** Running evaluation *****")
         logging.info("  Batch size = %d", self.options.eval_batch_size)
         run_folder.report_evaluation(
@@ -387,6 +393,24 @@ class PretrainingRun(Run):
             is_chief=is_chief(self.strategy),
             task_name=self.task.name,
         )
+
+    def _write_card(self, model: keras.Model, step: int) -> None:
+        options = self.options
+        write_card(
+            options.output_dir,
+            config=self.config,
+            manifests=[one for records in self._records for one in records.manifests],
+            held_out=[one for records in self._held_out for one in records.manifests]
+            if options.eval_input_file
+            else [],
+            step=step,
+            sequences_per_step=[spec.batch_size for spec in self._specs],
+            num_weights=model.count_params(),
+            devices=description(self.strategy),
+            base_model=options.init_checkpoint,
+            data_license=options.data_license,
+        )
+        logging.info("The model's card is %s.", card_path(options.output_dir))
 
     def _stream(self, records: PretrainingRecords, batch_size: int) -> TrainingData:
         return lambda position, shard: records.training_dataset(

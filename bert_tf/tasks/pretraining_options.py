@@ -96,6 +96,13 @@ class PretrainingOptions(
         title=options.TRAINING,
         decides="result",
     )
+    data_license: str | None = option(
+        None,
+        "The license of the text, such as cc-by-sa-4.0, for the model's card,"
+        " OUTPUT_DIR/README.md.",
+        title=options.DATA,
+        decides="nothing",
+    )
     max_eval_steps: int = option(
         100,
         "Batches to evaluate on; the records are repeated if there are fewer.",

@@ -1,0 +1,170 @@
+"""The card of a pre-trained model: OUTPUT_DIR/README.md, as model hubs show it.
+
+What it says is read from where it is kept: the records' manifests, the run's folder and
+its metrics. The block at its beginning is the metadata that hubs read (in YAML, whose
+values are written as JSON).
+"""
+
+import json
+import os
+import platform
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from bert_tf.base import files
+from bert_tf.base.config import BertConfig
+from bert_tf.base.pictures import table
+from bert_tf.records.manifest import Manifest
+from bert_tf.training.reporting import CURVES_NAME, METRICS_NAME
+
+NAME = "README.md"
+_SHOWN_FILES = 20
+# The figures of an evaluation that a reader compares.
+_FIGURES = ("masked_lm_loss", "masked_lm_accuracy", "bits_per_byte")
+
+
+def card_path(folder: str) -> str:
+    """Where a run's card is."""
+    return os.path.join(folder, NAME)
+
+
+def write_card(
+    folder: str,
+    *,
+    config: BertConfig,
+    manifests: Sequence[Manifest],
+    held_out: Sequence[Manifest],  # of the evaluations; empty: the same
+    step: int,
+    sequences_per_step: Sequence[int],  # of each phase
+    num_weights: int,
+    devices: str,
+    base_model: str | None,
+    data_license: str | None,
+) -> None:
+    """Writes the card, in place of an earlier one."""
+    language = next((one.split_sentences for one in manifests), "")
+    metadata = {
+        "license": data_license,
+        "language": language or None,
+        "library_name": "bert_tf",
+        "pipeline_tag": "fill-mask",
+        "base_model": base_model,
+        "tags": ["bert", "masked-lm"],
+    }
+    entries = _entries(os.path.join(folder, METRICS_NAME))
+    hours = max((one.get("seconds", 0.0) for one in entries), default=0.0) / 3600.0
+    batches = ", ".join(map(str, dict.fromkeys(sequences_per_step)))
+    lengths = ", ".join(str(one.max_seq_length) for one in manifests) or "unknown"
+    sections = [
+        "---",
+        *(f"{name}: {json.dumps(x)}" for name, x in metadata.items() if x),
+        "---",
+        "",
+        f"# {os.path.basename(os.path.abspath(folder))}",
+        "",
+        f"A BERT (Devlin et al. 2018) of {config.num_hidden_layers} layers of"
+        f" {config.hidden_size}, {num_weights:,} weights,"
+        + (f" trained on from {base_model}." if base_model else " from scratch."),
+        "",
+        table(
+            ["training", ""],
+            [
+                ["steps", f"{step:,}"],
+                ["sequences per step", batches],
+                ["tokens per sequence, at most", lengths],
+                ["hours", f"{hours:.2f}"],
+                ["machine", f"{devices}; {_machine()}"],
+                ["vocabulary", f"{config.vocab_size:,} tokens{_casing(manifests)}"],
+            ],
+        ),
+        "",
+        "## Text",
+        "",
+        *_text(manifests, data_license),
+    ]
+    if evaluations := _evaluations(entries, held_out):
+        sections += ["## Held-out text", "", *evaluations]
+    if files.exists(os.path.join(folder, CURVES_NAME)):
+        sections += [f"![The curves of its training]({CURVES_NAME})", ""]
+    sections += ["## Use", "", _USE.replace("FOLDER", os.path.basename(folder)), ""]
+    files.write_atomically(card_path(folder), "\n".join(sections))
+
+
+def _machine() -> str:
+    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
+
+
+def _casing(manifests: Sequence[Manifest]) -> str:
+    if not manifests:
+        return ""
+    return ", lower case" if manifests[0].do_lower_case else ", cased"
+
+
+def _text(manifests: Sequence[Manifest], data_license: str | None) -> Iterator[str]:
+    """What the records were made of."""
+    if not manifests:
+        yield from ("The records have no manifest: their text is not known.", "")
+        return
+    sources = {one.sha256: one for each in manifests for one in each.source_files}
+    read = [one.report.get("read", {}) for one in manifests]
+    amounts = [
+        f"{sum(one[name] for one in read):,} {name}"
+        for name in ("documents", "sentences", "tokens")
+        if all(name in one for one in read)
+    ]
+    yield f"{', '.join(amounts)}; license: {data_license or 'not given'}."
+    yield ""
+    yield table(
+        ["file", "bytes", "SHA-256"],
+        [
+            [os.path.basename(one.path), f"{one.num_bytes:,}", one.sha256]
+            for one in list(sources.values())[:_SHOWN_FILES]
+        ],
+    )
+    if (more := len(sources) - _SHOWN_FILES) > 0:
+        yield f"and {more} more."
+    digests = ", ".join(f"`{one.identity}`" for one in manifests)
+    yield from ("", f"Digest of the text and of how the records were made: {digests}.")
+    yield ""
+
+
+def _entries(path: str) -> list[dict[str, Any]]:
+    if not files.exists(path):
+        return []
+    lines = files.read_text(path).splitlines()
+    return [files.parse_json(line, path, n) for n, line in enumerate(lines, start=1)]
+
+
+def _evaluations(
+    entries: Iterable[Mapping[str, Any]], held_out: Sequence[Manifest]
+) -> list[str]:
+    """The first evaluation and the last one."""
+    found = [one for one in entries if "eval/masked_lm_loss" in one]
+    if not found:
+        return []
+    shown = found if len(found) == 1 else [found[0], found[-1]]
+    rows = [
+        [name, *(f"{one[f'eval/{name}']:.4f}" for one in shown)]
+        for name in (*_FIGURES, "masked_lm_majority", "masked_lm_unigram_loss")
+        if all(f"eval/{name}" in one for one in shown)
+    ]
+    names = sorted({os.path.basename(s.path) for m in held_out for s in m.source_files})
+    on = f"On {', '.join(names)}." if names else "On the first of the training records."
+    steps = [f"step {one['step']:,}" for one in shown]
+    return [on, "", table(["", *steps], rows), ""]
+
+
+_USE = """\
+```python
+import bert_tf
+
+model = bert_tf.load("FOLDER")
+print(model.fill("Paris is the [MASK] of France."))
+print(model.embed(["A text."]).shape)
+```
+
+```sh
+python -m bert_tf.run_classifier --do_train --do_eval \\
+  --train_file=table.csv --text_a_column=text --label_column=label \\
+  --init_checkpoint=FOLDER --output_dir=classifier
+```"""
