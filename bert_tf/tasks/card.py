@@ -15,7 +15,7 @@ from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.pictures import table
 from bert_tf.records.manifest import Manifest
-from bert_tf.training.reporting import CURVES_NAME, METRICS_NAME
+from bert_tf.training.reporting import CURVES_NAME, METRICS_NAME, read_metrics
 
 NAME = "README.md"
 _SHOWN_FILES = 20
@@ -131,8 +131,7 @@ def _text(manifests: Sequence[Manifest], data_license: str | None) -> Iterator[s
 def _entries(path: str) -> list[dict[str, Any]]:
     if not files.exists(path):
         return []
-    lines = files.read_text(path).splitlines()
-    return [files.parse_json(line, path, n) for n, line in enumerate(lines, start=1)]
+    return [entry for _, entry in read_metrics(path, files.read_bytes(path))]
 
 
 def _evaluations(
