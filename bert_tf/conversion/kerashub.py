@@ -14,14 +14,12 @@ own `from_preset` would skip tensors that config.json has no layer for, and woul
 mistake quantized numbers for weights; here both are errors.
 """
 
-import contextlib
-import functools
 import importlib
 import json
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -29,13 +27,12 @@ import numpy as np
 from bert_tf.base import files
 from bert_tf.base.config import LAYER_NORM_EPSILON, BertConfig
 from bert_tf.base.errors import InputError, first_line
-from bert_tf.conversion import names
+from bert_tf.conversion import hdf5, names
 from bert_tf.conversion.tokenizer_files import TokenizerFiles
 from bert_tf.conversion.weights import (
     Tensor,
     Weights,
     fits,
-    listed,
     refuse_differences,
     shown,
 )
@@ -248,9 +245,9 @@ def _rows(config: BertConfig, head: str | None) -> dict[str, names.Name]:
 def _read_weights(folder: str, config: BertConfig, head: str | None) -> Weights:
     """The weights of a preset by the original's names."""
     path = os.path.join(folder, WEIGHTS_NAME)
-    stored = _stored_in(path)
+    stored = hdf5.stored_in(path, _NO_WEIGHTS)
     if head is not None:
-        in_head = _stored_in(os.path.join(folder, TASK_WEIGHTS_NAME))
+        in_head = hdf5.stored_in(os.path.join(folder, TASK_WEIGHTS_NAME), _NO_WEIGHTS)
         stored |= {f"{TASK_WEIGHTS_NAME}/{key}": x for key, x in in_head.items()}
     found: dict[str, Tensor] = {}
     missing, wrong = [], []
@@ -295,63 +292,6 @@ def _in_our_layout(row: names.Name, config: BertConfig, tensor: Tensor) -> Tenso
         # Only the file shows how many outputs a classifier has.
         shape = tensor.shape
     return Tensor(shape, lambda: tensor.read().reshape(shape))
-
-
-@contextlib.contextmanager
-def _opened(path: str) -> Iterator[Any]:
-    import h5py
-
-    try:
-        with h5py.File(path) as file:
-            yield file
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise InputError(
-            f"{path} is damaged or no HDF5 file: {first_line(error)}"
-        ) from error
-
-
-def _stored_in(path: str) -> dict[str, Tensor]:
-    """The tensors of a file by their places, in KerasHub's layout."""
-    import h5py
-    import ml_dtypes
-
-    if not files.exists(path):
-        raise InputError(f"{path} is missing.")
-    tensors: dict[str, Tensor] = {}
-    refused: list[str] = []
-
-    def is_bfloat16(item: Any) -> bool:
-        # Keras' mark for numbers of 16 bits that HDF5 has no type for.
-        return item.attrs.get("dtype") == "bfloat16"
-
-    def read(place: str) -> np.ndarray:
-        with _opened(path) as file:
-            item = file[place]
-            array = item[()]
-            if is_bfloat16(item):
-                array = array.view(ml_dtypes.bfloat16)
-            return array.astype(np.float32, copy=False)
-
-    def visit(place: str | bytes, item: Any) -> None:
-        place = str(place)  # bytes in a damaged file
-        if not isinstance(item, h5py.Dataset) or any(
-            part in f"{place}/" for part in _NO_WEIGHTS
-        ):
-            return
-        if item.shape is None:
-            refused.append(f"{place} is empty")
-        # Such a tensor may refer to any file of this machine.
-        elif item.external or item.is_virtual:
-            refused.append(f"{place} is outside the file")
-        elif item.dtype.kind != "f" and not is_bfloat16(item):
-            refused.append(f"{place} is quantized, {item.dtype}")
-        tensors[place] = Tensor(item.shape, functools.partial(read, place))
-
-    with _opened(path) as file:
-        file.visititems(visit)
-    if refused:
-        raise InputError(f"{path}: cannot be read: {listed(refused)}.")
-    return tensors
 
 
 def write(
