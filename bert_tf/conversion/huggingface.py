@@ -3,7 +3,8 @@
 A folder of transformers (any BERT or ALBERT with or without a head; ELECTRA's
 discriminator), or of sentence-transformers, whose first module is such a folder:
 config.json, model.safetensors and the tokenizer's files. Weights are read from
-safetensors alone: opening a pickle can run any code.
+safetensors, or from tf_model.h5, the file of the TensorFlow classes (TFBertModel, ...)
+that transformers 5 no longer has; not from pickles: opening one can run any code.
 """
 
 import contextlib
@@ -32,12 +33,13 @@ from bert_tf.base.config import (
     BertConfig,
 )
 from bert_tf.base.errors import InputError, first_line
-from bert_tf.conversion import names
+from bert_tf.conversion import hdf5, names
 from bert_tf.conversion.weights import Tensor, Weights, check_against_config, listed
 
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
+TF_WEIGHTS_NAME = "tf_model.h5"
 _MODULES_NAME = "modules.json"
 
 # PyTorch's pickled weights.
@@ -113,6 +115,34 @@ _RENAMED: Mapping[str, Mapping[str, str]] = {
     },
     "electra": {"encoder.embedding_hidden_mapping_in.": "embeddings_project."},
 }
+# DistilBERT (Sanh et al. 2019) is a BERT without segments and pooler: those of its
+# settings that have other names, with their defaults; its names of tensors and BERT's.
+_DISTILBERT = "distilbert"
+_DISTILBERT_FIELDS = {
+    "hidden_size": ("dim", 768),
+    "num_hidden_layers": ("n_layers", 6),
+    "num_attention_heads": ("n_heads", 12),
+    "intermediate_size": ("hidden_dim", 3072),
+    "hidden_dropout_prob": ("dropout", 0.1),
+    "attention_probs_dropout_prob": ("attention_dropout", 0.1),
+    "hidden_act": ("activation", "gelu"),
+}
+_DISTILBERT_NAMES = (
+    ("distilbert.", "bert."),
+    ("transformer.layer.", "encoder.layer."),
+    (".attention.q_lin.", ".attention.self.query."),
+    (".attention.k_lin.", ".attention.self.key."),
+    (".attention.v_lin.", ".attention.self.value."),
+    (".attention.out_lin.", ".attention.output.dense."),
+    (".sa_layer_norm.", ".attention.output.LayerNorm."),
+    (".ffn.lin1.", ".intermediate.dense."),
+    (".ffn.lin2.", ".output.dense."),
+    (".output_layer_norm.", ".output.LayerNorm."),
+    ("vocab_transform.", "cls.predictions.transform.dense."),
+    ("vocab_layer_norm.", "cls.predictions.transform.LayerNorm."),
+    ("vocab_projector.weight", "cls.predictions.decoder.weight"),
+    ("vocab_projector.bias", "cls.predictions.bias"),
+)
 # Settings that change the computation, and their only values in BERT.
 _FIXED = {"position_embedding_type": "absolute", "add_cross_attention": False}
 # What transformers calls labels without names.
@@ -179,6 +209,48 @@ def read_tensors(path: str) -> dict[str, Tensor]:
     return tensors
 
 
+def read_tf_tensors(path: str) -> dict[str, Tensor]:
+    """The tensors of a tf_model.h5, by their names and in their layout in safetensors.
+
+    A dataset is called LAYER/tf_bert_model/bert/encoder/layer_._0/.../kernel:0, after
+    the layer on top, the model, and the weight's place in it. A weight that two layers
+    share is there for both.
+    """
+    found: dict[str, Tensor] = {}
+    for place, tensor in hdf5.stored_in(path).items():
+        name = _from_tf(place, path)
+        if place.endswith("/kernel:0"):
+            tensor = _turned(tensor)
+        other = found.setdefault(name, tensor)
+        if other is not tensor and not _is_same(other, tensor):
+            raise InputError(f"{path}: two different weights are {name}.")
+    return found
+
+
+_FROM_TF = {
+    "kernel": "weight",
+    "embeddings": "weight",
+    "gamma": "weight",
+    "beta": "bias",
+}
+
+
+def _from_tf(place: str, path: str) -> str:
+    """A weight's name in safetensors, from its dataset's in a tf_model.h5."""
+    parts = place.removesuffix(":0").split("/")[2:]
+    if len(parts) < 2:
+        raise InputError(f"{path}: {place} is no weight of a model of transformers'.")
+    # "layer_._0" is number 0 of the list `layer`; "mlm___cls" is `cls`.
+    parts = [part.rpartition("___")[2].replace("_._", ".") for part in parts]
+    parts[-1] = _FROM_TF.get(parts[-1], parts[-1])
+    return ".".join(parts)
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal to the bit: NaN equals itself."""
+    return one.shape == other.shape and one.read().tobytes() == other.read().tobytes()
+
+
 def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
     """Writes a safetensors file as float32, under another name until it is complete.
 
@@ -221,11 +293,13 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
     path = os.path.join(folder, CONFIG_NAME)
     values = files.read_object(path, "Hugging Face config")
     model_type = values.get("model_type", "bert")
-    if not isinstance(model_type, str) or model_type not in _RENAMED:
+    if not isinstance(model_type, str) or model_type not in (*_RENAMED, _DISTILBERT):
+        known = " or ".join(map(repr, (*_RENAMED, _DISTILBERT)))
         raise InputError(
-            f"{path}: `model_type` must be {' or '.join(map(repr, _RENAMED))}. Found:"
-            f" {model_type!r}."
+            f"{path}: `model_type` must be {known}. Found: {model_type!r}."
         )
+    if model_type == _DISTILBERT:
+        values, model_type = _distilbert_as_bert(values, path), "bert"
     for key, wanted in _FIXED.items():
         if values.get(key, wanted) != wanted:
             raise InputError(
@@ -251,6 +325,23 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
         del fields["embedding_size"]
     fields["left_to_right"] = bool(values.get("is_decoder", False))
     return BertConfig.from_dict(fields, source=path), values
+
+
+def _distilbert_as_bert(values: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """DistilBERT's settings by the names of BERT's."""
+    fields = {
+        name: values.get(theirs, default)
+        for name, (theirs, default) in _DISTILBERT_FIELDS.items()
+    }
+    architecture = _named_architecture(values) or ""
+    architecture = architecture.removeprefix("Distil")
+    if architecture in ("BertForSequenceClassification", "BertForMultipleChoice"):
+        raise InputError(
+            f"{path}: a Distil{architecture} has a layer with ReLU in its head, which"
+            " BERT's head has not. With transformers, DistilBertModel.from_pretrained("
+            "FOLDER).save_pretrained(NEW_FOLDER) writes its encoder, which is read."
+        )
+    return {**values, **fields, "architectures": [architecture]}
 
 
 def _named_architecture(values: Mapping[str, Any]) -> str | None:
@@ -442,7 +533,7 @@ def _pooling_in(path: str) -> str | None:
 
 def is_folder_of_hugging_face(folder: str) -> bool:
     """Whether a folder's files are those of transformers or sentence-transformers."""
-    known = (_MODULES_NAME, WEIGHTS_NAME, INDEX_NAME)
+    known = (_MODULES_NAME, WEIGHTS_NAME, INDEX_NAME, TF_WEIGHTS_NAME)
     return any(files.exists(os.path.join(folder, name)) for name in known) or bool(
         _pickles_in(folder)
     )
@@ -463,7 +554,9 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
         if head.name == classifier or not _is_named_classifier(head.name)
         for row in head.weights
     )
-    model_type = values.get("model_type", "bert")
+    model_type, stored = values.get("model_type", "bert"), _stored(folder)
+    if model_type == _DISTILBERT:
+        model_type, stored = "bert", _from_distilbert(stored, config)
     encoder = (*names.encoder_names(config), *names.POOLER)
     rows = {
         _renamed(row.hugging_face, model_type): row for row in (*encoder, *heads_rows)
@@ -475,7 +568,7 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
     found: dict[str, Tensor] = {}
     foreign: dict[str, Tensor] = {}
     left_over = []
-    for name, tensor in _stored(folder).items():
+    for name, tensor in stored.items():
         key = _current_name(name).removeprefix(f"{model_type}.")
         if key in found:
             left_over.append(name)
@@ -500,16 +593,28 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
     check_against_config(weights, config)
     for copy, tensor in copies.items():
         other = found[copied[copy]]
-        # Bit for bit: NaN equals itself.
-        if tensor is not other and (
-            tensor.shape != other.shape
-            or tensor.read().tobytes() != other.read().tobytes()
-        ):
+        if tensor is not other and not _is_same(tensor, other):
             raise InputError(
                 f"{folder}: {copy} is not {copied[copy]}: a BERT whose weights are not"
                 " tied, which cannot be represented."
             )
     return weights
+
+
+def _from_distilbert(
+    stored: Mapping[str, Tensor], config: BertConfig
+) -> dict[str, Tensor]:
+    """The tensors of a DistilBERT by BERT's names, with segments that add nothing."""
+
+    def named(name: str) -> str:
+        for theirs, ours in _DISTILBERT_NAMES:
+            name = name.replace(theirs, ours)
+        return name
+
+    shape = (config.type_vocab_size, config.hidden_size)
+    segments = Tensor(shape, lambda: np.zeros(shape, np.float32))
+    found = {named(name): tensor for name, tensor in stored.items()}
+    return {**found, "bert.embeddings.token_type_embeddings.weight": segments}
 
 
 def _current_name(name: str) -> str:
@@ -522,8 +627,10 @@ def _current_name(name: str) -> str:
 
 def _transposed(tensor: Tensor, row: names.Name) -> Tensor:
     """A tensor in the other layout: see `names`."""
-    if not row.original.endswith("/kernel"):
-        return tensor
+    return _turned(tensor) if row.original.endswith("/kernel") else tensor
+
+
+def _turned(tensor: Tensor) -> Tensor:
     return Tensor(tensor.shape[::-1], lambda: tensor.read().T)
 
 
@@ -534,6 +641,9 @@ def _stored(folder: str) -> dict[str, Tensor]:
     if files.exists(single):
         return read_tensors(single)
     if not files.exists(index):
+        of_tf = os.path.join(folder, TF_WEIGHTS_NAME)
+        if files.exists(of_tf):
+            return read_tf_tensors(of_tf)
         refuse_pickles(folder)
         raise InputError(f"{folder}: no {WEIGHTS_NAME} in this folder.")
     content = files.read_json(index)

@@ -7,7 +7,8 @@
                                                   ALBERT's: model.ckpt-best.*,
                                                   albert_config.json; ELECTRA's:
                                                   electra_small.*, no config
-    Hugging Face's or sentence-transformers'      model.safetensors, config.json
+    Hugging Face's or sentence-transformers'      model.safetensors or tf_model.h5,
+                                                  config.json
     a KerasHub preset, its folder or its handle   model.weights.h5, config.json
     an ONNX export                                model.onnx, config.json, export.json
 
@@ -45,9 +46,9 @@ from bert_tf.conversion.weights import Weights, listed, num_outputs
 CONFIG_NAME = "bert_config.json"
 EXPORT_NAME = "export.json"
 
-_OF_TRANSFORMERS = (
+_OF_FLAX = (
     "is a file of transformers 4, and not read. Convert it there, with the class that"
-    " config.json names: BertForPreTraining.from_pretrained(FOLDER, from_{}=True)"
+    " config.json names: BertForPreTraining.from_pretrained(FOLDER, from_flax=True)"
     f".save_pretrained(NEW_FOLDER) writes {huggingface.WEIGHTS_NAME}."
 )
 _OF_KERAS = (
@@ -58,8 +59,7 @@ _OF_KERAS = (
 _EXPORTED = "is an exported model, and not read. Give the checkpoint it was made from."
 # What other programs, and export_model, leave where a checkpoint is looked for.
 _OTHERS = {
-    "tf_model.h5": _OF_TRANSFORMERS.format("tf"),
-    "flax_model.msgpack": _OF_TRANSFORMERS.format("flax"),
+    "flax_model.msgpack": _OF_FLAX,
     **dict.fromkeys(("saved_model.pb", "model.tflite", "model.onnx"), _EXPORTED),
 }
 
@@ -178,9 +178,12 @@ def find_format(path: str) -> Format:
     else:
         if path.endswith(".keras") and files.exists(path):
             raise InputError(f"{path} {_OF_KERAS}")
+        of_tf = os.path.basename(path) == huggingface.TF_WEIGHTS_NAME
         for ending, format_, name in (
             (".safetensors", Format.HUGGING_FACE, huggingface.WEIGHTS_NAME),
-            (".h5", Format.KERAS_HUB, kerashub.WEIGHTS_NAME),
+            (".h5", Format.HUGGING_FACE, huggingface.TF_WEIGHTS_NAME)
+            if of_tf
+            else (".h5", Format.KERAS_HUB, kerashub.WEIGHTS_NAME),
         ):
             if path.endswith(ending):
                 # A file stands for its folder: config and vocabulary are next to it.

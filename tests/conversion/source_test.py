@@ -68,13 +68,11 @@ class SourceTest(FolderCase):
         self.write("[a]{x}/config.json", {"model_type": "bert"})
         self.write("empty_state/checkpoint", "")
         os.makedirs(self.path("empty"))
-        for name in ("h5/tf_model.h5", "flax/flax_model.msgpack", "pb/saved_model.pb"):
+        for name in ("flax/flax_model.msgpack", "pb/saved_model.pb"):
             self.write(name, b"")
         self.write("tf1/model.ckpt-1000000.index", b"")
         for path, message in (
-            (self.path("h5"), "h5/tf_model.h5 is .*from_tf=True.*model.safetensors"),
-            (self.path("h5/tf_model.h5"), "h5/tf_model.h5 is .*from_tf=True"),
-            (self.path("flax"), "model.msgpack is .*from_flax=True"),
+            (self.path("flax"), "model.msgpack is .*from_flax=True.*model.safetensors"),
             (self.path("pb"), "saved_model.pb is an exported model.*was made"),
             (self.path("tf1"), "Give one: .*/tf1/model.ckpt-1000000$"),
             (self.path("empty"), "empty: no checkpoint in this folder"),
