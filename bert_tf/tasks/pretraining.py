@@ -366,19 +366,21 @@ class PretrainingRun(Run):
             self.strategy,
         )
 
-    def report(self, model: keras.Model, step: int) -> None:
+    def report(self, model: keras.Model, step: int) -> Mapping[str, float]:
         """Writes losses and accuracies to eval_results.txt."""
         if not self.options.do_eval:
-            return
+            return {}
         logging.info("***** Running evaluation *****")
         logging.info("  Batch size = %d", self.options.eval_batch_size)
+        results = self._evaluation(self._held_out[-1])(model)
         run_folder.report_evaluation(
             self.options.output_dir,
             step,
-            self._evaluation(self._held_out[-1])(model),
+            results,
             is_chief=is_chief(self.strategy),
             task_name=self.task.name,
         )
+        return results
 
     def _stream(self, records: PretrainingRecords, batch_size: int) -> TrainingData:
         return lambda position, shard: records.training_dataset(
