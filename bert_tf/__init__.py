@@ -18,7 +18,7 @@
 What is here; `help(bert_tf.load)` shows one of them:
 
     texts         load, which returns a TextModel: TextClassifier, MaskFiller,
-                  QuestionAnswerer, WordTagger; Explanation
+                  QuestionAnswerer, ChoiceModel, WordTagger; Explanation
     models        BertEncoder, BertPretrainer, BertClassifier, BertMultipleChoice,
                   BertSpanPredictor, BertTagger; BertConfig
     checkpoints   load_encoder, load_pretrainer, load_classifier, load_multiple_choice,
@@ -75,6 +75,7 @@ if TYPE_CHECKING:  # for editors and type checkers; the names below are the same
     from bert_tf.tasks.tables import TableSplit as TableSplit
     from bert_tf.text.vocabulary import Vocabulary as Vocabulary
     from bert_tf.text.wordpiece import WordPieceTokenizer as WordPieceTokenizer
+    from bert_tf.text_models import ChoiceModel as ChoiceModel
     from bert_tf.text_models import MaskFiller as MaskFiller
     from bert_tf.text_models import QuestionAnswerer as QuestionAnswerer
     from bert_tf.text_models import TextClassifier as TextClassifier
@@ -93,6 +94,7 @@ _HOMES = {
     "BertPretrainer": "bert_tf.modeling.heads",
     "BertSpanPredictor": "bert_tf.modeling.heads",
     "BertTagger": "bert_tf.modeling.heads",
+    "ChoiceModel": "bert_tf.text_models",
     "DataSet": "bert_tf.tasks.tables",
     "Explanation": "bert_tf.tasks.explanations",
     "InputError": "bert_tf.base.errors",

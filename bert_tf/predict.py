@@ -7,18 +7,24 @@ The table is CSV, TSV, JSON lines, Parquet, or a text per line, also compressed;
 standard input and output, and rows are read as they come, so that a table may have any
 size. The output has all columns of the input, and then
 
-    prediction   a classifier's label; of several labels all that are likelier than not,
-                 with commas between; a regression's number; a tagger's labels, one for
-                 each word, with spaces between
-    p_LABEL      a classifier's probability of each label
+    prediction   a classifier's label, or the best choice's; of several labels all that
+                 are likelier than not, with commas between; a regression's number; a
+                 tagger's labels, one for each word, with spaces between; an answer
+    p_LABEL      a classifier's probability of each label, or of each choice
     words        a tagger's words, with spaces between
+    start, end   a SQuAD model's answer, as characters of the context, half open; empty
+                 (in JSON null), and `prediction` too, where there is no answer
+    probability  the answer's among the best ones
 
-and in JSON lines `prediction` and `probabilities`, or `words`, `labels` and `entities`.
+and in JSON lines `prediction` and `probabilities`; of a tagger `words` and `entities`,
+each a list of {"text", "start", "end", "label"} with characters of the text as it is.
 Lengths and windows are the run's, and so are the columns' names, unless given. A blank
 line before the last row, or a row without text, is predicted as an empty text (a tagger
-has no words there), so that the output has a row for each of the input's.
+has no words there, a question no answer), so that the output has a row for each of the
+input's.
 """
 
+import abc
 import codecs
 import contextlib
 import csv
@@ -26,7 +32,7 @@ import io
 import itertools
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from absl import logging
@@ -41,6 +47,8 @@ from bert_tf.base.options import (
     option,
 )
 from bert_tf.base.parallel import grouped
+from bert_tf.tasks.multiple_choice_options import ChoiceOptions
+from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.table_formats import (
     CSV,
     JSONL,
@@ -56,7 +64,7 @@ from bert_tf.text import blocks
 from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
-    from bert_tf.text_models import TextModel
+    from bert_tf.text_models import Prediction, TextModel
 
 _STANDARD = "-"
 _ROWS_AT_ONCE = 1024
@@ -88,6 +96,25 @@ class PredictOptions(Options, title=options.DATA):
         None,
         "Column of the second texts of pairs. Default: the run's, or none.",
         decides="reading",
+    )
+    question_column: str | None = option(
+        None,
+        "Column of the questions for a SQuAD model. Default: the run's, or question.",
+        decides="reading",
+    )
+    context_column: str | None = option(
+        None,
+        "Column of the texts that answer them. Default: the run's, or context.",
+        decides="reading",
+    )
+    premise_column: str | None = options.with_default(
+        ChoiceOptions, "premise_column", None, decides="reading"
+    )
+    start_column: str | None = options.with_default(
+        ChoiceOptions, "start_column", None, decides="reading"
+    )
+    ending_columns: tuple[str, ...] | None = options.with_default(
+        ChoiceOptions, "ending_columns", None, decides="reading"
     )
     output_file: str = option(
         _STANDARD,
@@ -185,21 +212,51 @@ def _lines(path: str, shown: str) -> Iterator[str]:
         yield rest
 
 
-class Columns(NamedTuple):
-    """The names of the columns that are read."""
+def has_column(row: Row, name: str) -> bool:
+    """Whether a row has a column, or a field within one."""
+    return name in row.cells or field(row.cells, name) is not None
 
-    text_a: str
-    text_b: str | None
 
-    def texts(self, row: Row) -> tuple[str, str | None]:
-        """A row's text, and the second one of a pair."""
-        return tuple(  # type: ignore[return-value]
-            None if name is None else self._text(row, name) for name in self
-        )
+class Reader(abc.ABC):
+    """What a kind of model reads of a row, and what it says of that."""
 
-    def has_text(self, row: Row) -> bool:
-        """Whether a row has more than white space to predict."""
-        return any(text and text.strip() for text in self.texts(row))
+    flags: tuple[str, ...]  # the options that name its columns
+    nothing = "text"  # what an empty row lacks
+
+    def __init__(
+        self, given: PredictOptions, of_run: Mapping[str, Any], first: Row
+    ) -> None:
+        self.names: dict[str, Any] = {}
+        for flag in self.flags:
+            value = getattr(given, flag)
+            self.names[flag] = of_run.get(flag) if value is None else value
+        self.find_columns(given, first)
+
+    @abc.abstractmethod
+    def find_columns(self, given: PredictOptions, first: Row) -> None:
+        """Completes the names of the columns, or raises InputError."""
+
+    def read(self, row: Row) -> Any:
+        """What the model reads: the texts of the columns, None without one."""
+        return tuple(name and self._text(row, name) for name in self.names.values())
+
+    def is_empty(self, inputs: Any) -> bool:
+        """Whether there is nothing but white space to predict."""
+        return not any(text and text.strip() for text in inputs)
+
+    @abc.abstractmethod
+    def predict(
+        self, model: Any, inputs: Sequence[Any], *, as_json: bool
+    ) -> Iterator[dict[str, Any]]:
+        """What the model says of each row, as the output's columns."""
+
+    def require(self, first: Row, flag: str, name: str) -> None:
+        """Raises InputError if there is no such column."""
+        if not has_column(first, name):
+            raise InputError(
+                f"{first.place}: no column {name!r}; `{flag}` gives another name."
+                f" {columns_of(first.cells)}"
+            )
 
     @staticmethod
     def _text(row: Row, name: str) -> str:
@@ -207,89 +264,175 @@ class Columns(NamedTuple):
         if not isinstance(value, str):
             raise InputError(
                 f"{row.place}: {name!r} must be a text. Found: {value!r}."
-                f" {_columns_of(row.cells)}"
+                f" {columns_of(row.cells)}"
             )
         return value
 
 
-def _columns_of(names: Iterable[str]) -> str:
+class TextReader(Reader):
+    """A classifier's texts, or pairs: the columns given, the run's, or the only one."""
+
+    flags: tuple[str, ...] = ("text_a_column", "text_b_column")
+
+    def find_columns(self, given: PredictOptions, first: Row) -> None:
+        """See `Reader`."""
+        for flag, name in self.names.items():
+            is_given = getattr(given, flag) is not None
+            if name is not None and not has_column(first, name) and not is_given:
+                self.names[flag] = None
+        if self.names["text_a_column"] is None:
+            if len(first.cells) != 1:
+                raise InputError(
+                    "Give `text_a_column`, the column of the texts."
+                    f" {columns_of(first.cells)}"
+                )
+            (self.names["text_a_column"],) = first.cells
+        for flag, name in self.names.items():
+            if name is not None:
+                self.require(first, flag, name)
+
+    def predict(
+        self, model: Any, inputs: Sequence[Any], *, as_json: bool
+    ) -> Iterator[dict[str, Any]]:
+        """See `Reader`."""
+        texts, seconds = zip(*inputs, strict=True)
+        pairs = seconds if self.names["text_b_column"] else None
+        return _labelled(model.predict(texts, pairs), as_json=as_json)
+
+
+class WordReader(TextReader):
+    """A tagger's texts."""
+
+    flags = ("text_a_column",)
+
+    def predict(
+        self, model: Any, inputs: Sequence[Any], *, as_json: bool
+    ) -> Iterator[dict[str, Any]]:
+        """See `Reader`."""
+        texts = [text for (text,) in inputs]
+        tagged = iter(model.tag([text for text in texts if text.split()]))
+        for text in texts:
+            words, labels, entities, spans = next(tagged) if text.split() else 4 * ((),)
+            if as_json:
+                named = zip(spans, labels, strict=True)
+                yield {
+                    "words": [_part(text, span, label) for span, label in named],
+                    "entities": [_part(text, e.characters, e.type) for e in entities],
+                }
+            else:
+                yield {"words": " ".join(words), "prediction": " ".join(labels)}
+
+
+class QuestionReader(Reader):
+    """Questions, and the texts that answer them."""
+
+    flags = ("question_column", "context_column")
+    nothing = "question or no text"
+
+    def find_columns(self, given: PredictOptions, first: Row) -> None:
+        """See `Reader`."""
+        for flag, name in self.names.items():
+            self.names[flag] = name or options.default_of(SquadOptions, flag)
+            self.require(first, flag, str(self.names[flag]))
+
+    def is_empty(self, inputs: Any) -> bool:
+        """See `Reader`."""
+        return not all(text.strip() for text in inputs)
+
+    def predict(
+        self, model: Any, inputs: Sequence[Any], *, as_json: bool
+    ) -> Iterator[dict[str, Any]]:
+        """See `Reader`."""
+        asked = [each for each in inputs if not self.is_empty(each)]
+        found = iter(
+            model.answers_with_words(*zip(*asked, strict=True)) if asked else ()
+        )
+        none = None if as_json else ""
+        for each in inputs:
+            answers = [] if self.is_empty(each) else next(found)
+            text, probability, span = answers[0] if answers else ("", none, None)
+            start, end = span or (none, none)
+            yield {
+                "prediction": text if span else "",
+                "start": start,
+                "end": end,
+                "probability": probability,
+            }
+
+
+class ChoiceReader(Reader):
+    """Premises and their endings."""
+
+    flags = ("premise_column", "start_column", "ending_columns")
+
+    def find_columns(self, given: PredictOptions, first: Row) -> None:
+        """See `Reader`."""
+        from bert_tf.tasks import multiple_choice
+
+        self._columns = multiple_choice.find_columns(
+            multiple_choice.ChoiceLayout(**self.names),
+            [*first.cells],
+            first.place,
+            has_labels=False,
+        )
+        self._example = multiple_choice.example_of
+        self._count = len(self.read(first)[1])
+
+    def read(self, row: Row) -> Any:
+        """See `Reader`: a premise, and the choices."""
+        if not any(row.cells.values()):
+            return "", [""] * self._count
+        try:
+            found = self._example(row.cells, self._columns, row.place)
+        except InputError as error:
+            raise InputError(f"{row.place}: {error}") from error
+        return found.premise, found.choices
+
+    def is_empty(self, inputs: Any) -> bool:
+        """See `Reader`."""
+        premise, choices = inputs
+        return not any([premise, *choices])
+
+    def predict(
+        self, model: Any, inputs: Sequence[Any], *, as_json: bool
+    ) -> Iterator[dict[str, Any]]:
+        """See `Reader`."""
+        return _labelled(model.choose(*zip(*inputs, strict=True)), as_json=as_json)
+
+
+# The classes of `bert_tf.text_models`, by name: they need TensorFlow.
+_READERS: dict[str, type[Reader]] = {
+    "TextClassifier": TextReader,
+    "WordTagger": WordReader,
+    "QuestionAnswerer": QuestionReader,
+    "ChoiceModel": ChoiceReader,
+}
+
+
+def columns_of(names: Iterable[str]) -> str:
+    """For messages: the columns that there are."""
     return f"Columns: {', '.join(map(repr, names))}."
 
 
-def has_column(row: Row, name: str) -> bool:
-    """Whether a row has a column, or a field within one."""
-    return name in row.cells or field(row.cells, name) is not None
+def _part(text: str, span: tuple[int, int], label: str) -> dict[str, Any]:
+    """A part of a text, as annotation tools have it."""
+    start, end = span
+    return {"text": text[start:end], "start": start, "end": end, "label": label}
 
 
-def find_columns(
-    given: PredictOptions, of_run: Mapping[str, Any], first: Row
-) -> Columns:
-    """The columns that are given, or else the run's, or else the only one."""
-    found = []
-    for flag in ("text_a_column", "text_b_column"):
-        name = getattr(given, flag) or of_run.get(flag)
-        is_given = getattr(given, flag) is not None
-        if name is not None and not has_column(first, name) and not is_given:
-            name = None
-        if name is None and flag == "text_a_column" and len(first.cells) == 1:
-            (name,) = first.cells
-        found.append(name)
-    text_a, text_b = found
-    if text_a is None:
-        raise InputError(
-            f"Give `text_a_column`, the column of the texts. {_columns_of(first.cells)}"
-        )
-    for name in filter(None, found):
-        if not has_column(first, name):
-            raise InputError(
-                f"{first.place}: no column {name!r}. {_columns_of(first.cells)}"
-            )
-    return Columns(text_a, text_b)
-
-
-def predictions(
-    model: "TextModel", columns: Columns, rows: list[Row], *, as_json: bool
-) -> list[dict[str, Any]]:
-    """What the model says of some rows, as the output's columns."""
-    from bert_tf.text_models import TaggedText, TextClassifier, WordTagger
-
-    pairs = [columns.texts(row) for row in rows]
-    texts = [text for text, _ in pairs]
-    if isinstance(model, WordTagger):
-        with_words = iter(model.tag([text for text in texts if text.split()]))
-        nothing = TaggedText((), (), ())
-        tagged = [next(with_words) if text.split() else nothing for text in texts]
+def _labelled(
+    found: "Iterable[Prediction]", *, as_json: bool
+) -> Iterator[dict[str, Any]]:
+    """Labels and their probabilities."""
+    for label, probabilities in found:
         if as_json:
-            return [
-                {
-                    "words": one.words,
-                    "labels": one.labels,
-                    "entities": [entity._asdict() for entity in one.entities],
-                }
-                for one in tagged
-            ]
-        return [
-            {"words": " ".join(one.words), "prediction": " ".join(one.labels)}
-            for one in tagged
-        ]
-    assert isinstance(model, TextClassifier)
-    seconds = [second for _, second in pairs] if columns.text_b else None
-    found = model.predict(texts, seconds)
-    if as_json:
-        return [
-            {"prediction": one.label}
-            | ({"probabilities": one.probabilities} if one.probabilities else {})
-            for one in found
-        ]
-    return [
-        {
-            "prediction": ",".join(map(str, one.label))
-            if isinstance(one.label, tuple)
-            else one.label,
-            **{f"p_{label}": value for label, value in one.probabilities.items()},
-        }
-        for one in found
-    ]
+            more = {"probabilities": probabilities} if probabilities else {}
+            yield {"prediction": label, **more}
+        else:
+            if isinstance(label, tuple):
+                label = ",".join(map(str, label))
+            named = {f"p_{name}": value for name, value in probabilities.items()}
+            yield {"prediction": label, **named}
 
 
 @contextlib.contextmanager
@@ -337,20 +480,14 @@ def run(options: PredictOptions) -> None:
     if first is None:
         raise InputError(f"{path}: there are no texts in it.")
     cli.import_tensorflow(options)
-    from bert_tf.text_models import TextClassifier, WordTagger, load
+    from bert_tf.text_models import load
 
     model = load(
         options.checkpoint,
         max_length=options.max_seq_length,
         batch_size=options.batch_size,
     )
-    if not isinstance(model, TextClassifier | WordTagger):
-        raise InputError(
-            f"{options.checkpoint} is {model.head}: predict is for classifiers and"
-            " taggers. For questions use bert_tf.answer, for [MASK] bert_tf.fill_mask,"
-            " for vectors bert_tf.extract_features."
-        )
-    columns = find_columns(options, flags_of_run(model.source.folder), first)
+    reader = _reader(options, model, first)
     output_format = format_of(
         options.output_file, JSONL if format_ == PARQUET else format_
     )
@@ -360,27 +497,54 @@ def run(options: PredictOptions) -> None:
             " .csv or .tsv, not as Parquet."
         )
     as_json = output_format == JSONL
-    count, empty = 0, []
+    count = num_empty = 0
+    first_empty = ""
     with _opened(options.output_file) as file:
         write = _writer(file, output_format)
         for some in grouped(itertools.chain([first], rows), _ROWS_AT_ONCE):
             group = list(some)
-            found = predictions(model, columns, group, as_json=as_json)
-            for row, added in zip(group, found, strict=True):
+            inputs = [*map(reader.read, group)]
+            found = reader.predict(model, inputs, as_json=as_json)
+            for row, read, added in zip(group, inputs, found, strict=True):
                 if taken := [name for name in added if name in row.cells]:
                     raise InputError(
                         f"{row.place}: the input has a column {taken[0]!r} already:"
                         " rename it."
                     )
+                if not as_json and (new := row.cells.keys() - first.cells.keys()):
+                    raise InputError(
+                        f"{row.place}: the first row has no column {min(new)!r}: let"
+                        " `output_file` end in .jsonl, where each row has its own."
+                    )
                 write({**row.cells, **added})
+                if reader.is_empty(read):
+                    first_empty = first_empty or row.place
+                    num_empty += 1
             count += len(group)
-            empty += [row.place for row in group if not columns.has_text(row)]
-    if empty:
+    if num_empty:
         logging.warning(
-            "%s: %d of %d rows have no text, and are predicted as an empty one.",
-            *(empty[0], len(empty), count),
+            "%s: %d of %d rows have no %s, and are predicted as an empty one.",
+            *(first_empty, num_empty, count, reader.nothing),
         )
     logging.info("Wrote the predictions of %d texts.", count)
+
+
+def _reader(options: PredictOptions, model: "TextModel", first: Row) -> Reader:
+    """The one for the model's kind."""
+    kind = _READERS.get(type(model).__name__)
+    if kind is None:
+        raise InputError(
+            f"{options.checkpoint} is {model.head}: predict is for classifiers,"
+            " taggers, and models of choices and of SQuAD. For [MASK] use"
+            " bert_tf.fill_mask, for vectors bert_tf.extract_features."
+        )
+    for flag in itertools.chain.from_iterable(one.flags for one in _READERS.values()):
+        if options.is_given(flag) and flag not in kind.flags:
+            raise InputError(
+                f"`{flag}` has no effect: {options.checkpoint} is {model.head}."
+                f" Its columns: {', '.join(f'`{name}`' for name in kind.flags)}."
+            )
+    return kind(options, flags_of_run(model.source.folder), first)
 
 
 main = cli.command(run)

@@ -15,14 +15,17 @@ all of them and keeps the best run on the development set in OUTPUT_DIR/best.
 
 from bert_tf.base import cli
 from bert_tf.tasks.data_set_options import ClassifierOptions
+from bert_tf.tasks.run_options import RunResult
 
 
-def run(options: ClassifierOptions) -> None:
+def run(options: ClassifierOptions) -> RunResult:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow(options)
     from bert_tf.tasks import classification, running
 
-    running.main(running.FineTuningRun(classification.ClassificationTask, options))
+    return running.main(
+        running.FineTuningRun(classification.ClassificationTask, options)
+    )
 
 
 main = cli.command(run)

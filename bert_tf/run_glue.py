@@ -16,13 +16,16 @@ from absl import logging
 
 from bert_tf.base import cli
 from bert_tf.tasks.data_set_options import GlueOptions
-from bert_tf.tasks.run_options import with_recipe
+from bert_tf.tasks.run_options import RunResult, with_recipe
 
 SUBMISSION_NAME = "glue_submission.zip"
 
 
-def run(options: GlueOptions) -> None:
-    """Runs the tasks, then writes the table and the submission."""
+def run(options: GlueOptions) -> RunResult:
+    """Runs the tasks, then writes the table and the submission.
+
+    The scores are the best runs', as in `scores["MRPC/accuracy"]`.
+    """
     cli.import_tensorflow(options)
     options = with_recipe(options)
     from bert_tf.tasks import glue_suite
@@ -47,8 +50,16 @@ def run(options: GlueOptions) -> None:
                 results[name] = found
                 if is_chief(strategy):
                     glue_suite.write_report(results, output_dir)
+    returned = RunResult(
+        {
+            f"{name}/{metric}": score
+            for name, result in results.items()
+            for metric, score in result.scores.items()
+        },
+        output_dir,
+    )
     if not is_chief(strategy):
-        return
+        return returned
     if results:
         for line in glue_suite.report([*results.values()]).splitlines():
             logging.info("%s", line)
@@ -58,6 +69,7 @@ def run(options: GlueOptions) -> None:
             os.path.join(output_dir, SUBMISSION_NAME),
             fill_missing=options.fill_missing_tasks,
         )
+    return returned
 
 
 main = cli.command(run)

@@ -14,10 +14,11 @@ them.
 """
 
 from bert_tf.base import cli
+from bert_tf.tasks.run_options import RunResult
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 
 
-def run(options: TaggingOptions) -> None:
+def run(options: TaggingOptions) -> RunResult:
     """Reads the sentences, then trains, evaluates and predicts."""
     cli.import_tensorflow(options)
     from bert_tf.tasks import running
@@ -25,9 +26,8 @@ def run(options: TaggingOptions) -> None:
 
     if options.features:
         own = frozen_features.with_own_defaults(options)
-        running.main(running.FineTuningRun(frozen_features.FeatureTask, own))
-    else:
-        running.main(running.FineTuningRun(words.TaggingTask, options))
+        return running.main(running.FineTuningRun(frozen_features.FeatureTask, own))
+    return running.main(running.FineTuningRun(words.TaggingTask, options))
 
 
 main = cli.command(run)

@@ -15,15 +15,16 @@ paper's two phases are one command with
 
 from bert_tf.base import cli
 from bert_tf.tasks.pretraining_options import PretrainingOptions
+from bert_tf.tasks.run_options import RunResult
 
 
-def run(options: PretrainingOptions) -> None:
+def run(options: PretrainingOptions) -> RunResult:
     """Checks the input, then trains and evaluates."""
     cli.import_tensorflow(options)
     from bert_tf.tasks import running
     from bert_tf.tasks.pretraining import PretrainingRun
 
-    running.main(PretrainingRun(options))
+    return running.main(PretrainingRun(options))
 
 
 main = cli.command(run)

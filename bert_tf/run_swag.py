@@ -15,14 +15,15 @@ It writes eval_results.txt and dev_predictions.csv, and for --test_file test_res
 
 from bert_tf.base import cli
 from bert_tf.tasks.multiple_choice_options import ChoiceOptions
+from bert_tf.tasks.run_options import RunResult
 
 
-def run(options: ChoiceOptions) -> None:
+def run(options: ChoiceOptions) -> RunResult:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow(options)
     from bert_tf.tasks import multiple_choice, running
 
-    running.main(running.FineTuningRun(multiple_choice.ChoiceTask, options))
+    return running.main(running.FineTuningRun(multiple_choice.ChoiceTask, options))
 
 
 main = cli.command(run)

@@ -8,6 +8,7 @@ What a checkpoint can do depends on its head:
     classifier       TextClassifier      predict, explain
     masked LM        MaskFiller          fill
     span (SQuAD)     QuestionAnswerer    answer, explain
+    choices (SWAG)   ChoiceModel         choose
     tagging          WordTagger          tag, explain
     any, or none     TextModel           embed
 
@@ -35,7 +36,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf.answer import NO_ANSWER, options_of
-from bert_tf.base.config import MULTI_LABEL, REGRESSION
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import flags_of_run
 from bert_tf.conversion import loading, names, onnx_files, onnx_graph, runtimes
@@ -61,6 +62,7 @@ from bert_tf.tasks.features import (
     Line,
     extract,
 )
+from bert_tf.tasks.multiple_choice import ChoiceExample, ChoiceFeaturizer
 from bert_tf.tasks.squad import windows as squad_windows
 from bert_tf.tasks.squad.spans import Answerer
 from bert_tf.tasks.tables import Example, Target
@@ -166,8 +168,8 @@ def load(
             can express the model.
 
     Returns:
-        A TextClassifier, MaskFiller, QuestionAnswerer or WordTagger, depending on the
-        checkpoint's head; a TextModel if it has none of these.
+        A TextClassifier, MaskFiller, QuestionAnswerer, ChoiceModel or WordTagger,
+        depending on the checkpoint's head; a TextModel if it has none of these.
 
     Raises:
         InputError: there is no checkpoint or no vocabulary, they do not fit,
@@ -232,6 +234,27 @@ def _pooled_states(
             norm = np.linalg.norm(x, axis=-1, keepdims=True)
             vectors[name] = x / np.maximum(norm, 1e-12)
     return {name: x.astype(np.float32) for name, x in vectors.items()}
+
+
+def _predictions(target: Target, logits: np.ndarray) -> list[Prediction]:
+    """What outputs [N, C] say."""
+    if target.kind == REGRESSION:
+        return [
+            Prediction(values[0] if len(values) == 1 else tuple(values), {})
+            for values in logits.tolist()
+        ]
+    labels: Iterable[Any] = target.words(logits)
+    if target.kind == MULTI_LABEL:
+        labels = [
+            tuple(itertools.compress(target.labels, row))
+            for row in target.predictions(logits)
+        ]
+    return [
+        Prediction(label, dict(zip(target.labels, row, strict=True)))
+        for label, row in zip(
+            labels, target.probabilities(logits).tolist(), strict=True
+        )
+    ]
 
 
 def _is_empty(texts: Any) -> bool:
@@ -352,6 +375,12 @@ class TextModel:
     ) -> list[list[Answer]]:
         """Answers to questions about texts: see `QuestionAnswerer`."""
         raise self._cannot("answer")
+
+    def choose(
+        self, texts: Texts, choices: Sequence[str] | Sequence[Sequence[str]]
+    ) -> list[Prediction]:
+        """The choice that goes with each text: see `ChoiceModel`."""
+        raise self._cannot("choose")
 
     def tag(self, texts: Texts | Sequence[Sequence[str]]) -> list[TaggedText]:
         """Labels for each word: see `WordTagger`."""
@@ -541,9 +570,50 @@ class TextModel:
 
 
 class ChoiceModel(TextModel):
-    """A checkpoint with a multiple choice head: `embed` alone."""
+    """A checkpoint of multiple choice: `choose`; and `embed`."""
 
-    head = "a model of choices, which `load_multiple_choice` loads"
+    head = "a model of choices"
+    methods = ("choose",)
+    _head = names.MULTIPLE_CHOICE
+
+    def choose(
+        self, texts: Texts, choices: Sequence[str] | Sequence[Sequence[str]]
+    ) -> list[Prediction]:
+        """Which of a text's choices goes with it, as from run_swag.
+
+        `choices` has a list for each text, all as long; of one str its list. The
+        labels are the run's, or else "0", "1", ...
+        """
+        if _is_empty(texts):
+            return []
+        one = isinstance(texts, str)
+        lists: Sequence[Any] = [choices] if one else choices
+        if len(lists) != len([texts] if one else texts) or any(
+            isinstance(each, str) or len(each) != max(2, len(lists[0]))
+            for each in lists
+        ):
+            raise InputError(
+                "`choices` must have a list for each text, of two choices or more, and"
+                " as many in each."
+            )
+        examples = []
+        for number, ((text, _), each) in enumerate(
+            zip(text_pairs(texts, None), lists, strict=True)
+        ):
+            endings = tuple(ending for ending, _ in text_pairs(each, None))
+            examples.append(ChoiceExample(text, "", endings, None, f"text {number}"))
+        count = len(lists[0])
+        named = self._run.get("labels") or ()
+        labels = tuple(named if len(named) == count else map(str, range(count)))
+        target = Target(kind=SINGLE_LABEL, labels=labels)
+        featurizer = ChoiceFeaturizer(
+            self.tokenizer, max_seq_length=self.max_length, target=target
+        )
+        records = ExampleTable(featurizer.blocks(examples), featurizer.spec)
+        self._warn_of_cut(featurizer.num_truncated, len(examples))
+        batch_size = min(self._batch_size, len(records))
+        logits = featurizer.logits(self._predict, records, batch_size, _MAX_LENGTHS)
+        return _predictions(target, logits)
 
 
 class TextClassifier(TextModel):
@@ -573,25 +643,7 @@ class TextClassifier(TextModel):
         """
         if _is_empty(texts):
             return []
-        logits = self.logits(texts, pairs)
-        target = self.target
-        if target.kind == REGRESSION:
-            return [
-                Prediction(values[0] if len(values) == 1 else tuple(values), {})
-                for values in logits.tolist()
-            ]
-        labels: Iterable[Any] = target.words(logits)
-        if target.kind == MULTI_LABEL:
-            labels = [
-                tuple(itertools.compress(target.labels, row))
-                for row in target.predictions(logits)
-            ]
-        return [
-            Prediction(label, dict(zip(target.labels, row, strict=True)))
-            for label, row in zip(
-                labels, target.probabilities(logits).tolist(), strict=True
-            )
-        ]
+        return _predictions(self.target, self.logits(texts, pairs))
 
     def logits(
         self, texts: Texts, pairs: str | Sequence[str | None] | None = None
@@ -714,13 +766,25 @@ class QuestionAnswerer(TextModel):
             contexts = [contexts] * (
                 1 if isinstance(questions, str) else len(questions)
             )
+        pairs = text_pairs(questions, contexts)
+        for number, (question, _) in enumerate(pairs):
+            if not question.strip():
+                raise InputError(f"Question {number} (from 0) is empty.")
+        found = self.answers_with_words(*zip(*pairs, strict=True))
+        for number, entries in enumerate(found):
+            if not entries:
+                raise InputError(
+                    f"Text {number} (from 0), which is to answer, is empty."
+                )
+        return [entries[:top_k] for entries in found]
+
+    def answers_with_words(
+        self, questions: Sequence[str], contexts: Sequence[str]
+    ) -> list[list[Answer]]:
+        """As `answer`, all of them; [] where a text has no word."""
         return [
-            [
-                Answer(entry.text, entry.probability, entry.span)
-                for entry in entries[:top_k]
-            ]
-            for question, context in text_pairs(questions, contexts)
-            for entries in self._answerer([question], context)
+            [Answer(entry.text, entry.probability, entry.span) for entry in entries]
+            for entries in self._answerer.each(questions, contexts)
         ]
 
     def _to_explain(

@@ -31,7 +31,7 @@ from bert_tf.modeling.objectives import Loss, Objective
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec
 from bert_tf.tasks import finetuning, running
-from bert_tf.tasks.run_options import FineTuningOptions
+from bert_tf.tasks.run_options import FineTuningOptions, RunResult
 from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.text.wordpiece import pair_features
 from bert_tf.training.run_folder import RunData
@@ -229,10 +229,10 @@ class PointingTask(FineTuningTask[np.ndarray]):
 # 5. bert_tf/run_pointing.py: the command. 6. setup.cfg: its entry point.
 
 
-def run(options: PointingOptions) -> None:
+def run(options: PointingOptions) -> RunResult:
     """Reads the sentences, then trains and evaluates."""
     cli.import_tensorflow(options)
-    running.main(running.FineTuningRun(PointingTask, options))
+    return running.main(running.FineTuningRun(PointingTask, options))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
 import importlib
+import inspect
+import pydoc
 
 import tensorflow as tf
 from absl import flags
@@ -59,6 +61,37 @@ class HelpPageTest(tf.test.TestCase):
             "  --f\n      p | q. F. (default: p)\n\n"
             "--helpfull shows the flags of absl, too.",
         )
+
+    def test_help_of_python(self):
+        class First(options.Options):
+            """Things."""
+
+            a: int = options.option(options.REQUIRED, "A of --c.", decides="numbers")
+            b: tuple[str, ...] | None = options.option(
+                None, "B. " + "words " * 20, decides="numbers"
+            )
+
+        class Second(First, title=options.DATA, hides=["b"]):
+            """More."""
+
+            b = None
+            c: str = options.option("p", "C.", choices=("p", "q"), decides="numbers")
+
+        self.assertEqual(
+            Second.__doc__,
+            "More.\n\nData:\n    c: str = 'p'\n        One of 'p', 'q'. C.\n\n"
+            "Of this command:\n    a: int\n        A of c.",
+        )
+        page = pydoc.plain(pydoc.render_doc(First))
+        self.assertIn(
+            " |      b: tuple[str, ...] | None = None\n |          B. w", page
+        )
+        self.assertNotIn("__", page)
+        self.assertLess(max(map(len, page.splitlines())), 90)
+        # What notebooks complete.
+        self.assertContainsSubset(["a", "b"], inspect.signature(First).parameters)
+        with self.assertRaisesRegex(TypeError, "'d'"):
+            First(a=1, d=2)
 
     def test_every_help_is_a_sentence_without_ours(self):
         for module in SCRIPTS:

@@ -10,12 +10,20 @@ import pyarrow
 from pyarrow import parquet
 
 import bert_tf
-from bert_tf import predict
+from bert_tf import predict, run_swag
 from bert_tf.base import cli
 from bert_tf.base.config import MULTI_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.conversion.tokenizer_files import write_labels
-from bert_tf.modeling.heads import BertClassifier, BertPretrainer, BertTagger
+from bert_tf.modeling.heads import (
+    BertClassifier,
+    BertMultipleChoice,
+    BertPretrainer,
+    BertSpanPredictor,
+    BertTagger,
+)
+from bert_tf.tasks.multiple_choice_options import ChoiceOptions
+from bert_tf.tasks.tagging import annotations
 from tests.conversion import runs
 from tests.modeling.examples import randomize
 from tests.script_case import FolderCase, printed
@@ -165,18 +173,125 @@ class PredictTest(FolderCase):
 
     def test_words(self):
         folder = self.checkpoint(
-            BertTagger(toy.CONFIG, 3), labels=("O", "B-PER", "I-PER")
+            BertTagger(toy.CONFIG, 3), labels=("B-LOC", "B-PER", "I-PER")
         )
-        path = self.write("in.txt", "w1 w2 w3\n\nw4\n")
+        text = "w1  w2 w3 " + " ".join(WORDS)
+        path = self.write("in.txt", f"{text}\n\nw4\n")
         lines = self.predict(input_file=path).splitlines()
-        expected = bert_tf.load(folder).tag(["w1 w2 w3", "w4"])
+        (expected, _) = bert_tf.load(folder).tag([text, "w4"])
         self.assertEqual(lines[2], ",,")
-        self.assertEqual(lines[1], f"w1 w2 w3,w1 w2 w3,{' '.join(expected[0].labels)}")
+        words, labels = map(" ".join, (expected.words, expected.labels))
+        self.assertEqual(lines[1], f"{text},{words},{labels}")
         found = self.predict(input_file=path, output_file=self.path("out.jsonl"))
-        values = json.loads(found.splitlines()[0])
-        self.assertEqual(tuple(values["labels"]), expected[0].labels)
-        entities = [one._asdict() for one in expected[0].entities]
-        self.assertEqual(values["entities"], json.loads(json.dumps(entities)))
+        first, blank, _ = map(json.loads, found.splitlines())
+        self.assertEqual((blank["words"], blank["entities"]), ([], []))
+        places = [(0, 2), (4, 6), (7, 9)]
+        self.assertEqual([(w["start"], w["end"]) for w in first["words"][:3]], places)
+        self.assertEqual([w["text"] for w in first["words"]], text.split())
+        self.assertEqual([w["label"] for w in first["words"]], [*expected.labels])
+        self.assertNotEmpty(first["entities"])
+        # What run_ner reads, which checks each span's text.
+        (again, *_) = annotations.read_texts(self.path("out.jsonl"))
+        self.assertEqual(
+            again.spans, [(*one.characters, one.type) for one in expected.entities]
+        )
+
+    def test_questions(self):
+        folder = self.checkpoint(
+            BertSpanPredictor(toy.CONFIG),
+            question_column="asks",
+            version_2_with_negative=True,
+            max_query_length=3,
+        )
+        contexts = ["w1  w2 w3.", "w4 w5", " ", "w9 w8 w7 w6 w5 w4 w3 w2 w1 w0"]
+        asked = ["w6", "", "w8", "w9 w2"]
+        rows = [
+            {"id": number, "asks": question, "context": context}
+            for number, (question, context) in enumerate(
+                zip(3 * asked, 3 * contexts, strict=True)
+            )
+        ]
+        path = self.write("in.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
+        with self.assertLogs("absl", "WARNING") as logs:
+            found = self.predict(input_file=path, output_file=self.path("out.jsonl"))
+        self.assertRegex(logs.output[-1], "jsonl:2: 6 of 12 rows have no question or")
+        model = bert_tf.load(folder)
+        for line, row in zip(found.splitlines(), rows, strict=True):
+            one = json.loads(line)
+            self.assertEqual(one | row, one)
+            if not (row["asks"].strip() and row["context"].strip()):
+                self.assertEqual((one["prediction"], one["start"]), ("", None))
+                continue
+            # One question after the other, by the command's way.
+            ((best, *_),) = model._answerer([row["asks"]], row["context"])
+            self.assertAllClose(one["probability"], best.probability, atol=1e-5)
+            self.assertEqual((one["start"], one["end"]), best.span or (None, None))
+            if best.span:
+                text = row["context"][one["start"] : one["end"]]
+                self.assertEqual((one["prediction"], text), (best.text, text))
+        table = self.predict(
+            input_file=self.write("in.csv", "q,c\nw6,w1  w2 w3.\nw6,\n"),
+            question_column="q",
+            context_column="c",
+        )
+        lines = table.splitlines()
+        self.assertEqual(lines[0], "q,c,prediction,start,end,probability")
+        self.assertEqual(lines[2], "w6,,,,,")
+        self.assertEqual(
+            lines[1].split(",")[2], json.loads(found.split("\n")[0])["prediction"]
+        )
+
+    def test_choices(self):
+        folder = self.checkpoint(BertMultipleChoice(toy.CONFIG))
+        flags = {"max_seq_length": 12, "labels": ["A", "B", "C"]}
+        self.write(f"{folder}/flags.json", flags)
+        rows = [
+            {"sent1": "w1 w2", "sent2": "w3", "ending0": f"w{n}", "ending1": "w4 w5"}
+            | {"ending2": f"w7 w{n} w{n + 1} w9 w1 w2 w4"}
+            for n in range(5)
+        ]
+        header = [*rows[0]]
+        path = self.write(
+            "in.csv", self.csv_of([header, *(row.values() for row in rows)])
+        )
+        found = self.predict(input_file=path, output_file=self.path("out.csv"))
+        run_swag.run(
+            ChoiceOptions(
+                do_predict=True,
+                test_file=path,
+                init_checkpoint=folder,
+                output_dir=self.path("other"),
+                max_seq_length=12,
+                labels=("A", "B", "C"),
+            )
+        )
+        expected = csv.DictReader(
+            self.read("other", "swag_predictions.csv").splitlines()
+        )
+        for row, one, given in zip(
+            csv.DictReader(found.splitlines()), expected, rows, strict=True
+        ):
+            self.assertEqual({name: row[name] for name in header}, given)
+            self.assertEqual(row["prediction"], one["prediction"])
+            for name in ("p_A", "p_B", "p_C"):
+                self.assertAllClose(float(row[name]), float(one[name]), atol=1e-5)
+        lines = [
+            {"ctx": "w1 w2", "endings": ["w3 w4", "w5"]},
+            {},
+            {"ctx": "w1 w2", "endings": ["w3 w5", "w4"]},
+        ]
+        path = self.write("in.jsonl", "".join(f"{json.dumps(row)}\n" for row in lines))
+        first, empty, last = map(json.loads, self.predict(input_file=path).splitlines())
+        self.assertEqual([*first["probabilities"]], ["0", "1"])
+        self.assertAllClose(empty["probabilities"], {"0": 0.5, "1": 0.5})
+        (chosen,) = bert_tf.load(folder).choose("w1 w2", ["w3 w5", "w4"])
+        self.assertAllClose(last["probabilities"], chosen.probabilities, atol=1e-5)
+        lines[2]["endings"].append("w6")
+        path = self.write(
+            "more.jsonl", "".join(f"{json.dumps(row)}\n" for row in lines)
+        )
+        with self.assertRaisesRegex(InputError, "as many in each"):
+            self.predict(input_file=path)
 
     def test_what_cannot_be_predicted(self):
         self.checkpoint(BertClassifier(toy.CONFIG, 2), labels=("no", "yes"))
@@ -200,6 +315,7 @@ class PredictTest(FolderCase):
             ("g.jsonl", "[1]\n", {}, "g.jsonl:1: each row must be a JSON object"),
             ("h.jsonl", '{"a": 3}\n', {}, "h.jsonl:1: 'a' must be a text. Found: 3"),
             ("i.txt", b"\xff\n", {}, "i.txt: not UTF-8"),
+            ("j.txt", "w1\n", {"start_column": "b"}, "`start_column` has no effect"),
         ):
             path = self.write(name, content)
             with self.assertRaisesRegex(InputError, message):
@@ -207,5 +323,5 @@ class PredictTest(FolderCase):
             # Nothing is left half written.
             self.assertNotIn("out", [p.split(".")[0] for p in os.listdir(self.path())])
         self.checkpoint(BertPretrainer(toy.CONFIG))
-        with self.assertRaisesRegex(InputError, "for \\[MASK\\] bert_tf.fill_mask"):
+        with self.assertRaisesRegex(InputError, "For \\[MASK\\] use bert_tf.fill_mask"):
             self.predict(input_file=self.write("k.txt", "w1\n"))

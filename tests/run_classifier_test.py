@@ -97,8 +97,11 @@ class TsvTest(RunClassifierTestCase):
     def test_trains_evaluates_and_predicts(self):
         self.write_tsv()
         options = {"num_train_epochs": 30, "learning_rate": 0.01}
-        self.run_script("--do_train", "--do_eval", "--do_predict", **options)
+        returned = self.run_script("--do_train", "--do_eval", "--do_predict", **options)
         results = self.results()
+        self.assertEqual(returned.output_dir, self.path("run"))
+        self.assertAllClose(returned.scores["accuracy"], results["eval_accuracy"])
+        self.assertAllClose(returned.scores["majority"], results["eval_majority"])
         self.assertEqual(
             list(results),
             ["eval_accuracy", "eval_loss", "eval_majority", "global_step", "loss"],

@@ -90,7 +90,7 @@ class RunGlueTest(RunGlueTestCase):
         self.write_sst2()
         self.write_mnli()
         with self.assertLogs(level="INFO") as logs:
-            self.run_script("--noplots", "--class_weights=balanced")
+            returned = self.run_script("--noplots", "--class_weights=balanced")
         log = "\n".join(logs.output)
         self.assertIn("CoLA is left out: no folder", log)
         self.assertIn("GLUE: MNLI, SST-2, AX", log)
@@ -98,6 +98,9 @@ class RunGlueTest(RunGlueTestCase):
         table = self.read_json("glue.json")
         self.assertEqual(list(table["tasks"]), ["SST-2", "MNLI"])
         self.assertEqual(table["average_over"], ["SST-2", "MNLI"])
+        scores = table["tasks"]["MNLI"]["scores"]
+        for metric in ("accuracy", "accuracy_mismatched"):
+            self.assertEqual(returned.scores[f"MNLI/{metric}"], scores[metric])
         for task, split, metric in (
             ("SST-2", "dev", "accuracy"),
             ("MNLI", "dev", "accuracy"),

@@ -66,8 +66,9 @@ class RunNerTest(ScriptCase):
             "dev_file": self.write("dev.txt", dev),
             "num_train_epochs": 8,
         }
-        self.run_script("--do_train", "--do_eval", **options)
+        returned = self.run_script("--do_train", "--do_eval", **options)
         results = self.results()
+        self.assertAllClose(returned.scores["f1"], results["f1"])
         self.assertGreater(results["f1"], 0.9)
         self.assertGreater(results["accuracy"], 0.9)
         self.assertLess(results["loss"], 0.5)

@@ -113,8 +113,11 @@ class RunPretrainingTest(RunPretrainingTestCase):
           --train_batch_size=32 --max_seq_length=12 --max_predictions_per_seq=2
           --num_train_steps=4 --num_warmup_steps=1 --learning_rate=2e-5"""
         parsed = cli.parse(run_pretraining.run, command.split())
-        run_pretraining.run(parsed)
+        returned = run_pretraining.run(parsed)
         lines = self.read("run", "eval_results.txt").splitlines()
+        (loss,) = (line for line in lines if line.startswith("masked_lm_loss = "))
+        expected = returned.scores["masked_lm_loss"]
+        self.assertAllClose(float(loss.split()[-1]), expected)
         # The original's names, order and form; the others are ours.
         self.assertEqual(
             [line.split(" = ")[0] for line in lines],

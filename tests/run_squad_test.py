@@ -71,8 +71,9 @@ class RunSquadTest(ScriptCase):
             "predict_file": self.write("dev.json", article(40, 2)),
             "num_train_epochs": 8,
         }
-        self.run_script("--do_train", "--do_predict", **options)
+        returned = self.run_script("--do_train", "--do_predict", **options)
         results = self.results()
+        self.assertAllClose(returned.scores["f1"], results["f1"])
         self.assertGreater(results["exact_match"], 80.0)
         self.assertGreaterEqual(results["f1"], results["exact_match"])
         self.assertFalse(os.path.exists(self.path("run", "null_odds.json")))

@@ -63,12 +63,13 @@ class RunSwagTest(ScriptCase):
             "num_train_epochs": 4,
         }
         test = [{**row, "label": ""} for row in rows(5, 3)]
-        self.run_script(
+        returned = self.run_script(
             *("--do_train", "--do_eval", "--do_predict"),
             test_file=self.write_csv("test.csv.gz", test, gzip.open),
             **options,
         )
         results = self.results()
+        self.assertAllClose(returned.scores["accuracy"], results["eval_accuracy"])
         self.assertGreater(results["eval_accuracy"], 0.8)
         self.assertEqual(results["global_step"], 32)
         self.check_predictions(test)

@@ -102,4 +102,5 @@ class ScriptCase(FolderCase):
         return mock.patch.object(loop, "training_steps", side_effect=error)
 
     def run_script(self, *arguments, **options):
-        self.script.run(self.flags(*arguments, **options))
+        """What the script's `run` returns."""
+        return self.script.run(self.flags(*arguments, **options))

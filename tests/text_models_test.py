@@ -617,7 +617,9 @@ class TextModelsTest(FolderCase):
 
     def test_a_method_that_the_head_cannot_serve(self):
         choices = self.random_checkpoint(BertMultipleChoice(toy.CONFIG))
-        with self.assertRaisesRegex(InputError, "of choices, which `load_multiple_cho"):
+        with self.assertRaisesRegex(
+            InputError, "of choices: it has `choose` and `embed`, not"
+        ):
             bert_tf.load(choices).predict("w1")
         shutil.rmtree(choices)
         folder = self.random_checkpoint(BertTagger(toy.CONFIG, 2), labels=("O", "N"))

@@ -98,6 +98,7 @@ class PretrainingDataOptions(InstanceSettings, TextOptions):
 
 def run(options: PretrainingDataOptions) -> None:
     """Writes the records that the flags ask for."""
+    cli.show_log()
     from bert_tf.base.parallel import available_cores
     from bert_tf.records.manifest import manifest_path
     from bert_tf.records.record_sets import create_records, plan_record_set

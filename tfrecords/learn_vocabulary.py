@@ -59,6 +59,7 @@ class VocabularyOptions(WrittenVocabularyOptions):
 
 def run(options: VocabularyOptions) -> None:
     """Learns the vocabulary that the flags ask for, and writes it."""
+    cli.show_log()
     from bert_tf.text import learning
 
     # Before the text is looked for, which may prepare a whole dataset.

@@ -38,13 +38,13 @@ EXIT_INPUT_ERROR = 2
 _LONGEST_LINE = 2000
 
 
-def command(run: Callable[[T], None], **settings: Any) -> Callable[[], None]:
+def command(run: Callable[[T], Any], **settings: Any) -> Callable[[], None]:
     """The `main` of a script, which passes its `run` and the settings to `main`."""
     return lambda: main(run, **settings)
 
 
 def main(
-    run: Callable[[T], None],
+    run: Callable[[T], Any],
     arguments: str | None = None,
     *,
     argument_kind: options.Path = options.Path.OUTPUT,
@@ -128,12 +128,12 @@ def main(
         sys.exit(128 + signal.SIGPIPE)
 
 
-def options_of(run: Callable[[T], None]) -> type[T]:
+def options_of(run: Callable[[T], Any]) -> type[T]:
     """The class of a script's options."""
     return typing.get_type_hints(run)["options"]
 
 
-def parse(run: Callable[[T], None], arguments: Sequence[str]) -> T:
+def parse(run: Callable[[T], Any], arguments: Sequence[str]) -> T:
     """A script's options from given arguments; absl's global flags stay as they are."""
     kind = options_of(run)
     flag_values = flags.FlagValues()
@@ -204,6 +204,19 @@ def _set_up_logging() -> None:
     handler.setFormatter(_PlainFormatter())
 
 
+def show_log() -> None:
+    """Shows the log of a `run` that Python calls, unless its level has been chosen."""
+    own = logging.get_absl_logger()
+    is_set_up = logging.get_absl_handler() in python_logging.root.handlers
+    if is_set_up or own.level != python_logging.NOTSET:
+        return
+    if python_logging.root.handlers:  # those of a notebook, or of the program
+        own.setLevel(min(python_logging.INFO, own.getEffectiveLevel()))
+        return
+    flags.FLAGS.mark_as_parsed()  # absl would warn of flags that it has not read
+    _set_up_logging()
+
+
 def _users_errors() -> tuple[type[Exception], ...]:
     """An error of files, disks, networks or memory, not of our code."""
     tensorflow = sys.modules.get("tensorflow")
@@ -230,8 +243,9 @@ def _users_errors() -> tuple[type[Exception], ...]:
 def import_tensorflow(given: options.Options | None = None) -> None:
     """Imports TensorFlow without what its C++ parts print at import, before any log.
 
-    With Keras' back end as given.
+    With Keras' back end as given, and with a log.
     """
+    show_log()
     keras_backend.choose(getattr(given, "backend", None))
     level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     if level != "3" or "tensorflow" in sys.modules:

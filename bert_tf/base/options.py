@@ -23,6 +23,7 @@ import numbers
 import os
 import re
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -141,11 +142,31 @@ def _noting(make: Callable[..., None]) -> Callable[..., None]:
     return noting
 
 
+class _Signature(inspect.Signature):
+    """The arguments of a class of options, which its docstring has as well."""
+
+    def __str__(self) -> str:
+        return "(*, option=value, ...)"
+
+
+class _Kind(type):
+    # The class of the classes of options: of it, `help` shows the docstring alone, to
+    # which the options are added when it is asked for.
+
+    @property
+    def __doc__(cls) -> str:  # type: ignore[override]
+        text = inspect.cleandoc(vars(cls).get("__doc__") or cls.__name__)
+        return _described(cls, text) if "__signature__" in vars(cls) else text
+
+    def __dir__(cls) -> list[str]:
+        return []
+
+
 @typing.dataclass_transform(
     kw_only_default=True, frozen_default=True, field_specifiers=(dataclasses.field,)
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(metaclass=_Kind):
     """The base of all options, which are frozen dataclasses by being below it."""
 
     title: ClassVar[str] = TASK
@@ -170,7 +191,10 @@ class Options:
             value = dataclasses.field(default=getattr(cls, name), init=False)
             setattr(cls, name, value)
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
-        cls.__init__ = _noting(cls.__init__)  # type: ignore[method-assign]
+        make = cls.__init__
+        cls.__init__ = _noting(make)  # type: ignore[method-assign]
+        parameters = inspect.signature(make).parameters.values()
+        cls.__signature__ = _Signature([*parameters][1:])  # type: ignore[attr-defined]
 
     def __post_init__(self) -> None:
         for name, declared in declarations(type(self)).items():
@@ -307,6 +331,28 @@ def title_of(kind: type[Options], name: str) -> str:
         if name in vars(each).get("__annotations__", ())
     )
     return first.title
+
+
+def _described(kind: Any, text: str) -> str:
+    """A text and the options of a class, in the groups of --help."""
+    names = declarations(kind)
+    for title in TITLES:
+        if entries := [_entry(kind, n) for n in names if title_of(kind, n) == title]:
+            text += "\n".join([f"\n\n{title}:", *entries])
+    return text
+
+
+def _entry(kind: type[Options], name: str) -> str:
+    """What `help` shows of an option."""
+    declared, default = declarations(kind)[name], default_of(kind, name)
+    head = f"    {name}: {inspect.formatannotation(_hints(kind)[name])}"
+    if default is not dataclasses.MISSING:
+        head += f" = {default!r}"
+    text = re.sub("--(?=[a-z])", "", declared.help)
+    if declared.choices:
+        text = f"One of {', '.join(map(repr, declared.choices))}. {text}"
+    lines = textwrap.wrap(text, 72, break_on_hyphens=False)
+    return "\n".join([head, *(8 * " " + line for line in lines)])
 
 
 class _Type(NamedTuple):

@@ -170,7 +170,7 @@ def _choices(
         blank = left_out.kept_blank() if columns.label is None else []
         left_out.count()
         try:
-            example = _example(row, columns, f"{path}:{number}")
+            example = example_of(row, columns, f"{path}:{number}")
         except InputError as error:
             left_out.add(number, str(error))
             continue
@@ -200,7 +200,7 @@ def _target(labels: Sequence[str] | None, count: int, path: str) -> tables.Targe
     return tables.Target(kind=SINGLE_LABEL, labels=found)
 
 
-def _example(
+def example_of(
     row: Mapping[str, Any] | str, columns: Columns, source: str
 ) -> ChoiceExample:
     """The example of a row; its source begins no message."""

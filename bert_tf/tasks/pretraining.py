@@ -376,23 +376,27 @@ class PretrainingRun(Run):
             self.strategy,
         )
 
-    def report(self, model: keras.Model, step: int) -> None:
+    def report(self, model: keras.Model, step: int) -> Mapping[str, float]:
         """Writes losses and accuracies to eval_results.txt, and the model's card."""
+        results: Mapping[str, float] = {}
         if self.options.do_eval:
-            self._report_evaluation(model, step)
+            results = self._report_evaluation(model, step)
         if self.options.do_train and is_chief(self.strategy):
             self._write_card(model, step)
+        return results
 
-    def _report_evaluation(self, model: keras.Model, step: int) -> None:
+    def _report_evaluation(self, model: keras.Model, step: int) -> Mapping[str, float]:
         logging.info("***** Running evaluation *****")
         logging.info("  Batch size = %d", self.options.eval_batch_size)
+        results = self._evaluation(self._held_out[-1])(model)
         run_folder.report_evaluation(
             self.options.output_dir,
             step,
-            self._evaluation(self._held_out[-1])(model),
+            results,
             is_chief=is_chief(self.strategy),
             task_name=self.task.name,
         )
+        return results
 
     def _write_card(self, model: keras.Model, step: int) -> None:
         options = self.options

@@ -1,4 +1,4 @@
-"""The options of fine-tuning commands, in groups."""
+"""The options of fine-tuning commands, in groups, and what a run returns."""
 
 import itertools
 import re
@@ -18,6 +18,20 @@ from bert_tf.training.training_options import (
     ModelOptions,
     TrainingConfig,
 )
+
+
+class RunResult(NamedTuple):
+    """What the `run` of a task's command returns.
+
+    Attributes:
+        scores: what it has measured, by name, such as `scores["accuracy"]`; of a second
+            development set or a test set with its name before, as in "test_accuracy".
+            Empty if nothing was evaluated.
+        output_dir: the run's folder, which `bert_tf.load` opens.
+    """
+
+    scores: Mapping[str, float]
+    output_dir: str
 
 
 class SelectionOptions(Options, title=options.SEVERAL_RUNS):

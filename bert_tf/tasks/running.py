@@ -1,7 +1,7 @@
 """The runner: a task's command, from its options to its results."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -19,7 +19,12 @@ from bert_tf.tasks.finetuning import (
     files_of,
     folder_of_model,
 )
-from bert_tf.tasks.run_options import FineTuningOptions, warn_of_stride, with_recipe
+from bert_tf.tasks.run_options import (
+    FineTuningOptions,
+    RunResult,
+    warn_of_stride,
+    with_recipe,
+)
 from bert_tf.tasks.selection import search
 from bert_tf.tasks.task import FineTuningTask, Run
 from bert_tf.training import checkpoints, run_folder
@@ -30,7 +35,7 @@ from bert_tf.training.strategy import Strategy, check_batch_size, create_strateg
 MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
 
 
-def main(run: Run) -> None:
+def main(run: Run) -> RunResult:
     """A command: trains or restores, then evaluates and predicts, as asked."""
     if run.options.do_train:
         with run_folder.held_for_training(run.options.output_dir, run.strategy):
@@ -38,7 +43,8 @@ def main(run: Run) -> None:
             model, step = run.train()
     else:
         model, step = run.restore()
-    run.report(model, step)
+    scores = {name: float(value) for name, value in run.report(model, step).items()}
+    return RunResult(scores, run.options.output_dir)
 
 
 class FineTuningRun(Run):
@@ -78,9 +84,9 @@ class FineTuningRun(Run):
         """After a selection the best run's model."""
         return self.tuning.restore(folder_of_model(self.options))
 
-    def report(self, model: keras.Model, step: int) -> None:
+    def report(self, model: keras.Model, step: int) -> Mapping[str, float]:
         """See `evaluate_and_predict`."""
-        evaluate_and_predict(self.tuning, model, step)
+        return evaluate_and_predict(self.tuning, model, step)
 
 
 def as_trained(options: FineTuningOptions) -> FineTuningOptions:
@@ -149,7 +155,9 @@ def _refuse_useless(options: FineTuningOptions) -> None:
         )
 
 
-def evaluate_and_predict(run: FineTuning, model: keras.Model, step: int) -> None:
+def evaluate_and_predict(
+    run: FineTuning, model: keras.Model, step: int
+) -> dict[str, float]:
     """Scores the development sets, predicts the test sets, and writes the results."""
     # The metrics of a second development set, MNLI's mismatched one, are prefixed with
     # its name; those of a test set with labels with "test_".
@@ -184,3 +192,4 @@ def evaluate_and_predict(run: FineTuning, model: keras.Model, step: int) -> None
     if options.do_train and run.is_chief:
         for line in task.summary(options.output_dir, results):
             logging.info("%s", line)
+    return results

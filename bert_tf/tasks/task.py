@@ -45,8 +45,8 @@ class Run(abc.ABC):
         """The last checkpoint's model, or else the one to start from, and its step."""
 
     @abc.abstractmethod
-    def report(self, model: keras.Model, step: int) -> None:
-        """Evaluates and predicts as the options ask, and writes the results."""
+    def report(self, model: keras.Model, step: int) -> Mapping[str, float]:
+        """Evaluates and predicts as the options ask, and writes the results: these."""
 
 
 class FineTuningTask(abc.ABC, Generic[P]):

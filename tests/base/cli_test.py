@@ -91,6 +91,37 @@ class LogTest(tf.test.TestCase):
             )
             self.assertEqual(cli._OurLines().filter(record), is_shown, message)
 
+    def test_of_a_run_that_python_calls(self):
+        folder = self.get_temp_dir()
+        path = os.path.join(folder, "text.txt")
+        with open(path, "w") as file:
+            file.write("a text of words\n")
+        for number, (before, printed) in enumerate(
+            (
+                ("", "Wrote "),
+                ("import logging as l; l.basicConfig()", "INFO:absl:Wrote "),
+                (
+                    "import logging as l; l.basicConfig(level='DEBUG')",
+                    "INFO:absl:Wrote ",
+                ),
+                ("import absl.logging as l; l.set_verbosity('error')", None),
+            )
+        ):
+            output = os.path.join(folder, f"{number}.txt")
+            code = (
+                f"{before}\nfrom tfrecords import learn_vocabulary as learn\n"
+                f"given = learn.VocabularyOptions(input_file={path!r}, vocab_size=25,"
+                f" output_file={output!r})\n"
+                "learn.run(given)"
+            )
+            result = run_python("-c", code)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            lines = [line for line in result.stderr.splitlines() if "Wrote" in line]
+            self.assertLen(lines, int(printed is not None), result.stderr)
+            self.assertNotIn("before flag parsing", result.stderr)
+            for line in lines:
+                self.assertStartsWith(line, printed)
+
 
 class UsageTest(tf.test.TestCase):
     def assert_usage_error(self, command, arguments, message):

@@ -54,6 +54,8 @@ class SmallFiles:
         names = ("eng.train", "eng.testa", "eng.testb")
         inputs.write_tags(self.variables["CONLL_DIR"], names)
         base = pathlib.Path(self.variables["BERT_BASE_DIR"])
+        asked = "question,context\nWho sat?,The cat sat.\n"
+        self._write(work / "questions.csv", asked)
         for name in ("vocab.txt", "bert_config.json"):
             self._write(work / name, (base / name).read_text("utf-8"))
         student = json.loads((work / "bert_config.json").read_text("utf-8"))

@@ -163,9 +163,30 @@ class Answerer:
                 raise InputError("The text to find answers in has no word.")
             yield features
 
+    def each(
+        self, questions: Sequence[str], contexts: Sequence[str]
+    ) -> Iterator[list[NBestEntry]]:
+        """Answers each about its own text, in shared batches; [] if it has no word."""
+        asked = [
+            reading.Question(question_id=str(number), text=question, context=context)
+            for number, (question, context) in enumerate(
+                zip(questions, contexts, strict=True)
+            )
+        ]
+        batching = Batching(
+            batch_size=self._batch_size, max_seq_length=self._max_seq_length
+        )
+        for logits in question_logits(
+            self._featurizer(asked), self._predict, batching, len(asked)
+        ):
+            yield self._decoded(logits) if logits[1] else []
+
     def answers(self, features: QuestionFeatures) -> list[NBestEntry]:
         """A question's answers, the prediction first."""
-        decoded = self._decoder(*self._logits(features))
+        return self._decoded(self._logits(features))
+
+    def _decoded(self, logits: QuestionLogits) -> list[NBestEntry]:
+        decoded = self._decoder(*logits)
         said = text_or_null(decoded.best_text, decoded.score_diff, self._threshold)
         return sorted(decoded.n_best, key=lambda entry: entry.text != said)
 
