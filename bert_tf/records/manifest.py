@@ -112,6 +112,7 @@ class Manifest:
     nsp_labels: str = "original"  # with its known faults, or "exact"
     # "text", "wikiextractor", "jsonl" or "tfds"; several with "+" between.
     input_format: str = "text"
+    encoding: str = "utf-8"  # of the text files; several with "+" between
     # The language by whose rules lines were split; "" where a line was a sentence.
     split_sentences: str = ""
     deduplicate: str = "none"  # or "documents" or "paragraphs"
@@ -321,6 +322,7 @@ _FLAGS = (
     "pairs",
     "nsp_labels",
     "input_format",
+    "encoding",
     "split_sentences",
     "deduplicate",
     "min_document_tokens",

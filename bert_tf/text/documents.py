@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.text import blocks
+from bert_tf.text.encodings import find_encodings
 from bert_tf.text.splitting import sentence_splitter
 
 # wikiextractor's files: Wikipedia's articles as paragraphs of text.
@@ -45,26 +46,21 @@ def _article_border(line: bytes) -> int | None:
 
 
 def read_wikiextractor(
-    path: str, start: int, stop: int | None, dropped: Counter[str]
+    source: "FileSource", start: int, stop: int | None, dropped: Counter[str]
 ) -> Iterator[list[str]]:
     """Yields the paragraphs of each document."""
     paragraphs: list[str] | None = None  # of the document that is open
     title = None
     header_at = (0, 0)
 
-    def place(offset: int, index: int) -> str:
-        return f"{path}:{blocks.line_number(path, offset) + index}"
-
     def unclosed() -> InputError:
         return InputError(
-            f"{place(*header_at)}: this <doc ...> has no </doc>; the file may have been"
-            " cut off: extract it again."
+            f"{source.place(*header_at)}: this <doc ...> has no </doc>; the file may"
+            " have been cut off: extract it again."
         )
 
-    for block in blocks.read_blocks(path, start, stop, _article_border):
-        for index, line in enumerate(
-            blocks.lines(block, path, keep_mark=False, dropped=dropped)
-        ):
+    for block in source.read(start, stop, _article_border):
+        for index, line in enumerate(source.lines(block, dropped)):
             text = line.strip()
             if not text:
                 continue
@@ -79,8 +75,9 @@ def read_wikiextractor(
                 paragraphs, header_at = [], (block.offset, index)
             elif paragraphs is None:
                 raise InputError(
-                    f"{place(block.offset, index)}: text outside <doc ...> and </doc>;"
-                    " if this is not a file of wikiextractor's, give `input_format`."
+                    f"{source.place(block.offset, index)}: text outside <doc ...> and"
+                    " </doc>; if this is not a file of wikiextractor's, give"
+                    " `input_format`."
                 )
             elif not paragraphs and title and html.unescape(text) == title:
                 title = None
@@ -104,24 +101,22 @@ SURROGATES = "halves of surrogate pairs"
 
 
 def read_json_lines(
-    path: str, start: int, stop: int | None, text_field: str, dropped: Counter[str]
+    source: "FileSource", start: int, stop: int | None, dropped: Counter[str]
 ) -> Iterator[list[str]]:
     """Yields the paragraphs of each document."""
-    for block in blocks.read_blocks(path, start, stop, lambda line: 0):
-        for index, line in enumerate(
-            blocks.lines(block, path, keep_mark=False, dropped=dropped)
-        ):
+    for block in source.read(start, stop, lambda line: 0):
+        for index, line in enumerate(source.lines(block, dropped)):
             if not line.strip():
                 continue
             try:
                 values = json.loads(line)
-                text = _text_of(values, text_field)
+                text = _text_of(values, source.text_field)
             except (ValueError, RecursionError) as error:
-                number = blocks.line_number(path, block.offset) + index
                 reason = str(error)
                 if isinstance(error, json.JSONDecodeError):
                     reason = f"it must be one JSON object on one line: {error.msg}"
-                raise InputError(f"{path}:{number}: {reason}.") from error
+                place = source.place(block.offset, index)
+                raise InputError(f"{place}: {reason}.") from error
             if "\\ud" in line or "\\uD" in line:
                 num_halves = sum("\ud800" <= char <= "\udfff" for char in text)
                 if num_halves:
@@ -186,6 +181,10 @@ class Source(Protocol):
         """Where its documents have their text."""
 
     @property
+    def encoding(self) -> str:
+        """The encoding of its text."""
+
+    @property
     def begin(self) -> int:
         """The start of its first chunk."""
 
@@ -202,16 +201,35 @@ class FileSource:
     path: str
     input_format: str  # "text", "wikiextractor" or "jsonl"
     text_field: str = "text"  # of a jsonl file's objects
+    encoding: str = blocks.UTF_8
     begin: ClassVar[int] = 0
+
+    def read(
+        self, start: int, stop: int | None, border: blocks.Border
+    ) -> Iterator[blocks.Block]:
+        """Yields the lines of a chunk."""
+        return blocks.read_blocks(self.path, start, stop, border, self.encoding)
+
+    def lines(
+        self, block: blocks.Block, dropped: Counter[str], keep_mark: bool = False
+    ) -> list[str]:
+        """The lines of a block; see `blocks.lines`."""
+        remedy = "`encoding=auto` finds what it is. "
+        return blocks.lines(block, self.path, keep_mark, dropped, remedy)
+
+    def place(self, offset: int, index: int) -> str:
+        """File and number of a line, counted from one with a given byte."""
+        number = blocks.line_number(self.path, offset, self.encoding)
+        return f"{self.path}:{number + index}"
 
     def documents(
         self, start: int, stop: int | None, dropped: Counter[str]
     ) -> Iterator[list[str]]:
         """Yields the paragraphs of each document of a chunk, but of plain text."""
         if self.input_format == "wikiextractor":
-            return read_wikiextractor(self.path, start, stop, dropped)
+            return read_wikiextractor(self, start, stop, dropped)
         assert self.input_format == "jsonl"
-        return read_json_lines(self.path, start, stop, self.text_field, dropped)
+        return read_json_lines(self, start, stop, dropped)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -251,10 +269,12 @@ def make_chunks(
     text_field: str = "text",
     split_sentences: bool | None = None,
     language: str = "en",
+    encoding: str = blocks.UTF_8,
     chunk_bytes: int = CHUNK_BYTES,
+    num_workers: int = 1,
 ) -> list[Chunk]:
     """Cuts files into chunks, in order, depending only on the arguments."""
-    chunks: list[Chunk] = []
+    paths = list(paths)
     for path in paths:
         if not files.exists(path):
             raise InputError(f"No such input file: {path}")
@@ -263,10 +283,15 @@ def make_chunks(
                 f"The input file is a pipe or a device, which cannot be read twice:"
                 f" {path}. Write it to a file first."
             )
-        found = find_format(path) if input_format == "auto" else input_format
-        source = FileSource(path=path, input_format=found, text_field=text_field)
+    chunks: list[Chunk] = []
+    encodings = find_encodings(paths, encoding, num_workers)
+    for path, name in zip(paths, encodings, strict=True):
+        found = find_format(path, name) if input_format == "auto" else input_format
+        source = FileSource(
+            path=path, input_format=found, text_field=text_field, encoding=name
+        )
         num_bytes = files.size(path)
-        step = num_bytes if blocks.compression(path) else chunk_bytes
+        step = chunk_bytes if blocks.can_be_cut(path, name) else num_bytes
         for start in range(0, num_bytes, step) if num_bytes else [0]:
             chunk = Chunk(
                 source=source,
@@ -279,12 +304,12 @@ def make_chunks(
     return chunks
 
 
-def find_format(path: str) -> str:
+def find_format(path: str, encoding: str = blocks.UTF_8) -> str:
     """A file's format, by its name, then by its first line that is not blank."""
     name = path.removesuffix(blocks.compression(path))
     if name.endswith(_JSON_SUFFIXES):
         return "jsonl"
-    first = next(blocks.read_blocks(path), None)
+    first = next(blocks.read_blocks(path, encoding=encoding), None)
     begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
     return "wikiextractor" if _is_header(begin.partition(b"\n")[0]) else "text"
 
@@ -332,7 +357,7 @@ def _is_visible(name: str) -> bool:
 # wikiextractor, jsonl, tfds
 #     Each <doc>, JSON object or example is a document.
 #
-# All text is UTF-8. Lines of files end at \n, and carriage returns are dropped
+# Lines of files end at \n, and carriage returns are dropped
 # everywhere, as TensorFlow's reader does for the original.
 
 EMPTY_DOCUMENTS = "documents without text"
@@ -352,7 +377,8 @@ def read_chunk(chunk: Chunk, dropped: Counter[str]) -> Iterator[TextLine]:
     """Yields the lines of a chunk's documents."""
     split = sentence_splitter(chunk.language)
     if chunk.source.input_format == "text":
-        return _text_lines(chunk.source.path, chunk, split, dropped)
+        assert isinstance(chunk.source, FileSource)
+        return _text_lines(chunk.source, chunk, split, dropped)
     return _document_lines(chunk, split, dropped)
 
 
@@ -362,10 +388,10 @@ def _text_border(line: bytes) -> int | None:
 
 
 def _text_lines(
-    path: str, chunk: Chunk, split: Splitter, dropped: Counter[str]
+    source: FileSource, chunk: Chunk, split: Splitter, dropped: Counter[str]
 ) -> Iterator[TextLine]:
-    for block in blocks.read_blocks(path, chunk.start, chunk.stop, _text_border):
-        for line in blocks.lines(block, path, dropped=dropped):
+    for block in source.read(chunk.start, chunk.stop, _text_border):
+        for line in source.lines(block, dropped, keep_mark=True):
             text = line.strip()
             yield TextLine(split(text), text)
 

@@ -9,13 +9,14 @@ import functools
 import multiprocessing
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError, first_line
+from bert_tf.text.blocks import UTF_8
 from bert_tf.text.documents import Chunk, paragraphs_of, splitting_language
 
 EXAMPLES_PER_CHUNK = 8192
@@ -66,6 +67,7 @@ class DatasetSource:
     # The folder of prepared datasets; None for the library's own.
     data_dir: str | None = None
     input_format: str = dataclasses.field(default="tfds", init=False)
+    encoding: ClassVar[str] = UTF_8
 
     @property
     def path(self) -> str:
