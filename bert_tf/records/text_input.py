@@ -48,7 +48,8 @@ class TextOptions(Options, title=all_options.DATA):
     )
     text_field: str = option(
         "text",
-        "Field of a JSON object, or of a dataset's examples, that holds the text.",
+        "Field of a JSON object, or of a dataset's examples, that holds the text; of an"
+        " object also one within another, such as body.text.",
         decides="reading",
     )
     tfds_name: str | None = option(

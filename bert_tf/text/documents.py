@@ -13,6 +13,7 @@ from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.text import blocks
 from bert_tf.text.encodings import find_encodings
+from bert_tf.text.fields import field
 from bert_tf.text.splitting import sentence_splitter
 
 # wikiextractor's files: Wikipedia's articles as paragraphs of text.
@@ -93,9 +94,10 @@ def read_wikiextractor(
         raise unclosed()
 
 
-# JSON lines: one object per line, with a document's text in one of its fields; the
-# text's lines are its paragraphs. As `wikiextractor --json` of versions 2 begins the
-# text with the title, a first paragraph that is the object's "title" is left out.
+# JSON lines: one object per line, with a document's text in one of its fields, or in
+# a field within one (body.text); the text's lines are its paragraphs. As
+# `wikiextractor --json` of versions 2 begins the text with the title, a first paragraph
+# that is the object's "title" is left out.
 
 SURROGATES = "halves of surrogate pairs"
 
@@ -138,12 +140,12 @@ def paragraphs_of(text: str) -> list[str]:
 def _text_of(values: Any, text_field: str) -> str:
     if not isinstance(values, dict):
         raise ValueError(f"it must be a JSON object. Found: {type(values).__name__}")
-    if text_field not in values:
+    text = field(values, text_field)
+    if text is None and text_field not in values:
         raise ValueError(
             f"it has no field {text_field!r}; `text_field` names one of its own: "
             f"{', '.join(values)}"
         )
-    text = values[text_field]
     if not isinstance(text, str):
         raise ValueError(
             f"its field {text_field!r} must be text. Found: {type(text).__name__}"

@@ -71,6 +71,19 @@ class JsonLinesTest(ReaderTestCase):
         )
         self.assertEqual(dropped, {"title lines": 1})
 
+    def test_a_field_within_another(self):
+        content = (
+            '{"body": {"text": "One.", "title": "T"}, "text": "no"}\n'
+            '{"body.text": "Two.", "body": {"text": "no"}}\n'
+        )
+        lines, _ = self.read(content, text_field="body.text")
+        self.assertEqual(lines, [[], ["One."], [], ["Two."], []])
+        for content in ('{"body": {"txt": "a"}}', '{"body": "a"}', '{"body": null}'):
+            with self.assertRaisesRegex(
+                InputError, r"no field 'body.text'; .*: body\.$"
+            ):
+                self.read(content, text_field="body.text")
+
     def test_halves_of_characters(self):
         content = '{"text": "a\\ud83d\\ude00b \\ud83dc \\uDE00"}\n{"text": "\\\\ud83d"}'
         lines, dropped = self.read(content)
