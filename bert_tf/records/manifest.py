@@ -113,6 +113,7 @@ class Manifest:
     # "text", "wikiextractor", "jsonl" or "tfds"; several with "+" between.
     input_format: str = "text"
     encoding: str = "utf-8"  # of the text files; several with "+" between
+    clean: str = "none"  # or "pdf": how documents were made into paragraphs
     # The language by whose rules lines were split; "" where a line was a sentence.
     split_sentences: str = ""
     deduplicate: str = "none"  # or "documents" or "paragraphs"
@@ -323,6 +324,7 @@ _FLAGS = (
     "nsp_labels",
     "input_format",
     "encoding",
+    "clean",
     "split_sentences",
     "deduplicate",
     "min_document_tokens",

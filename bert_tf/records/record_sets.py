@@ -438,6 +438,7 @@ def plan_record_set(
         source_files=_describe_sources(chunks, num_workers),
         input_format="+".join(sorted({_format(chunk.source) for chunk in chunks})),
         encoding="+".join(sorted({chunk.source.encoding for chunk in chunks})),
+        clean=chunks[0].source.clean,
         split_sentences="+".join(sorted({chunk.language for chunk in chunks} - {""})),
         deduplicate=deduplicate,
         min_document_tokens=min_document_tokens,

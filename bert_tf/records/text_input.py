@@ -11,7 +11,13 @@ from bert_tf.base.options import Options, Path, option
 from bert_tf.base.parallel import available_cores
 from bert_tf.records.manifest import is_companion, listed_records
 from bert_tf.text.blocks import UTF_8
-from bert_tf.text.documents import Chunk, find_sources, make_chunks
+from bert_tf.text.documents import (
+    CLEANING,
+    NO_CLEANING,
+    Chunk,
+    find_sources,
+    make_chunks,
+)
 from bert_tf.text.encodings import AUTO, encoding_name
 from bert_tf.text.splitting import LANGUAGE_HELP, language_code
 
@@ -52,6 +58,15 @@ class TextOptions(Options, title=all_options.DATA):
         " object also one within another, such as body.text.",
         decides="reading",
     )
+    clean: str = option(
+        NO_CLEANING,
+        "Make paragraphs of text as other programs have it. pdf: of the text of PDF"
+        " files (as pdftotext writes it; each text file is a document): joins lines and"
+        " words that were hyphenated, and leaves out page numbers and running headers"
+        " and footers where pages end at form feeds.",
+        choices=CLEANING,
+        decides="reading",
+    )
     tfds_name: str | None = option(
         None,
         "A TensorFlow dataset to read instead of files, such as wikipedia/20230601.en.",
@@ -79,7 +94,7 @@ class TextOptions(Options, title=all_options.DATA):
     split_sentences: bool | None = option(
         None,
         "Split lines into sentences. Default: false for plain text, whose lines are"
-        " sentences; true for other formats.",
+        " sentences; true for other formats, and with --clean=pdf.",
         decides="reading",
     )
     language: str = option(
@@ -117,6 +132,7 @@ def text_chunks(
             data_dir=options.tfds_data_dir,
             split_sentences=options.split_sentences,
             language=language,
+            clean=options.clean,
         )
     assert options.input_file is not None
     found = find_sources(options.input_file, "input_file")
@@ -145,6 +161,7 @@ def text_chunks(
         split_sentences=options.split_sentences,
         language=language,
         encoding=options.encoding,
+        clean=options.clean,
         chunk_bytes=_CHUNK_BYTES,
         num_workers=options.num_workers or available_cores(),
     )

@@ -12,8 +12,10 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.text import blocks
+from bert_tf.text.dropped import drop
 from bert_tf.text.encodings import find_encodings
 from bert_tf.text.fields import field
+from bert_tf.text.pdf import paragraphs_of_pdf
 from bert_tf.text.splitting import sentence_splitter
 
 # wikiextractor's files: Wikipedia's articles as paragraphs of text.
@@ -82,9 +84,10 @@ def read_wikiextractor(
                 )
             elif not paragraphs and title and html.unescape(text) == title:
                 title = None
-                dropped[TITLE_LINES] += 1
+                drop(dropped, TITLE_LINES, characters=len(text))
             elif text.startswith(_LEFT_OUT_PREFIXES):
-                dropped[_LEFT_OUT[text.partition("::::")[0]]] += 1
+                reason = _LEFT_OUT[text.partition("::::")[0]]
+                drop(dropped, reason, characters=len(text))
             else:
                 # The three entities that wikiextractor writes, in reverse order.
                 for entity, character in (("gt", ">"), ("lt", "<"), ("amp", "&")):
@@ -124,15 +127,16 @@ def read_json_lines(
                 if num_halves:
                     dropped[SURROGATES] += num_halves
                 text = whole_characters(text)
-            paragraphs = paragraphs_of(text)
+            paragraphs = paragraphs_of(text, source.clean, dropped)
             if paragraphs and paragraphs[0] == values.get("title"):
-                del paragraphs[0]
-                dropped[TITLE_LINES] += 1
+                drop(dropped, TITLE_LINES, characters=len(paragraphs.pop(0)))
             yield paragraphs
 
 
-def paragraphs_of(text: str) -> list[str]:
-    """The lines of a text, stripped, without the blank ones."""
+def paragraphs_of(text: str, clean: str, dropped: Counter[str]) -> list[str]:
+    """The lines of a text, stripped, without the blank ones; or as `clean` says."""
+    if clean == PDF:
+        return paragraphs_of_pdf(text, dropped)
     stripped = [line.strip() for line in text.split("\n")]
     return [line for line in stripped if line]
 
@@ -164,6 +168,13 @@ def whole_characters(text: str) -> str:
 
 CHUNK_BYTES = 16 << 20
 
+# What makes paragraphs of a document's text. Of plain text, a file is a document then.
+NO_CLEANING = "none"
+PDF = "pdf"
+CLEANING = (NO_CLEANING, PDF)
+
+PARAGRAPH_FORMATS = ("wikiextractor",)
+
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 
@@ -187,6 +198,10 @@ class Source(Protocol):
         """The encoding of its text."""
 
     @property
+    def clean(self) -> str:
+        """One of `CLEANING`."""
+
+    @property
     def begin(self) -> int:
         """The start of its first chunk."""
 
@@ -204,6 +219,7 @@ class FileSource:
     input_format: str  # "text", "wikiextractor" or "jsonl"
     text_field: str = "text"  # of a jsonl file's objects
     encoding: str = blocks.UTF_8
+    clean: str = NO_CLEANING
     begin: ClassVar[int] = 0
 
     def read(
@@ -227,11 +243,30 @@ class FileSource:
     def documents(
         self, start: int, stop: int | None, dropped: Counter[str]
     ) -> Iterator[list[str]]:
-        """Yields the paragraphs of each document of a chunk, but of plain text."""
+        """Yields the paragraphs of each document; not of plain text as it is."""
         if self.input_format == "wikiextractor":
             return read_wikiextractor(self, start, stop, dropped)
-        assert self.input_format == "jsonl"
-        return read_json_lines(self, start, stop, dropped)
+        if self.input_format == "jsonl":
+            return read_json_lines(self, start, stop, dropped)
+        assert self.input_format == "text" and self.clean != NO_CLEANING
+        return self._whole_file(dropped)
+
+    def _whole_file(self, dropped: Counter[str]) -> Iterator[list[str]]:
+        lines: list[str] = []
+        for block in self.read(0, None, lambda line: 0):
+            lines += self.lines(block, dropped)
+        yield paragraphs_of("\n".join(lines), self.clean, dropped)
+
+    @property
+    def has_sentences(self) -> bool:
+        """Whether its lines are sentences, unless the user says otherwise."""
+        return self.input_format == "text" and self.clean == NO_CLEANING
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether its chunks can be read separately."""
+        is_one = self.input_format == "text" and self.clean != NO_CLEANING
+        return not is_one and blocks.can_be_cut(self.path, self.encoding)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -272,6 +307,7 @@ def make_chunks(
     split_sentences: bool | None = None,
     language: str = "en",
     encoding: str = blocks.UTF_8,
+    clean: str = NO_CLEANING,
     chunk_bytes: int = CHUNK_BYTES,
     num_workers: int = 1,
 ) -> list[Chunk]:
@@ -289,18 +325,29 @@ def make_chunks(
     encodings = find_encodings(paths, encoding, num_workers)
     for path, name in zip(paths, encodings, strict=True):
         found = find_format(path, name) if input_format == "auto" else input_format
+        if found in PARAGRAPH_FORMATS and clean != NO_CLEANING:
+            raise InputError(
+                f"{path}: `clean={clean}` is for text as it was taken out of other"
+                f" files; those of {found} have paragraphs. Leave it out."
+            )
         source = FileSource(
-            path=path, input_format=found, text_field=text_field, encoding=name
+            path=path,
+            input_format=found,
+            text_field=text_field,
+            encoding=name,
+            clean=clean,
         )
         num_bytes = files.size(path)
-        step = chunk_bytes if blocks.can_be_cut(path, name) else num_bytes
+        step = chunk_bytes if source.can_be_cut else num_bytes
         for start in range(0, num_bytes, step) if num_bytes else [0]:
             chunk = Chunk(
                 source=source,
                 start=start,
                 stop=start + step if start + step < num_bytes else None,
                 num_bytes=min(step, num_bytes - start),
-                language=splitting_language(found, split_sentences, language),
+                language=splitting_language(
+                    source.has_sentences, split_sentences, language
+                ),
             )
             chunks.append(chunk)
     return chunks
@@ -317,10 +364,10 @@ def find_format(path: str, encoding: str = blocks.UTF_8) -> str:
 
 
 def splitting_language(
-    input_format: str, split_sentences: bool | None, language: str
+    has_sentences: bool, split_sentences: bool | None, language: str
 ) -> str:
-    """The `Chunk.language` of a format: "" if its lines are not split."""
-    is_split = input_format != "text" if split_sentences is None else split_sentences
+    """The `Chunk.language` of a source: "" if its lines are not split."""
+    is_split = not has_sentences if split_sentences is None else split_sentences
     return language if is_split else ""
 
 
@@ -355,7 +402,7 @@ def _is_visible(name: str) -> bool:
 # text
 #     One sentence per line, or one paragraph if it is to be split; a blank line ends a
 #     document. The end of a file does not end a document: several files are one text,
-#     as in the original.
+#     as in the original. With `clean`, each file is a document of paragraphs instead.
 # wikiextractor, jsonl, tfds
 #     Each <doc>, JSON object or example is a document.
 #
@@ -378,8 +425,7 @@ class TextLine(NamedTuple):
 def read_chunk(chunk: Chunk, dropped: Counter[str]) -> Iterator[TextLine]:
     """Yields the lines of a chunk's documents."""
     split = sentence_splitter(chunk.language)
-    if chunk.source.input_format == "text":
-        assert isinstance(chunk.source, FileSource)
+    if isinstance(chunk.source, FileSource) and chunk.source.has_sentences:
         return _text_lines(chunk.source, chunk, split, dropped)
     return _document_lines(chunk, split, dropped)
 

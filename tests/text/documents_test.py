@@ -69,7 +69,8 @@ class JsonLinesTest(ReaderTestCase):
         self.assertEqual(
             lines, [[], ["Tea."], ["T"], [], ["Tea."], ["T"], [], ["Tea"], []]
         )
-        self.assertEqual(dropped, {"title lines": 1})
+        counts = {"title lines": 1, "characters of title lines": 1}
+        self.assertEqual(dropped, counts)
 
     def test_a_field_within_another(self):
         content = (
@@ -161,6 +162,8 @@ class WikiextractorTest(ReaderTestCase):
             sentences, dropped = self.read(ARTICLES, chunk_bytes=chunk_bytes)
             self.assertEqual(sentences, EXPECTED)
             counts = {"title lines": 3, "section headings": 1, "list items": 2}
+            lengths = {"title lines": 22, "section headings": 19, "list items": 35}
+            counts |= {f"characters of {what}": n for what, n in lengths.items()}
             self.assertEqual(dropped, counts | {"documents without text": 1})
 
     def test_text_outside_documents(self):
@@ -313,7 +316,8 @@ class OneStreamTest(ReaderTestCase):
             chunks, dropped = self.chunks(paths, chunk_bytes=chunk_bytes)
             read = [list(line.sentences) for lines in chunks for line in lines]
             self.assertEqual(read, expected)
-            self.assertEqual(dropped, {"documents without text": 1, "title lines": 1})
+            counts = {"title lines": 1, "characters of title lines": 1}
+            self.assertEqual(dropped, counts | {"documents without text": 1})
 
 
 WIKI = '<doc id="1" url="u" title="T">\nT\n</doc>\n'
