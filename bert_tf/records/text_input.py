@@ -13,6 +13,7 @@ from bert_tf.records.manifest import is_companion, listed_records
 from bert_tf.text.blocks import UTF_8
 from bert_tf.text.documents import (
     CLEANING,
+    FORMATS,
     NO_CLEANING,
     Chunk,
     find_sources,
@@ -38,9 +39,9 @@ class TextOptions(Options, title=all_options.DATA):
     input_format: str = option(
         "auto",
         "The files' format: plain text (one sentence per line, a blank line between"
-        " documents), wikiextractor's output, or one JSON object per line; auto"
-        " detects it by the name, then by the first line.",
-        choices=("auto", "text", "wikiextractor", "jsonl"),
+        " documents), wikiextractor's output, one JSON object per line, or Parquet;"
+        " auto detects it by the name, then by the first line.",
+        choices=("auto", *FORMATS),
         only_with="input_file",
         decides="reading",
     )
@@ -54,8 +55,8 @@ class TextOptions(Options, title=all_options.DATA):
     )
     text_field: str = option(
         "text",
-        "Field of a JSON object, or of a dataset's examples, that holds the text; of an"
-        " object also one within another, such as body.text.",
+        "Field of a JSON object, column of a Parquet file or feature of a dataset that"
+        " holds the text; of files also a field within another, such as body.text.",
         decides="reading",
     )
     clean: str = option(

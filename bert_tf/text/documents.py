@@ -1,4 +1,4 @@
-"""Text files to documents: plain text, JSON lines, WikiExtractor's folders."""
+"""Text files to documents: plain text, JSON lines, Parquet, WikiExtractor's folders."""
 
 import dataclasses
 import html
@@ -11,10 +11,11 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
+from bert_tf.base.parallel import grouped
 from bert_tf.text import blocks
 from bert_tf.text.dropped import drop
 from bert_tf.text.encodings import find_encodings
-from bert_tf.text.fields import field
+from bert_tf.text.fields import field, parquet_group_bytes, parquet_objects
 from bert_tf.text.pdf import paragraphs_of_pdf
 from bert_tf.text.splitting import sentence_splitter
 
@@ -133,6 +134,24 @@ def read_json_lines(
             yield paragraphs
 
 
+# Parquet: each row is a document; its text is a column's, or a field's within one. A
+# chunk's positions are numbers of groups of rows.
+
+
+def read_parquet(
+    source: "FileSource", start: int, stop: int | None, dropped: Counter[str]
+) -> Iterator[list[str]]:
+    """Yields the paragraphs of each document; none where the text is null."""
+    for number, row in parquet_objects(source.path, source.text_field, start, stop):
+        text = field(row, source.text_field)
+        if not isinstance(text, str | None):
+            raise InputError(
+                f"{source.path}:{number}: its column {source.text_field!r} must be"
+                f" text. Found: {type(text).__name__}."
+            )
+        yield paragraphs_of(text or "", source.clean, dropped)
+
+
 def paragraphs_of(text: str, clean: str, dropped: Counter[str]) -> list[str]:
     """The lines of a text, stripped, without the blank ones; or as `clean` says."""
     if clean == PDF:
@@ -173,7 +192,9 @@ NO_CLEANING = "none"
 PDF = "pdf"
 CLEANING = (NO_CLEANING, PDF)
 
+PARQUET = "parquet"
 PARAGRAPH_FORMATS = ("wikiextractor",)
+FORMATS = ("text", *PARAGRAPH_FORMATS, "jsonl", PARQUET)
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
@@ -216,8 +237,8 @@ class FileSource:
     """A text file."""
 
     path: str
-    input_format: str  # "text", "wikiextractor" or "jsonl"
-    text_field: str = "text"  # of a jsonl file's objects
+    input_format: str  # one of `FORMATS`
+    text_field: str = "text"  # of a jsonl file's objects, or of a Parquet file's rows
     encoding: str = blocks.UTF_8
     clean: str = NO_CLEANING
     begin: ClassVar[int] = 0
@@ -248,6 +269,8 @@ class FileSource:
             return read_wikiextractor(self, start, stop, dropped)
         if self.input_format == "jsonl":
             return read_json_lines(self, start, stop, dropped)
+        if self.input_format == PARQUET:
+            return read_parquet(self, start, stop, dropped)
         assert self.input_format == "text" and self.clean != NO_CLEANING
         return self._whole_file(dropped)
 
@@ -274,8 +297,8 @@ class Chunk:
     """A piece of a source, the work of one core; see `read_chunk`."""
 
     source: Source
-    # In bytes of a file, or examples of a dataset's split: the documents that begin
-    # from `start` on and before `stop`; None where the source ends with the chunk.
+    # In bytes of a file, groups of rows, or examples of a split: the documents that
+    # begin from `start` on and before `stop`; None where the source ends with it.
     start: int
     stop: int | None
     num_bytes: int  # its size, for progress
@@ -322,9 +345,17 @@ def make_chunks(
                 f" {path}. Write it to a file first."
             )
     chunks: list[Chunk] = []
-    encodings = find_encodings(paths, encoding, num_workers)
-    for path, name in zip(paths, encodings, strict=True):
-        found = find_format(path, name) if input_format == "auto" else input_format
+    is_binary = [
+        path.endswith(".parquet") if input_format == "auto" else input_format == PARQUET
+        for path in paths
+    ]
+    texts = [path for path, binary in zip(paths, is_binary, strict=True) if not binary]
+    encodings = iter(find_encodings(texts, encoding, num_workers))
+    for path, binary in zip(paths, is_binary, strict=True):
+        name = blocks.UTF_8 if binary else next(encodings)
+        found = input_format
+        if found == "auto":
+            found = PARQUET if binary else find_format(path, name)
         if found in PARAGRAPH_FORMATS and clean != NO_CLEANING:
             raise InputError(
                 f"{path}: `clean={clean}` is for text as it was taken out of other"
@@ -337,20 +368,41 @@ def make_chunks(
             encoding=name,
             clean=clean,
         )
-        num_bytes = files.size(path)
-        step = chunk_bytes if source.can_be_cut else num_bytes
-        for start in range(0, num_bytes, step) if num_bytes else [0]:
+        of_chunks = _cut_parquet if binary else _cut
+        for start, stop, num_bytes in of_chunks(source, chunk_bytes):
             chunk = Chunk(
                 source=source,
                 start=start,
-                stop=start + step if start + step < num_bytes else None,
-                num_bytes=min(step, num_bytes - start),
+                stop=stop,
+                num_bytes=num_bytes,
                 language=splitting_language(
                     source.has_sentences, split_sentences, language
                 ),
             )
             chunks.append(chunk)
     return chunks
+
+
+# The positions where a chunk starts and stops, and its bytes.
+_Cuts = Iterator[tuple[int, int | None, int]]
+
+
+def _cut(source: FileSource, chunk_bytes: int) -> _Cuts:
+    num_bytes = files.size(source.path)
+    step = chunk_bytes if source.can_be_cut else num_bytes
+    for start in range(0, num_bytes, step) if num_bytes else [0]:
+        stop = start + step if start + step < num_bytes else None
+        yield start, stop, min(step, num_bytes - start)
+
+
+def _cut_parquet(source: FileSource, chunk_bytes: int) -> _Cuts:
+    sizes = parquet_group_bytes(source.path, source.text_field, "text_field")
+    start = 0
+    for some in grouped(sizes, chunk_bytes, lambda size: size):
+        yield start, start + len(some), sum(some)
+        start += len(some)
+    if not sizes:
+        yield 0, None, 0
 
 
 def find_format(path: str, encoding: str = blocks.UTF_8) -> str:
@@ -403,8 +455,8 @@ def _is_visible(name: str) -> bool:
 #     One sentence per line, or one paragraph if it is to be split; a blank line ends a
 #     document. The end of a file does not end a document: several files are one text,
 #     as in the original. With `clean`, each file is a document of paragraphs instead.
-# wikiextractor, jsonl, tfds
-#     Each <doc>, JSON object or example is a document.
+# wikiextractor, jsonl, parquet, tfds
+#     Each <doc>, JSON object, row or example is a document.
 #
 # Lines of files end at \n, and carriage returns are dropped
 # everywhere, as TensorFlow's reader does for the original.

@@ -255,7 +255,7 @@ class ChooseSentencesTest(CorpusCase):
         text = "1. 2\n3\n\n3\n1\n1. 2\n\n3\n\n4\n"
         corpus = self.tokenize(text, deduplicate="paragraphs", split_sentences=True)
         dropped = self.choose(corpus, "paragraphs")
-        counts = {"repeated paragraphs": 3, "tokens of repeated paragraphs": 4}
+        counts = {"repeated paragraphs": 3, "tokens of repeated paragraphs": 5}
         self.assertEqual(dropped, counts | {EMPTIED_DOCUMENTS: 1})
         self.assertLen(self.pool(corpus), 3)
         self.assertEqual([len(doc) for doc in self.pool(corpus)], [3, 1, 1])
