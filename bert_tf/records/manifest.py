@@ -110,7 +110,8 @@ class Manifest:
     # one segment.
     pairs: str = "nsp"
     nsp_labels: str = "original"  # with its known faults, or "exact"
-    # "text", "wikiextractor", "jsonl", "parquet" or "tfds"; several with "+" between.
+    # "text", "wikiextractor", "mediawiki", "jsonl", "parquet" or "tfds"; several with
+    # "+" between.
     input_format: str = "text"
     encoding: str = "utf-8"  # of the text files; several with "+" between
     clean: str = "none"  # or "pdf": how documents were made into paragraphs

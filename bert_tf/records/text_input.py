@@ -39,7 +39,8 @@ class TextOptions(Options, title=all_options.DATA):
     input_format: str = option(
         "auto",
         "The files' format: plain text (one sentence per line, a blank line between"
-        " documents), wikiextractor's output, one JSON object per line, or Parquet;"
+        " documents), wikiextractor's output, MediaWiki's XML dumps, one JSON object"
+        " per line, or Parquet;"
         " auto detects it by the name, then by the first line.",
         choices=("auto", *FORMATS),
         only_with="input_file",

@@ -1,4 +1,4 @@
-"""Text files to documents: plain text, JSON lines, Parquet, WikiExtractor's folders."""
+"""Text files to documents: plain text, JSON lines, Parquet, two formats of wikis."""
 
 import dataclasses
 import html
@@ -16,6 +16,7 @@ from bert_tf.text import blocks
 from bert_tf.text.dropped import drop
 from bert_tf.text.encodings import find_encodings
 from bert_tf.text.fields import field, parquet_group_bytes, parquet_objects
+from bert_tf.text.mediawiki import is_dump, read_mediawiki, require_parser
 from bert_tf.text.pdf import paragraphs_of_pdf
 from bert_tf.text.splitting import sentence_splitter
 
@@ -193,7 +194,8 @@ PDF = "pdf"
 CLEANING = (NO_CLEANING, PDF)
 
 PARQUET = "parquet"
-PARAGRAPH_FORMATS = ("wikiextractor",)
+MEDIAWIKI = "mediawiki"
+PARAGRAPH_FORMATS = ("wikiextractor", MEDIAWIKI)
 FORMATS = ("text", *PARAGRAPH_FORMATS, "jsonl", PARQUET)
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
@@ -267,6 +269,8 @@ class FileSource:
         """Yields the paragraphs of each document; not of plain text as it is."""
         if self.input_format == "wikiextractor":
             return read_wikiextractor(self, start, stop, dropped)
+        if self.input_format == MEDIAWIKI:
+            return read_mediawiki(self, start, stop, dropped)
         if self.input_format == "jsonl":
             return read_json_lines(self, start, stop, dropped)
         if self.input_format == PARQUET:
@@ -361,6 +365,8 @@ def make_chunks(
                 f"{path}: `clean={clean}` is for text as it was taken out of other"
                 f" files; those of {found} have paragraphs. Leave it out."
             )
+        if found == MEDIAWIKI:
+            require_parser()
         source = FileSource(
             path=path,
             input_format=found,
@@ -412,6 +418,8 @@ def find_format(path: str, encoding: str = blocks.UTF_8) -> str:
         return "jsonl"
     first = next(blocks.read_blocks(path, encoding=encoding), None)
     begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
+    if is_dump(begin):
+        return MEDIAWIKI
     return "wikiextractor" if _is_header(begin.partition(b"\n")[0]) else "text"
 
 
@@ -455,8 +463,8 @@ def _is_visible(name: str) -> bool:
 #     One sentence per line, or one paragraph if it is to be split; a blank line ends a
 #     document. The end of a file does not end a document: several files are one text,
 #     as in the original. With `clean`, each file is a document of paragraphs instead.
-# wikiextractor, jsonl, parquet, tfds
-#     Each <doc>, JSON object, row or example is a document.
+# wikiextractor, mediawiki, jsonl, parquet, tfds
+#     Each <doc>, article, JSON object, row or example is a document.
 #
 # Lines of files end at \n, and carriage returns are dropped
 # everywhere, as TensorFlow's reader does for the original.
