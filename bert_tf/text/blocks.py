@@ -11,6 +11,7 @@ from its beginning too: offsets are those of the UTF-8.
 
 import bz2
 import codecs
+import contextlib
 import lzma
 import os
 import zlib
@@ -28,6 +29,7 @@ UTF_8 = "utf-8"
 
 RETURNS = "carriage returns between words, which become one"
 
+_LINE_FEED = "\n"
 _BLOCK_BYTES = 1 << 20
 _BORDER_BLOCK_BYTES = 1 << 16
 # Text is three to ten times the size of its compressed form.
@@ -232,16 +234,19 @@ def _recoded(pieces: Iterator[bytes], path: str, encoding: str) -> Iterator[byte
         for piece in pieces:
             text = decoder.decode(piece)
             yield text.encode(UTF_8)
-            num_lines += text.count("\n")
+            num_lines += text.count(_LINE_FEED)
         piece = b""
         yield decoder.decode(piece, final=True).encode(UTF_8)
     except UnicodeError as error:
-        decoder.errors = "replace"
-        good = decoder.decode(piece, final=True).partition("\ufffd")[0]
+        place = path
+        with contextlib.suppress(UnicodeError):  # a missing mark, say
+            decoder.errors = "replace"
+            good = decoder.decode(piece, final=True).partition("\ufffd")[0]
+            place = f"{path}:{num_lines + good.count(_LINE_FEED) + 1}"
         raise InputError(
-            f"{path}:{num_lines + good.count(chr(10)) + 1}: not text in `encoding="
-            f"{encoding}`: {getattr(error, 'reason', error)}. Give the right one, or"
-            " repair the file."
+            f"{place}: not text in `encoding={encoding}`:"
+            f" {getattr(error, 'reason', error)}. Give the right one, or repair the"
+            " file."
         ) from error
 
 

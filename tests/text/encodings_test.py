@@ -88,11 +88,13 @@ class EncodingsTest(FolderCase):
             ("a\nb\nc\u0141\n".encode("utf-16")[:-1], "utf-16", 3),
             ("a\nb\n".encode("utf-16-be") + b"\xd8\0\0a", "utf-16-be", 3),
             (b"a\nb\x81\n", "cp1252", 2),
+            (b"a\nb\n", "utf-16", ""),
             ("a\nü\n".encode(), "ascii", 2),
             ("ア\n".encode("cp932") + b"\x81\n", "cp932", 2),
         ):
             path = self.write("text.txt", content)
-            message = f"text.txt:{line}: not text in `encoding={encoding}`: "
+            place = f"text.txt:{line}" if line else "text.txt"
+            message = f"{place}: not text in `encoding={encoding}`: "
             with self.assertRaisesRegex(InputError, message):
                 self.texts(path, encoding=encoding)
 

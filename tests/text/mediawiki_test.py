@@ -23,10 +23,8 @@ HEAD = """\
     </namespaces>
   </siteinfo>
 """
-WORDS = """
-    the cat sat on Tea & mat's naïve 3 < 4 Größe water, green. end (of it) a-b «so»
-    語 well; known: it's
-""".split()
+SENTENCE = "the cat sat on Tea & mat's naïve 3 < 4 Größe water, green. end (of it) a-b"
+WORDS = f"{SENTENCE} «so» 語 well; known: it's".split()
 
 # Text within a line -> how it is written in wikitext.
 SPELLINGS = (
