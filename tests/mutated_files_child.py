@@ -18,7 +18,9 @@ import tempfile
 import traceback
 import warnings
 
+import pyarrow
 from absl import logging
+from pyarrow import parquet
 
 from bert_tf import answer, ensemble_squad, evaluate_squad, inspect_checkpoint, score
 from bert_tf.base import cli, files, strict_json
@@ -300,6 +302,11 @@ def _corpus(name, **options):
     return read
 
 
+def _make_rows_of_text(folder):
+    rows = pyarrow.Table.from_pylist([{"text": "The cat.\n\nIt."}] * 3)
+    parquet.write_table(rows, _path(folder, "x.parquet"))
+
+
 def _sentences(name, **layout):
     return _at(
         name, lambda path: read_sentences([path], Layout(**layout), has_labels=None)
@@ -452,6 +459,15 @@ READERS = {
         _json_lines_of("x.jsonl", *[{"text": "The cat.\n\nIt.", "title": "x"}] * 3),
         _corpus("x.jsonl"),
     ),
+    "text in UTF-16": (
+        _of("x.txt", "The cat sat.\nIt slept.\n\nMore.\n".encode("utf-16")),
+        _corpus("x.txt", encoding="utf-16"),
+    ),
+    "text of a PDF": (
+        _of("x.txt", "A cat-\n1\n\fsat.\n2\n"),
+        _corpus("x.txt", clean="pdf"),
+    ),
+    "rows of text": (_make_rows_of_text, _corpus("x.parquet")),
     "pages": (_of("x", _PAGES), _corpus("x", input_format="wikiextractor")),
     "lines of text": (
         _of("x.txt", "the cat ||| sat\nthe mat\n"),

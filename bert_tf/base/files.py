@@ -133,15 +133,16 @@ def decoded(content: bytes, path: str, encoding: str = "utf-8") -> str:
 
 def _is_plain(path: str) -> bool:
     """Whether other programs can read it."""
-    return os.path.isfile(path) and not path.endswith((".gz", ".bz2", ".xz"))
+    return os.path.isfile(path) and not path.endswith((".gz", ".bz2", ".xz", ".zst"))
 
 
-def not_utf8(content: bytes, byte: int, path: str, line: int) -> str:
+def not_utf8(content: bytes, byte: int, path: str, line: int, remedy: str = "") -> str:
     """The message for a byte that is not UTF-8's, with the command that converts it."""
     encoding = "WINDOWS-1252"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "UTF-16"
-    message = f"{path}:{line}: not UTF-8 (byte 0x{content[byte]:02x}). Convert the"
+    remedy += "Or convert the" if remedy else "Convert the"
+    message = f"{path}:{line}: not UTF-8 (byte 0x{content[byte]:02x}). {remedy}"
     if not _is_plain(path):
         return f"{message} text to UTF-8."
     return (

@@ -110,8 +110,11 @@ class Manifest:
     # one segment.
     pairs: str = "nsp"
     nsp_labels: str = "original"  # with its known faults, or "exact"
-    # "text", "wikiextractor", "jsonl" or "tfds"; several with "+" between.
+    # "text", "wikiextractor", "mediawiki", "jsonl", "parquet" or "tfds"; several with
+    # "+" between.
     input_format: str = "text"
+    encoding: str = "utf-8"  # of the text files; several with "+" between
+    clean: str = "none"  # or "pdf": how documents were made into paragraphs
     # The language by whose rules lines were split; "" where a line was a sentence.
     split_sentences: str = ""
     deduplicate: str = "none"  # or "documents" or "paragraphs"
@@ -321,6 +324,8 @@ _FLAGS = (
     "pairs",
     "nsp_labels",
     "input_format",
+    "encoding",
+    "clean",
     "split_sentences",
     "deduplicate",
     "min_document_tokens",

@@ -61,6 +61,7 @@ from bert_tf.records.tokenized_corpus import (
 )
 from bert_tf.records.writing import ShardWriter, remove_leftovers
 from bert_tf.text.documents import Chunk, Source
+from bert_tf.text.dropped import drop, dropped_lines
 from bert_tf.text.tfds import DatasetSource
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -294,7 +295,8 @@ class RecordSet:
         """Writes the manifest of the set whose record files have their names."""
         for chunk in tokenized:
             dropped.update(chunk.dropped)
-        dropped[LONE_TOKENS] += sum(result.num_left_out for result in results)
+        num_lone = sum(result.num_left_out for result in results)
+        drop(dropped, LONE_TOKENS, num_lone, tokens=num_lone)
         statistics = results[0].statistics
         for other in results[1:]:
             statistics.merge(other.statistics)
@@ -330,11 +332,11 @@ class RecordSet:
                 " lines, sentences by line ends alone.",
                 *(statistics.num_random_next, statistics.num_records),
             )
-        self._say_what_was_cut(report)
         read = [f"{count:,} {name}" for name, count in report["read"].items()]
         logging.info("Read %s", ", ".join(read))
-        for reason, count in report["dropped"].items():
-            logging.info("Dropped %s: %s", f"{count:,}", reason)
+        for line in dropped_lines(report["dropped"]):
+            logging.info("%s", line)
+        self._say_what_was_cut(report)
         for line in statistics.lines():
             logging.info("%s", line)
         if rows := report.get("rows"):
@@ -437,6 +439,8 @@ def plan_record_set(
         do_lower_case=do_lower_case,
         source_files=_describe_sources(chunks, num_workers),
         input_format="+".join(sorted({_format(chunk.source) for chunk in chunks})),
+        encoding="+".join(sorted({chunk.source.encoding for chunk in chunks})),
+        clean=chunks[0].source.clean,
         split_sentences="+".join(sorted({chunk.language for chunk in chunks} - {""})),
         deduplicate=deduplicate,
         min_document_tokens=min_document_tokens,

@@ -8,8 +8,18 @@ from bert_tf.base import files
 from bert_tf.base import options as all_options
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Options, Path, option
+from bert_tf.base.parallel import available_cores
 from bert_tf.records.manifest import is_companion, listed_records
-from bert_tf.text.documents import Chunk, find_sources, make_chunks
+from bert_tf.text.blocks import UTF_8
+from bert_tf.text.documents import (
+    CLEANING,
+    FORMATS,
+    NO_CLEANING,
+    Chunk,
+    find_sources,
+    make_chunks,
+)
+from bert_tf.text.encodings import AUTO, encoding_name
 from bert_tf.text.splitting import LANGUAGE_HELP, language_code
 
 # Small enough that all cores have work for texts from a few dozen MB.
@@ -22,22 +32,41 @@ class TextOptions(Options, title=all_options.DATA):
     input_file: str | None = option(
         None,
         "Text files: names, globs or folders, separated by commas; plain, or"
-        " compressed as .gz, .bz2 or .xz.",
+        " compressed as .gz, .bz2, .xz or .zst.",
         path=Path.FILES,
         decides="nothing",
     )
     input_format: str = option(
         "auto",
         "The files' format: plain text (one sentence per line, a blank line between"
-        " documents), wikiextractor's output, or one JSON object per line; auto"
-        " detects it by the name, then by the first line.",
-        choices=("auto", "text", "wikiextractor", "jsonl"),
+        " documents), wikiextractor's output, MediaWiki's XML dumps, one JSON object"
+        " per line, or Parquet;"
+        " auto detects it by the name, then by the first line.",
+        choices=("auto", *FORMATS),
+        only_with="input_file",
+        decides="reading",
+    )
+    encoding: str = option(
+        UTF_8,
+        "The files' encoding, by its name in Python, such as cp1252 or utf-16; auto"
+        " detects that of each file that is not UTF-8. Files that are not UTF-8 are"
+        " read by one process each.",
         only_with="input_file",
         decides="reading",
     )
     text_field: str = option(
         "text",
-        "Field of a JSON object, or of a dataset's examples, that holds the text.",
+        "Field of a JSON object, column of a Parquet file or feature of a dataset that"
+        " holds the text; of files also a field within another, such as body.text.",
+        decides="reading",
+    )
+    clean: str = option(
+        NO_CLEANING,
+        "Make paragraphs of text as other programs have it. pdf: of the text of PDF"
+        " files (as pdftotext writes it; each text file is a document): joins lines and"
+        " words that were hyphenated, and leaves out page numbers and running headers"
+        " and footers where pages end at form feeds.",
+        choices=CLEANING,
         decides="reading",
     )
     tfds_name: str | None = option(
@@ -67,7 +96,7 @@ class TextOptions(Options, title=all_options.DATA):
     split_sentences: bool | None = option(
         None,
         "Split lines into sentences. Default: false for plain text, whose lines are"
-        " sentences; true for other formats.",
+        " sentences; true for other formats, and with --clean=pdf.",
         decides="reading",
     )
     language: str = option(
@@ -78,12 +107,14 @@ class TextOptions(Options, title=all_options.DATA):
     )
 
     def problems(self) -> Iterator[str]:
-        """Exactly one of `input_file` and `tfds_name`, and a language with rules."""
+        """One of `input_file` and `tfds_name`; known languages and encodings."""
         yield from super().problems()
         if (self.input_file is None) == (self.tfds_name is None):
             yield "Give one of `input_file` and `tfds_name`."
         try:
             language_code(self.language)
+            if self.encoding != AUTO:
+                encoding_name(self.encoding)
         except InputError as error:
             yield str(error)
 
@@ -103,6 +134,7 @@ def text_chunks(
             data_dir=options.tfds_data_dir,
             split_sentences=options.split_sentences,
             language=language,
+            clean=options.clean,
         )
     assert options.input_file is not None
     found = find_sources(options.input_file, "input_file")
@@ -130,5 +162,8 @@ def text_chunks(
         text_field=options.text_field,
         split_sentences=options.split_sentences,
         language=language,
+        encoding=options.encoding,
+        clean=options.clean,
         chunk_bytes=_CHUNK_BYTES,
+        num_workers=options.num_workers or available_cores(),
     )

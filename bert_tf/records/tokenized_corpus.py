@@ -25,6 +25,7 @@ from bert_tf.base.parallel import grouped
 from bert_tf.instances.pairs import Documents, starts, token_dtype
 from bert_tf.records.writing import file_errors
 from bert_tf.text.documents import Chunk, read_chunk
+from bert_tf.text.dropped import drop
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 
@@ -125,7 +126,9 @@ def tokenized_parts(
             sentences, paragraphs = array("i"), array("i")
             for line in some:
                 encoded = [ids for ids in map(encode, line.sentences) if ids]
-                dropped[NO_TOKEN] += len(line.sentences) - len(encoded)
+                if len(encoded) < len(line.sentences):
+                    lost = [text for text in line.sentences if not encode(text)]
+                    drop(dropped, NO_TOKEN, len(lost), characters=sum(map(len, lost)))
                 if not encoded:
                     continue
                 tokens += b"".join(encoded)
@@ -480,16 +483,25 @@ def choose_texts(
     firsts = [np.ones(len(each.text_tokens), np.bool_) for each in outlines]
     if deduplicate != NO_DEDUPLICATION:
         firsts = _first_occurrences([each.digests for each in outlines])
-        dropped[f"repeated {deduplicate}"] = sum(int((~each).sum()) for each in firsts)
+        reason = f"repeated {deduplicate}"
+        for each, is_first in zip(outlines, firsts, strict=True):
+            _drop_texts(dropped, reason, ~is_first, each.text_tokens)
     kept = []
     for each, is_first in zip(outlines, firsts, strict=True):
         tokens_left = np.bincount(each.text_documents, each.text_tokens * is_first)
         is_short = (tokens_left > 0) & (tokens_left < min_document_tokens)
-        dropped[SHORT_DOCUMENTS] += int(is_short.sum())
+        _drop_texts(dropped, SHORT_DOCUMENTS, is_short, tokens_left)
         if deduplicate == PARAGRAPHS:
             dropped[EMPTIED_DOCUMENTS] += int((tokens_left == 0).sum())
         kept.append(is_first & ~is_short[each.text_documents])
     return kept, +dropped
+
+
+def _drop_texts(
+    dropped: Counter[str], reason: str, is_dropped: np.ndarray, num_tokens: np.ndarray
+) -> None:
+    tokens = int(num_tokens[is_dropped].sum())
+    drop(dropped, reason, int(is_dropped.sum()), tokens=tokens)
 
 
 def _first_occurrences(digests: Sequence[np.ndarray]) -> list[np.ndarray]:

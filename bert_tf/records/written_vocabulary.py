@@ -10,6 +10,7 @@ from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, option
 from bert_tf.records.text_input import TextOptions, text_chunks
+from bert_tf.text.dropped import dropped_lines
 
 if TYPE_CHECKING:
     from bert_tf.text.learning import WordCounts
@@ -59,8 +60,8 @@ def count_words(
             " were forgotten. No count is too low by more than %d.",
             *(options.max_words, counts.num_forgotten, counts.max_error),
         )
-    for what, number in sorted(dropped.items()):
-        logging.info("Left out: %d %s", number, what)
+    for line in dropped_lines(dropped):
+        logging.info("%s", line)
     return counts
 
 

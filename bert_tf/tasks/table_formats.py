@@ -5,8 +5,8 @@
     .parquet                  Apache Parquet
     any other                 tabs
 
-Compressed or not: .gz, .bz2, .xz. A field within another one, {"body": {"text": ...}},
-is the column `body.text`.
+Compressed or not: .gz, .bz2, .xz, .zst. A field within another one, such as
+{"body": {"text": ...}}, is the column `body.text`.
 """
 
 import itertools
@@ -16,8 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bert_tf.base import files
-from bert_tf.base.errors import InputError, first_line
+from bert_tf.base.errors import InputError
 from bert_tf.text import blocks
+from bert_tf.text.fields import Objects, field
+from bert_tf.text.fields import parquet_objects as parquet_objects
 
 CSV, TSV, JSONL, PARQUET = "csv", "tsv", "jsonl", "parquet"
 _ENDINGS = {
@@ -28,8 +30,6 @@ _ENDINGS = {
     ".ndjson": JSONL,
     ".parquet": PARQUET,
 }
-# A row's number and its fields.
-Objects = Iterator[tuple[int, Mapping[str, Any]]]
 
 
 def format_of(path: str, default: str = TSV) -> str:
@@ -55,35 +55,6 @@ def json_objects(lines: Iterable[str], path: str) -> Objects:
         if not isinstance(value, dict):
             raise InputError(f"{path}:{number}: each row must be a JSON object.")
         yield number, value
-
-
-def parquet_objects(path: str) -> Objects:
-    """The rows of a Parquet file, a group of them in memory at a time."""
-    import pyarrow
-    from pyarrow import parquet
-
-    if not files.exists(path) or files.is_folder(path):
-        raise InputError(f"No such data file: {path}")
-    numbers = itertools.count(1)
-    with files.open_binary(path) as file:
-        try:
-            for batch in parquet.ParquetFile(file).iter_batches():
-                yield from zip(numbers, batch.to_pylist(), strict=False)
-        except pyarrow.ArrowException as error:
-            raise InputError(
-                f"{path}: not a Parquet file, or a damaged one: {first_line(error)}"
-            ) from error
-
-
-def field(row: Mapping[str, Any], name: str) -> Any:
-    """A column of a row, or a field within one; None if there is none."""
-    if name in row:
-        return row[name]
-    for place, character in enumerate(name):
-        inner = row.get(name[:place]) if character == "." else None
-        if isinstance(inner, Mapping):
-            return field(inner, name[place + 1 :])
-    return None
 
 
 def as_table(objects: Objects, separator: str) -> Iterator[tuple[int, list[str]]]:

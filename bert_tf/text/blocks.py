@@ -4,11 +4,14 @@ A chunk of a file is given by two arbitrary positions. It reaches from the first
 at or after the one to the first border at or after the other, so that the chunks of a
 file hold each of its lines once. The file's format determines where borders are.
 
-Lines end at \n. Names that end in .gz, .bz2 or .xz are unpacked as they are read, from
-their beginning.
+Lines end at \n. Names that end in .gz, .bz2, .xz or .zst are unpacked as they are read,
+from their beginning. A file in another encoding than UTF-8 becomes UTF-8 as it is read,
+from its beginning too: offsets are those of the UTF-8.
 """
 
 import bz2
+import codecs
+import contextlib
 import lzma
 import os
 import zlib
@@ -22,9 +25,11 @@ from bert_tf.base import files
 from bert_tf.base.errors import InputError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+UTF_8 = "utf-8"
 
 RETURNS = "carriage returns between words, which become one"
 
+_LINE_FEED = "\n"
 _BLOCK_BYTES = 1 << 20
 _BORDER_BLOCK_BYTES = 1 << 16
 # Text is three to ten times the size of its compressed form.
@@ -35,6 +40,7 @@ _UNPACKERS: dict[str, Callable[[], Any]] = {
     ".bz2": bz2.BZ2Decompressor,
     ".xz": lzma.LZMADecompressor,
 }
+_ZSTD = ".zst"
 
 
 class Block(NamedTuple):
@@ -51,17 +57,21 @@ Border = Callable[[bytes], int | None]
 def compression(path: str) -> str:
     """The suffix of a compressed file; "" for others."""
     suffix = os.path.splitext(path)[1]
-    return suffix if suffix in _UNPACKERS else ""
+    return suffix if suffix in (*_UNPACKERS, _ZSTD) else ""
 
 
 def read_blocks(
-    path: str, start: int = 0, stop: int | None = None, border: Border | None = None
+    path: str,
+    start: int = 0,
+    stop: int | None = None,
+    border: Border | None = None,
+    encoding: str = UTF_8,
 ) -> Iterator[Block]:
-    """Yields the lines of a file, or of a chunk of one that is not compressed."""
+    """Yields the lines of a file, or of a chunk of one that `can_be_cut`."""
+    if not can_be_cut(path, encoding):
+        yield from _whole_lines(_recoded(read_pieces(path), path, encoding), 0)
+        return
     with files.open_binary(path) as file:
-        if compression(path):
-            yield from _whole_lines(_unpacked(file, path), 0)
-            return
         begin: int | None = 0
         end = stop
         if border is not None and start:
@@ -73,6 +83,11 @@ def read_blocks(
             yield from _whole_lines(_pieces(file, begin, end), begin)
 
 
+def can_be_cut(path: str, encoding: str) -> bool:
+    """Whether a file can be read from any position on."""
+    return not compression(path) and encoding == UTF_8
+
+
 def read_pieces(path: str) -> Iterator[bytes]:
     """Yields the bytes of a file, uncompressed, in arbitrary pieces, none empty."""
     with files.open_binary(path) as file:
@@ -80,10 +95,10 @@ def read_pieces(path: str) -> Iterator[bytes]:
         yield from filter(None, pieces)
 
 
-def line_number(path: str, offset: int) -> int:
+def line_number(path: str, offset: int, encoding: str = UTF_8) -> int:
     """The number, from 1, of the line with a given byte of the uncompressed file."""
     newlines = 0
-    for block in read_blocks(path):
+    for block in read_blocks(path, encoding=encoding):
         if block.offset > offset:
             break
         # Beyond the block, it counts to the end.
@@ -96,16 +111,18 @@ def lines(
     path: str,
     keep_mark: bool = True,
     dropped: Counter[str] | None = None,
+    remedy: str = "",
 ) -> list[str]:
     """A block's lines without line feeds and carriage returns.
 
-    Returns between words are counted in `dropped`, or warned of.
+    Returns between words are counted in `dropped`, or warned of. `remedy` is said of
+    bytes that are not UTF-8.
     """
     try:
         text = block.data.decode("utf-8")
     except UnicodeDecodeError as error:
         number = line_number(path, block.offset + error.start)
-        message = files.not_utf8(block.data, error.start, path, number)
+        message = files.not_utf8(block.data, error.start, path, number, remedy)
         raise InputError(message) from error
     if joined := files.num_joined_by_returns(text, path):
         if dropped is None:
@@ -169,9 +186,30 @@ def unpacked(file: IO[bytes], new_unpacker: Callable[[], Any]) -> Iterator[bytes
         raise EOFError("it breaks off")
 
 
-def _unpacked(file: IO[bytes], path: str) -> Iterator[bytes]:
+def _unpacked_zstd(file: IO[bytes]) -> Iterator[bytes]:
+    # By pyarrow, which is needed anyway: Python itself has it from 3.14 on.
+    import pyarrow
+
+    source = pyarrow.PythonFile(file, mode="r")
+    stream = pyarrow.CompressedInputStream(source, "zstd")
     try:
-        yield from unpacked(file, _UNPACKERS[compression(path)])
+        while data := stream.read(_BLOCK_BYTES):
+            yield data
+    except OSError as error:
+        if "Truncated" in str(error):
+            raise EOFError from error
+        raise
+    if not source.tell():
+        raise EOFError("it is empty")
+
+
+def _unpacked(file: IO[bytes], path: str) -> Iterator[bytes]:
+    suffix = compression(path)
+    try:
+        if suffix == _ZSTD:
+            yield from _unpacked_zstd(file)
+        else:
+            yield from unpacked(file, _UNPACKERS[suffix])
     except EOFError as error:
         raise InputError(
             f"{path}: it ends too early. Fetch or pack it again."
@@ -180,8 +218,35 @@ def _unpacked(file: IO[bytes], path: str) -> Iterator[bytes]:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk's, not the unpacker's
         raise InputError(
-            f"{path}: damaged, or not a {compression(path)} file: "
+            f"{path}: damaged, or not a {suffix} file: "
             f"{str(error).rstrip('.')}. Fetch or pack it again."
+        ) from error
+
+
+def _recoded(pieces: Iterator[bytes], path: str, encoding: str) -> Iterator[bytes]:
+    if encoding == UTF_8:
+        yield from pieces
+        return
+    decoder = codecs.getincrementaldecoder(encoding)()
+    num_lines = 0
+    piece = b""
+    try:
+        for piece in pieces:
+            text = decoder.decode(piece)
+            yield text.encode(UTF_8)
+            num_lines += text.count(_LINE_FEED)
+        piece = b""
+        yield decoder.decode(piece, final=True).encode(UTF_8)
+    except UnicodeError as error:
+        place = path
+        with contextlib.suppress(UnicodeError):  # a missing mark, say
+            decoder.errors = "replace"
+            good = decoder.decode(piece, final=True).partition("\ufffd")[0]
+            place = f"{path}:{num_lines + good.count(_LINE_FEED) + 1}"
+        raise InputError(
+            f"{place}: not text in `encoding={encoding}`:"
+            f" {getattr(error, 'reason', error)}. Give the right one, or repair the"
+            " file."
         ) from error
 
 

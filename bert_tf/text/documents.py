@@ -1,4 +1,4 @@
-"""Text files to documents: plain text, JSON lines, WikiExtractor's folders."""
+"""Text files to documents: plain text, JSON lines, Parquet, two formats of wikis."""
 
 import dataclasses
 import html
@@ -11,7 +11,13 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
+from bert_tf.base.parallel import grouped
 from bert_tf.text import blocks
+from bert_tf.text.dropped import drop
+from bert_tf.text.encodings import find_encodings
+from bert_tf.text.fields import field, parquet_group_bytes, parquet_objects
+from bert_tf.text.mediawiki import is_dump, read_mediawiki, require_parser
+from bert_tf.text.pdf import paragraphs_of_pdf
 from bert_tf.text.splitting import sentence_splitter
 
 # wikiextractor's files: Wikipedia's articles as paragraphs of text.
@@ -45,26 +51,21 @@ def _article_border(line: bytes) -> int | None:
 
 
 def read_wikiextractor(
-    path: str, start: int, stop: int | None, dropped: Counter[str]
+    source: "FileSource", start: int, stop: int | None, dropped: Counter[str]
 ) -> Iterator[list[str]]:
     """Yields the paragraphs of each document."""
     paragraphs: list[str] | None = None  # of the document that is open
     title = None
     header_at = (0, 0)
 
-    def place(offset: int, index: int) -> str:
-        return f"{path}:{blocks.line_number(path, offset) + index}"
-
     def unclosed() -> InputError:
         return InputError(
-            f"{place(*header_at)}: this <doc ...> has no </doc>; the file may have been"
-            " cut off: extract it again."
+            f"{source.place(*header_at)}: this <doc ...> has no </doc>; the file may"
+            " have been cut off: extract it again."
         )
 
-    for block in blocks.read_blocks(path, start, stop, _article_border):
-        for index, line in enumerate(
-            blocks.lines(block, path, keep_mark=False, dropped=dropped)
-        ):
+    for block in source.read(start, stop, _article_border):
+        for index, line in enumerate(source.lines(block, dropped)):
             text = line.strip()
             if not text:
                 continue
@@ -79,14 +80,16 @@ def read_wikiextractor(
                 paragraphs, header_at = [], (block.offset, index)
             elif paragraphs is None:
                 raise InputError(
-                    f"{place(block.offset, index)}: text outside <doc ...> and </doc>;"
-                    " if this is not a file of wikiextractor's, give `input_format`."
+                    f"{source.place(block.offset, index)}: text outside <doc ...> and"
+                    " </doc>; if this is not a file of wikiextractor's, give"
+                    " `input_format`."
                 )
             elif not paragraphs and title and html.unescape(text) == title:
                 title = None
-                dropped[TITLE_LINES] += 1
+                drop(dropped, TITLE_LINES, characters=len(text))
             elif text.startswith(_LEFT_OUT_PREFIXES):
-                dropped[_LEFT_OUT[text.partition("::::")[0]]] += 1
+                reason = _LEFT_OUT[text.partition("::::")[0]]
+                drop(dropped, reason, characters=len(text))
             else:
                 # The three entities that wikiextractor writes, in reverse order.
                 for entity, character in (("gt", ">"), ("lt", "<"), ("amp", "&")):
@@ -96,46 +99,64 @@ def read_wikiextractor(
         raise unclosed()
 
 
-# JSON lines: one object per line, with a document's text in one of its fields; the
-# text's lines are its paragraphs. As `wikiextractor --json` of versions 2 begins the
-# text with the title, a first paragraph that is the object's "title" is left out.
+# JSON lines: one object per line, with a document's text in one of its fields, or in
+# a field within one (body.text); the text's lines are its paragraphs. As
+# `wikiextractor --json` of versions 2 begins the text with the title, a first paragraph
+# that is the object's "title" is left out.
 
 SURROGATES = "halves of surrogate pairs"
 
 
 def read_json_lines(
-    path: str, start: int, stop: int | None, text_field: str, dropped: Counter[str]
+    source: "FileSource", start: int, stop: int | None, dropped: Counter[str]
 ) -> Iterator[list[str]]:
     """Yields the paragraphs of each document."""
-    for block in blocks.read_blocks(path, start, stop, lambda line: 0):
-        for index, line in enumerate(
-            blocks.lines(block, path, keep_mark=False, dropped=dropped)
-        ):
+    for block in source.read(start, stop, lambda line: 0):
+        for index, line in enumerate(source.lines(block, dropped)):
             if not line.strip():
                 continue
             try:
                 values = json.loads(line)
-                text = _text_of(values, text_field)
+                text = _text_of(values, source.text_field)
             except (ValueError, RecursionError) as error:
-                number = blocks.line_number(path, block.offset) + index
                 reason = str(error)
                 if isinstance(error, json.JSONDecodeError):
                     reason = f"it must be one JSON object on one line: {error.msg}"
-                raise InputError(f"{path}:{number}: {reason}.") from error
+                place = source.place(block.offset, index)
+                raise InputError(f"{place}: {reason}.") from error
             if "\\ud" in line or "\\uD" in line:
                 num_halves = sum("\ud800" <= char <= "\udfff" for char in text)
                 if num_halves:
                     dropped[SURROGATES] += num_halves
                 text = whole_characters(text)
-            paragraphs = paragraphs_of(text)
+            paragraphs = paragraphs_of(text, source.clean, dropped)
             if paragraphs and paragraphs[0] == values.get("title"):
-                del paragraphs[0]
-                dropped[TITLE_LINES] += 1
+                drop(dropped, TITLE_LINES, characters=len(paragraphs.pop(0)))
             yield paragraphs
 
 
-def paragraphs_of(text: str) -> list[str]:
-    """The lines of a text, stripped, without the blank ones."""
+# Parquet: each row is a document; its text is a column's, or a field's within one. A
+# chunk's positions are numbers of groups of rows.
+
+
+def read_parquet(
+    source: "FileSource", start: int, stop: int | None, dropped: Counter[str]
+) -> Iterator[list[str]]:
+    """Yields the paragraphs of each document; none where the text is null."""
+    for number, row in parquet_objects(source.path, source.text_field, start, stop):
+        text = field(row, source.text_field)
+        if not isinstance(text, str | None):
+            raise InputError(
+                f"{source.path}:{number}: its column {source.text_field!r} must be"
+                f" text. Found: {type(text).__name__}."
+            )
+        yield paragraphs_of(text or "", source.clean, dropped)
+
+
+def paragraphs_of(text: str, clean: str, dropped: Counter[str]) -> list[str]:
+    """The lines of a text, stripped, without the blank ones; or as `clean` says."""
+    if clean == PDF:
+        return paragraphs_of_pdf(text, dropped)
     stripped = [line.strip() for line in text.split("\n")]
     return [line for line in stripped if line]
 
@@ -143,12 +164,12 @@ def paragraphs_of(text: str) -> list[str]:
 def _text_of(values: Any, text_field: str) -> str:
     if not isinstance(values, dict):
         raise ValueError(f"it must be a JSON object. Found: {type(values).__name__}")
-    if text_field not in values:
+    text = field(values, text_field)
+    if text is None and text_field not in values:
         raise ValueError(
             f"it has no field {text_field!r}; `text_field` names one of its own: "
             f"{', '.join(values)}"
         )
-    text = values[text_field]
     if not isinstance(text, str):
         raise ValueError(
             f"its field {text_field!r} must be text. Found: {type(text).__name__}"
@@ -166,6 +187,16 @@ def whole_characters(text: str) -> str:
 
 
 CHUNK_BYTES = 16 << 20
+
+# What makes paragraphs of a document's text. Of plain text, a file is a document then.
+NO_CLEANING = "none"
+PDF = "pdf"
+CLEANING = (NO_CLEANING, PDF)
+
+PARQUET = "parquet"
+MEDIAWIKI = "mediawiki"
+PARAGRAPH_FORMATS = ("wikiextractor", MEDIAWIKI)
+FORMATS = ("text", *PARAGRAPH_FORMATS, "jsonl", PARQUET)
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 
@@ -186,6 +217,14 @@ class Source(Protocol):
         """Where its documents have their text."""
 
     @property
+    def encoding(self) -> str:
+        """The encoding of its text."""
+
+    @property
+    def clean(self) -> str:
+        """One of `CLEANING`."""
+
+    @property
     def begin(self) -> int:
         """The start of its first chunk."""
 
@@ -200,18 +239,61 @@ class FileSource:
     """A text file."""
 
     path: str
-    input_format: str  # "text", "wikiextractor" or "jsonl"
-    text_field: str = "text"  # of a jsonl file's objects
+    input_format: str  # one of `FORMATS`
+    text_field: str = "text"  # of a jsonl file's objects, or of a Parquet file's rows
+    encoding: str = blocks.UTF_8
+    clean: str = NO_CLEANING
     begin: ClassVar[int] = 0
+
+    def read(
+        self, start: int, stop: int | None, border: blocks.Border
+    ) -> Iterator[blocks.Block]:
+        """Yields the lines of a chunk."""
+        return blocks.read_blocks(self.path, start, stop, border, self.encoding)
+
+    def lines(
+        self, block: blocks.Block, dropped: Counter[str], keep_mark: bool = False
+    ) -> list[str]:
+        """The lines of a block; see `blocks.lines`."""
+        remedy = "`encoding=auto` finds what it is. "
+        return blocks.lines(block, self.path, keep_mark, dropped, remedy)
+
+    def place(self, offset: int, index: int) -> str:
+        """File and number of a line, counted from one with a given byte."""
+        number = blocks.line_number(self.path, offset, self.encoding)
+        return f"{self.path}:{number + index}"
 
     def documents(
         self, start: int, stop: int | None, dropped: Counter[str]
     ) -> Iterator[list[str]]:
-        """Yields the paragraphs of each document of a chunk, but of plain text."""
+        """Yields the paragraphs of each document; not of plain text as it is."""
         if self.input_format == "wikiextractor":
-            return read_wikiextractor(self.path, start, stop, dropped)
-        assert self.input_format == "jsonl"
-        return read_json_lines(self.path, start, stop, self.text_field, dropped)
+            return read_wikiextractor(self, start, stop, dropped)
+        if self.input_format == MEDIAWIKI:
+            return read_mediawiki(self, start, stop, dropped)
+        if self.input_format == "jsonl":
+            return read_json_lines(self, start, stop, dropped)
+        if self.input_format == PARQUET:
+            return read_parquet(self, start, stop, dropped)
+        assert self.input_format == "text" and self.clean != NO_CLEANING
+        return self._whole_file(dropped)
+
+    def _whole_file(self, dropped: Counter[str]) -> Iterator[list[str]]:
+        lines: list[str] = []
+        for block in self.read(0, None, lambda line: 0):
+            lines += self.lines(block, dropped)
+        yield paragraphs_of("\n".join(lines), self.clean, dropped)
+
+    @property
+    def has_sentences(self) -> bool:
+        """Whether its lines are sentences, unless the user says otherwise."""
+        return self.input_format == "text" and self.clean == NO_CLEANING
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether its chunks can be read separately."""
+        is_one = self.input_format == "text" and self.clean != NO_CLEANING
+        return not is_one and blocks.can_be_cut(self.path, self.encoding)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -219,8 +301,8 @@ class Chunk:
     """A piece of a source, the work of one core; see `read_chunk`."""
 
     source: Source
-    # In bytes of a file, or examples of a dataset's split: the documents that begin
-    # from `start` on and before `stop`; None where the source ends with the chunk.
+    # In bytes of a file, groups of rows, or examples of a split: the documents that
+    # begin from `start` on and before `stop`; None where the source ends with it.
     start: int
     stop: int | None
     num_bytes: int  # its size, for progress
@@ -251,10 +333,13 @@ def make_chunks(
     text_field: str = "text",
     split_sentences: bool | None = None,
     language: str = "en",
+    encoding: str = blocks.UTF_8,
+    clean: str = NO_CLEANING,
     chunk_bytes: int = CHUNK_BYTES,
+    num_workers: int = 1,
 ) -> list[Chunk]:
     """Cuts files into chunks, in order, depending only on the arguments."""
-    chunks: list[Chunk] = []
+    paths = list(paths)
     for path in paths:
         if not files.exists(path):
             raise InputError(f"No such input file: {path}")
@@ -263,37 +348,86 @@ def make_chunks(
                 f"The input file is a pipe or a device, which cannot be read twice:"
                 f" {path}. Write it to a file first."
             )
-        found = find_format(path) if input_format == "auto" else input_format
-        source = FileSource(path=path, input_format=found, text_field=text_field)
-        num_bytes = files.size(path)
-        step = num_bytes if blocks.compression(path) else chunk_bytes
-        for start in range(0, num_bytes, step) if num_bytes else [0]:
+    chunks: list[Chunk] = []
+    is_binary = [
+        path.endswith(".parquet") if input_format == "auto" else input_format == PARQUET
+        for path in paths
+    ]
+    texts = [path for path, binary in zip(paths, is_binary, strict=True) if not binary]
+    encodings = iter(find_encodings(texts, encoding, num_workers))
+    for path, binary in zip(paths, is_binary, strict=True):
+        name = blocks.UTF_8 if binary else next(encodings)
+        found = input_format
+        if found == "auto":
+            found = PARQUET if binary else find_format(path, name)
+        if found in PARAGRAPH_FORMATS and clean != NO_CLEANING:
+            raise InputError(
+                f"{path}: `clean={clean}` is for text as it was taken out of other"
+                f" files; those of {found} have paragraphs. Leave it out."
+            )
+        if found == MEDIAWIKI:
+            require_parser()
+        source = FileSource(
+            path=path,
+            input_format=found,
+            text_field=text_field,
+            encoding=name,
+            clean=clean,
+        )
+        of_chunks = _cut_parquet if binary else _cut
+        for start, stop, num_bytes in of_chunks(source, chunk_bytes):
             chunk = Chunk(
                 source=source,
                 start=start,
-                stop=start + step if start + step < num_bytes else None,
-                num_bytes=min(step, num_bytes - start),
-                language=splitting_language(found, split_sentences, language),
+                stop=stop,
+                num_bytes=num_bytes,
+                language=splitting_language(
+                    source.has_sentences, split_sentences, language
+                ),
             )
             chunks.append(chunk)
     return chunks
 
 
-def find_format(path: str) -> str:
+# The positions where a chunk starts and stops, and its bytes.
+_Cuts = Iterator[tuple[int, int | None, int]]
+
+
+def _cut(source: FileSource, chunk_bytes: int) -> _Cuts:
+    num_bytes = files.size(source.path)
+    step = chunk_bytes if source.can_be_cut else num_bytes
+    for start in range(0, num_bytes, step) if num_bytes else [0]:
+        stop = start + step if start + step < num_bytes else None
+        yield start, stop, min(step, num_bytes - start)
+
+
+def _cut_parquet(source: FileSource, chunk_bytes: int) -> _Cuts:
+    sizes = parquet_group_bytes(source.path, source.text_field, "text_field")
+    start = 0
+    for some in grouped(sizes, chunk_bytes, lambda size: size):
+        yield start, start + len(some), sum(some)
+        start += len(some)
+    if not sizes:
+        yield 0, None, 0
+
+
+def find_format(path: str, encoding: str = blocks.UTF_8) -> str:
     """A file's format, by its name, then by its first line that is not blank."""
     name = path.removesuffix(blocks.compression(path))
     if name.endswith(_JSON_SUFFIXES):
         return "jsonl"
-    first = next(blocks.read_blocks(path), None)
+    first = next(blocks.read_blocks(path, encoding=encoding), None)
     begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
+    if is_dump(begin):
+        return MEDIAWIKI
     return "wikiextractor" if _is_header(begin.partition(b"\n")[0]) else "text"
 
 
 def splitting_language(
-    input_format: str, split_sentences: bool | None, language: str
+    has_sentences: bool, split_sentences: bool | None, language: str
 ) -> str:
-    """The `Chunk.language` of a format: "" if its lines are not split."""
-    is_split = input_format != "text" if split_sentences is None else split_sentences
+    """The `Chunk.language` of a source: "" if its lines are not split."""
+    is_split = not has_sentences if split_sentences is None else split_sentences
     return language if is_split else ""
 
 
@@ -328,11 +462,11 @@ def _is_visible(name: str) -> bool:
 # text
 #     One sentence per line, or one paragraph if it is to be split; a blank line ends a
 #     document. The end of a file does not end a document: several files are one text,
-#     as in the original.
-# wikiextractor, jsonl, tfds
-#     Each <doc>, JSON object or example is a document.
+#     as in the original. With `clean`, each file is a document of paragraphs instead.
+# wikiextractor, mediawiki, jsonl, parquet, tfds
+#     Each <doc>, article, JSON object, row or example is a document.
 #
-# All text is UTF-8. Lines of files end at \n, and carriage returns are dropped
+# Lines of files end at \n, and carriage returns are dropped
 # everywhere, as TensorFlow's reader does for the original.
 
 EMPTY_DOCUMENTS = "documents without text"
@@ -351,8 +485,8 @@ class TextLine(NamedTuple):
 def read_chunk(chunk: Chunk, dropped: Counter[str]) -> Iterator[TextLine]:
     """Yields the lines of a chunk's documents."""
     split = sentence_splitter(chunk.language)
-    if chunk.source.input_format == "text":
-        return _text_lines(chunk.source.path, chunk, split, dropped)
+    if isinstance(chunk.source, FileSource) and chunk.source.has_sentences:
+        return _text_lines(chunk.source, chunk, split, dropped)
     return _document_lines(chunk, split, dropped)
 
 
@@ -362,10 +496,10 @@ def _text_border(line: bytes) -> int | None:
 
 
 def _text_lines(
-    path: str, chunk: Chunk, split: Splitter, dropped: Counter[str]
+    source: FileSource, chunk: Chunk, split: Splitter, dropped: Counter[str]
 ) -> Iterator[TextLine]:
-    for block in blocks.read_blocks(path, chunk.start, chunk.stop, _text_border):
-        for line in blocks.lines(block, path, dropped=dropped):
+    for block in source.read(chunk.start, chunk.stop, _text_border):
+        for line in source.lines(block, dropped, keep_mark=True):
             text = line.strip()
             yield TextLine(split(text), text)
 

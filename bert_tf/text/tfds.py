@@ -9,14 +9,15 @@ import functools
 import multiprocessing
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError, first_line
-from bert_tf.text.documents import Chunk, paragraphs_of, splitting_language
+from bert_tf.text.blocks import UTF_8
+from bert_tf.text.documents import NO_CLEANING, Chunk, paragraphs_of, splitting_language
 
 EXAMPLES_PER_CHUNK = 8192
 
@@ -31,13 +32,14 @@ def make_tfds_chunks(
     data_dir: str | None = None,
     split_sentences: bool | None = None,
     language: str = "en",
+    clean: str = NO_CLEANING,
     examples_per_chunk: int = EXAMPLES_PER_CHUNK,
 ) -> list[Chunk]:
     """Cuts a split into chunks, in order."""
     rows = TfdsRows(name, split, data_dir)
     rows.check(text_field, "text_field", is_text=True)
     chunks = []
-    for source in rows.sources(text_field):
+    for source in rows.sources(text_field, clean):
         info = rows.splits[source.split]
         example_bytes = info.num_bytes / max(info.num_examples, 1)
         for start in range(source.begin, source.end, examples_per_chunk):
@@ -47,7 +49,7 @@ def make_tfds_chunks(
                 start=start,
                 stop=stop,
                 num_bytes=round((stop - start) * example_bytes),
-                language=splitting_language("tfds", split_sentences, language),
+                language=splitting_language(False, split_sentences, language),
             )
             chunks.append(chunk)
     return chunks
@@ -66,6 +68,8 @@ class DatasetSource:
     # The folder of prepared datasets; None for the library's own.
     data_dir: str | None = None
     input_format: str = dataclasses.field(default="tfds", init=False)
+    clean: str = NO_CLEANING
+    encoding: ClassVar[str] = UTF_8
 
     @property
     def path(self) -> str:
@@ -85,7 +89,6 @@ class DatasetSource:
         import tensorflow as tf
         import tensorflow_datasets as tfds
 
-        del dropped
         if multiprocessing.parent_process() is not None:
             # Otherwise each worker process would take a GPU's memory for reading text.
             tf.config.set_visible_devices([], "GPU")
@@ -99,7 +102,7 @@ class DatasetSource:
         for batch in texts.as_numpy_iterator():
             for text in batch:
                 try:
-                    yield paragraphs_of(text.decode("utf-8"))
+                    yield paragraphs_of(text.decode("utf-8"), self.clean, dropped)
                 except UnicodeDecodeError as error:
                     raise _not_utf8(f"{self.path}:{position}", error) from error
                 position += 1
@@ -161,7 +164,7 @@ class TfdsRows:
                     raise _not_utf8(where, error) from error
                 number += 1
 
-    def sources(self, text_field: str) -> list[DatasetSource]:
+    def sources(self, text_field: str, clean: str = NO_CLEANING) -> list[DatasetSource]:
         """The parts of the split, of which several may be added by +."""
         import tensorflow_datasets as tfds
 
@@ -181,6 +184,7 @@ class TfdsRows:
                 end=end,
                 is_whole=(begin, end) == (0, total),
                 text_field=text_field,
+                clean=clean,
                 data_dir=self._data_dir,
             )
             sources.append(source)

@@ -89,7 +89,9 @@ class TokenizedPartsTest(tf.test.TestCase):
         self.assertEqual(part.tokens.tolist(), [1, 2, 3, 1, 2])
         self.assertEqual(part.sentence_lengths.tolist(), [2, 1, 1, 1])
         self.assertEqual(part.document_lengths.tolist(), [3, 1])
-        self.assertEqual(self.counts.dropped, {NO_TOKEN: 1})
+        self.assertEqual(
+            self.counts.dropped, {NO_TOKEN: 1, f"characters of {NO_TOKEN}": 1}
+        )
 
     def test_sentences_longer_than_a_sequence_are_cut_before_words(self):
         # Of 5 tokens that fit: pieces of 2. A word of four letters, ##d, continues one.
@@ -240,7 +242,8 @@ class ChooseSentencesTest(CorpusCase):
         texts = ("1\n2\n\n3\n\n1\n2\n\n", "3\n\n2\n1\n\n1\n2\n")
         corpus = self.tokenize(*texts, deduplicate="documents")
         dropped = self.choose(corpus, "documents")
-        self.assertEqual(dropped, {"repeated documents": 3})
+        counts = {"repeated documents": 3, "tokens of repeated documents": 5}
+        self.assertEqual(dropped, counts)
         self.assertEqual(
             self.pool(corpus, joins=False), [[[1], [2]], [[3]], [[2], [1]]]
         )
@@ -252,14 +255,16 @@ class ChooseSentencesTest(CorpusCase):
         text = "1. 2\n3\n\n3\n1\n1. 2\n\n3\n\n4\n"
         corpus = self.tokenize(text, deduplicate="paragraphs", split_sentences=True)
         dropped = self.choose(corpus, "paragraphs")
-        self.assertEqual(dropped, {"repeated paragraphs": 3, EMPTIED_DOCUMENTS: 1})
+        counts = {"repeated paragraphs": 3, "tokens of repeated paragraphs": 5}
+        self.assertEqual(dropped, counts | {EMPTIED_DOCUMENTS: 1})
         self.assertLen(self.pool(corpus), 3)
         self.assertEqual([len(doc) for doc in self.pool(corpus)], [3, 1, 1])
 
     def test_short_documents(self):
         corpus = self.tokenize("12\n3\n\n4\n\n567\n\n8\n9\n")
         self.assertEqual(
-            self.choose(corpus, min_document_tokens=3), {SHORT_DOCUMENTS: 2}
+            self.choose(corpus, min_document_tokens=3),
+            {SHORT_DOCUMENTS: 2, f"tokens of {SHORT_DOCUMENTS}": 3},
         )
         self.assertEqual(self.pool(corpus), [[[1, 2], [3]], [[5, 6, 7]]])
         self.assertEqual(as_lists(corpus.documents(0, 2)), [[[1, 2], [3]], [[5, 6, 7]]])

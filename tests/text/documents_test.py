@@ -7,7 +7,9 @@ import pickle
 from collections import Counter
 from unittest import mock
 
+import pyarrow
 import tensorflow as tf
+from pyarrow import parquet
 
 from bert_tf.base.errors import InputError
 from bert_tf.text import blocks
@@ -69,7 +71,21 @@ class JsonLinesTest(ReaderTestCase):
         self.assertEqual(
             lines, [[], ["Tea."], ["T"], [], ["Tea."], ["T"], [], ["Tea"], []]
         )
-        self.assertEqual(dropped, {"title lines": 1})
+        counts = {"title lines": 1, "characters of title lines": 1}
+        self.assertEqual(dropped, counts)
+
+    def test_a_field_within_another(self):
+        content = (
+            '{"body": {"text": "One.", "title": "T"}, "text": "no"}\n'
+            '{"body.text": "Two.", "body": {"text": "no"}}\n'
+        )
+        lines, _ = self.read(content, text_field="body.text")
+        self.assertEqual(lines, [[], ["One."], [], ["Two."], []])
+        for content in ('{"body": {"txt": "a"}}', '{"body": "a"}', '{"body": null}'):
+            with self.assertRaisesRegex(
+                InputError, r"no field 'body.text'; .*: body\.$"
+            ):
+                self.read(content, text_field="body.text")
 
     def test_halves_of_characters(self):
         content = '{"text": "a\\ud83d\\ude00b \\ud83dc \\uDE00"}\n{"text": "\\\\ud83d"}'
@@ -140,6 +156,52 @@ EXPECTED = [
 ]
 
 
+class ParquetTest(ReaderTestCase):
+    name = "c.parquet"
+
+    def write_rows(self, rows, **kwargs):
+        path = self.path(self.name)
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path, **kwargs)
+        return path
+
+    def test_rows_are_documents_whatever_the_groups(self):
+        rows = [
+            {"body": {"text": f"One {number}. Two.\n\nThree"}, "text": "no"}
+            for number in range(10)
+        ]
+        rows[4]["body"]["text"] = None
+        expected = [[]]
+        for number in [*range(4), *range(5, 10)]:
+            expected += [[f"One {number}.", "Two."], ["Three"], []]
+        for size in (1, 3, 100):
+            path = self.write_rows(rows, row_group_size=size)
+            for chunk_bytes in (1, 100, 1 << 20):
+                chunks, dropped = self.chunks(
+                    [path], text_field="body.text", chunk_bytes=chunk_bytes
+                )
+                read = [list(x.sentences) for lines in chunks for x in lines]
+                self.assertEqual(read, expected)
+                self.assertEqual(dropped, {"documents without text": 1})
+        self.assertLen(make_chunks([path], chunk_bytes=1, encoding="auto"), 1)
+        path = self.write_rows(rows, row_group_size=3)
+        self.assertLen(make_chunks([path], chunk_bytes=1), 4)
+        empty = self.write_rows([{"text": ""}])
+        self.assertEqual(self.chunks([empty])[0], [[((), "")]])
+
+    def test_errors_name_file_and_row(self):
+        path = self.write_rows([{"n": 1, "a": {"b": "x"}}] * 5, row_group_size=2)
+        for name, message in (
+            ("text", "c.parquet: it has no column 'text'; `text_field` .*: n, a.b.$"),
+            ("a", "c.parquet: it has no column 'a'"),
+            ("n", "c.parquet:1: its column 'n' must be text. Found: int"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.chunks([path], text_field=name)
+        path = self.write(self.name, b"no Parquet")
+        with self.assertRaisesRegex(InputError, "c.parquet: not a Parquet file"):
+            self.chunks([path])
+
+
 class WikiextractorTest(ReaderTestCase):
     name = "wiki_00"
 
@@ -148,6 +210,8 @@ class WikiextractorTest(ReaderTestCase):
             sentences, dropped = self.read(ARTICLES, chunk_bytes=chunk_bytes)
             self.assertEqual(sentences, EXPECTED)
             counts = {"title lines": 3, "section headings": 1, "list items": 2}
+            lengths = {"title lines": 22, "section headings": 19, "list items": 35}
+            counts |= {f"characters of {what}": n for what, n in lengths.items()}
             self.assertEqual(dropped, counts | {"documents without text": 1})
 
     def test_text_outside_documents(self):
@@ -244,6 +308,28 @@ class PlainTextTest(ReaderTestCase):
             self.assertLen(chunks, 1)
             self.assertEqual([list(line.sentences) for line in chunks[0]], expected)
 
+    def test_zstandard(self):
+        content = "\n".join(f"line {i}\n" * (i % 3) for i in range(20_000)).encode()
+        half = len(content) // 2
+        packed = b"".join(
+            pyarrow.compress(part, "zstd", asbytes=True)
+            for part in (content[:half], content[half:])
+        )
+        path = self.write("text.txt.zst", packed)
+        chunks, _ = self.chunks([path], chunk_bytes=100)
+        self.assertLen(chunks, 1)
+        self.assertEqual([x.text for x in chunks[0]], plain_lines(content))
+        for damaged, reason in (
+            (b"", "ends too early"),
+            (packed[:-1], "ends too early"),
+            (packed[: len(packed) // 2 + 9], "ends too early"),
+            (content, "damaged, or not a .zst file"),
+            (packed + b"more", "damaged"),
+        ):
+            path = self.write("text.txt.zst", damaged)
+            with self.assertRaisesRegex(InputError, f"text.txt.zst: .*{reason}"):
+                self.chunks([path])
+
     def test_damaged_packed_files_name_the_file(self):
         content = os.urandom(5000).hex().encode()
         for suffix, pack in PACKERS.items():
@@ -300,7 +386,8 @@ class OneStreamTest(ReaderTestCase):
             chunks, dropped = self.chunks(paths, chunk_bytes=chunk_bytes)
             read = [list(line.sentences) for lines in chunks for line in lines]
             self.assertEqual(read, expected)
-            self.assertEqual(dropped, {"documents without text": 1, "title lines": 1})
+            counts = {"title lines": 1, "characters of title lines": 1}
+            self.assertEqual(dropped, counts | {"documents without text": 1})
 
 
 WIKI = '<doc id="1" url="u" title="T">\nT\n</doc>\n'

@@ -69,6 +69,7 @@ class LearnVocabularyTest(FolderCase):
             data_dir="data",
             split_sentences=False,
             language="en",
+            clean="none",
         )
         self.assertEqual(self.tokens(), [*SPECIAL, *CHARACTERS, *PIECES])
 
@@ -162,7 +163,7 @@ class LearnVocabularyTest(FolderCase):
                 vocab_size=45,
             )
         said = [call.args[0] % call.args[1:] for call in info.call_args_list]
-        self.assertIn("Left out: 1 title lines", said)
+        self.assertIn("Dropped 1 (3 characters): title lines", said)
         # 36 words, then 2,000, then two.
         self.assertRegex(said[0], "Counted 2038 words, ")
         warned = warning.call_args.args[0] % warning.call_args.args[1:]

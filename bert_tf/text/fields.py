@@ -1,0 +1,73 @@
+"""Rows with fields, and fields within fields: of JSON objects and of Parquet files."""
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bert_tf.base import files
+from bert_tf.base.errors import InputError, first_line
+
+# A row's number and its fields.
+Objects = Iterator[tuple[int, Mapping[str, Any]]]
+
+
+def field(row: Mapping[str, Any], name: str) -> Any:
+    """A column of a row, or a field within one; None if there is none."""
+    if name in row:
+        return row[name]
+    for place, character in enumerate(name):
+        inner = row.get(name[:place]) if character == "." else None
+        if isinstance(inner, Mapping):
+            return field(inner, name[place + 1 :])
+    return None
+
+
+def parquet_objects(
+    path: str, column: str | None = None, start: int = 0, stop: int | None = None
+) -> Objects:
+    """The rows of a Parquet file, a group of them in memory at a time.
+
+    Only one column's values are read if it is named; only the groups from `start` on
+    and before `stop`.
+    """
+    with _parquet_file(path) as file:
+        groups = range(file.num_row_groups)
+        before = sum(file.metadata.row_group(n).num_rows for n in groups[:start])
+        numbers = itertools.count(before + 1)
+        for batch in file.iter_batches(
+            row_groups=list(groups[start:stop]),
+            columns=None if column is None else [column],
+        ):
+            yield from zip(numbers, batch.to_pylist(), strict=False)
+
+
+def parquet_group_bytes(path: str, column: str, flag: str) -> list[int]:
+    """The bytes of each group of rows; refuses a column that is not there."""
+    with _parquet_file(path) as file:
+        names = [file.schema.column(n).path for n in range(len(file.schema))]
+        if column not in names:
+            raise InputError(
+                f"{path}: it has no column {column!r}; `{flag}` names one of its own:"
+                f" {', '.join(names)}."
+            )
+        return [
+            file.metadata.row_group(number).total_byte_size
+            for number in range(file.num_row_groups)
+        ]
+
+
+@contextlib.contextmanager
+def _parquet_file(path: str) -> Iterator[Any]:
+    import pyarrow
+    from pyarrow import parquet
+
+    if not files.exists(path) or files.is_folder(path):
+        raise InputError(f"No such data file: {path}")
+    with files.open_binary(path) as file:
+        try:
+            yield parquet.ParquetFile(file)
+        except pyarrow.ArrowException as error:
+            raise InputError(
+                f"{path}: not a Parquet file, or a damaged one: {first_line(error)}"
+            ) from error

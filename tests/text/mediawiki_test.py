@@ -1,0 +1,244 @@
+import bz2
+import importlib.util
+import random
+import unittest
+from collections import Counter
+from unittest import mock
+from xml.sax.saxutils import escape
+
+from bert_tf.base.errors import InputError
+from bert_tf.text.documents import make_chunks, read_chunk
+from tests.script_case import FolderCase
+
+HEAD = """\
+<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" xml:lang="de">
+  <siteinfo>
+    <sitename>Wikipedia</sitename>
+    <namespaces>
+      <namespace key="-2" case="first-letter">Medium</namespace>
+      <namespace key="0" case="first-letter" />
+      <namespace key="1" case="first-letter">Diskussion</namespace>
+      <namespace key="6" case="first-letter">Datei</namespace>
+      <namespace key="14" case="first-letter">Kategorie</namespace>
+    </namespaces>
+  </siteinfo>
+"""
+SENTENCE = "the cat sat on Tea & mat's naïve 3 < 4 Größe water, green. end (of it) a-b"
+WORDS = f"{SENTENCE} «so» 語 well; known: it's".split()
+
+# Text within a line -> how it is written in wikitext.
+SPELLINGS = (
+    "[[{0}]]",
+    "[[Some page#part|{0}]]",
+    "[[:Kategorie:Tea|{0}]]",
+    "[[wikt:x|{0}]]",
+    "[[a|''{0}'']]",
+    "''{0}''",
+    "'''{0}'''",
+    "'''''{0}'''''",
+    "<small>{0}</small>",
+    '<span style="x: y">[[{0}]]</span>',
+    "[http://a.org/x?y=z {0}]",
+    "<nowiki>{0}</nowiki>",
+    "{0}<ref>A. {{{{cite|x=[[y]]|z={{{{w}}}}}}}} B.</ref>",
+    '{0}<ref name="a" />',
+    "{0}{{{{sfn|A|2000|p=3}}}}",
+    "{0}<!-- no [[link -->",
+    "{0} {{{{IPA|x|{{{{y|z}}}}}}}}",
+    "{0} ({{{{lang|de|x}}}}; {{{{IPA|y}}}})",
+    "{0} <math>x < y_{{1}}</math>",
+    "{0} [[Datei:X.jpg|thumb|A [[caption]] of ''it'']]",
+    "{0} [http://a.org]",
+)
+
+# What is no text passage, alone in its lines.
+BLOCKS = (
+    "== History ==",
+    "=== [[Tea]] ===",
+    "* one ''two''\n** three [[four]]\n# five\n: six\n; seven : eight",
+    '{| class="wikitable"\n! head\n|-\n| cell || [[cell]]\n|-\n|\n{| \n| inner\n|}\n|}',
+    "<table><tr><td>cell</td></tr></table>",
+    "<gallery>\nFile:X.jpg|A caption\n</gallery>",
+    "[[Datei:X.jpg|mini|Some ''caption'']]",
+    "[[File:X.jpg]]",
+    "[[Kategorie:Tea]]\n[[Category:Tea|*]]",
+    "[[fr:Thé]]\n[[zh-min-nan:Tê]]",
+    "{{Infobox\n| name = Tea\n| text = A [[link]].\n\n Another.\n}}",
+    "{{Main|Tea}}",
+    "<references />",
+    '<references>\n<ref name="a">A.</ref>\n</references>',
+    '<syntaxhighlight lang="c">\nint main() {}\n</syntaxhighlight>',
+    " preformatted\n  lines",
+    "----",
+    "__NOTOC__",
+    "<!--\n\nA comment.\n\n-->",
+    "<ul>\n<li>one</li>\n</ul>",
+    '<math display="block">\nx\n</math>',
+)
+
+
+class Generator:
+    """Articles: their wikitext, and the paragraphs that it was made from."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def paragraph(self):
+        """A paragraph and its markup."""
+        words = ["Tea", *self.random.choices(WORDS, k=self.random.randint(5, 40))]
+        written = []
+        for word in words:
+            spelled = word.replace("&", "&amp;").replace("<", "&lt;")
+            if self.random.random() < 0.3 and word.isalnum():
+                spelled = self.random.choice(SPELLINGS).format(spelled)
+            written.append(spelled)
+        text = written[0]
+        for word in written[1:]:
+            text += self.random.choice([" "] * 9 + ["&nbsp;", "\n"]) + word
+        return " ".join(words), text
+
+    def article(self):
+        """Paragraphs, and wikitext."""
+        parts = []
+        paragraphs = []
+        for _ in range(self.random.randint(1, 12)):
+            if self.random.random() < 0.5:
+                parts.append(self.random.choice(BLOCKS))
+                continue
+            paragraph, text = self.paragraph()
+            paragraphs.append(paragraph)
+            quote = (
+                "<blockquote>{}</blockquote>" if self.random.random() < 0.1 else "{}"
+            )
+            parts.append(quote.format(text))
+        return paragraphs, "\n\n".join(parts)
+
+
+def page(text, ns=0, extra="", model="wikitext"):
+    return (
+        f"  <page>\n    <title>T &amp; T</title>\n    <ns>{ns}</ns>\n    <id>1</id>\n"
+        f"{extra}    <revision>\n      <id>2</id>\n      <contributor><username>A"
+        f"</username></contributor>\n      <model>{model}</model>\n"
+        f'      <text bytes="3" xml:space="preserve">{escape(text)}</text>\n'
+        "    </revision>\n  </page>\n"
+    )
+
+
+def dump(*pages):
+    return (HEAD + "".join(pages) + "</mediawiki>\n").encode()
+
+
+@unittest.skipUnless(importlib.util.find_spec("mwparserfromhell"), "the extra `wiki`")
+class MediaWikiTest(FolderCase):
+    def articles(self, content, name="x.xml", **kwargs):
+        """The articles' paragraphs, and what was left out."""
+        path = self.write(name, content)
+        dropped = Counter()
+        found = [[]]
+        for chunk in make_chunks([path], **kwargs):
+            for line in read_chunk(chunk, dropped):
+                found[-1].append(line.text) if line.text else found.append([])
+        return [each for each in found if each], dropped
+
+    def paragraphs(self, text):
+        """An article's paragraphs, of wikitext."""
+        (found,), dropped = self.articles(dump(page(text)))
+        return found, dropped
+
+    def test_generated_articles_give_the_text_that_they_were_made_from(self):
+        generator = Generator(1)
+        made = [generator.article() for _ in range(300)]
+        content = dump(*[page(text) for _, text in made])
+        expected = [paragraphs for paragraphs, _ in made if paragraphs]
+        found, dropped = self.articles(bz2.compress(content), "x.xml.bz2")
+        self.assertLen(found, len(expected))
+        pairs = [
+            (mine, theirs)
+            for mines, theirses in zip(found, expected, strict=True)
+            for mine, theirs in zip(mines, theirses, strict=True)
+        ]
+        self.assertGreater(len(pairs), 900)
+        self.assertEqual([mine for mine, _ in pairs], [theirs for _, theirs in pairs])
+        for reason in (
+            *("templates", "tables", "references", "list items", "section headings"),
+            *("files and images", "categories", "links to other languages", "formulas"),
+            *("comments", "preformatted lines", "galleries, code and other boxes"),
+        ):
+            self.assertGreater(dropped[reason], 5, reason)
+
+    def test_the_same_whatever_the_chunks(self):
+        generator = Generator(2)
+        content = dump(*[page(generator.article()[1]) for _ in range(30)])
+        expected = self.articles(content)
+        for chunk_bytes in (100, 1000, 3333):
+            self.assertEqual(self.articles(content, chunk_bytes=chunk_bytes), expected)
+        self.assertEqual(
+            self.articles(content.decode().encode("utf-16"), encoding="auto"), expected
+        )
+
+    def test_only_articles(self):
+        redirect = '    <redirect title="x" />\n'
+        content = dump(
+            page("One."),
+            page("No.", ns=1),
+            page("#REDIRECT [[x]]", extra=redirect),
+            page("{}", model="json"),
+            page(""),
+            page("Two."),
+        )
+        found, dropped = self.articles(content)
+        self.assertEqual(found, [["One."], ["Two."]])
+        self.assertEqual(
+            dropped,
+            {
+                "pages of other namespaces": 1,
+                "redirects": 1,
+                "pages that are not wikitext": 1,
+                "documents without text": 1,
+            },
+        )
+
+    def test_what_templates_leave_behind(self):
+        for text, expected in (
+            ("'''Tea''' ({{IPA|x}}) is hot.", "Tea is hot."),
+            ("Tea ({{IPA|x}}, Japanese 茶) is.", "Tea (Japanese 茶) is."),
+            ("Tea (born {{date|1}}) is.", "Tea (born) is."),
+            ("{{Coord|1}} Tea is.", "Tea is."),
+            ("Tea{{cn}}, {{x}} is {{y}}.", "Tea, is."),
+            ("Tea ; is () .", "Tea ; is () ."),
+            ("Tea is\n{{clear}}\nhot.", "Tea is hot."),
+            ("l'''Iliade'' is. ''Unbalanced", "l'Iliade is. Unbalanced"),
+            ("Tea {{unclosed|x is hot", "Tea unclosed|x is hot"),
+        ):
+            self.assertEqual(self.paragraphs(text)[0], [expected])
+
+    def test_what_is_wrong_names_the_place(self):
+        good = dump(page("One."), page("Two."))
+        for content, message in (
+            (good[: good.index(b"Two")], "x.xml:1: from here on there is a page"),
+            (
+                good[: -len("</mediawiki>\n")],
+                "x.xml:1: from here on .* without its end",
+            ),
+            (
+                good.replace(b"One.", b"One & two"),
+                r"x.xml:20: not XML: not well-formed",
+            ),
+            (
+                b'<?xml version="1.0"?>\n<!DOCTYPE a [<!ENTITY b "c">]>\n' + good,
+                "x.xml:1: it declares a document type",
+            ),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.articles(content)
+            if b"One & two" in content:
+                with self.assertRaisesRegex(InputError, message):
+                    self.articles(content, chunk_bytes=300)
+
+    def test_without_the_parser(self):
+        path = self.write("x.xml", dump())
+        with (
+            mock.patch.dict("sys.modules", mwparserfromhell=None),
+            self.assertRaisesRegex(InputError, "need mwparserfromhell: pip install"),
+        ):
+            make_chunks([path])
