@@ -117,7 +117,7 @@ class Program:
     @functools.cached_property
     def collectives(self) -> list[Collective]:
         """The exchanges between devices."""
-        found = {}
+        found: dict[Any, Collective] = {}
         loops = re.findall(r" while\(.*?body=(%?[\w.-]+)", self.text)
         in_loops = _reachable(self._computations, loops)
         definition = re.compile(r"^ *(?:ROOT )?(%\S+) = (.*?) [a-z-]+\(")
@@ -132,12 +132,17 @@ class Program:
                 result, kind, operands = match.groups()
                 names = re.findall(r"%[^\s,)]+", operands)
                 sent = sum(_num_bytes(shapes.get(name, "")) for name in names)
-                # One exchange may be spread over several fusions.
+                # What TPUs make of a reduce-scatter.
+                if "all-reduce-scatter" in computation:
+                    kind = "reduce-scatter"
                 channel = re.search(r"channel_id=(\d+)", line)
                 source = re.search(r'op_name="([^"]*)"', line)
-                found[channel.group(1) if channel else line] = Collective(
+                size = max(_num_bytes(result), sent)
+                # One exchange may be spread over several fusions.
+                key = (kind, size, channel.group(1)) if channel else line
+                found[key] = Collective(
                     kind,
-                    max(_num_bytes(result), sent),
+                    size,
                     computation in in_loops,
                     source.group(1) if source else "",
                 )
@@ -275,10 +280,15 @@ def training_program(
         numbers = jax.ShapeDtypeStruct(
             (accumulation_steps, rows // accumulation_steps), np.int32, sharding=by_row
         )
+    weights, others, slots = jax_step.state_of(model, rule, scale)
+    divided = [
+        abstract(slot, share)
+        for slot, share in zip(slots, strategy.shares(slots), strict=True)
+    ]
     return compiled(
-        jax_step.training_step(task, model, rule, scale),
+        jax_step.training_step(task, model, rule, strategy, scale),
         strategy,
-        abstract(jax_step.state_of(model, rule, scale), replicated),
+        (*abstract((weights, others), replicated), divided),
         abstract(totals, replicated),
         abstract(batch, by_row),
         numbers,

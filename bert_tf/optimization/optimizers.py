@@ -346,9 +346,11 @@ class Lamb(AdamWeightDecay):
 def _norm(tensor: Any) -> Any:
     """The Euclidean norm, as XLA computes it fast on a CPU.
 
-    XLA adds up one number after the other, on one core; the sum of two halves is
-    vectors, on all cores.
+    TensorFlow's adds up one number after the other, on one core; the sum of two halves
+    is vectors, on all cores. On JAX the halves could be on different devices.
     """
+    if keras.backend.backend() == "jax":
+        return ops.sqrt(ops.sum(ops.square(tensor)))
     squares = ops.reshape(ops.square(tensor), [-1])
     size = math.prod(tensor.shape)
     for _ in range(5):

@@ -33,6 +33,7 @@ never the only one, unless `max_to_keep` is 1.
 import concurrent.futures
 import contextlib
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -203,7 +204,7 @@ def take_snapshot(parts: Parts) -> Snapshot:
 
     def copied(variable: keras.Variable) -> tf.Tensor:
         if keras_backend.is_jax():
-            value = np.asarray(variable.value).astype(_stored_dtype(variable))
+            value = gathered(variable).astype(_stored_dtype(variable))
         else:
             value = variable.value.read_value()
         # On the host a tensor read from a variable may share the variable's memory.
@@ -215,6 +216,19 @@ def take_snapshot(parts: Parts) -> Snapshot:
             part: {name: copied(variable) for name, variable in variables.items()}
             for part, variables in parts.items()
         }
+
+
+def gathered(variable: keras.Variable) -> np.ndarray:
+    """A variable's value on JAX, of which other processes may have parts.
+
+    Where they do, all processes must call this.
+    """
+    value = variable.value
+    if value.is_fully_addressable:
+        return np.asarray(value)
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.process_allgather(value, tiled=True)
 
 
 def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
@@ -452,9 +466,13 @@ class RunCheckpoints:
         self.wait()
         prefix = prefix_of(self._folder, step)
         self.step, self.records, self.data = step, records, data
+        if prefix == self._own:
+            return
         if not self._writes:
-            self.latest = prefix
-        elif prefix != self._own:
+            self.latest = self._own = prefix
+            if keras_backend.is_jax():
+                self._send_parts()
+        else:
             snapshot = take_snapshot(self._parts)
             snapshot["progress"] = {
                 name: tf.constant(getattr(self, name), tf.int64) for name in _PROGRESS
@@ -478,6 +496,13 @@ class RunCheckpoints:
             self._in_background(
                 keep_if_best, self._folder, step, value, name, data_id, data_was
             )
+
+    def _send_parts(self) -> None:
+        """Gives the chief's snapshot the parts of variables that this process has."""
+        every = (named.values() for named in self._parts.values())
+        for variable in itertools.chain.from_iterable(every):
+            if not variable.value.is_fully_addressable:
+                gathered(variable)
 
     def wait(self) -> None:
         """Returns when all that was saved is written and verified."""

@@ -1,16 +1,19 @@
 """The devices of a run on JAX, and the steps of `bert_tf.training.step` on them.
 
-The devices share the rows of each batch; every one has all weights. A step is one
-computation on global arrays, a pure function of all state, which XLA divides among the
-devices and processes. So its result, masks of dropout included, is that of one device,
-to rounding.
+The devices share the rows of each batch; every one has all weights. Each keeps and
+updates a share of the optimizer's moments, and so of the weights, which are then
+gathered (Xu et al. 2020, "Automatic Cross-Replica Sharding of Weight Update in
+Data-Parallel Training"; ZeRO's first stage, Rajbhandari et al. 2020): a gradient is
+summed over the devices only where its share is updated. A step is one computation on
+global arrays, a pure function of all state, which XLA divides among the devices and
+processes. So its result, masks of dropout included, is that of one device, to rounding.
 """
 
 import collections
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -79,11 +82,47 @@ class JaxStrategy:
             for value in values
         ]
 
+    def shares(self, variables: list[Any]) -> list[NamedSharding]:
+        """How the devices divide arrays of these shapes: one share each, or all whole.
+
+        The first dimension that they divide evenly is divided. No array is padded.
+        """
+        return [self._share(variable.shape) for variable in variables]
+
+    def _share(self, shape: Sequence[int]) -> NamedSharding:
+        count = self.num_replicas_in_sync
+        for axis, size in enumerate(shape):
+            if count > 1 and size % count == 0:
+                spec = PartitionSpec(*[None] * axis, "batch")
+                return NamedSharding(self.replicated.mesh, spec)
+        return self.replicated
+
+    def divide(self, variables: list[Any]) -> list[jax.Array]:
+        """Puts variables in their `shares`, one after the other; returns the values."""
+        for variable, share in zip(variables, self.shares(variables), strict=True):
+            value = variable.value
+            if share.is_fully_replicated:
+                (value,) = self.everywhere([value])
+            elif self.num_workers == 1:
+                value = jax.device_put(value, share)
+            elif value.is_fully_addressable:  # else it is there already
+                whole = np.asarray(value)
+                value = jax.make_array_from_callback(
+                    whole.shape, share, whole.__getitem__
+                )
+            variable.assign(value)
+        return [variable.value for variable in variables]
+
     def local(self, values: Any) -> Any:
-        """This process's copies of arrays that are on every device."""
+        """This process's copies of arrays that are on every device; others as is."""
         if self.num_workers == 1:
             return values
-        return jax.tree.map(lambda value: value.addressable_data(0), values)
+        return jax.tree.map(
+            lambda value: (
+                value.addressable_data(0) if value.is_fully_replicated else value
+            ),
+            values,
+        )
 
     def whole(self, batch: Records) -> dict[str, jax.Array]:
         """A batch of which every process has all rows; by row if they can be shared."""
@@ -179,13 +218,15 @@ def training_steps(
 ) -> Callable[[DeviceBatches, int], StepResults]:
     """See `tensorflow_step`; XLA compiles the whole step in any case."""
     del jit_compile
-    step = training_step(task, model, optimizer, loss_scale, clip_norm)
+    step = training_step(task, model, optimizer, strategy, loss_scale, clip_norm)
     parts = state_of(model, optimizer, loss_scale)
     names = names_of_sums(task.objective, loss_scale)
 
     def steps(stream: DeviceBatches, num_steps: int) -> StepResults:
-        state = tuple(
-            strategy.everywhere([variable.value for variable in part]) for part in parts
+        *whole, slots = parts
+        state = (
+            *(strategy.everywhere([one.value for one in part]) for part in whole),
+            strategy.divide(slots),
         )
         totals = dict(
             zip(names, strategy.everywhere([jnp.zeros(2) for _ in names]), strict=True)
@@ -230,6 +271,7 @@ def training_step(
     task: Task,
     model: keras.Model,
     optimizer: keras.Optimizer,
+    strategy: JaxStrategy,
     loss_scale: LossScale | None = None,
     clip_norm: float = GLOBAL_CLIP_NORM,
 ) -> Any:
@@ -241,6 +283,8 @@ def training_step(
     objective = task.objective
     weights, _, slots = state_of(model, optimizer, loss_scale)
     names = names_of_sums(objective, loss_scale)
+    replicated = strategy.replicated
+    shares, slot_shares = strategy.shares(weights), strategy.shares(slots)
 
     def gradients_of(
         values: list[Any],
@@ -263,7 +307,7 @@ def training_step(
             return loss * scale, (sums, after)
 
         gradients, (sums, after) = jax.grad(scaled_loss, has_aux=True)(values)
-        return gradients, sums, after
+        return jax.lax.with_sharding_constraint(gradients, shares), sums, after
 
     def over_micro_batches(
         values: list[Any],
@@ -290,7 +334,11 @@ def training_step(
         both = jax.lax.fori_loop(1, len(examples), add, (gradients, sums))
         return *both, after
 
-    @functools.partial(jax.jit, donate_argnums=(0, 1))
+    @functools.partial(
+        jax.jit,
+        donate_argnums=(0, 1),
+        out_shardings=((replicated, replicated, slot_shares), replicated, replicated),
+    )
     def step(
         state: tuple[list[Any], ...], totals: Sums, batch: Records, examples: Any
     ) -> tuple[tuple[list[Any], ...], Sums, Any]:

@@ -139,7 +139,8 @@ def test_what_a_chip_does_does_not_depend_on_the_number_of_chips(name):
     assert few.cycles > 0
     exchanged = [sum(one.collective_bytes().values()) for one in (few, many)]
     assert exchanged[1] == pytest.approx(exchanged[0], rel=0.01), many.collectives
-    assert many.memory_bytes == pytest.approx(few.memory_bytes, rel=0.01)
+    # The more chips, the smaller each one's share of the moments.
+    assert many.memory_bytes < few.memory_bytes
     moved = [one.cost["bytes accessed"] for one in (few, many)]
     assert moved[1] == pytest.approx(moved[0], rel=0.01)
     check_gradients(name, few)
@@ -151,12 +152,14 @@ def test_eight_gpus(name):
 
 
 def check_gradients(name, program):
-    """They are summed once per step, and nothing else is exchanged but sums.
+    """They are summed once per step; nothing else is exchanged but updated weights.
 
-    As it is, XLA leaves the sum within the loop over micro-batches: it is made after
-    each of them.
+    Most are summed only where their share of the weights is updated. As it is, XLA
+    leaves the sum within the loop over micro-batches: it is made after each of them.
     """
-    assert {one.kind for one in program.collectives} == {"all-reduce"}
+    sent = program.collective_bytes()
+    assert set(sent) <= {"all-reduce", "reduce-scatter", "all-gather", "all-to-all"}
+    assert sent["reduce-scatter"] > 0 < sent["all-gather"], sent
     in_loop = [one for one in program.collectives if one.in_loop]
     assert bool(in_loop) == (name == "micro-batches"), in_loop
 

@@ -19,6 +19,7 @@ from bert_tf.training import strategy
 from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.strategy import create_strategy
 from bert_tf.training.training_options import DeviceOptions
+from tests import processes
 from tests.modeling import examples
 from tests.training import strategies_test, strategy_child, toy
 
@@ -27,8 +28,10 @@ if not keras_backend.is_jax():
 pytestmark = pytest.mark.jax
 jax = pytest.importorskip("jax")
 
-# Of two of the host's processors, as JAX has them.
-TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+
+def devices(count):
+    """That the host's processor is so many devices to JAX."""
+    return {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
 
 
 class JaxTestCase(strategies_test.StrategiesTestCase):
@@ -66,7 +69,7 @@ class JaxTestCase(strategies_test.StrategiesTestCase):
         }
 
     def assert_same_run(self, name, other, first, last, within=1e-3):
-        """Equal losses, and weights within a share of the way that they went."""
+        """Equal losses; weights, of the way that they went, and moments within that."""
         theirs = self.losses(other)
         for step, loss in self.losses(name).items():
             self.assertAllClose(loss, theirs[step], rtol=1e-5, atol=0.0)
@@ -81,6 +84,17 @@ class JaxTestCase(strategies_test.StrategiesTestCase):
         moved = self.distance(start, one)
         self.assertGreater(moved, 0.01)
         self.assertLess(self.distance(one, two) / moved, within)
+        for moment in ("adam_m", "adam_v"):
+            one, two = (
+                {
+                    key: np.float64(value)
+                    for key, value in self.tensors(run, last).items()
+                    if moment in key
+                }
+                for run in (other, name)
+            )
+            size = self.distance(one, dict.fromkeys(one, 0.0))
+            self.assertLess(self.distance(one, two) / size, within, moment)
 
 
 class BackendsTest(JaxTestCase):
@@ -119,7 +133,7 @@ class DevicesTest(JaxTestCase):
                 self.options("mirrored", **mirrored, **parts),
                 self.options("mirrored_rows", **mirrored, across_rows=True),
             ],
-            **TWO_DEVICES,
+            **devices(4),
         )
         in_workers = {"distribution": "multi_worker"}
         workers = self.start_workers(
@@ -134,6 +148,66 @@ class DevicesTest(JaxTestCase):
         # A loss that compares the rows of a batch sees those of all devices.
         for name in ("mirrored_rows", "workers_rows"):
             self.assert_same_run(name, "one_rows", 1, 20, within=1e-5)
+
+    @pytest.mark.slow
+    def test_eight_devices_share_the_moments_and_four_one_and_two_resume(self):
+        lamb = {"optimizer": "lamb"}
+        parts = {"gradient_accumulation_steps": 2}
+        mirrored = {"distribution": "mirrored", "steps": 10}
+        on_eight = self.start(
+            [
+                self.options("adamw8", **mirrored),
+                self.options("lamb8", **mirrored, config=lamb),
+            ],
+            **devices(8),
+        )
+        on_four = self.start(
+            [self.options("adamw4", **mirrored, config=parts)], **devices(4)
+        )
+        self.run_here("adamw", steps=10)
+        self.run_here("lamb", steps=10, config=lamb)
+        self.finish(on_eight, on_four)
+        for name, one in (("adamw8", "adamw"), ("lamb8", "lamb"), ("adamw4", "adamw")):
+            self.assert_same_run(name, one, 1, 10, within=1e-5)
+        # Files are of the same form, and what four saved resumes on one and on two.
+        shapes = {
+            name: {key: (x.shape, x.dtype) for key, x in self.tensors(name, 10).items()}
+            for name in ("adamw", "adamw4")
+        }
+        self.assertEqual(shapes["adamw4"], shapes["adamw"])
+        for name in ("on_one", "on_two"):
+            toy.begin_as(self.path("adamw4"), 5, self.path(name))
+        on_two = self.start([self.options("on_two", **mirrored)], **devices(2))
+        self.run_here("on_one", steps=10)
+        self.finish(on_two)
+        for name in ("on_one", "on_two"):
+            self.assertEqual(min(self.losses(name)), 6)
+            self.assert_same_run(name, "adamw", 1, 10, within=1e-5)
+
+    def test_each_device_has_its_share_of_the_moments(self):
+        done = processes.run_python("-c", SHARES, **devices(4))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        # 4 devices: rows, or else columns, or else everywhere; the bits stay the same.
+        self.assertEqual(
+            lines, ["(8, 6) (2, 6)", "(30, 8) (30, 2)", "(6,) (6,)", "() ()", "True"]
+        )
+
+
+SHARES = """
+import keras, numpy as np
+from bert_tf.training.checkpoints import take_snapshot
+from bert_tf.training.jax_step import JaxStrategy
+
+shapes = [(8, 6), (30, 8), (6,), ()]
+values = [np.random.default_rng(0).normal(size=x).astype("float32") for x in shapes]
+variables = [keras.Variable(x) for x in values]
+for value in JaxStrategy().divide(variables):
+    print(value.shape, value.addressable_data(3).shape)
+saved = take_snapshot({"optimizer": {str(i): x for i, x in enumerate(variables)}})
+same = zip(saved["optimizer"].values(), values)
+print(all(one.numpy().tobytes() == two.tobytes() for one, two in same))
+"""
 
 
 class JobTest(JaxTestCase):
