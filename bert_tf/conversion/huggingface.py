@@ -294,9 +294,9 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
     values = files.read_object(path, "Hugging Face config")
     model_type = values.get("model_type", "bert")
     if not isinstance(model_type, str) or model_type not in (*_RENAMED, _DISTILBERT):
-        known = " or ".join(map(repr, (*_RENAMED, _DISTILBERT)))
+        types = " or ".join(map(repr, (*_RENAMED, _DISTILBERT)))
         raise InputError(
-            f"{path}: `model_type` must be {known}. Found: {model_type!r}."
+            f"{path}: `model_type` must be {types}. Found: {model_type!r}."
         )
     if model_type == _DISTILBERT:
         values, model_type = _distilbert_as_bert(values, path), "bert"

@@ -249,7 +249,7 @@ def broken_rules(
     """For each rule that can be checked, which records [N] of a block break it."""
     block = _Block(columns, vocabulary, pairs)
     return {
-        name: rule.is_broken(block).any(axis=1)
+        name: np.asarray(rule.is_broken(block).any(axis=1))
         for name, rule in RULES.items()
         if rule.feature in columns and (block.has_vocabulary or not rule.of_vocabulary)
     }

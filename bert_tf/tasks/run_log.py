@@ -130,7 +130,8 @@ def path_in(folder: str) -> str:
 def read(folder: str) -> tuple[Header, list[RunRecord]]:
     """The file's lines; InputError with its line number, and what to do."""
     path = path_in(folder)
-    header, records = None, []
+    header: Header | None = None
+    records: list[RunRecord] = []
     advice = "Give another `output_dir`."
     try:
         for number, line in enumerate(files.read_text(path).splitlines() or [""], 1):
@@ -143,6 +144,7 @@ def read(folder: str) -> tuple[Header, list[RunRecord]]:
                 records.append(RunRecord.from_json(values, header.metric, source))
     except InputError as error:
         raise InputError(f"{error} {advice}") from error
+    assert header is not None  # an empty file has an empty first line
     return header, records
 
 
