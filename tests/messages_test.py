@@ -65,6 +65,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "pip install 'bert-tf[beam]'": (),
     "pip install 'bert-tf[jax]'": (),
     "pip install 'bert-tf[serve]'": (),
+    "pip install 'bert-tf[wiki]'": (),
     "pip install huggingface_hub": (),
     "pip install tensorflow-text": (),
     f"pip install {VALUE}": ("onnxruntime",),

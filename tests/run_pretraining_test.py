@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -178,6 +179,10 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.assertRegex(body, rf"masked_lm_loss +\| +{loss:.4f} \|")
         self.assertIn("masked_lm_unigram_loss | ", body)
         self.assertIn("](curves.png)", body)
+        # What it says about its use runs, next to the folder.
+        (code,) = re.findall(r"```python\n(.*?)```", body, re.DOTALL)
+        with contextlib.chdir(self.get_temp_dir()):
+            exec(code, {})
 
     def test_the_card_has_the_license_and_the_model_before(self):
         self.run_script(

@@ -160,10 +160,9 @@ import bert_tf
 model = bert_tf.load("FOLDER")
 print(model.fill("Paris is the [MASK] of France."))
 print(model.embed(["A text."]).shape)
-```
 
-```sh
-python -m bert_tf.run_classifier --do_train --do_eval \\
-  --train_file=table.csv --text_a_column=text --label_column=label \\
-  --init_checkpoint=FOLDER --output_dir=classifier
+tokenizer = bert_tf.load_tokenizer("FOLDER")
+classifier = bert_tf.load_classifier("FOLDER", num_labels=2)
+classifier.compile(bert_tf.create_optimizer(5e-5, 100, 10))
+classifier.fit(tokenizer(["A good text.", "A bad one."]), [1, 0])
 ```"""
