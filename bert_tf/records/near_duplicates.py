@@ -11,6 +11,7 @@ one in Python would.
 """
 
 import hashlib
+import importlib.util
 
 from bert_tf.base.errors import InputError
 
@@ -24,12 +25,8 @@ DIGEST_BYTES = _BANDS * KEY_BYTES
 
 def require_hashes() -> None:
     """Raises InputError if the library of the hashes is not installed."""
-    try:
-        import rensa  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise InputError(
-            "`deduplicate=near` needs rensa: pip install 'bert-tf[near]'"
-        ) from error
+    if importlib.util.find_spec("rensa") is None:
+        raise InputError("`deduplicate=near` needs rensa: pip install 'bert-tf[near]'")
 
 
 def digest(tokens: bytes | bytearray, token_bytes: int) -> bytes:
