@@ -45,7 +45,8 @@ class PretrainingDataOptions(InstanceSettings, TextOptions):
     )
     deduplicate: str = option(
         DEDUPLICATION[0],
-        "Drop documents, or paragraphs, that are exact duplicates of earlier ones.",
+        "Drop documents, or paragraphs, that are exact duplicates of earlier ones;"
+        " near: documents that are nearly the same as earlier ones.",
         choices=DEDUPLICATION,
         decides="numbers",
     )

@@ -117,7 +117,7 @@ class Manifest:
     clean: str = "none"  # or "pdf": how documents were made into paragraphs
     # The language by whose rules lines were split; "" where a line was a sentence.
     split_sentences: str = ""
-    deduplicate: str = "none"  # or "documents" or "paragraphs"
+    deduplicate: str = "none"  # or "documents", "paragraphs" or "near"
     min_document_tokens: int = 0  # shorter documents were dropped
     # What was read, dropped and written, for people.
     report: dict = dataclasses.field(default_factory=dict)

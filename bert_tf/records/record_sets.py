@@ -47,10 +47,12 @@ from bert_tf.records.manifest import (
     manifest_path,
     relative_name,
 )
+from bert_tf.records.near_duplicates import require_hashes
 from bert_tf.records.packing import packed_blocks
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.statistics import RecordStatistics, row_figures
 from bert_tf.records.tokenized_corpus import (
+    NEAR,
     NO_DEDUPLICATION,
     PARAGRAPHS,
     TokenizedChunk,
@@ -404,6 +406,8 @@ def plan_record_set(
             "paragraphs; give `deduplicate=documents`, or `split_sentences` if the "
             "lines are paragraphs."
         )
+    if deduplicate == NEAR:
+        require_hashes()
     if num_shards is not None:
         if len(output_files) > 1:
             raise InputError(

@@ -23,23 +23,26 @@ from bert_tf.base import files, strict_json
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
 from bert_tf.instances.pairs import Documents, starts, token_dtype
+from bert_tf.records import near_duplicates
 from bert_tf.records.writing import file_errors
 from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.dropped import drop
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 
-# Which exact repetitions are dropped.
+# Which repetitions are dropped: exact ones, or documents that are nearly the same.
 NO_DEDUPLICATION = "none"
 DOCUMENTS = "documents"
 PARAGRAPHS = "paragraphs"
-DEDUPLICATION = (NO_DEDUPLICATION, DOCUMENTS, PARAGRAPHS)
+NEAR = "near"
+DEDUPLICATION = (NO_DEDUPLICATION, DOCUMENTS, PARAGRAPHS, NEAR)
 
 # 128 bits: two different texts do not have the same digest.
 DIGEST_BYTES = 16
 
 NO_TOKEN = "sentences without a token (control characters, say)"
 EMPTIED_DOCUMENTS = "documents of nothing but repeated paragraphs"
+NEAR_DUPLICATES = "documents nearly the same as earlier ones"
 SHORT_DOCUMENTS = "documents shorter than `min_document_tokens`"
 
 
@@ -51,7 +54,7 @@ class TokenizedPart(NamedTuple):
     document_lengths: np.ndarray  # int32, in sentences
     # Of the texts that may be repeated, which are documents or paragraphs.
     text_lengths: np.ndarray  # int32, in sentences
-    digests: np.ndarray  # uint8, `DIGEST_BYTES` of each text; empty unless requested
+    digests: np.ndarray  # uint8, as many of each text; empty unless requested
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -147,6 +150,8 @@ def tokenized_parts(
                 continue
             if deduplicate == DOCUMENTS:
                 digests += digest(text)
+            elif deduplicate == NEAR:
+                digests += near_duplicates.digest(tokens, dtype.itemsize)
             counts.ends_with_end = False
             counts.num_tokens += len(tokens) // dtype.itemsize
             counts.num_sentences += len(sentences)
@@ -482,8 +487,13 @@ def choose_texts(
     dropped: Counter[str] = Counter()
     firsts = [np.ones(len(each.text_tokens), np.bool_) for each in outlines]
     if deduplicate != NO_DEDUPLICATION:
-        firsts = _first_occurrences([each.digests for each in outlines])
+        digests = [each.digests for each in outlines]
         reason = f"repeated {deduplicate}"
+        if deduplicate == NEAR:
+            firsts = _first_occurrences(digests, near_duplicates.DIGEST_BYTES)
+            reason = NEAR_DUPLICATES
+        else:
+            firsts = _first_occurrences(digests, DIGEST_BYTES, DIGEST_BYTES)
         for each, is_first in zip(outlines, firsts, strict=True):
             _drop_texts(dropped, reason, ~is_first, each.text_tokens)
     kept = []
@@ -504,15 +514,19 @@ def _drop_texts(
     drop(dropped, reason, int(is_dropped.sum()), tokens=tokens)
 
 
-def _first_occurrences(digests: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Which of the digests occur for the first time."""
-    halves = np.concatenate(digests).view(np.uint64).reshape(-1, 2)
-    # Stable: of equal digests, the first in the text stays first.
-    order = np.lexsort((halves[:, 1], halves[:, 0]))
-    in_order = halves[order]
-    is_new = np.ones(len(order), np.bool_)
-    is_new[1:] = (in_order[1:] != in_order[:-1]).any(axis=1)
-    is_first = np.empty(len(order), np.bool_)
-    is_first[order] = is_new
-    ends = np.cumsum([len(each) // DIGEST_BYTES for each in digests])
+def _first_occurrences(
+    digests: Sequence[np.ndarray],
+    digest_bytes: int,
+    key_bytes: int = near_duplicates.KEY_BYTES,
+) -> list[np.ndarray]:
+    """Which of the digests have no key, of one or several, that occurred before."""
+    words = np.concatenate(digests).view(np.uint64).reshape(-1, digest_bytes // 8)
+    is_first = np.ones(len(words), np.bool_)
+    for key in np.split(words, digest_bytes // key_bytes, axis=1):
+        # Stable: of equal keys, the first in the text stays first.
+        order = np.lexsort(key.T)
+        in_order = key[order]
+        is_repeated = (in_order[1:] == in_order[:-1]).all(axis=1)
+        is_first[order[1:][is_repeated]] = False
+    ends = np.cumsum([len(each) // digest_bytes for each in digests])
     return np.split(is_first, ends[:-1])

@@ -20,13 +20,6 @@ from bert_tf.text import blocks
 AUTO = "auto"
 
 _SAMPLE_BYTES = 1 << 17
-# UTF-32's first: that of little endian begins with UTF-16's.
-_MARKS = (
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
 # In most Western European files each of these fits as well as `_WESTERN`, by far the
 # most frequent; so they are believed only with a language that is written in them.
 _WESTERN = "cp1252"
@@ -87,13 +80,9 @@ def find_encoding(path: str) -> str:
     first_error = ""
     for block in blocks.read_blocks(path):
         data = block.data
-        if block.offset == 0:
-            for mark, name in _MARKS:
-                if data.startswith(mark):
-                    return name
-            if b"\0" in data:  # ASCII in UTF-16 is UTF-8, too
-                # Not a line, which ends in the middle of a character.
-                return _guess(next(blocks.read_pieces(path))[:_SAMPLE_BYTES], path)
+        if block.offset == 0 and b"\0" in data:  # ASCII in UTF-16 is UTF-8, too
+            # Not a line, which ends in the middle of a character.
+            return _guess(next(blocks.read_pieces(path))[:_SAMPLE_BYTES], path)
         if data.isascii():
             continue
         try:

@@ -12,15 +12,18 @@ mwparserfromhell parses, the text passages are kept (Devlin et al. 2018, section
 """
 
 import html
+import importlib.util
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
-from xml.parsers import expat
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 from bert_tf.base.errors import InputError
-from bert_tf.text import blocks
 from bert_tf.text.dropped import drop
+
+if TYPE_CHECKING:
+    from bert_tf.text.documents import FileSource
 
 _FILE, _CATEGORY = "6", "14"  # the numbers of namespaces
 _NAMESPACE = re.compile(r'<namespace key="(-?\d+)"[^>/]*>([^<]*)<')
@@ -64,14 +67,6 @@ _SIMPLE = (
 )
 
 
-class _Source(Protocol):
-    def read(
-        self, start: int, stop: int | None, border: blocks.Border
-    ) -> Iterator[blocks.Block]: ...
-
-    def place(self, offset: int, index: int) -> str: ...
-
-
 def is_dump(beginning: bytes) -> bool:
     """Whether a file begins as a dump does."""
     return beginning.startswith((b"<mediawiki", b"<?xml")) and (
@@ -81,44 +76,45 @@ def is_dump(beginning: bytes) -> bool:
 
 def require_parser() -> None:
     """Raises InputError if the parser of wikitext is not installed."""
-    try:
-        import mwparserfromhell  # noqa: F401
-    except ModuleNotFoundError as error:
+    if importlib.util.find_spec("mwparserfromhell") is None:
         raise InputError(
             "MediaWiki's dumps need mwparserfromhell: pip install 'bert-tf[wiki]'"
-        ) from error
+        )
 
 
 def read_mediawiki(
-    source: _Source, start: int, stop: int | None, dropped: Counter[str]
+    source: "FileSource", start: int, stop: int | None, dropped: Counter[str]
 ) -> Iterator[list[str]]:
     """Yields the paragraphs of each article."""
-    leave_out = None
-    parser = _PageParser(dropped)
-    first = None
-    for block in source.read(start, stop, _page_border):
-        if first is None:
-            first = block
-            head = next(source.read(0, None, _page_border)).data
-            leave_out = _prefixes(head[: 1 << 20].decode("utf-8", "replace"))
-        try:
-            pages = parser.feed(block.data, is_first=block.offset == 0)
-        except expat.ExpatError as error:
-            place = source.place(first.offset, error.lineno - 1)
-            raise InputError(f"{place}: not XML: {error}.") from error
-        except _DoctypeError as error:
-            raise InputError(
-                f"{source.place(first.offset, 0)}: it declares a document type, which"
-                " no dump does; it is not read."
-            ) from error
-        for text in pages:
-            assert leave_out is not None
-            yield paragraphs_of_wikitext(text, dropped, leave_out)
-    if first is not None and parser.is_open(stop is None):
+    # It fetches no external entities, and expat limits what others grow to.
+    parser: Any = ElementTree.XMLPullParser(("start", "end"))
+    first = root = None
+    end = b"</mediawiki>"
+    try:
+        for block in source.read(start, stop, _page_border):
+            if first is None:
+                first = block.offset
+                head = next(source.read(0, None, _page_border)).data
+                leave_out = _prefixes(head[: 1 << 20].decode("utf-8", "replace"))
+                parser.feed(b"<mediawiki>" if first else b"")
+            parser.feed(block.data)
+            if stop is not None and block.data.rstrip().endswith(end):
+                end = b""
+            for event, element in parser.read_events():
+                root = element if root is None else root
+                if event == "end" and element.tag.rpartition("}")[2] == "page":
+                    text = _wikitext(element, dropped)
+                    root.clear()
+                    if text is not None:
+                        yield paragraphs_of_wikitext(text, dropped, leave_out)
+        if first is not None:
+            parser.feed(b"" if stop is None else end)
+            parser.close()
+    except ElementTree.ParseError as error:
         raise InputError(
-            f"{source.place(first.offset, 0)}: from here on there is a page, or a"
-            " dump, without its end; the file may have been cut off: fetch it again."
-        )
+            f"{source.place(first or 0, error.position[0] - 1)}: not the XML of a dump"
+            f" ({error}); if it was cut off, fetch it again."
+        ) from error
 
 
 def _page_border(line: bytes) -> int | None:
@@ -135,70 +131,19 @@ def _prefixes(head: str) -> dict[str, str]:
     return found
 
 
-class _DoctypeError(Exception):
-    """XML that may define entities."""
-
-
-class _PageParser:
-    """XML in pieces to the wikitext of articles; see `read_mediawiki`."""
-
-    def __init__(self, dropped: Counter[str]) -> None:
-        self._dropped = dropped
-        self._parser = expat.ParserCreate("utf-8")
-        self._parser.buffer_text = True
-        self._parser.StartElementHandler = self._start
-        self._parser.EndElementHandler = self._end
-        self._parser.CharacterDataHandler = self._data
-        self._parser.StartDoctypeDeclHandler = self._doctype
-        self._stack: list[str] = []
-        self._page: dict[str, str] = {}
-        self._parts: list[str] = []
-        self._found: list[str] = []
-        self._has_begun = False
-
-    def feed(self, data: bytes, *, is_first: bool) -> list[str]:
-        """The articles that end in a piece."""
-        if not self._has_begun and not is_first:
-            self._parser.Parse(b"<mediawiki>")
-        self._has_begun = True
-        self._found = []
-        self._parser.Parse(data)
-        return self._found
-
-    def is_open(self, at_end: bool) -> bool:
-        """Whether a page has no end; at a file's end, whether the dump has none."""
-        return len(self._stack) > (0 if at_end else 1)
-
-    def _doctype(self, *_: Any) -> None:
-        raise _DoctypeError
-
-    def _start(self, name: str, _: dict[str, str]) -> None:
-        self._stack.append(name)
-        self._parts = []
-        if name == "page":
-            self._page = {}
-        elif name == "redirect":
-            self._page[name] = ""
-
-    def _data(self, data: str) -> None:
-        self._parts.append(data)
-
-    def _end(self, name: str) -> None:
-        self._stack.pop()
-        if name in ("ns", "text", "model"):  # of several revisions, the last one's
-            self._page[name] = "".join(self._parts)
-        self._parts = []
-        if name != "page":
-            return
-        page = self._page
-        if page.get("ns", "0") != "0":
-            drop(self._dropped, "pages of other namespaces")
-        elif "redirect" in page:
-            drop(self._dropped, "redirects")
-        elif page.get("model", "wikitext") != "wikitext":
-            drop(self._dropped, "pages that are not wikitext")
-        else:
-            self._found.append(page.get("text", ""))
+def _wikitext(page: ElementTree.Element, dropped: Counter[str]) -> str | None:
+    """The text of a page that is an article."""
+    prefix = page.tag.removesuffix("page")  # a namespace
+    values = {each.tag.removeprefix(prefix): each.text for each in page.iter()}
+    if values.get("ns", "0") != "0":
+        drop(dropped, "pages of other namespaces")
+    elif "redirect" in values:
+        drop(dropped, "redirects")
+    elif values.get("model", "wikitext") != "wikitext":
+        drop(dropped, "pages that are not wikitext")
+    else:
+        return values.get("text") or ""  # of several revisions, the last one's
+    return None
 
 
 def paragraphs_of_wikitext(

@@ -1,8 +1,11 @@
 """Tokenized chunks on disk: documents put together, dealt into groups, and dropped."""
 
+import importlib.util
 import itertools
 import os
+import random
 import tempfile
+import unittest
 from unittest import mock
 
 import numpy as np
@@ -14,6 +17,7 @@ from bert_tf.records import tokenized_corpus
 from bert_tf.records.tokenized_corpus import (
     DIGEST_BYTES,
     EMPTIED_DOCUMENTS,
+    NEAR_DUPLICATES,
     NO_TOKEN,
     SHORT_DOCUMENTS,
     TokenizedChunk,
@@ -250,6 +254,34 @@ class ChooseSentencesTest(CorpusCase):
         # The dropped ones keep their numbers: nobody changes the group.
         self.assertEqual(as_lists(corpus.documents(0, 2)), [[[1], [2]], [[2], [1]]])
         self.assertEqual(as_lists(corpus.documents(1, 2)), [[[3]]])
+
+    @unittest.skipUnless(importlib.util.find_spec("rensa"), "the extra `near`")
+    def test_near_duplicates(self):
+        draw = random.Random(0).choices
+        first, other = ("".join(draw("123456789", k=400)) for _ in range(2))
+        # Of 396 runs of five tokens, five are others with each token that changes.
+        near = [
+            first[:200] + "x" + first[201:],
+            first[5:],
+            "1" + first,
+        ]
+        far = first[:100] + other[:300]
+        texts = [first, other, *near, far, "12", "12", "13"]
+        text = "".join("\n".join((t[:50], t[50:])).strip() + "\n\n" for t in texts)
+        kept = [first, other, far, "12", "13"]
+        expected = None
+        for chunk_bytes in (300, 1000, 1 << 20):
+            corpus = self.tokenize(text, deduplicate="near", chunk_bytes=chunk_bytes)
+            dropped = self.choose(corpus, "near")
+            num_tokens = sum(map(len, near)) + 2
+            self.assertEqual(
+                dropped,
+                {NEAR_DUPLICATES: 4, f"tokens of {NEAR_DUPLICATES}": num_tokens},
+            )
+            found = self.pool(corpus, joins=False)
+            self.assertEqual([sum(map(len, doc)) for doc in found], [*map(len, kept)])
+            expected = expected or found
+            self.assertEqual(found, expected)
 
     def test_repeated_paragraphs(self):
         text = "1. 2\n3\n\n3\n1\n1. 2\n\n3\n\n4\n"

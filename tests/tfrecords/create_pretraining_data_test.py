@@ -4,7 +4,9 @@ import json
 import os
 from unittest import mock
 
+import pyarrow
 from absl import flags, logging
+from pyarrow import parquet
 
 from bert_tf.base.errors import InputError
 from bert_tf.records import writing
@@ -74,6 +76,29 @@ class AnyNameTest(ScriptCase):
 
 
 class SetTest(ScriptCase):
+    def test_other_encodings_and_formats_give_the_same_records(self):
+        self.run_script(deduplicate="documents", split_sentences=True)
+        expected = self.files()["out"]
+        text = self.read("text.txt")
+        self.write("wide.txt", text.encode("utf-16"))
+        documents = [document for document in text.split("\n\n") if document.strip()]
+        rows = pyarrow.Table.from_pylist([{"a": {"b": each}} for each in documents])
+        parquet.write_table(rows, self.path("rows.parquet"), row_group_size=3)
+        for name, changes in (
+            ("wide.txt", {"encoding": "auto", "split_sentences": True}),
+            ("rows.parquet", {"text_field": "a.b"}),
+        ):
+            self.run_script(
+                input_file=self.path(name),
+                deduplicate="documents",
+                num_workers=2,
+                overwrite=True,
+                **changes,
+            )
+            self.assertEqual(self.files()["out"], expected, name)
+        manifest = json.loads(self.read("out.manifest.json"))
+        self.assertEqual(manifest["input_format"], "parquet:a.b")
+
     def test_long_lines_are_cut_into_pieces_or_counted(self):
         text = self.write("long.txt", f"{'the cat ' * 20}\n\nthe cat\n")
         reports = []
