@@ -581,7 +581,13 @@ class NewDataTest(RunClassifierTestCase):
         labels = pathlib.Path(self.path("on", "labels.txt")).read_text().split()
         self.assertEqual(labels, ["mid", "neg", "pos"])
         self.write_tsv(label=lambda number: ("good", "bad")[number])
-        with self.assertRaisesRegex(InputError, "give `labels=mid,neg,pos`; `init_hea"):
+        with self.assertRaisesRegex(
+            InputError, "same, spell them so in the files; `init_hea"
+        ):
+            self.run_script("--do_train", output_dir=self.path("other"), **base)
+        self.write("train.tsv", [("text_a", "label"), *labelled])
+        base["labels"] = "pos,mid,neg"
+        with self.assertRaisesRegex(InputError, "same, give `labels=mid,neg,pos`; `in"):
             self.run_script("--do_train", output_dir=self.path("other"), **base)
 
 

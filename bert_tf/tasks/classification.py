@@ -487,10 +487,13 @@ def _refuse_other_head(trained: Source | AdapterFiles, target: Target) -> None:
     # Labels without names have the same number, or their weights will not fit.
     labels = target.labels if trained.labels is None else trained.labels
     if kind is not None and (kind, labels) != (target.kind, target.labels):
+        same = "spell them so in the files"
+        if sorted(labels) == sorted(target.labels):
+            same = f"give `labels={','.join(labels)}`"
         raise InputError(
             f"{trained.path} has a head that predicts {_described(kind, labels)}; this"
             f" task's predicts {_described(target.kind, target.labels)}."
-            f" If they mean the same, give `labels={','.join(labels)}`;"
+            f" If they mean the same, {same};"
             " `init_head=false` begins with a new head."
         )
 

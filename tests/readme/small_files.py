@@ -137,15 +137,11 @@ class SmallFiles:
                     for number in range(_NUM_ROWS)
                 ),
             )
-        with open(
-            self._work / "reviews.csv", "w", encoding="utf-8", newline=""
-        ) as file:
-            csv.writer(file).writerows(
-                [
-                    ("review", "stars"),
-                    *((self._sentence(), 1 + number % 5) for number in range(50)),
-                ]
-            )
+        for name, first in (("reviews", 1), ("more_reviews", 1), ("all_reviews", 0)):
+            rows = [(self._sentence(), first + n % (6 - first)) for n in range(50)]
+            path = self._work / f"{name}.csv"
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows([("review", "stars"), *rows])
 
     def _snli(self) -> str:
         """The columns of SNLI that are read among others, a row without agreement."""
