@@ -3,45 +3,46 @@
     default       the machine's first GPU, or else its CPU
     one_device    the same, under a strategy that places the variables
     mirrored      all GPUs of the machine (all logical CPUs, if it has none)
-    multi_worker  several processes, on one machine or many: those that TF_CONFIG names
+    multi_worker  several processes, on one machine or many, that the environment names:
+                  see `bert_tf.training.cluster`
     tpu           a TPU, or a slice of one
 
-On JAX `default` and `one_device` are the first device, `mirrored` all devices of the
-machine, and TF_CONFIG names the processes as well; without it they are those of the
-job that Slurm, Open MPI, Kubernetes or a TPU slice has started.
+On JAX `default` and `one_device` are the first device, and `mirrored` all devices of
+the machine.
 
 The mathematics is the same everywhere: see `bert_tf.training.step`.
 """
 
 import contextlib
 import functools
-import json
 import os
 import socket
-import time
-import urllib.parse
+import zlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.base import keras_backend
+from bert_tf.base import keras_backend, local_workers
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.records.pipeline import ALL_ROWS, InputShard
+from bert_tf.training import cluster
 from bert_tf.training.training_options import DeviceOptions
 
 Strategy = Any  # the devices of a run: a tf.distribute.Strategy, or a JaxStrategy
 
-# How long a process waits for the other workers to answer.
-SECONDS_TO_ANSWER = 600
 _TPU_PORT = 8470  # TensorFlow's, of an address without one
 
 
 def create_strategy(options: DeviceOptions | None = None) -> Strategy:
     """The devices to run on. "multi_worker" must be the process's first use of them."""
     options = options or DeviceOptions()
+    if options.local_workers > 1 and not local_workers.is_one():
+        raise InputError(
+            f"`local_workers={options.local_workers}`: only a command starts processes."
+        )
     distribution = "tpu" if options.use_tpu else options.distribution
     make = _jax_strategy if keras_backend.is_jax() else _tensorflow_strategy
     strategy = make(distribution, options)
@@ -75,14 +76,23 @@ def _tensorflow_strategy(
         devices = tf.config.list_logical_devices(kind)
         return tf.distribute.MirroredStrategy([device.name for device in devices])
     if distribution == "multi_worker":
-        _meet(*_cluster())
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        found = cluster.find(cluster.EVERY_SOURCE)
+        if found is None:
+            raise InputError(
+                "`distribution=multi_worker`: nothing in the environment names the"
+                " processes: give `local_workers=2` for two on this machine, start them"
+                f" with srun, or set WORKER_HOSTS or {cluster.TF_CONFIG_EXAMPLE}."
+            )
+        cluster.meet(found)
+        return tf.distribute.MultiWorkerMirroredStrategy(found.resolver())
     address = options.tpu_name or options.master
     try:
         if address and address.startswith("grpc://"):
             # TensorFlow would wait for ever for one that does not respond.
             for endpoint in address.split(","):
-                place = _host_and_port(endpoint.removeprefix("grpc://"), _TPU_PORT)
+                place = cluster.host_and_port(
+                    endpoint.removeprefix("grpc://"), _TPU_PORT
+                )
                 socket.create_connection(place, timeout=20.0).close()
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
             tpu=address, zone=options.tpu_zone, project=options.gcp_project
@@ -111,14 +121,14 @@ def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
         return JaxStrategy(jax.devices()[:1])
     if distribution == "mirrored":
         return JaxStrategy()
-    if distribution == "multi_worker" and os.environ.get("TF_CONFIG"):
-        cluster = _cluster()
-        _meet(*cluster)
+    found = distribution == "multi_worker" and cluster.find(cluster.NOT_OF_JAX)
+    if found:
+        cluster.meet(found)
         jax.distributed.initialize(
-            "{}:{}".format(*next(iter(cluster.places.values()))),
-            num_processes=len(cluster.places),
-            process_id=list(cluster.places).index(cluster.own),
-            initialization_timeout=SECONDS_TO_ANSWER,
+            "{}:{}".format(*next(iter(found.places.values()))),
+            num_processes=len(found.places),
+            process_id=list(found.places).index(found.own),
+            initialization_timeout=cluster.SECONDS_TO_ANSWER,
         )
         return JaxStrategy()
     if distribution == "multi_worker" or _has_several_tpu_hosts():
@@ -166,7 +176,7 @@ def _join_job(distribution: str) -> None:
     ]
     launcher = launchers[0] if launchers else "Google Cloud's metadata"
     try:
-        jax.distributed.initialize(initialization_timeout=SECONDS_TO_ANSWER)
+        jax.distributed.initialize(initialization_timeout=cluster.SECONDS_TO_ANSWER)
     except (KeyError, OSError, RuntimeError, ValueError) as error:
         # Where there is none, JAX misses an argument of its own.
         reason = first_line(error) if launchers else "none is in the environment."
@@ -174,7 +184,7 @@ def _join_job(distribution: str) -> None:
             f"`distribution={distribution}`: this process could not join a job of"
             f" {' or '.join(launchers or _LAUNCHERS)}: {reason} Start the processes"
             " with srun, mpirun, a Kubernetes job or on all hosts of a TPU slice, or"
-            f" give {_TF_CONFIG}."
+            f" give {cluster.TF_CONFIG_EXAMPLE}."
         ) from error
     logging.info(
         "%s: this is process %d of %d, on %s, with %d of %d devices.",
@@ -185,106 +195,6 @@ def _join_job(distribution: str) -> None:
         jax.local_device_count(),
         jax.device_count(),
     )
-
-
-_TF_CONFIG = (
-    'TF_CONFIG, such as {"cluster": {"worker": ["host0:2222", "host1:2222"]},'
-    ' "task": {"type": "worker", "index": 0}}'
-)
-
-
-class _Cluster(NamedTuple):
-    """The workers that TF_CONFIG names, and this process among them."""
-
-    places: Mapping[str, tuple[str, int]]  # "worker 0" -> (host, port), in order
-    own: str
-
-
-def _cluster() -> _Cluster:
-    text = os.environ.get("TF_CONFIG", "")
-    try:
-        config = json.loads(text)
-        spec = tf.distribute.cluster_resolver.TFConfigClusterResolver().cluster_spec()
-        job, index = config["task"]["type"], int(config["task"]["index"])
-        _ = config["cluster"]["worker"], spec.task_address(job, index)
-        if job not in ("chief", "worker"):
-            raise ValueError(f"{job!r} does not train.")
-        places = {
-            f"{other} {number}": _host_and_port(address)
-            for other, addresses in spec.as_dict().items()
-            for number, address in enumerate(addresses)
-        }
-    except (ValueError, TypeError, KeyError) as error:  # JSON's are ValueErrors
-        lacks = "there is no " if isinstance(error, KeyError) else ""
-        reason = lacks + first_line(error).rstrip(".")
-        raise InputError(
-            f"`distribution=multi_worker`: TF_CONFIG={text or 'nothing'} does not name"
-            f" this process: {reason}. Give {_TF_CONFIG}."
-        ) from error
-    return _Cluster(places, f"{job} {index}")
-
-
-def _host_and_port(address: str, default: int | None = None) -> tuple[str, int]:
-    """The parts of an address, "host0:2222"; `default` is the port if it has none."""
-    parts = urllib.parse.urlsplit(f"//{address}")
-    port = parts.port or default
-    if not parts.hostname or not port:
-        raise ValueError(f"{address!r} is not HOST:PORT.")
-    return parts.hostname, port
-
-
-def _meet(places: Mapping[str, tuple[str, int]], own: str) -> None:
-    """Returns when every other worker has responded once.
-
-    TensorFlow would wait an hour, silently and ignoring signals. Until its server
-    takes over the port, each worker listens at its own address.
-    """
-    missing = {name: place for name, place in places.items() if name != own}
-    try:
-        both = socket.has_dualstack_ipv6()
-        listener = socket.create_server(
-            ("", places[own][1]),
-            family=socket.AF_INET6 if both else socket.AF_INET,
-            dualstack_ipv6=both,
-        )
-    except OSError as error:
-        raise InputError(
-            f"`distribution=multi_worker`: {own} cannot listen at port"
-            f" {places[own][1]}: {error.strerror}. Does another process have its index"
-            " in TF_CONFIG?"
-        ) from error
-    logging.info(
-        "%s waits for %s, for %d seconds at most.",
-        own,
-        ", ".join(missing),
-        SECONDS_TO_ANSWER,
-    )
-    end = time.monotonic() + SECONDS_TO_ANSWER
-    # No one may leave its address before the others have found it there.
-    unheard = len(missing)
-    listener.setblocking(False)
-    with listener:
-        while missing or unheard > 0:
-            for name, place in list(missing.items()):
-                with contextlib.suppress(OSError):
-                    socket.create_connection(place, timeout=1.0).close()
-                    del missing[name]
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    listener.accept()[0].close()
-                    unheard -= 1
-            if (missing or unheard > 0) and time.monotonic() > end:
-                described = ", ".join(
-                    f"{name} ({host}:{port})" for name, (host, port) in missing.items()
-                )
-                raise InputError(
-                    "`distribution=multi_worker`: no answer from"
-                    f" {described or 'all others'} in"
-                    f" {SECONDS_TO_ANSWER} seconds. Start the same command there, with"
-                    " its own index in TF_CONFIG; the ports must be open."
-                )
-            if missing or unheard > 0:
-                time.sleep(0.1)
 
 
 def description(strategy: Strategy) -> str:
@@ -399,6 +309,36 @@ def sum_over_workers(strategy: Strategy, numbers: list[float]) -> np.ndarray:
     if num_workers(strategy) == 1:
         return np.array(numbers, np.float64)
     return _summing(strategy)(tf.constant(numbers, tf.float64)).numpy()
+
+
+def require_same(strategy: Strategy, settings: Mapping[str, object]) -> None:
+    """Raises InputError on all workers if one has another value than the first one.
+
+    All workers must call this, with the same names.
+    """
+    workers = num_workers(strategy)
+    if workers == 1:
+        return
+    table = np.zeros((workers, len(settings)))
+    table[_number(strategy)] = [
+        zlib.crc32(repr(value).encode()) % 2**24 for value in settings.values()
+    ]
+    table = np.round(sum_over_workers(strategy, table.ravel().tolist()))
+    table = table.reshape(workers, len(settings))
+    for worker, column in np.argwhere(table != table[0])[:1]:
+        raise InputError(
+            f"worker {worker} has other {list(settings)[column]} than worker 0: give"
+            " the same command on every worker."
+        )
+
+
+def _number(strategy: Strategy) -> int:
+    """This process's number among the workers."""
+    if keras_backend.is_jax():
+        return strategy.worker
+    resolver = strategy.cluster_resolver
+    has_chief = "chief" in resolver.cluster_spec().as_dict()
+    return resolver.task_id + (has_chief and resolver.task_type == "worker")
 
 
 @functools.cache

@@ -89,9 +89,16 @@ class DeviceOptions(Options, title=options.DEVICES):
     distribution: str = option(
         "default",
         "Devices: the machine's default one, one_device, all its GPUs (mirrored),"
-        " several processes as described by TF_CONFIG or, with JAX, by what started"
-        " them, such as Slurm (multi_worker), or a TPU.",
+        " several processes as described by TF_CONFIG or by what started them, such as"
+        " Slurm or Kubernetes (multi_worker), or a TPU.",
         choices=("default", "one_device", "mirrored", "multi_worker", "tpu"),
+        decides="nothing",
+    )
+    local_workers: int = option(
+        1,
+        "With --distribution=multi_worker: start so many processes of this command on"
+        " this machine, which share its GPUs.",
+        least=1,
         decides="nothing",
     )
     use_tpu: bool = option(
@@ -127,6 +134,11 @@ class DeviceOptions(Options, title=options.DEVICES):
             yield (
                 f"`use_tpu` and `distribution={self.distribution}` contradict each"
                 " other: give one of them."
+            )
+        if self.local_workers > 1 and self.distribution != "multi_worker":
+            yield (
+                f"`local_workers={self.local_workers}` needs"
+                " `distribution=multi_worker`."
             )
 
 

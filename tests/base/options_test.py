@@ -271,6 +271,7 @@ SAME_SELECTION = {
     *("stop_early", "stop_early_at", "stop_early_keep", "keep_all_runs"),
     *("save_checkpoints_steps", "keep_checkpoint_max", "iterations_per_loop"),
     *("log_steps", "profile_steps", "jit_compile", "recompute", "distribution"),
+    "local_workers",
     *("backend", "use_tpu", "tpu_name", "tpu_zone", "gcp_project", "master"),
     *("num_tpu_cores", "gradient_accumulation_steps", "two_stage"),
 }

@@ -51,8 +51,12 @@ class StrategiesTestCase(FolderCase):
         return self.start_module(child, json.dumps(options), **environment)
 
     def start_module(self, module, *arguments, **environment):
+        command = (sys.executable, "-m", module, *arguments)
+        return self.start_program(*command, **environment)
+
+    def start_program(self, *command, **environment):
         process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            command,
             env={**os.environ, **environment},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -6,7 +6,6 @@ from unittest import mock
 import tensorflow as tf
 
 from bert_tf.base.errors import InputError
-from bert_tf.training import strategy
 from bert_tf.training.strategy import (
     check_batch_size,
     create_strategy,
@@ -65,7 +64,6 @@ class StrategyTest(tf.test.TestCase):
         }
         tasks = (("worker", 3), ("ps", 0), ("evaluator", 0))
         for content in (
-            "",
             "{",
             "[1]",
             *(
@@ -78,6 +76,9 @@ class StrategyTest(tf.test.TestCase):
                 self.create_as_worker(content)
         with self.assertRaisesRegex(InputError, "process: there is no 'task'. Give"):
             self.create_as_worker('{"cluster": {}}')
+
+        with self.assertRaisesRegex(InputError, "nothing in the environment names"):
+            self.create_as_worker("")
 
     def create_as_worker(self, content):
         with mock.patch.dict(os.environ, {"TF_CONFIG": content}):
@@ -94,14 +95,14 @@ class StrategyTest(tf.test.TestCase):
             task = {"type": "worker", "index": 0}
             text = json.dumps({"cluster": cluster, "task": task})
             with (
-                mock.patch.object(strategy, "SECONDS_TO_ANSWER", 0.1),
+                mock.patch("bert_tf.training.cluster.SECONDS_TO_ANSWER", 0.1),
                 self.assertLogs(level="INFO") as logs,
                 self.assertRaisesRegex(
                     InputError, f"from worker 1 .*:{absent}. in 0.1"
                 ),
             ):
                 self.create_as_worker(text)
-            self.assertIn("worker 0 waits for worker 1", logs.output[0])
+            self.assertIn("worker 0 waits for worker 1", logs.output[1])
             # The absent one's port is taken by another process.
             task["index"] = 1
             text = json.dumps({"cluster": cluster, "task": task})

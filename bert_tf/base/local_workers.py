@@ -1,0 +1,146 @@
+"""--local_workers=N: N processes of one command on this machine, which train together.
+
+Each has a TF_CONFIG that names all of them, and its share of the GPUs. The first one
+prints as the command would; of the others, only one that fails is heard. Where one ends
+with an error, the others have SECONDS_TO_END for a message of their own; then they are
+told to stop, and at last killed.
+"""
+
+import contextlib
+import ctypes
+import glob
+import json
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from typing import IO
+
+from bert_tf.base.errors import InputError
+
+SECONDS_TO_END = 30.0
+_OF_WORKERS = "BERT_TF_LOCAL_WORKER"
+_LINES = 5  # of a worker that fails
+_DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+
+
+def is_one() -> bool:
+    """Whether this process is one that `run` has started."""
+    return _OF_WORKERS in os.environ
+
+
+def run(count: int) -> int:
+    """Starts this process's command so many times; returns the exit code."""
+    if os.environ.get("TF_CONFIG"):
+        raise InputError(
+            f"`local_workers={count}` and TF_CONFIG contradict each other: give one."
+        )
+    told: list[int] = []  # the signals that this process has passed on
+
+    def tell(received: int, _: object) -> None:
+        told.append(received)
+        _tell(workers, received)
+
+    with contextlib.ExitStack() as stack:
+        logs = [
+            stack.enter_context(tempfile.TemporaryFile()) if number else None
+            for number in range(count)
+        ]
+        addresses = _free_addresses(count)
+        workers = [_start(number, addresses, log) for number, log in enumerate(logs)]
+        stack.callback(_end, workers)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, tell)
+        failed = _first_failure(workers)
+        if failed is None:
+            return 0
+        # As a shell has it, of a process that a signal has ended.
+        code = workers[failed].returncode
+        code = code if code > 0 else 128 - code
+        if not told:
+            print(
+                f"worker {failed} of {count} has ended with exit code {code}."
+                f"{_last_lines(logs[failed])}",
+                file=sys.stderr,
+            )
+        return code
+
+
+def _first_failure(workers: list[subprocess.Popen]) -> int | None:
+    """The first one that has failed, once the others have had time to end too."""
+    failed, end = None, math.inf
+    while True:
+        ended = [one.poll() is not None for one in workers]
+        if failed is None and any(one.returncode for one in workers):
+            failed = [bool(one.returncode) for one in workers].index(True)
+            end = time.monotonic() + SECONDS_TO_END
+        if all(ended) or time.monotonic() > end:
+            return failed
+        time.sleep(0.1)
+
+
+def _start(
+    number: int, addresses: list[str], log: IO[bytes] | None
+) -> subprocess.Popen:
+    task = {"type": "worker", "index": number}
+    environment = {
+        **os.environ,
+        _OF_WORKERS: str(number),
+        "TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": task}),
+    }
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = range(len(glob.glob("/dev/nvidia[0-9]*")))
+    every = given.split(",") if given is not None else list(map(str, gpus))
+    if every:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(every[number :: len(addresses)])
+    return subprocess.Popen(
+        [sys.executable, *sys.orig_argv[1:]],
+        env=environment,
+        stdout=log,
+        stderr=log,
+        # Signals come from `run` alone: the terminal's would come twice.
+        start_new_session=True,
+        preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+    )
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGTERM)
+
+
+def _free_addresses(count: int) -> list[str]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("localhost", 0))
+        return [f"localhost:{one.getsockname()[1]}" for one in sockets]
+
+
+def _tell(workers: list[subprocess.Popen], number: int) -> None:
+    for worker in workers:
+        if worker.poll() is None:
+            worker.send_signal(number)
+
+
+def _end(workers: list[subprocess.Popen]) -> None:
+    """Stops those that still run; a frozen one is killed."""
+    _tell(workers, signal.SIGTERM)
+    end = time.monotonic() + SECONDS_TO_END
+    for worker in workers:
+        try:
+            worker.wait(max(0.0, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            worker.wait()
+
+
+def _last_lines(log: IO[bytes] | None) -> str:
+    if log is None:  # they have been printed
+        return ""
+    log.seek(0)
+    lines = log.read().decode("utf-8", "replace").strip().splitlines()[-_LINES:]
+    return "".join(f"\n  {line}" for line in lines)
