@@ -13,6 +13,8 @@ one in Python would.
 import hashlib
 import importlib.util
 
+import numpy as np
+
 from bert_tf.base.errors import InputError
 
 _RUN = 5
@@ -36,14 +38,9 @@ def digest(tokens: bytes | bytearray, token_bytes: int) -> bytes:
     size = _RUN * token_bytes
     last = max(len(tokens) - size, 0)
     hashes = RMinHash(num_perm=_BANDS * _ROWS, seed=_SEED)
-    hashes.update(
-        [bytes(tokens[n : n + size]) for n in range(0, last + 1, token_bytes)]
-    )
-    minimal = hashes.digest()
-    keys = [
-        " ".join(map(str, minimal[band * _ROWS : (band + 1) * _ROWS]))
-        for band in range(_BANDS)
-    ]
+    hashes.update([tokens[n : n + size] for n in range(0, last + 1, token_bytes)])
+    bands = np.array(hashes.digest(), "<u4").reshape(_BANDS, _ROWS)
     return b"".join(
-        hashlib.blake2b(key.encode(), digest_size=KEY_BYTES).digest() for key in keys
+        hashlib.blake2b(band.tobytes(), digest_size=KEY_BYTES).digest()
+        for band in bands
     )

@@ -289,12 +289,6 @@ class FileSource:
         """Whether its lines are sentences, unless the user says otherwise."""
         return self.input_format == "text" and self.clean == NO_CLEANING
 
-    @property
-    def can_be_cut(self) -> bool:
-        """Whether its chunks can be read separately."""
-        is_one = self.input_format == "text" and self.clean != NO_CLEANING
-        return not is_one and blocks.can_be_cut(self.path, self.encoding)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Chunk:
@@ -349,17 +343,9 @@ def make_chunks(
                 f" {path}. Write it to a file first."
             )
     chunks: list[Chunk] = []
-    is_binary = [
-        path.endswith(".parquet") if input_format == "auto" else input_format == PARQUET
-        for path in paths
-    ]
-    texts = [path for path, binary in zip(paths, is_binary, strict=True) if not binary]
-    encodings = iter(find_encodings(texts, encoding, num_workers))
-    for path, binary in zip(paths, is_binary, strict=True):
-        name = blocks.UTF_8 if binary else next(encodings)
-        found = input_format
-        if found == "auto":
-            found = PARQUET if binary else find_format(path, name)
+    encodings = find_encodings(paths, encoding, num_workers)
+    for path, name in zip(paths, encodings, strict=True):
+        found = find_format(path, name) if input_format == "auto" else input_format
         if found in PARAGRAPH_FORMATS and clean != NO_CLEANING:
             raise InputError(
                 f"{path}: `clean={clean}` is for text as it was taken out of other"
@@ -374,7 +360,7 @@ def make_chunks(
             encoding=name,
             clean=clean,
         )
-        of_chunks = _cut_parquet if binary else _cut
+        of_chunks = _cut_parquet if found == PARQUET else _cut
         for start, stop, num_bytes in of_chunks(source, chunk_bytes):
             chunk = Chunk(
                 source=source,
@@ -395,7 +381,9 @@ _Cuts = Iterator[tuple[int, int | None, int]]
 
 def _cut(source: FileSource, chunk_bytes: int) -> _Cuts:
     num_bytes = files.size(source.path)
-    step = chunk_bytes if source.can_be_cut else num_bytes
+    is_one = source.input_format == "text" and source.clean != NO_CLEANING
+    can_be_cut = not is_one and blocks.can_be_cut(source.path, source.encoding)
+    step = chunk_bytes if can_be_cut else num_bytes
     for start in range(0, num_bytes, step) if num_bytes else [0]:
         stop = start + step if start + step < num_bytes else None
         yield start, stop, min(step, num_bytes - start)
@@ -416,6 +404,8 @@ def find_format(path: str, encoding: str = blocks.UTF_8) -> str:
     name = path.removesuffix(blocks.compression(path))
     if name.endswith(_JSON_SUFFIXES):
         return "jsonl"
+    if path.endswith(".parquet"):
+        return PARQUET
     first = next(blocks.read_blocks(path, encoding=encoding), None)
     begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
     if is_dump(begin):

@@ -80,6 +80,8 @@ def find_encoding(path: str) -> str:
     first_error = ""
     for block in blocks.read_blocks(path):
         data = block.data
+        if block.offset == 0 and data.startswith(b"PAR1"):
+            return blocks.UTF_8  # Parquet's
         if block.offset == 0 and b"\0" in data:  # ASCII in UTF-16 is UTF-8, too
             # Not a line, which ends in the middle of a character.
             return _guess(next(blocks.read_pieces(path))[:_SAMPLE_BYTES], path)

@@ -25,10 +25,11 @@ from bert_tf.text.dropped import drop
 if TYPE_CHECKING:
     from bert_tf.text.documents import FileSource
 
-_FILE, _CATEGORY = "6", "14"  # the numbers of namespaces
-_NAMESPACE = re.compile(r'<namespace key="(-?\d+)"[^>/]*>([^<]*)<')
+# The namespaces of files and of categories.
+_NAMESPACE = re.compile(r'<namespace key="(6|14)"[^>/]*>([^<]*)<')
+_IMAGES = "files and images"
+_PREFIXES = {"file": _IMAGES, "image": _IMAGES, "category": "categories"}
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z-]+)?|simple")
-_ALIASES = {_FILE: ("file", "image"), _CATEGORY: ("category",)}
 _WITHOUT_TEXT = "text outside text passages"
 _BOXES = """
     categorytree gallery graph hiero imagemap includeonly indicator inputbox mapframe
@@ -57,8 +58,7 @@ _BEFORE_PUNCTUATION = re.compile(rf"\s*{_GAP}[\s{_GAP}]*(?=[,.;:!?)），。；]
 _BETWEEN_SPACES = re.compile(rf"(?:(?<=\s)|^)[\s{_GAP}]*{_GAP}\s*")
 _LEFT_MARKUP = re.compile(r"'{2,}|__[A-Z]+__|\[\[|\]\]|\{\{|\}\}")
 _BROKEN_TABLE = ("{|", "|")
-
-
+# What is found without parsing.
 _SIMPLE = (
     (re.compile(r"<!--.*?-->", re.S), "comments"),
     (re.compile(r"<ref\b[^<>]*/>", re.I), "references"),
@@ -123,12 +123,10 @@ def _page_border(line: bytes) -> int | None:
 
 def _prefixes(head: str) -> dict[str, str]:
     """What links to files and categories begin with, by lower case."""
-    reasons = {_FILE: "files and images", _CATEGORY: "categories"}
-    found = {name: reasons[key] for key in reasons for name in _ALIASES[key]}
-    for key, name in _NAMESPACE.findall(head):
-        if key in reasons:
-            found[html.unescape(name).lower()] = reasons[key]
-    return found
+    return _PREFIXES | {
+        html.unescape(name).lower(): _PREFIXES["file" if key == "6" else "category"]
+        for key, name in _NAMESPACE.findall(head)
+    }
 
 
 def _wikitext(page: ElementTree.Element, dropped: Counter[str]) -> str | None:
