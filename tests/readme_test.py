@@ -28,6 +28,7 @@ GUIDE = (
     "docs/checkpoints.md",
     "docs/paper.md",
     "docs/python.md",
+    "docs/keras.md",
     "docs/results.md",
     "docs/deviations.md",
     "docs/troubleshooting.md",

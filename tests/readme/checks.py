@@ -64,7 +64,7 @@ def command_problems(text: str, project: Project, folder: str) -> Iterator[str]:
     """Commands that cannot be parsed: no such script, flag, value or make target."""
     own: dict[str, Script] = {}
     for block in markdown.blocks(text):
-        if block.language == "python" and block.title:
+        if block.title and f"python {block.title} " in text:
             path = pathlib.Path(folder, block.title)
             path.write_text(block.text, "utf-8")
             own[block.title] = script_of_file(str(path))
