@@ -21,6 +21,7 @@ import re
 import signal
 import sys
 import textwrap
+import time
 import typing
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NoReturn, TypeVar
@@ -36,6 +37,7 @@ T = TypeVar("T", bound=options.Options)
 EXIT_USAGE_ERROR = 1
 EXIT_INPUT_ERROR = 2
 _LONGEST_LINE = 2000
+_SECONDS_FOR_OTHERS = 3.0
 
 
 def command(run: Callable[[T], Any], **settings: Any) -> Callable[[], None]:
@@ -88,6 +90,7 @@ def main(
             raise
         except _users_errors() as error:
             print(f"{script}: {one_line(error)}", file=sys.stderr)
+            _leave_other_processes()
             sys.exit(EXIT_INPUT_ERROR)
         except KeyboardInterrupt:
             # A second one, while Python ends, would be a traceback.
@@ -241,6 +244,19 @@ def _users_errors() -> tuple[type[Exception], ...]:
         errors.UnauthenticatedError,
         errors.UnavailableError,
     )
+
+
+def _leave_other_processes() -> None:
+    """Exits at once where JAX would wait minutes for processes that have failed."""
+    jax = sys.modules.get("jax")
+    if jax is None or not jax.distributed.is_initialized():
+        return
+    if jax.process_index() == 0:
+        # Without the first process the others end without a message of their own.
+        time.sleep(_SECONDS_FOR_OTHERS)
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
+    os._exit(EXIT_INPUT_ERROR)
 
 
 def import_tensorflow(given: options.Options | None = None) -> None:

@@ -28,7 +28,8 @@ def cause_of(message: str) -> str:
     """The line of a TensorFlow error's message that explains what went wrong."""
     # Errors from a `tf.function` begin with the places in Python that made the graph;
     # the cause precedes the graph's node.
-    if "Collective ops is aborted" in message:
+    # TensorFlow's and JAX's message.
+    if "Collective ops is aborted" in message or "Gloo" in message:
         return _stopped_worker(message)
     lines = [line.strip() for line in message.split("\n")]
     told = [

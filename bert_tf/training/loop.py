@@ -20,6 +20,7 @@ from keras import ops
 from bert_tf.base import files
 from bert_tf.base.errors import DivergedError, InputError
 from bert_tf.base.metrics import is_better
+from bert_tf.base.options import declarations
 from bert_tf.conversion.source import Source
 from bert_tf.optimization.layerwise import freeze, keeping_initial
 from bert_tf.optimization.optimizers import optimizer_of
@@ -57,6 +58,7 @@ from bert_tf.training.strategy import (
     is_chief,
     is_tpu,
     num_workers,
+    require_same,
     sum_over_workers,
 )
 from bert_tf.training.task import Phase, Task, TrainingData
@@ -177,6 +179,16 @@ def train(
             f" {', '.join(task.objective.across_rows)} compare the rows of a whole"
             " batch, which micro-batches do not have. Leave it out."
         )
+    require_same(
+        strategy,
+        {
+            **{
+                f"`{name}`": getattr(config, name)
+                for name in declarations(type(config))
+            },
+            "records": [(one.data_id, one.end_step, one.batch_size) for one in phases],
+        },
+    )
     files.make_folder(folder)
     logging.info("Running on %s.", description(strategy))
     if config.num_warmup_steps > config.num_train_steps:

@@ -63,3 +63,5 @@ class CauseOfTest(tf.test.TestCase):
 
     def test_a_worker_that_is_gone_is_named(self):
         self.assertStartsWith(cause_of(WORKER_IS_GONE), "No answer from worker 1: ")
+        jax = "UNKNOWN: Gloo AllGather failed: [pair.cc:547] Connection closed by peer"
+        self.assertStartsWith(cause_of(jax), "No answer from another worker: ")
