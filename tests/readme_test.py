@@ -112,7 +112,7 @@ class ReadmeTest(tf.test.TestCase):
 
     def test_what_is_not_so_is_found(self):
         for check, arguments, lines in (
-            (checks.block_problems, (), [1]),
+            (checks.block_problems, (), [1, 8, 9]),
             (checks.command_problems, (self.get_temp_dir(),), [6, 7, 8, 8, 9, 9]),
             (checks.flag_problems, (), [12, 12, 12]),
             (checks.name_problems, ("README.md",), [14] * 4),

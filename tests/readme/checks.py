@@ -11,6 +11,8 @@ from tests.readme.project import Project
 
 # A block's language: commands, Python, or what is neither run nor checked.
 LANGUAGES = ("sh", "python", "text", "json")
+# A page shows so many without scrolling.
+COMMAND_COLUMNS = 72
 # What a table's column is headed with that names another project's flags and files.
 THEIR_COLUMNS = re.compile(
     r"(the original|theirs|peer|google-research|tf-models|Model Garden|Hugging Face"
@@ -46,6 +48,10 @@ def block_problems(text: str, project: Project) -> Iterator[str]:
                 f"line {block.line - 1}: a block is ```{block.language}. Commands that"
                 f" are run are ```sh; other blocks are of {', '.join(LANGUAGES[1:])}."
             )
+        elif block.language == "sh":
+            for number, line in enumerate(block.text.splitlines(), block.line):
+                if len(line) > COMMAND_COLUMNS:
+                    yield f"line {number}: more than {COMMAND_COLUMNS} columns: {line}"
         elif block.language == "python":
             try:
                 compile(block.text, "block", "exec")
