@@ -134,7 +134,7 @@ def training_program(name, devices):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_a_chip_does_does_not_depend_on_the_number_of_chips(name):
+def test_what_a_chip_does_does_not_grow_with_the_number_of_chips(name):
     few, many = (training_program(name, chips) for chips in ("v5e:2x2", "v5e:4x4"))
     assert few.cycles > 0
     exchanged = [sum(one.collective_bytes().values()) for one in (few, many)]
@@ -142,7 +142,8 @@ def test_what_a_chip_does_does_not_depend_on_the_number_of_chips(name):
     # The more chips, the smaller each one's share of the moments.
     assert many.memory_bytes < few.memory_bytes
     moved = [one.cost["bytes accessed"] for one in (few, many)]
-    assert moved[1] == pytest.approx(moved[0], rel=0.01)
+    assert moved[1] < 1.01 * moved[0]
+    assert few.collective_bytes()["reduce-scatter"] > 0
     check_gradients(name, few)
 
 
@@ -158,8 +159,9 @@ def check_gradients(name, program):
     leaves the sum within the loop over micro-batches: it is made after each of them.
     """
     sent = program.collective_bytes()
-    assert set(sent) <= {"all-reduce", "reduce-scatter", "all-gather", "all-to-all"}
-    assert sent["reduce-scatter"] > 0 < sent["all-gather"], sent
+    assert sent["all-gather"] > 0, sent
+    others = {"all-reduce", "reduce-scatter", "all-to-all", "collective-permute"}
+    assert set(sent) <= {"all-gather"} | others, sent
     in_loop = [one for one in program.collectives if one.in_loop]
     assert bool(in_loop) == (name == "micro-batches"), in_loop
 
