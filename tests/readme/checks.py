@@ -22,7 +22,7 @@ THEIR_COLUMNS = re.compile(
 # Commands of others, whose flags are theirs.
 OTHERS_COMMANDS = (
     *("cd", "curl", "export", "gcloud", "git", "gunicorn", "mkdir", "pip", "python3"),
-    "source",
+    *("source", "uvicorn"),
     *("tar", "tensorboard", "unzip", "wget", "gsutil", "hf"),
 )
 # Not a value to check, but what a reader puts there: DIR, $GLUE_DIR, N:M, "...".
