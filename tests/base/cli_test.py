@@ -24,7 +24,7 @@ SCRIPTS = (
     *("bert_tf.ensemble_squad", "bert_tf.run_squad", "bert_tf.run_swag"),
     *("bert_tf.run_ner", "bert_tf.run_paper", "bert_tf.compare", "bert_tf.probe"),
     *("bert_tf.extract_features", "bert_tf.score", "bert_tf.plot_attention"),
-    *("bert_tf.predict", "bert_tf.explain"),
+    *("bert_tf.predict", "bert_tf.explain", "bert_tf.plan"),
     *("bert_tf.export_model", "bert_tf.inspect_checkpoint", "bert_tf.quickstart"),
     *("tfrecords.create_pretraining_data", "tfrecords.extend_vocabulary"),
 )

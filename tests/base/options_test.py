@@ -50,6 +50,7 @@ _WRONG = {
     "bert_tf.run_paper": "--output_dir=o --table=2 --init_checkpoint=FOLDER"
     " --glue_dir=WRONG",
     "bert_tf.compare": "FOLDER WRONG",
+    "bert_tf.plan": "--output_dir=o --hours=1 --input_file=WRONG",
     "bert_tf.probe": "--output_dir=o --train_file=FILE --init_checkpoint=WRONG",
     "bert_tf.extract_features": "--output_file=o --input_file=FILE"
     " --init_checkpoint=WRONG",

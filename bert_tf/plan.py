@@ -1,0 +1,434 @@
+r"""Says how to pre-train on some text in so many hours, on this machine, and does it.
+
+    python -m bert_tf.plan --input_file=text.txt --hours=8 --output_dir=domain
+
+counts the text, writes records of a sample and trains each size of model on it for some
+seconds, and prints what it would do, why, and the commands. With --go it runs them one
+after the other. Killed and started again, it resumes where it was.
+
+The size is the largest whose training sees at least 20 tokens per weight in the time
+(Hoffmann et al. 2022), else the smallest. With --init_checkpoint the model is that one.
+No text should be seen more than some 40 times, as often as by the original; a line says
+how often it will be.
+"""
+
+import dataclasses
+import json
+import os
+import random
+import shlex
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from absl import logging
+
+from bert_tf.base import cli, files, finished, options
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import REQUIRED, option, with_default
+from bert_tf.base.parallel import available_cores
+from bert_tf.base.pictures import table
+from bert_tf.records.manifest import MANIFEST_SUFFIX
+from bert_tf.records.text_input import TextOptions, text_chunks
+from bert_tf.tasks.pretraining_options import PretrainingOptions
+from bert_tf.text.documents import read_chunk
+from bert_tf.training.training_options import ModelOptions
+
+SIZES = ("tiny", "mini", "small", "medium", "base", "large")
+TOKENS_PER_WEIGHT = 20
+MOST_PASSES = 40
+# Narrower models take larger rates; of a trained one the rate of fine-tuning.
+LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 5e-4, "medium": 3e-4}
+_RATE, _RATE_OF_TRAINED = 1e-4, 5e-5
+_SAMPLE_BYTES = 1_000_000
+_COUNTED_BYTES = 64_000_000
+_SECONDS_PER_SIZE = 20.0
+_BATCH_SIZE, _LENGTH, _PREDICTIONS = 32, 128, 20
+# Tokens of a vocabulary for a text of so many bytes, at least.
+_VOCABULARIES = ((100e6, 30_522), (20e6, 16_000), (0, 8_000))
+_CREATE = "bert_tf.tfrecords.create_pretraining_data"
+_TRAIN, _LEARN = "bert_tf.run_pretraining", "bert_tf.tfrecords.learn_vocabulary"
+
+
+class PlanOptions(TextOptions):
+    """The text, the time, and the model to start from."""
+
+    hours: float = option(
+        REQUIRED, "Hours for all of it.", above=0.0, decides="nothing"
+    )
+    output_dir: str = with_default(PretrainingOptions, "output_dir", REQUIRED)
+    init_checkpoint: str | None = with_default(ModelOptions, "init_checkpoint", None)
+    do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
+    eval_file: str | None = option(
+        None,
+        "Held-out text in the format of --input_file, for the evaluation.",
+        path=options.Path.FILES,
+        decides="nothing",
+    )
+    go: bool = option(False, "Run the commands.", decides="nothing")
+
+    def path(self, *names: str) -> str:
+        """A path in the output folder."""
+        return os.path.join(self.output_dir, *names)
+
+
+class Command(NamedTuple):
+    """A command of the plan."""
+
+    module: str
+    flags: Mapping[str, Any]
+    result: str  # what it writes
+
+    @property
+    def arguments(self) -> list[str]:
+        """Its arguments, without flags that are None."""
+        given = {name: x for name, x in self.flags.items() if x is not None}
+        return [f"--{name}={value}" for name, value in given.items()]
+
+    def __str__(self) -> str:
+        lines = [f"python -m {self.module}", *map(shlex.quote, self.arguments)]
+        return " \\\n  ".join(lines)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Text:
+    """What the text has: counted, or foreseen from a part of it."""
+
+    words: float
+    tokens: float
+    seconds: float  # to write its records
+    record_bytes: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pace:
+    """A size's training on this machine."""
+
+    size: str
+    num_weights: int
+    tokens_per_second: float
+
+
+def choose(paces: Sequence[Pace], seconds: float) -> Pace:
+    """The largest model that sees enough tokens in this time, else the smallest."""
+    enough = [
+        pace
+        for pace in paces
+        if pace.tokens_per_second * seconds >= TOKENS_PER_WEIGHT * pace.num_weights
+    ]
+    return max(enough or paces[:1], key=lambda pace: pace.num_weights)
+
+
+def num_weights(config: BertConfig) -> int:
+    """The encoder's weights and the masked LM's."""
+    width, inner = config.hidden_size, config.intermediate_size
+    layer = 4 * width * (width + 1) + 2 * width * inner + inner + 5 * width
+    tables = config.vocab_size + config.max_position_embeddings + config.type_vocab_size
+    head = width * (width + 1) + 2 * width + config.vocab_size
+    return config.num_hidden_layers * layer + tables * width + 2 * width + head
+
+
+class Plan:
+    """Measures, decides, and runs."""
+
+    def __init__(self, options: PlanOptions) -> None:
+        self.options = options
+        settings = {"input_file": options.input_file, "model": options.init_checkpoint}
+        finished.keep_settings(options.path("plan.json"), settings, "a plan")
+        self._measured: finished.FinishedResults[dict] = finished.FinishedResults(
+            options.path("measured.json"), dict[str, Any]
+        )
+        chunks = text_chunks(options, passed_over=[options.output_dir])
+        self._chunks = chunks
+        self._num_bytes = sum(chunk.num_bytes for chunk in chunks)
+
+    def lines(self) -> Iterator[str]:
+        """What is planned, and why."""
+        options, text = self.options, self._text()
+        yield (
+            f"Text: {self._num_bytes / 1e6:,.1f} MB, about {text.words:,.0f} words and"
+            f" {text.tokens:,.0f} tokens ({text.tokens / max(text.words, 1.0):.2f} per"
+            " word)."
+        )
+        paces = self._paces()
+        before = text.seconds
+        seconds = 3600.0 * options.hours - before
+        if seconds <= 0.0:
+            raise InputError(
+                f"`hours={options.hours:g}`: to write the records alone takes"
+                f" {before / 3600.0:.1f} hours."
+            )
+        self.pace = pace = choose(paces, seconds)
+        self.training_hours = seconds / 3600.0
+        total = text.tokens
+        yield f"Machine: {available_cores()} cores."
+        rows = [
+            [
+                one.size,
+                f"{one.num_weights:,}",
+                f"{one.tokens_per_second:,.0f}",
+                f"{one.tokens_per_second * seconds / one.num_weights:,.1f}",
+                f"{one.tokens_per_second * seconds / total:,.1f}",
+                "<" if one is pace else "",
+            ]
+            for one in paces
+        ]
+        header = ["model", "weights", "tokens/s", "tokens per weight", "passes", ""]
+        yield table(header, rows).rstrip()
+        yield from self._warnings(pace, seconds, total)
+        yield (
+            f"Time: {before / 60.0:,.0f} minutes for the records,"
+            f" {self.training_hours:,.2f} hours of training. Disk:"
+            f" {text.record_bytes / 1e9:,.2f} GB of records."
+        )
+        yield ""
+        yield "\n\n".join(map(str, self.commands()))
+
+    def _warnings(self, pace: Pace, seconds: float, total: float) -> Iterator[str]:
+        seen = pace.tokens_per_second * seconds
+        enough = TOKENS_PER_WEIGHT * pace.num_weights
+        if self.options.init_checkpoint is None and seen < enough:
+            yield (
+                "Too few hours for a model from scratch:"
+                f" {enough / pace.tokens_per_second / 3600.0:,.1f} would show it"
+                f" {TOKENS_PER_WEIGHT} tokens per weight. Train on from a checkpoint"
+                " (`init_checkpoint`), or give more hours."
+            )
+        if seen > MOST_PASSES * total:
+            hours = MOST_PASSES * total / pace.tokens_per_second / 3600.0
+            yield (
+                f"Too little text for so many hours: it is seen {seen / total:,.0f}"
+                f" times. {hours:,.2f} hours are {MOST_PASSES} passes."
+            )
+
+    def commands(self) -> list[Command]:
+        """What makes the model, in order."""
+        options = self.options
+        found = []
+        vocab_file = self._vocab_file
+        if options.init_checkpoint is None:
+            found.append(self._learn(options.input_file, vocab_file))
+        text_flags = {
+            name: getattr(options, name)
+            for name in ("input_format", "text_field", "encoding", "clean", "language")
+            if options.is_given(name)
+        }
+        records = options.path("records", "text.tfrecord")
+        held_out = options.path("records", "held_out.tfrecord")
+        made = [(options.input_file, records)]
+        made += [(options.eval_file, held_out)] if options.eval_file else []
+        for source, target in made:
+            found.append(self._create(source, target, vocab_file, **text_flags))
+        found.append(
+            Command(
+                _TRAIN,
+                {
+                    "input_file": records,
+                    "eval_input_file": held_out if options.eval_file else None,
+                    **self._model(self.pace.size),
+                    "output_dir": options.path("model"),
+                    "do_train": True,
+                    "do_eval": True,
+                    "train_batch_size": _BATCH_SIZE,
+                    "max_train_hours": f"{self.training_hours:.3f}",
+                },
+                options.path("model"),
+            )
+        )
+        return found
+
+    def _learn(self, source: str | None, target: str) -> Command:
+        sizes = (size for least, size in _VOCABULARIES if self._num_bytes >= least)
+        flags = {
+            "input_file": source,
+            "output_file": target,
+            "vocab_size": next(sizes),
+            "do_lower_case": self.options.do_lower_case,
+        }
+        return Command(_LEARN, flags, target)
+
+    def _create(
+        self, source: str | None, target: str, vocab_file: str, **flags: Any
+    ) -> Command:
+        values = {
+            "input_file": source,
+            "output_file": target,
+            "vocab_file": vocab_file,
+            "do_lower_case": self._do_lower_case,
+            "max_seq_length": _LENGTH,
+            "max_predictions_per_seq": _PREDICTIONS,
+            "masking": "dynamic",  # other masks each time that a record is seen
+            "dupe_factor": 1,
+            **flags,
+        }
+        return Command(_CREATE, values, target)
+
+    def _model(self, size: str) -> dict[str, Any]:
+        if self.options.init_checkpoint is not None:
+            given = {"init_checkpoint": self.options.init_checkpoint}
+            return {**given, "learning_rate": _RATE_OF_TRAINED}
+        rate = LEARNING_RATES.get(size, _RATE)
+        return {"bert_size": size, "learning_rate": rate, "dropout": 0.0}
+
+    @property
+    def _vocab_file(self) -> str:
+        checkpoint = self.options.init_checkpoint
+        if checkpoint is None:
+            return self.options.path("vocab.txt")
+        return os.path.join(self._folder, "vocab.txt")
+
+    @property
+    def _folder(self) -> str:
+        checkpoint = self.options.init_checkpoint or ""
+        return (
+            checkpoint if files.is_folder(checkpoint) else os.path.dirname(checkpoint)
+        )
+
+    @property
+    def _do_lower_case(self) -> bool | None:
+        if self.options.init_checkpoint and not self.options.is_given("do_lower_case"):
+            return None  # the checkpoint's
+        return self.options.do_lower_case
+
+    def _text(self) -> Text:
+        """Counts the text, and writes the records of a sample."""
+        made_from = [self._num_bytes, self.options.init_checkpoint]
+        if known := self._measured.find("text", made_from):
+            return Text(**known)
+        options = self.options
+        sample, sample_words, words = self._counted()
+        path = options.path("sample", "text.txt")
+        files.make_folder(os.path.dirname(path))
+        files.write_atomically(path, "\n".join(sample) + "\n")
+        vocab_file = self._vocab_file
+        if options.init_checkpoint is None:
+            vocab_file = options.path("sample", "vocab.txt")
+            if not files.exists(vocab_file):
+                self._run(self._learn(path, vocab_file))
+        target = options.path("sample", "text.tfrecord")
+        starting = self._run(Command(_CREATE, {"help": True}, ""), may_fail=True)
+        seconds = self._run(self._create(path, target, vocab_file)) - starting
+        manifest = files.read_json(target + MANIFEST_SUFFIX)
+        factor = words / max(sample_words, 1)
+        size = sum(shard["num_bytes"] for shard in manifest["shards"])
+        text = Text(
+            words=float(words),
+            tokens=float(factor * manifest["report"]["read"]["tokens"]),
+            seconds=float(starting + factor * max(seconds, 0.0)),
+            record_bytes=float(factor * size),
+        )
+        self._measured.keep("text", made_from, dataclasses.asdict(text))
+        return text
+
+    def _counted(self) -> tuple[list[str], int, int]:
+        """Lines of a sample, its words, and the words of all of the text."""
+        sample: list[str] = []
+        num_bytes = kept = sample_words = words = 0
+        dropped: Counter[str] = Counter()
+        chunks = list(self._chunks)
+        random.Random(0).shuffle(chunks)
+        for chunk in chunks:
+            for line in read_chunk(chunk, dropped):
+                number = len(line.text.split())
+                words += number
+                if kept < _SAMPLE_BYTES:
+                    sample += line.sentences or [""]
+                    sample_words += number
+                    kept += len(line.text.encode())
+            num_bytes += chunk.num_bytes
+            if num_bytes >= _COUNTED_BYTES:
+                break
+        return sample, sample_words, round(words * self._num_bytes / max(num_bytes, 1))
+
+    def _paces(self) -> list[Pace]:
+        """Trains each size for some seconds, until one is too slow for the hours."""
+        found: list[Pace] = []
+        sizes = SIZES if self.options.init_checkpoint is None else ("the checkpoint",)
+        for size in sizes:
+            pace = self._pace(size)
+            found.append(pace)
+            seen = pace.tokens_per_second * 3600.0 * self.options.hours
+            if seen < TOKENS_PER_WEIGHT * pace.num_weights:
+                break
+        return found
+
+    def _pace(self, size: str) -> Pace:
+        if known := self._measured.find(size, self.options.init_checkpoint):
+            return Pace(**known)
+        options = self.options
+        folder = options.path("sample", size.replace(" ", "_"))
+        logging.info("Measuring %s ...", size)
+        self._run(
+            Command(
+                _TRAIN,
+                {
+                    "input_file": options.path("sample", "text.tfrecord"),
+                    **self._model(size),
+                    "output_dir": folder,
+                    "do_train": True,
+                    "train_batch_size": _BATCH_SIZE,
+                    "max_train_hours": _SECONDS_PER_SIZE / 3600.0,
+                    "log_steps": 10**6,
+                },
+                folder,
+            )
+        )
+        metrics = files.read_text(os.path.join(folder, "metrics.jsonl")).splitlines()
+        rates = [json.loads(line).get("tokens_per_second") for line in metrics]
+        config = BertConfig.from_json_file(os.path.join(folder, "bert_config.json"))
+        rate = next((rate for rate in reversed(rates) if rate), 0.0)
+        pace = Pace(size=size, num_weights=num_weights(config), tokens_per_second=rate)
+        self._measured.keep(size, options.init_checkpoint, dataclasses.asdict(pace))
+        return pace
+
+    def _run(self, command: Command, *, may_fail: bool = False) -> float:
+        """Runs a command, and gives its seconds; if it fails its last line is shown."""
+        began = time.monotonic()
+        ended = subprocess.run(
+            [sys.executable, "-m", command.module, *command.arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if ended.returncode and not may_fail:
+            last = (ended.stdout.strip().splitlines() or ["no message"])[-1]
+            raise InputError(f"{command.module} ended with {ended.returncode}: {last}")
+        return time.monotonic() - began
+
+    def go(self) -> None:
+        """Runs the commands that are not done; InputError where one fails."""
+        for command in self.commands():
+            if command.module == _LEARN and files.exists(command.result):
+                continue  # the others resume by themselves
+            print(f"\n{command}\n", flush=True)
+            ended = subprocess.run(
+                [sys.executable, "-m", command.module, *command.arguments], check=False
+            )
+            if ended.returncode:
+                raise InputError(
+                    f"{command.module} ended with {ended.returncode}. The same command"
+                    " resumes the plan."
+                )
+
+
+def run(options: PlanOptions) -> None:
+    """Prints the plan; runs it if asked to."""
+    cli.show_log()
+    plan = Plan(options)
+    for line in plan.lines():
+        print(line, flush=True)
+    if options.go:
+        plan.go()
+    else:
+        print("\nThe same command with --go runs them.")
+
+
+main = cli.command(run)
+
+if __name__ == "__main__":
+    main()

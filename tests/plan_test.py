@@ -1,0 +1,176 @@
+import importlib
+import json
+import os
+from unittest import mock
+
+import pytest
+import tensorflow as tf
+
+from bert_tf import plan
+from bert_tf.base import cli
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
+from bert_tf.modeling.heads import BertPretrainer
+from bert_tf.plan import Pace, choose, num_weights
+from tests.script_case import FolderCase, printed
+
+TEXT = "\n".join(
+    f"The {number}th sentence of a text about cats and dogs, and of what they eat."
+    for number in range(400)
+)
+
+
+class ChooseTest(tf.test.TestCase):
+    def test_the_largest_that_sees_20_tokens_per_weight(self):
+        paces = [Pace(size="tiny", num_weights=10, tokens_per_second=5.0)]
+        paces += [Pace(size="mini", num_weights=50, tokens_per_second=2.0)]
+        # 200 and 1,000 tokens are enough.
+        for seconds, size in ((39, "tiny"), (499, "tiny"), (500, "mini"), (1, "tiny")):
+            self.assertEqual(choose(paces, seconds).size, size)
+
+    def test_weights_are_those_of_the_model(self):
+        config = BertConfig.from_size("L-2_H-128", vocab_size=100)
+        model = BertPretrainer(config)
+        unused = [128 * 128, 128, 2 * 128, 2]  # the pooler, next sentence prediction
+        self.assertEqual(num_weights(config), model.count_params() - sum(unused))
+
+
+class PlanCase(FolderCase):
+    def setUp(self):
+        super().setUp()
+        self.text = self.write("text.txt", TEXT)
+
+    def plan(self, *more, hours=1.0):
+        return printed(
+            plan,
+            f"--input_file={self.text}",
+            f"--output_dir={self.path('out')}",
+            f"--hours={hours:g}",
+            *more,
+        )
+
+
+class PlanTest(PlanCase):
+    """With commands that write what the real ones would."""
+
+    def setUp(self):
+        super().setUp()
+        self.ran = []
+        self.rates = {"tiny": 10_000.0, "mini": 3_000.0, "small": 100.0}
+        self.enterContext(mock.patch.object(plan.subprocess, "run", self.fake_run))
+
+    def fake_run(self, arguments, **kwargs):
+        module, *flags = arguments[2:]
+        if flags != ["--help=True"]:  # as the command would
+            cli.parse(importlib.import_module(module).run, flags)
+        values = dict(flag.removeprefix("--").split("=", 1) for flag in flags)
+        self.ran.append((module.rpartition(".")[2], values))
+        if "output_file" in values:
+            os.makedirs(os.path.dirname(values["output_file"]), exist_ok=True)
+            with open(values["output_file"], "w") as file:
+                file.write("")
+            report = {"read": {"tokens": 9_600}}
+            shards = [{"num_bytes": 2_000_000}]
+            with open(values["output_file"] + ".manifest.json", "w") as file:
+                json.dump({"report": report, "shards": shards}, file)
+        elif "output_dir" in values:
+            os.makedirs(values["output_dir"], exist_ok=True)
+            config = BertConfig.from_size(values["bert_size"], vocab_size=8_000)
+            with open(os.path.join(values["output_dir"], "bert_config.json"), "w") as f:
+                f.write(config.to_json_string())
+            path = os.path.join(values["output_dir"], "metrics.jsonl")
+            with open(path, "w") as file:
+                rate = self.rates[values["bert_size"]]
+                print(json.dumps({"tokens_per_second": rate}), file=file)
+        return plan.subprocess.CompletedProcess(arguments, 0, stdout="")
+
+    def test_the_size_its_reasons_and_the_commands(self):
+        shown = self.plan(hours=3.0)
+        # 400 sentences of 15 words.
+        self.assertIn("about 6,000 words and 9,600 tokens (1.60 per word)", shown)
+        # 10,000 tokens a second for 3 hours are 71 per weight of a tiny model, and
+        # 3,000 are 6 per weight of a mini one: no larger one is tried.
+        sizes = [v["bert_size"] for _, v in self.ran if "bert_size" in v]
+        self.assertEqual(sizes, ["tiny", "mini"])
+        self.assertRegex(shown, r"\| tiny +\| +1,511,360 \| +10,000 \| +71\.\d .* < \|")
+        self.assertRegex(shown, r"\| mini +\| +5,413,440 \| +3,000 \| +6\.0 ")
+        self.assertRegex(shown, r"Too little text .* 0\.01 hours are 40 passes")
+        self.assertNotIn("Too few hours", shown)
+        self.assertIn("--bert_size=tiny \\\n", shown)
+        self.assertRegex(shown, r"--max_train_hours=(2\.99\d|3\.000)\n")
+        # Nothing is measured twice.
+        count = len(self.ran)
+        self.assertEqual(self.plan(hours=3.0), shown)
+        self.assertLen(self.ran, count)
+
+    def test_too_few_hours(self):
+        shown = self.plan(hours=0.5)
+        # 20 tokens for each of 1,511,360 weights, at 10,000 per second.
+        self.assertIn("Too few hours for a model from scratch: 0.8 would show", shown)
+
+    def test_go_runs_the_commands_in_order(self):
+        held_out = self.write("held_out.txt", TEXT)
+        self.plan("--go", f"--eval_file={held_out}", hours=3.0)
+        *_, learn, create, other, train = self.ran
+        self.assertEqual(learn[0], "learn_vocabulary")
+        self.assertEqual(learn[1]["output_file"], self.path("out", "vocab.txt"))
+        self.assertEqual(create[0], "create_pretraining_data")
+        self.assertEqual(create[1]["input_file"], self.text)
+        self.assertEqual(other[1]["input_file"], held_out)
+        self.assertEqual(train[0], "run_pretraining")
+        self.assertEqual(train[1]["eval_input_file"], other[1]["output_file"])
+        self.assertEqual(train[1]["output_dir"], self.path("out", "model"))
+
+    def test_what_is_refused(self):
+        self.plan()
+        self.text = self.write("other.txt", TEXT)
+        with self.assertRaisesRegex(InputError, "holds a plan with other settings"):
+            self.plan()
+
+        def failing(arguments, **kwargs):
+            return plan.subprocess.CompletedProcess(arguments, 2, stdout="a\nreason\n")
+
+        self.text = self.path("text.txt")
+        with (
+            mock.patch.object(plan.subprocess, "run", failing),
+            self.assertRaisesRegex(InputError, "ended with 2: reason"),
+        ):
+            printed(
+                plan,
+                f"--input_file={self.text}",
+                f"--output_dir={self.path('fails')}",
+                "--hours=1",
+            )
+
+
+class RealPlanTest(PlanCase):
+    @pytest.mark.slow
+    def test_a_plan_that_is_carried_out(self):
+        words = [
+            "cats",
+            "dogs",
+            "eat",
+            "sleep",
+            "run",
+            "under",
+            "over",
+            "many",
+            "small",
+            "white",
+            "table",
+        ]
+        lines = [
+            " ".join(
+                words[(number * 7 + place * 3) % len(words)] for place in range(12)
+            )
+            for number in range(3000)
+        ]
+        self.text = self.write("text.txt", "\n".join(lines))
+        self.plan("--go", hours=0.02)
+        results = self.read("out", "model", "eval_results.txt")
+        self.assertIn("masked_lm_loss", results)
+        self.assertIn("0.02", self.read("out", "model", "README.md"))
+
+
+if __name__ == "__main__":
+    tf.test.main()
