@@ -59,12 +59,15 @@ class CompareOptions(Options, title=RESULTS):
         decides="numbers",
     )
     random_seed: int = option(
-        12345, "Seed of these samples.", least=0, decides="numbers"
+        12345,
+        "Seed of the bootstrap and of the randomization.",
+        least=0,
+        decides="numbers",
     )
     output_file: str | None = option(
         None,
-        "Of runs of pre-training: a PNG of both runs' evaluations over steps, tokens"
-        " and hours.",
+        "For pre-training runs: a PNG of the evaluations of both runs over steps,"
+        " tokens and hours.",
         path=Path.OUTPUT,
         decides="nothing",
     )

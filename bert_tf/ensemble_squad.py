@@ -45,7 +45,8 @@ class EnsembleOptions(Options):
 
     prediction_dirs: tuple[str, ...] = option(
         REQUIRED,
-        "The runs' output_dirs, separated by commas; all predicted the same questions.",
+        "The output_dirs of the runs, separated by commas; all must have predicted the"
+        " same questions.",
         path=Path.FOLDER,
         decides="nothing",
     )
@@ -59,7 +60,7 @@ class EnsembleOptions(Options):
         decides="nothing",
     )
     version_2_with_negative: bool = option(
-        False, "The questions are SQuAD 2.0's.", decides="numbers"
+        False, "Whether the questions are SQuAD 2.0's.", decides="numbers"
     )
     null_score_diff_threshold: float | None = option(
         None,

@@ -55,8 +55,9 @@ class EvaluateSquadOptions(Options):
     na_prob_thresh: float = option(
         1.0,
         'For 2.0: a prediction counts as "" if its score in --na_prob_file is above'
-        " this. The official default is meant for probabilities. run_squad has"
-        " already applied its own threshold: give the same one here, or no file.",
+        " this. The official default is meant for probabilities. run_squad has already"
+        " applied its own threshold to its predictions: give the same threshold here,"
+        " or leave out --na_prob_file.",
         is_dashed=True,
         decides="numbers",
     )

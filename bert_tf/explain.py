@@ -29,18 +29,19 @@ class ExplainOptions(Options, title=options.TASK):
     backend: str | None = options.with_default(SourceOptions, "backend", None)
     checkpoint: str = options.with_default(SourceOptions, "checkpoint", REQUIRED)
     output_file: str | None = option(
-        None, "A page of HTML to write.", path=Path.OUTPUT, decides="nothing"
+        None, "The HTML page to write.", path=Path.OUTPUT, decides="nothing"
     )
     target: str | None = option(
         None,
-        "Explain this: for a classifier a label, for a tagger the number of a word,"
-        " from 0. Default: what the model predicts; of a tagger each word with a label"
-        " other than O.",
+        "What to explain: a label for a classifier, the number of a word, from 0, for a"
+        " tagger. Default: what the model predicts; for a tagger, each word with a"
+        " label other than O.",
         decides="nothing",
     )
     baseline: str = option(
         "[MASK]",
-        "The token that stands for no word, such as [MASK] or [PAD].",
+        "The token that replaces each token of the text in the baseline, such as [MASK]"
+        " or [PAD].",
         decides="numbers",
     )
     max_seq_length: int | None = option(

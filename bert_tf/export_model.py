@@ -80,46 +80,46 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
     )
     max_seq_length: int | None = option(
         None,
-        "For saved_model: longer texts are truncated, or read in windows. Default:"
-        " as the run, or a folder of sentence-transformers, had it, or else the model's"
-        " number of positions.",
+        "For saved_model: longer texts are truncated, or read in windows. Default: the"
+        " setting of the run or of the sentence-transformers folder, or else the"
+        " model's number of positions.",
         least=_LEAST_SEQ_LENGTH,
         decides="reading",
     )
     doc_stride: int | None = option(
         None,
         "For saved_model: tokens from the start of one window to the start of the next,"
-        " where the head reads long texts in windows. Default: as the run had it.",
+        " if the head reads long texts in windows. Default: the run's.",
         least=1,
         decides="reading",
     )
     max_query_length: int | None = option(
         None,
-        "For saved_model with a span head: the maximum length of a question in"
-        " tokens; longer ones are truncated. Default: as the run had it, or else 64.",
+        "For saved_model with a span head: the maximum length of a question in tokens;"
+        " longer ones are truncated. Default: the run's, or else 64.",
         least=1,
         decides="reading",
     )
     max_answer_length: int | None = option(
         None,
         "For saved_model with a span head: the maximum length of an answer in tokens."
-        " Default: as the run had it, or else 30.",
+        " Default: the run's, or else 30.",
         least=1,
         decides="reading",
     )
 
     quantize: str | None = option(
         None,
-        "For onnx: float16, half the size; or int8, a quarter of it and faster on a"
-        " CPU, with other numbers. Default: float32.",
+        "For onnx: float16 halves the size; int8 quarters it and is faster on a CPU."
+        " Both change the outputs. Default: float32.",
         choices=("float16", "int8"),
         decides="result",
     )
 
     eval_file: str | None = option(
         None,
-        "For onnx: a table with labels, on which the classifier is compared with the"
-        " export: scores, answers that differ, milliseconds for a text, sizes.",
+        "For onnx: a table with labels, on which the classifier and the export are"
+        " compared: scores, number of different answers, milliseconds per text, sizes.",
         path=Path.FILE,
         decides="nothing",
     )

@@ -61,8 +61,8 @@ class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions):
     )
     combine: str = option(
         "none",
-        "How to combine a token's layers: not at all, sum, mean, weighted sum"
-        " (--layer_weights), or concatenation.",
+        "How to combine a token's layers: none, sum, mean, weighted (a sum with"
+        " --layer_weights), or concat.",
         choices=("none", "sum", "mean", "weighted", "concat"),
         decides="numbers",
     )
@@ -73,21 +73,22 @@ class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions):
     )
     token_vectors: bool = option(
         True,
-        "Write a vector for each token or word; if false, only --sentence_vectors.",
+        "Write a vector for each token or word; if false, write only"
+        " --sentence_vectors.",
         decides="numbers",
     )
     sentence_vectors: tuple[str, ...] = option(
         (),
-        "Vectors of whole lines, separated by commas: the pooler's output (pooled),"
-        " that of [CLS] (cls), the mean over all tokens including [CLS] and [SEP]"
-        " (mean). Of length 1 where a folder of sentence-transformers says so.",
+        "Vectors of whole lines, separated by commas: the pooler's output (pooled), the"
+        " output of [CLS] (cls), the mean over all tokens including [CLS] and [SEP]"
+        " (mean). They have length 1 if the sentence-transformers folder says so.",
         choices=("pooled", "cls", "mean"),
         decides="numbers",
     )
     words: str | None = option(
         None,
-        "One vector for each word between white space, and none for [CLS] and"
-        " [SEP]: that of its first piece, or the mean over its pieces.",
+        "Write one vector for each word between white space, and none for [CLS] and"
+        " [SEP]: the vector of its first piece, or the mean over its pieces.",
         choices=("first", "mean"),
         decides="numbers",
     )

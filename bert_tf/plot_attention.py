@@ -39,13 +39,13 @@ class AttentionOptions(SourceOptions):
     )
     layers: tuple[int, ...] = option(
         (),
-        "The layers to draw, numbered from 0; negative ones from the last."
+        "The layers to draw, numbered from 0; negative numbers count from the last."
         " Default: all.",
         decides="nothing",
     )
     heads: tuple[int, ...] = option(
         (),
-        "The heads to draw, numbered from 0; negative ones from the last."
+        "The heads to draw, numbered from 0; negative numbers count from the last."
         " Default: all.",
         decides="nothing",
     )

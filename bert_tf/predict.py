@@ -82,8 +82,8 @@ class PredictOptions(Options, title=options.DATA):
     )
     input_format: str | None = option(
         None,
-        "csv and tsv have a header; jsonl has a JSON object per line; text has a text"
-        " per line. Default: by the file's ending, else text.",
+        "csv and tsv have a header; jsonl has one JSON object per line; text has one"
+        " text per line. Default: by the file's ending, else text.",
         choices=(CSV, TSV, JSONL, PARQUET, _TEXT),
         decides="reading",
     )
@@ -104,7 +104,8 @@ class PredictOptions(Options, title=options.DATA):
     )
     context_column: str | None = option(
         None,
-        "Column of the texts that answer them. Default: the run's, or context.",
+        "Column of the contexts that contain the answers. Default: the run's, or"
+        " context.",
         decides="reading",
     )
     premise_column: str | None = options.with_default(
@@ -118,9 +119,9 @@ class PredictOptions(Options, title=options.DATA):
     )
     output_file: str = option(
         _STANDARD,
-        "The predictions, as JSON lines if it ends in .jsonl, as TSV or CSV if in .tsv"
-        " or .csv, else in the input's format, of Parquet JSON lines; - is standard"
-        " output.",
+        "The predictions: JSON lines if the name ends in .jsonl, TSV or CSV if it ends"
+        " in .tsv or .csv, else the input's format (JSON lines for Parquet); - is"
+        " standard output.",
         path=Path.OUTPUT,
         decides="nothing",
     )

@@ -62,13 +62,13 @@ class ProbeOptions(ModelOptions, DeviceOptions, LengthOptions):
     )
     init_checkpoint: str = option(
         REQUIRED,
-        "The model: a checkpoint of any kind.",
+        "The model: a checkpoint in any format.",
         path=Path.CHECKPOINT,
         decides="result",
     )
     train_file: str = option(
         REQUIRED,
-        "Tagged words; several files with commas or *.",
+        "Tagged words; several files separated by commas, or a glob.",
         path=Path.FILES,
         decides="nothing",
     )
@@ -81,20 +81,21 @@ class ProbeOptions(ModelOptions, DeviceOptions, LengthOptions):
     )
     labels: tuple[str, ...] | None = option(
         None,
-        "For jsonl: the names of numeric labels, from 0: O,B-PER,...",
+        "For jsonl: the names of the labels if these are numbers, from 0: O,B-PER,...",
         decides="numbers",
     )
     max_words: int = option(
         20000,
-        "The maximum number of words to train on, and to score: whole sentences,"
+        "The maximum number of words to train on, and to score; whole sentences are"
         " drawn at random.",
         least=1,
         decides="numbers",
     )
     l2: float = option(
         1.0,
-        "L2 penalty: the factor of half the probe's squared weights, added to the"
-        " sum of the words' losses. A larger one makes the probe memorize less.",
+        "L2 penalty: this times half the sum of the probe's squared weights is added to"
+        " the sum of the losses of the words. A larger penalty makes the probe memorize"
+        " less.",
         least=1e-9,
         decides="numbers",
     )

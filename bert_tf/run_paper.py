@@ -112,7 +112,7 @@ class PaperOptions(ModelOptions, SelectionOptions, DeviceOptions):
     )
     squad_dir: str | None = option(
         None,
-        "Folder with train-v1.1.json and dev-v1.1.json, and those of 2.0.",
+        "Folder with train-v1.1.json and dev-v1.1.json, and the two files of 2.0.",
         path=Path.FOLDER,
         title=DATA,
         decides="nothing",
@@ -146,30 +146,32 @@ class PaperOptions(ModelOptions, SelectionOptions, DeviceOptions):
     )
     tasks: tuple[str, ...] = option(
         (),
-        "Only these tasks, such as MRPC,NER. Default: all whose files are there.",
+        "Run only these tasks, such as MRPC,NER. Default: all whose files exist.",
         decides="nothing",
     )
     budget: str = option(
         "100000",
-        "Pre-training steps of each row; or the minutes of each, such as 30m, measured"
-        " once on this machine.",
+        "Pre-training steps per row, or minutes per row, such as 30m, measured once on"
+        " this machine.",
         decides="numbers",
     )
     pretraining_batch_size: int = option(
-        256, "Sequences per step.", least=1, decides="numbers"
+        256, "Sequences per pre-training step.", least=1, decides="numbers"
     )
     pretraining_learning_rate: float = option(
-        1e-4, "Its peak.", least=0.0, decides="numbers"
+        1e-4, "Peak learning rate of pre-training.", least=0.0, decides="numbers"
     )
     pretraining_seq_length: int = option(
-        128, "Tokens per sequence.", least=8, decides="numbers"
+        128, "Tokens per pre-training sequence.", least=8, decides="numbers"
     )
     learning_rates: tuple[float, ...] | None = with_default(
         SelectionOptions, "learning_rates", (5e-5, 3e-5, 2e-5)
     )
     num_restarts: int = with_default(SelectionOptions, "num_restarts", 5)
     random_seed: int = option(
-        12345, "Seed of pre-training; the first of the tasks'.", decides="numbers"
+        12345,
+        "Seed of pre-training, and the first seed of the tasks.",
+        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:

@@ -41,7 +41,7 @@ class ScoreOptions(SourceOptions):
     )
     batch_size: int = option(
         32,
-        "Sequences per batch; a sentence needs one for each of its tokens.",
+        "Sequences per batch; a sentence needs one sequence per token.",
         least=1,
         decides="nothing",
     )

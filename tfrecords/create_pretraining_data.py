@@ -45,8 +45,8 @@ class PretrainingDataOptions(InstanceSettings, TextOptions):
     )
     deduplicate: str = option(
         DEDUPLICATION[0],
-        "Drop documents, or paragraphs, that are exact duplicates of earlier ones;"
-        " near: documents that are nearly the same as earlier ones.",
+        "Drop documents or paragraphs that are exact duplicates of earlier ones. near:"
+        " drop documents that are nearly the same as an earlier one.",
         choices=DEDUPLICATION,
         decides="numbers",
     )
@@ -77,8 +77,8 @@ class PretrainingDataOptions(InstanceSettings, TextOptions):
     )
     overwrite: bool = option(
         False,
-        "Overwrite records made with other settings, and unknown files, with the"
-        " names of --output_file.",
+        "Overwrite files that have the names of --output_file: records made with other"
+        " settings, and unknown files.",
         decides="nothing",
     )
 

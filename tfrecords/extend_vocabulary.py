@@ -45,14 +45,14 @@ class ExtensionOptions(WrittenVocabularyOptions):
     )
     num_new_tokens: int | None = option(
         None,
-        "Number of words to add: those that save the most tokens.",
+        "Number of words to add. The words that save the most tokens are chosen.",
         least=1,
         decides="numbers",
     )
     tokens_per_word: float | None = option(
         None,
-        "Or: add words until the text has at most this many tokens per word, where"
-        " [UNK] counts as one token per character.",
+        "Instead of --num_new_tokens: add words until the text has at most this many"
+        " tokens per word, where [UNK] counts as one token per character.",
         least=1.0,
         decides="numbers",
     )

@@ -36,8 +36,8 @@ class VocabularyOptions(WrittenVocabularyOptions):
     )
     num_unused: int = option(
         0,
-        "Number of places reserved for your own tokens: [unused0] and so on. With"
-        " 99, [UNK] has id 100 as in the released vocabularies.",
+        "Number of places reserved for your own tokens: [unused0] and so on. With 99"
+        " places, [UNK] has id 100 as in the released vocabularies.",
         least=0,
         decides="numbers",
     )
@@ -50,7 +50,7 @@ class VocabularyOptions(WrittenVocabularyOptions):
     character_coverage: float = option(
         0.9999,
         "Share of the text's characters that the vocabulary must cover. Words with"
-        " rarer ones become [UNK]; 1 keeps all characters.",
+        " rarer characters become [UNK]; 1 keeps all characters.",
         least=0.0,
         most=1.0,
         decides="numbers",

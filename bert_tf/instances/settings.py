@@ -69,21 +69,22 @@ class InstanceSettings(Options):
     )
     short_seq_prob: float = option(
         0.1,
-        "Probability that a document's sequences aim at a shorter length.",
+        "Probability that the sequences of a document are made shorter than"
+        " --max_seq_length.",
         least=0.0,
         most=1.0,
         decides="numbers",
     )
     dupe_factor: int = option(
         10,
-        "Passes over the documents, each with different pairs and masks. With"
-        " --masking=dynamic the default is 1.",
+        "Passes over the documents, each with different pairs and masks. The default is"
+        " 1 with --masking=dynamic.",
         least=1,
         decides="numbers",
     )
     do_whole_word_mask: bool = option(
         False,
-        "Mask all pieces of a word or none, rather than each piece on its own.",
+        "Mask whole words: all pieces of a word or none.",
         decides="numbers",
     )
     random_seed: int = option(
@@ -98,26 +99,26 @@ class InstanceSettings(Options):
     )
     pairs: str = option(
         NEXT_SENTENCE,
-        "The sequences. nsp: two segments, the second one the next or a random one;"
-        " none: whole sentences in one segment (RoBERTa); sop: two consecutive"
-        " segments, in order or swapped (ALBERT); previous: the second one is the"
-        " next, a random or the previous one, three labels (StructBERT).",
+        "What a sequence consists of. nsp: two segments, the second one the next or a"
+        " random one; none: whole sentences in one segment (RoBERTa); sop: two"
+        " consecutive segments, in order or swapped (ALBERT); previous: the second one"
+        " is the next, a random or the previous one, three labels (StructBERT).",
         choices=PAIRS,
         decides="numbers",
     )
     nsp_labels: str = option(
         ORIGINAL_LABELS,
-        "original: as in the original; exact: without its flaws, so a lone sentence"
-        " does not always get a random next one, and a random one never comes from"
-        " the same document.",
+        "original: as in the original; exact: without its flaws. With exact, a single"
+        " sentence does not always get a random next one, and a random one never comes"
+        " from the same document.",
         choices=NSP_LABELS,
         decides="numbers",
     )
     packed_length: int | None = option(
         None,
-        "Pack several sequences into each record, a row of this many tokens,"
-        " because padding costs a training step as much as text. Each sequence"
-        " keeps its positions and its label, and attends only to itself.",
+        "Pack several sequences into each record, a row of this many tokens, because"
+        " padding costs a training step as much as text. Each sequence keeps its"
+        " positions and its label, and attends only to itself.",
         least=MIN_SEQ_LENGTH,
         decides="numbers",
     )

@@ -20,16 +20,16 @@ class MaskingOptions(Options):
 
     masking_unit: str | None = option(
         None,
-        "For records without masks: what is masked together, single pieces, whole"
-        " words, or spans of whole words (SpanBERT). Default: word or piece,"
-        " depending on the records' --do_whole_word_mask.",
+        "For records without masks: what is masked together: single pieces, whole"
+        " words, or spans of whole words (SpanBERT). Default: word or piece, depending"
+        " on the records' --do_whole_word_mask.",
         choices=(PIECE, WORD, SPAN),
         decides="numbers",
     )
     masked_lm_prob: float | None = option(
         None,
-        "For records without masks: share of a sequence's tokens to predict."
-        " Default: the records' own.",
+        "For records without masks: share of a sequence's tokens to predict. Default:"
+        " the records'.",
         above=0.0,
         most=1.0,
         decides="numbers",
@@ -42,15 +42,15 @@ class MaskingOptions(Options):
     )
     random_rate: float = option(
         RANDOM_RATE,
-        "For records without masks: share of the predicted tokens that become a"
-        " random token; the others are unchanged.",
+        "For records without masks: share of the predicted tokens that become a random"
+        " token. The remaining ones are unchanged.",
         least=0.0,
         decides="numbers",
     )
     mask_token: str = option(
         "[MASK]",
-        "For records without masks: what stands in the place of [MASK]; [UNK] makes"
-        " the model read unknown words as blanks (Clinchant et al. 2019).",
+        "For records without masks: the token to use instead of [MASK]. [UNK] makes the"
+        " model read unknown words as blanks (Clinchant et al. 2019).",
         choices=("[MASK]", "[UNK]"),
         decides="numbers",
     )

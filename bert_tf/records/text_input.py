@@ -31,8 +31,8 @@ class TextOptions(Options, title=all_options.DATA):
 
     input_file: str | None = option(
         None,
-        "Text files: names, globs or folders, separated by commas; plain, or"
-        " compressed as .gz, .bz2, .xz or .zst.",
+        "Text files: names, globs or folders, separated by commas. They may be"
+        " compressed (.gz, .bz2, .xz, .zst).",
         path=Path.FILES,
         decides="nothing",
     )
@@ -48,24 +48,24 @@ class TextOptions(Options, title=all_options.DATA):
     )
     encoding: str = option(
         UTF_8,
-        "The files' encoding, by its name in Python, such as cp1252 or utf-16; auto"
-        " detects that of each file that is not UTF-8. Files that are not UTF-8 are"
-        " read by one process each.",
+        "Encoding of the files, by its Python name, such as cp1252 or utf-16; auto"
+        " detects the encoding of each file that is not UTF-8. A file that is not UTF-8"
+        " is read by a single process.",
         only_with="input_file",
         decides="reading",
     )
     text_field: str = option(
         "text",
-        "Field of a JSON object, column of a Parquet file or feature of a dataset that"
-        " holds the text; of files also a field within another, such as body.text.",
+        "The JSON field, Parquet column or dataset feature that holds the text;"
+        " body.text names a field within another one of a file.",
         decides="reading",
     )
     clean: str = option(
         NO_CLEANING,
-        "Make paragraphs of text as other programs have it. pdf: of the text of PDF"
-        " files (as pdftotext writes it; each text file is a document): joins lines and"
-        " words that were hyphenated, and leaves out page numbers and running headers"
-        " and footers where pages end at form feeds.",
+        "Make paragraphs from text that other programs have written. pdf: text of PDF"
+        " files as pdftotext writes it, where each text file is a document. Lines and"
+        " hyphenated words are joined. If pages end at form feeds, page numbers and"
+        " running headers and footers are left out.",
         choices=CLEANING,
         decides="reading",
     )

@@ -26,9 +26,10 @@ class WrittenVocabularyOptions(TextOptions, hides=("split_sentences", "language"
     )
     max_words: int = option(
         5_000_000,
-        "Maximum number of different words in memory, about 0.4 kB each. If there"
-        " are more, those that have occurred once are dropped, then twice and so"
-        " on, until half as many are left; the number of dropped words is reported.",
+        "Maximum number of different words in memory, about 0.4 kB each. If there are"
+        " more, those that occurred once are dropped, then those that occurred twice,"
+        " and so on, until half as many are left. The number of dropped words is"
+        " reported.",
         least=1000,
         decides="numbers",
     )

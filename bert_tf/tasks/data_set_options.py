@@ -19,35 +19,36 @@ class SentenceOptions(FineTuningOptions, title=options.LENGTHS):
 
     long_text: str = option(
         "truncate",
-        "How to read a text longer than --max_seq_length. truncate: it is cut, and"
-        " the number of such texts is logged. window: it is read in overlapping"
-        " windows, each an example of its own in training; in evaluation and"
-        " prediction their logits are averaged.",
+        "How to read a text longer than --max_seq_length. truncate: cut it; the number"
+        " of such texts is logged. window: read it in overlapping windows. In training"
+        " each window is a separate example; in evaluation and prediction the windows'"
+        " logits are averaged.",
         choices=("truncate", "window"),
         decides="reading",
     )
     doc_stride: int | None = option(
         None,
-        "For --long_text=window: tokens from the start of one window to the start"
-        " of the next. Default: half of what a window holds.",
+        "For --long_text=window: tokens from the start of one window to the start of"
+        " the next. Default: half a window.",
         least=1,
         only_with="long_text=window",
         decides="reading",
     )
     window_pooling: str = option(
         "mean",
-        "For --long_text=window: how a text's outputs follow from its windows. mean,"
-        " max: of their logits, each window being an example of its own in training."
-        " attention: of the pooled outputs of all its windows at once, in training"
-        " too, weighted by an attention that is trained.",
+        "For --long_text=window: how the outputs of a text's windows are combined."
+        " mean, max: the mean or maximum of their logits; in training each window is a"
+        " separate example. attention: a trained attention averages the pooled outputs"
+        " of all windows, also in training.",
         choices=("mean", "max", "attention"),
         only_with="long_text=window",
         decides="reading",
     )
     plots: bool = option(
         True,
-        "Draw a labelled split's predictions as PNG in --output_dir: a confusion"
-        " matrix and a calibration plot (Guo et al. 2017); of numbers none.",
+        "Draw the predictions for a labelled split as PNG files in --output_dir: a"
+        " confusion matrix and a calibration plot (Guo et al. 2017). Predicted numbers"
+        " are not drawn.",
         title=options.RESULTS,
         decides="nothing",
     )
@@ -75,15 +76,15 @@ class TableOptions(TfdsOptions, title=options.DATA):
 
     tfds_splits: tuple[str, ...] = option(
         ("train", "validation", "test"),
-        "For TensorFlow datasets other than GLUE's: splits, or slices such as"
-        " train[:90%], for training, development and test.",
+        "For TensorFlow datasets other than GLUE's: the splits for training,"
+        " development and test, or slices such as train[:90%].",
         only_with="tfds_name",
         decides="numbers",
     )
     train_file: str = option(
         "train.tsv",
         "For tsv: training file, in --data_dir if that is given: .csv, .jsonl, .json,"
-        " .parquet, else tabs between columns; compressed or not.",
+        " .parquet, else columns separated by tabs; compressed or not.",
         path=Path.FILE,
         needed_for=("do_train",),
         within="data_dir",
@@ -91,8 +92,8 @@ class TableOptions(TfdsOptions, title=options.DATA):
     )
     dev_file: str = option(
         "dev.tsv",
-        "For tsv: development file, likewise. Without it a part of the training file"
-        " is held out: --dev_share.",
+        "For tsv: development file, in the same formats. Without it a part of the"
+        " training file is held out (--dev_share).",
         path=Path.FILE,
         needed_for=("do_eval", "eval_steps"),
         within="data_dir",
@@ -100,7 +101,7 @@ class TableOptions(TfdsOptions, title=options.DATA):
     )
     test_file: str = option(
         "test.tsv",
-        "For tsv: test file, without labels, likewise.",
+        "For tsv: test file without labels, in the same formats.",
         path=Path.FILE,
         needed_for=("do_predict",),
         within="data_dir",
@@ -108,16 +109,16 @@ class TableOptions(TfdsOptions, title=options.DATA):
     )
     dev_share: float = option(
         0.1,
-        "For tsv without --dev_file: the share of the training examples that is held"
-        " out for development, the same of each label, by --random_seed; 0: none.",
+        "For tsv without --dev_file: share of the training examples to hold out for"
+        " development, the same share of each label, by --random_seed; 0 for none.",
         least=0.0,
         below=1.0,
         decides="numbers",
     )
     text_a_column: str = option(
         "text_a",
-        "For tsv: column of the sentence, by its name in the header or its number"
-        " from 0; body.text is a field within another one of JSON.",
+        "For tsv: column of the sentence, by its name in the header or its number from"
+        " 0; in JSON, body.text is a field within another one.",
         decides="numbers",
     )
     text_b_column: str | None = option(
@@ -125,16 +126,16 @@ class TableOptions(TfdsOptions, title=options.DATA):
     )
     label_column: str = option(
         "label",
-        "For tsv: column of the label; with --several_labels or --regression also"
-        " several, with commas between: one of 0 and 1 for each label, or one for each"
+        "For tsv: column of the label. With --several_labels or --regression it may be"
+        " several columns, separated by commas: one of 0 and 1 per label, or one per"
         " number.",
         decides="numbers",
     )
     labels: tuple[str, ...] | None = option(
         None,
-        "For tsv: the labels, in the order of the outputs; for --regression of"
-        " several numbers, their names. Default: the training file's labels,"
-        " numbers by value, others by letters; one number.",
+        "For tsv: the labels in the order of the outputs; for --regression of several"
+        " numbers, the names of the numbers. Default: the training file's labels"
+        " (numbers by value, others alphabetically); one number.",
         decides="numbers",
     )
     has_header: bool = option(
@@ -167,16 +168,16 @@ class ClassifierOptions(SentenceOptions, TableOptions, title=options.DATA):
     )
     task_name: str | None = option(
         None,
-        "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX (the diagnostics)"
-        " or XNLI, in upper or lower case; or tsv, a table of your own, which it is"
-        " where --train_file, --dev_file or --test_file is given.",
+        "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX (the diagnostics) or"
+        " XNLI, in upper or lower case; or tsv, your own table, which is the default"
+        " with --train_file, --dev_file or --test_file.",
         decides="nothing",
         in_summary=True,
     )
     tfds_name: str | None = option(
         None,
-        "Read a TensorFlow dataset instead of --data_dir: glue/sst2, or any other"
-        " one, with its features named by --text_a_column, --text_b_column and"
+        "Read a TensorFlow dataset instead of --data_dir: glue/sst2, or any other,"
+        " whose features are named by --text_a_column, --text_b_column and"
         " --label_column.",
         decides="numbers",
     )

@@ -68,14 +68,14 @@ class ChoiceOptions(
     )
     start_column: str | None = option(
         None,
-        "Column of the beginning that all endings share; empty for none. Default:"
-        " sent2 (SWAG) or ctx_b (HellaSwag), if it exists.",
+        "Column of the beginning that all endings share; empty for none. Default: sent2"
+        " (SWAG) or ctx_b (HellaSwag), if it exists.",
         decides="numbers",
     )
     ending_columns: tuple[str, ...] | None = option(
         None,
-        "Columns of the endings, two or more, separated by commas; or one field"
-        " with a list of them. Default: endings, or ending0, ending1 and so on.",
+        "Columns of the endings, two or more, separated by commas; or one field with a"
+        " list of them. Default: endings, or ending0, ending1 and so on.",
         decides="numbers",
     )
     label_column: str | None = option(

@@ -42,7 +42,8 @@ class PretrainingOptions(
     )
     bert_size: str | None = option(
         None,
-        "A released size instead of --bert_config_file, with the records' vocabulary.",
+        "A released size, instead of --bert_config_file. The vocabulary is that of the"
+        " records.",
         choices=SIZE_NAMES,
         title=options.MODEL,
         decides="numbers",
@@ -81,9 +82,9 @@ class PretrainingOptions(
     )
     phases: str | None = option(
         None,
-        "Phases LENGTH:STEPS:BATCH, separated by commas, run one after the other;"
-        " each reads the records of its length among --input_file. Replaces"
-        " --num_train_steps and --train_batch_size.",
+        "Phases LENGTH:STEPS:BATCH, separated by commas, in order. Each reads the"
+        " records of its length among --input_file. Replaces --num_train_steps and"
+        " --train_batch_size.",
         title=options.TRAINING,
         decides="numbers",
         in_summary=True,
@@ -91,14 +92,14 @@ class PretrainingOptions(
     stacking: str | None = option(
         None,
         "Stages LAYERS:STEPS before the training, separated by commas, such as"
-        " 3:50000,6:70000 for a model of 12 layers: each trains a model of so many"
-        " layers, begun with those of the stage before, stacked.",
+        " 3:50000,6:70000 for a model of 12 layers. Each stage trains a model of that"
+        " many layers, which begins with the layers of the stage before, stacked.",
         title=options.TRAINING,
         decides="result",
     )
     data_license: str | None = option(
         None,
-        "The license of the text, such as cc-by-sa-4.0, for the model's card,"
+        "License of the text, such as cc-by-sa-4.0, for the model card in"
         " OUTPUT_DIR/README.md.",
         title=options.DATA,
         decides="nothing",
@@ -111,7 +112,7 @@ class PretrainingOptions(
     )
     dropout: float | None = option(
         None,
-        "Dropout in this training, of layers and attention, instead of that in"
+        "Dropout of layers and attention in this training, instead of the dropout in"
         " bert_config.json, which fine-tuning keeps. 0 suits a training that sees no"
         " text twice (Geiping and Goldstein 2022).",
         least=0.0,
@@ -127,31 +128,32 @@ class PretrainingOptions(
     )
     direction: str = option(
         "both",
-        "Which tokens a token attends to: those on both sides, or itself and those"
-        " before it (left_to_right) or after it (right_to_left), of which it predicts"
-        " the next one; left_to_right with --next_sentence=False is the ablation"
-        ' "LTR & No NSP". One direction needs records without masks'
-        " (--masking=dynamic). Fine-tuning with its bert_config.json keeps it.",
+        "Which tokens a token attends to. both: the tokens on both sides;"
+        " left_to_right: itself and the tokens before it; right_to_left: itself and the"
+        " tokens after it. With one direction each token predicts the next one in that"
+        " direction, records without masks are needed (--masking=dynamic), and"
+        " fine-tuning with its bert_config.json keeps the direction. left_to_right with"
+        ' --next_sentence=False is the ablation "LTR & No NSP".',
         choices=("both", "left_to_right", "right_to_left"),
         decides="numbers",
     )
     left_to_right: bool = option(
         False,
-        "--direction=left_to_right.",
+        "The same as --direction=left_to_right.",
         decides="numbers",
     )
     # ELECTRA's objective.
     electra: bool = option(
         False,
         "Train with replaced-token detection (Clark et al. 2020, ELECTRA): a small"
-        " generator fills in the masked tokens, and the model learns to tell which"
+        " generator fills in the masked tokens, and the model learns to detect which"
         " tokens are not the original ones. Sentence pairs are not used.",
         decides="numbers",
     )
     generator_size: float = option(
         GENERATOR_SIZE,
-        "For --electra: the generator's share of the model's hidden size, heads and"
-        " feed-forward layer.",
+        "For --electra: the generator's hidden size, heads and feed-forward layer, as a"
+        " share of the model's.",
         above=0.0,
         most=1.0,
         only_with="electra",
@@ -159,7 +161,8 @@ class PretrainingOptions(
     )
     discriminator_weight: float = option(
         DISCRIMINATOR_WEIGHT,
-        "For --electra: the weight of the model's loss; the generator's has 1.",
+        "For --electra: weight of the model's loss; the weight of the generator's loss"
+        " is 1.",
         above=0.0,
         only_with="electra",
         decides="numbers",

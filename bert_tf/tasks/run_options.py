@@ -52,8 +52,8 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
     )
     num_train_epochs: tuple[float, ...] = option(
         (3.0,),
-        "Passes over the training examples; several numbers, separated by commas,"
-        " are all tried.",
+        "Passes over the training examples. Several numbers, separated by commas, are"
+        " all tried.",
         least=0.0,
         decides="setting",
         in_summary=True,
@@ -67,13 +67,13 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
     )
     stop_early: bool = option(
         False,
-        "Stop all runs after a share of their steps, and continue the best alone"
-        " (Dodge et al. 2020: start many, stop early, continue some).",
+        "Stop all runs after a share of their steps, and continue only the best (Dodge"
+        " et al. 2020: start many, stop early, continue some).",
         decides="setting",
     )
     stop_early_at: float = option(
         0.3,
-        "For --stop_early: that share of the steps.",
+        "For --stop_early: the share of the steps after which runs stop.",
         above=0.0,
         below=1.0,
         only_with="stop_early",
@@ -166,8 +166,8 @@ class FineTuningOptions(
 
     output_dir: str = option(
         REQUIRED,
-        "Folder for checkpoints, logs and results. Started again with the same"
-        " folder, a run resumes from its last checkpoint.",
+        "Folder for checkpoints, logs and results. A run that is started again with the"
+        " same folder resumes from its last checkpoint.",
         path=Path.OUTPUT,
         title=options.WHAT_TO_DO,
         decides="nothing",
@@ -215,9 +215,9 @@ class FineTuningOptions(
     )
     cls_normalization: bool = option(
         False,
-        "Standardize the pooled [CLS] by the mean and the deviation of each of its"
-        " numbers over 1,024 training examples, before training (Zhou et al. 2019:"
-        " a few large numbers, far from 0, make fine-tuning harder).",
+        "Standardize the pooled [CLS], before training, by the mean and the deviation"
+        " of each of its components over 1,024 training examples (Zhou et al. 2019: a"
+        " few large components, far from 0, make fine-tuning harder).",
         title=options.MODEL,
         decides="numbers",
     )
@@ -231,8 +231,8 @@ class FineTuningOptions(
     )
     layer_mixture: bool = option(
         False,
-        "Classify a learned mixture of the embeddings and all layers instead of the"
-        " last layer (ELMo, Peters et al. 2018; for BERT, Tenney et al. 2019).",
+        "Use a learned mixture of the embeddings and all layers instead of the last"
+        " layer (ELMo, Peters et al. 2018; for BERT, Tenney et al. 2019).",
         decides="layers",
     )
     warmup_proportion: float = option(
@@ -253,8 +253,8 @@ class FineTuningOptions(
     max_unusable_rows: float = option(
         MAX_UNUSABLE,
         "How many rows of a labelled file may be unusable (without text, with too few"
-        " columns or an unknown label), and are left out: a share below 1, or a number"
-        " of rows. More of them stop the run.",
+        " columns or with an unknown label) and are left out: a share below 1, or a"
+        " number of rows. If there are more, the run stops.",
         least=0.0,
         title=options.DATA,
         decides="numbers",
@@ -351,7 +351,9 @@ class TfdsOptions(Options, title=options.DATA):
         only_with="tfds_name",
         decides="nothing",
     )
-    tfds_splits: tuple[str, ...] = option((), "Their splits.", decides="numbers")
+    tfds_splits: tuple[str, ...] = option(
+        (), "The splits of --tfds_name to use.", decides="numbers"
+    )
 
     def problems(self) -> Iterator[str]:
         """Either files or a data set, and the usual number of splits."""

@@ -34,8 +34,8 @@ class ModelOptions(Options, title=options.MODEL):
     init_checkpoint: str | None = option(
         None,
         "Weights to start from: an output_dir of bert_tf or a checkpoint in it, a"
-        " released TF1 checkpoint (.../bert_model.ckpt), a Hugging Face folder, or"
-        " a KerasHub preset; with its config, vocabulary and casing. A checkpoint"
+        " released TF1 checkpoint (.../bert_model.ckpt), a Hugging Face folder, or a"
+        " KerasHub preset. Its config, vocabulary and casing are used too. A checkpoint"
         " in --output_dir takes precedence.",
         path=Path.CHECKPOINT,
         decides="result",
@@ -79,30 +79,30 @@ class DeviceOptions(Options, title=options.DEVICES):
 
     backend: str | None = option(
         None,
-        "What Keras computes with; jax for TPUs as they are today (it needs the"
-        " extra: pip install 'bert-tf[jax]'). Checkpoints are the same. Default:"
-        " KERAS_BACKEND, else tensorflow.",
+        "What Keras computes with: tensorflow, or jax for today's TPUs (needs pip"
+        " install 'bert-tf[jax]'). Checkpoints are the same. Default: KERAS_BACKEND,"
+        " else tensorflow.",
         choices=("tensorflow", "jax"),
         title=options.DEVICES,
         decides="nothing",
     )
     distribution: str = option(
         "default",
-        "Devices: the machine's default one, one_device, all its GPUs (mirrored),"
-        " several processes as described by TF_CONFIG or by what started them, such as"
-        " Slurm or Kubernetes (multi_worker), or a TPU.",
+        "The devices: the machine's default one (default), one_device, all GPUs of the"
+        " machine (mirrored), several processes as described by TF_CONFIG or by what"
+        " started them, such as Slurm or Kubernetes (multi_worker), or a TPU (tpu).",
         choices=("default", "one_device", "mirrored", "multi_worker", "tpu"),
         decides="nothing",
     )
     local_workers: int = option(
         1,
-        "With --distribution=multi_worker: start so many processes of this command on"
+        "With --distribution=multi_worker: start this many processes of this command on"
         " this machine, which share its GPUs.",
         least=1,
         decides="nothing",
     )
     use_tpu: bool = option(
-        False, "Run on a TPU: --distribution=tpu.", decides="nothing"
+        False, "Run on a TPU; the same as --distribution=tpu.", decides="nothing"
     )
     tpu_name: str | None = option(
         None,
@@ -110,14 +110,18 @@ class DeviceOptions(Options, title=options.DEVICES):
         decides="nothing",
     )
     tpu_zone: str | None = option(
-        None, "GCE zone of the TPU. Default: from the metadata.", decides="nothing"
+        None,
+        "GCE zone of the TPU. Default: from the machine's metadata.",
+        decides="nothing",
     )
     gcp_project: str | None = option(
-        None, "Project of the TPU. Default: from the metadata.", decides="nothing"
+        None,
+        "Project of the TPU. Default: from the machine's metadata.",
+        decides="nothing",
     )
     master: str | None = option(
         None,
-        "TensorFlow master URL: the TPU's address, if no --tpu_name.",
+        "TensorFlow master URL: the address of the TPU, if there is no --tpu_name.",
         decides="nothing",
     )
     num_tpu_cores: int = option(
@@ -148,8 +152,8 @@ class SourceOptions(Options, title=options.MODEL):
     backend: str | None = options.with_default(DeviceOptions, "backend", None)
     checkpoint: str = option(
         REQUIRED,
-        "A run's output_dir, a checkpoint in it, a TF1 release, a Hugging Face"
-        " folder, or a KerasHub preset; with its vocabulary.",
+        "A run's output_dir, a checkpoint in it, a TF1 release, a Hugging Face folder,"
+        " or a KerasHub preset, with its vocabulary.",
         path=Path.CHECKPOINT,
         decides="numbers",
     )
@@ -241,20 +245,20 @@ class TrainingConfig(Options, title=options.TRAINING):
     )
     epsilon: float = option(
         1e-6,
-        "What Adam adds to the root of the second moment.",
+        "What Adam adds to the square root of the second moment.",
         above=0.0,
         decides="numbers",
     )
     weight_decay_rate: float = option(
         0.01,
-        "Share of the weights, other than LayerNorm's and biases, that decays per step,"
-        " times the learning rate.",
+        "Share of the weights, other than LayerNorm's and biases, by which they decay"
+        " per step, times the learning rate.",
         least=0.0,
         decides="numbers",
     )
     clip_norm: float = option(
         1.0,
-        "Largest global norm of the gradient; a larger one is scaled.",
+        "Largest global norm of the gradient; a larger gradient is scaled down to it.",
         above=0.0,
         decides="numbers",
     )
@@ -275,23 +279,23 @@ class TrainingConfig(Options, title=options.TRAINING):
     )
     decay_from: str = option(
         "start",
-        "Where the learning rate's decay starts counting: at step 0, as in the"
-        " original, so that the rate drops a little when the warmup ends; or at the"
-        " end of the warmup.",
+        "Where the decay of the learning rate starts to count. start: at step 0, as in"
+        " the original, so that the rate drops a little when the warmup ends. warmup:"
+        " at the end of the warmup.",
         choices=("start", "warmup"),
         decides="numbers",
     )
     decay_share: float = option(
         0.2,
         "For --learning_rate_schedule=wsd (warmup, stable, decay; Hu et al. 2024): the"
-        " share of the steps, the last ones, in which the rate falls.",
+        " share of the steps, at the end, in which the rate falls.",
         above=0.0,
         most=1.0,
         decides="numbers",
     )
     layerwise_learning_rate_decay: float = option(
         1.0,
-        "Factor of the learning rate from a layer to the one below it (ULMFiT,"
+        "Factor of the learning rate from each layer to the one below it (ULMFiT,"
         " ELECTRA: 0.8 or 0.9 in fine-tuning); 1 for none.",
         above=0.0,
         most=1.0,
@@ -342,16 +346,16 @@ class TrainingConfig(Options, title=options.TRAINING):
     )
     num_schedule_steps: int | None = option(
         None,
-        "Steps of the learning-rate schedule, if more than --num_train_steps, such"
-        " as for the first of two phases, which ends before the rate is 0.",
+        "Steps of the learning-rate schedule, if more than --num_train_steps: for"
+        " example for the first of two phases, which ends before the rate reaches 0.",
         least=1,
         decides="numbers",
     )
     max_train_hours: float | None = option(
         None,
-        "Train for so many hours, over all starts, with the last evaluation and"
-        " checkpoint in them, instead of --num_train_steps. Warmup and decay take the"
-        " shares of the hours that they have of these steps.",
+        "Train for this many hours, over all starts, including the last evaluation and"
+        " checkpoint. --num_train_steps does not limit the training; warmup and decay"
+        " take the same shares of the hours as of these steps.",
         above=0.0,
         decides="numbers",
     )
@@ -370,8 +374,8 @@ class TrainingConfig(Options, title=options.TRAINING):
     )
     patience: int = option(
         0,
-        "For --eval_steps: evaluations in a row without a better --best_metric, after"
-        " which a run ends; 0 for none.",
+        "For --eval_steps: end the run after this many evaluations in a row without a"
+        " better --best_metric; 0 for none.",
         least=0,
         only_with="eval_steps",
         decides="result",
@@ -379,15 +383,15 @@ class TrainingConfig(Options, title=options.TRAINING):
     # What a new run starts from, in addition to a checkpoint.
     init_head: bool = option(
         True,
-        "Load the head of --init_checkpoint too; false: only its encoder, such as"
-        " after fine-tuning on a larger task (STILTs, Phang et al. 2018).",
+        "Also load the head of --init_checkpoint. If false, load only its encoder, such"
+        " as after fine-tuning on a larger task (STILTs, Phang et al. 2018).",
         decides="result",
     )
     init_layers: tuple[int, ...] | None = option(
         None,
-        "For --init_checkpoint: the layers to take, by number from 0, for a"
-        " --bert_config_file with as many, such as 0,2,4,7,9,11 (DistilBERT, Sanh et"
-        " al. 2019). Default: all.",
+        "The layers of --init_checkpoint to take, by number from 0, such as"
+        " 0,2,4,7,9,11 (DistilBERT, Sanh et al. 2019). --bert_config_file must have as"
+        " many layers. Default: all.",
         least=0,
         only_with="init_checkpoint",
         title=options.MODEL,
@@ -409,9 +413,9 @@ class TrainingConfig(Options, title=options.TRAINING):
     )
     second_checkpoint: str | None = option(
         None,
-        "A second model of the same vocabulary, whose outputs are concatenated with"
-        " the first one's, such as a right-to-left one next to a left-to-right one"
-        " (ELMo's way).",
+        "A second model with the same vocabulary, whose outputs are concatenated with"
+        " the first one's, such as a right-to-left model with a left-to-right one (as"
+        " in ELMo).",
         path=Path.CHECKPOINT,
         only_with="init_checkpoint",
         title=options.MODEL,
@@ -419,8 +423,8 @@ class TrainingConfig(Options, title=options.TRAINING):
     )
     stack_layers: bool = option(
         False,
-        "Stack the layers of --init_checkpoint, which has fewer ones: layer i begins"
-        " as its layer i modulo their number (Gong et al. 2019).",
+        "Stack the layers of --init_checkpoint, which has fewer: layer i of the model"
+        " begins as layer i modulo that number (Gong et al. 2019).",
         decides="result",
     )
 
@@ -474,8 +478,8 @@ class LossOptions(Options, title=options.TRAINING):
 
     label_smoothing: float = option(
         0.0,
-        "Train with labels that have this share of their probability spread over all"
-        " classes, such as 0.1 (Szegedy et al. 2016). Evaluation's loss is without.",
+        "Spread this share of each label's probability over all classes in training,"
+        " such as 0.1 (Szegedy et al. 2016). The loss in evaluation is not smoothed.",
         least=0.0,
         below=1.0,
         decides="numbers",
@@ -483,33 +487,39 @@ class LossOptions(Options, title=options.TRAINING):
     class_weights: tuple[str, ...] | None = option(
         None,
         "Weights of the classes in training: balanced, in inverse proportion to their"
-        " examples; or LABEL:WEIGHT,..., 1 for the others. The loss is the weighted"
-        " mean. Evaluation's loss is without.",
+        " examples; or LABEL:WEIGHT,..., where other labels have weight 1. The loss is"
+        " the weighted mean. The loss in evaluation is not weighted.",
         decides="numbers",
     )
     smart_weight: float = option(
         0.0,
-        "Weight of SMART's smoothness (Jiang et al. 2019: 1 to 5): how much the outputs"
-        " change with small noise on the embeddings that is made to change them most;"
-        " 0 for none. A step takes three times as long.",
+        "Weight of SMART's smoothness term (Jiang et al. 2019: 1 to 5): how much the"
+        " outputs change under small noise on the embeddings that is chosen to change"
+        " them most; 0 for none. A step takes three times as long.",
         least=0.0,
         decides="numbers",
     )
     smart_steps: int = option(
-        1, "For --smart_weight: steps of the ascent.", least=1, decides="numbers"
+        1,
+        "For --smart_weight: number of gradient ascent steps that choose the noise.",
+        least=1,
+        decides="numbers",
     )
     smart_step_size: float = option(
-        1e-3, "For --smart_weight: size of these steps.", above=0.0, decides="numbers"
+        1e-3,
+        "For --smart_weight: size of each of these steps.",
+        above=0.0,
+        decides="numbers",
     )
     smart_epsilon: float = option(
         1e-5,
-        "For --smart_weight: the most that a number is changed by.",
+        "For --smart_weight: the largest change of any component of the embeddings.",
         above=0.0,
         decides="numbers",
     )
     smart_noise: float = option(
         1e-5,
-        "For --smart_weight: standard deviation of the noise to begin with.",
+        "For --smart_weight: standard deviation of the initial noise.",
         above=0.0,
         decides="numbers",
     )
@@ -522,23 +532,24 @@ class LossOptions(Options, title=options.TRAINING):
     )
     smart_momentum: float = option(
         0.99,
-        "For --smart_proximal_weight: share of the average that a step keeps.",
+        "For --smart_proximal_weight: share of the moving average that each step"
+        " keeps.",
         least=0.0,
         below=1.0,
         decides="numbers",
     )
     smart_final_momentum: float | None = option(
         None,
-        "For --smart_proximal_weight: the same after a tenth of the steps; 0.999 in the"
-        " paper. Default: --smart_momentum throughout.",
+        "For --smart_proximal_weight: the same share after a tenth of the steps; 0.999"
+        " in the paper. Default: --smart_momentum throughout.",
         least=0.0,
         below=1.0,
         decides="numbers",
     )
     mixout: float = option(
         0.0,
-        "Train with this share of the neurons having their initial weights, chosen anew"
-        " in each step, instead of dropout (Mixout, Lee et al. 2019: 0.7 to 0.9).",
+        "Train with the initial weights in this share of the neurons, drawn again in"
+        " each step, instead of dropout (Mixout, Lee et al. 2019: 0.7 to 0.9).",
         least=0.0,
         below=1.0,
         decides="numbers",
@@ -552,21 +563,21 @@ class LossOptions(Options, title=options.TRAINING):
     )
     distill_labels: float = option(
         1.0,
-        "For --teacher_checkpoint: weight of the labels' own loss; 0 for the teacher"
-        " alone.",
+        "For --teacher_checkpoint: weight of the labels' own loss; with 0 the model"
+        " learns only from the teacher.",
         least=0.0,
         decides="numbers",
     )
     distill_logits: float = option(
         1.0,
         "For --teacher_checkpoint: weight of the divergence from the teacher's"
-        " predictions; of numbers half the squared difference.",
+        " predictions; for numbers, of half the squared difference.",
         least=0.0,
         decides="numbers",
     )
     distill_temperature: float = option(
         2.0,
-        "For --distill_logits: what both models' scores are divided by.",
+        "For --distill_logits: the number by which both models' scores are divided.",
         above=0.0,
         decides="numbers",
     )
@@ -579,15 +590,17 @@ class LossOptions(Options, title=options.TRAINING):
     )
     distill_hidden: float = option(
         0.0,
-        "For --teacher_checkpoint: weight of the squared difference of the embeddings,"
-        " and of each layer's output from that of every k-th one of the teacher's"
-        " (TinyBERT, Jiao et al. 2019), through a learned projection if it is wider.",
+        "For --teacher_checkpoint: weight of the squared difference between the"
+        " embeddings, and between each layer's output and that of every k-th layer of"
+        " the teacher, through a learned projection if it is wider (TinyBERT, Jiao et"
+        " al. 2019).",
         least=0.0,
         decides="numbers",
     )
     distill_attention: float = option(
         0.0,
-        "For --teacher_checkpoint: weight of the same of the attention's scores.",
+        "For --teacher_checkpoint: weight of the squared difference between the"
+        " attention scores of the same layers.",
         least=0.0,
         decides="numbers",
     )

@@ -35,19 +35,19 @@ class SquadOptions(
         decides="nothing",
     )
     question_column: str = option(
-        "question", "Of a table: the column of the questions.", decides="numbers"
+        "question", "For a table: the column of the questions.", decides="numbers"
     )
     context_column: str = option(
         "context",
-        "Of a table: the column of the texts that they are about.",
+        "For a table: the column of the texts that the questions are about.",
         decides="numbers",
     )
     answer_column: str = option(
         "answer",
-        "Of a table: the column of the answers, as they are in the text; in JSON lines"
-        " also lists, or SQuAD's answers of text and answer_start. Columns id and"
-        " answer_start are read if there are any; without a start the answer's first"
-        " place counts.",
+        "For a table: the column of the answers, spelled as in the text; in JSON lines"
+        " also lists, or SQuAD's answers with text and answer_start. The columns id and"
+        " answer_start are read if they exist. Without answer_start, the first place of"
+        " the answer in the text counts.",
         decides="numbers",
     )
     tfds_name: str | None = option(
@@ -73,8 +73,8 @@ class SquadOptions(
     max_seq_length: int = options.with_default(FineTuningOptions, "max_seq_length", 384)
     doc_stride: int = option(
         128,
-        "Long paragraphs are read in overlapping windows: tokens from the start of"
-        " one to the start of the next.",
+        "Long paragraphs are read in overlapping windows: tokens from the start of one"
+        " window to the start of the next.",
         least=1,
         title=options.LENGTHS,
         decides="reading",
@@ -89,9 +89,9 @@ class SquadOptions(
     # Training first on other questions.
     first_train_file: str | None = option(
         None,
-        "Questions in SQuAD's format to train on before --train_file, or TriviaQA's own"
-        " wikipedia-train.json (Devlin et al. 2018, section 4.2); in"
-        " OUTPUT_DIR/first_stage.",
+        "Questions to train on before --train_file, in OUTPUT_DIR/first_stage: a file"
+        " in SQuAD's format, or TriviaQA's own wikipedia-train.json (Devlin et al."
+        " 2018, section 4.2).",
         path=Path.FILE,
         only_with="do_train",
         title=options.TRAINING,
@@ -106,8 +106,8 @@ class SquadOptions(
     )
     evidence_dir: str | None = option(
         None,
-        "For TriviaQA's own files to train on: the folder with its documents, in"
-        " wikipedia and web. Default: evidence, next to the file's folder.",
+        "For training on TriviaQA's own files: the folder with its documents, in"
+        " wikipedia and web. Default: the folder evidence next to the file's folder.",
         path=Path.FOLDER,
         title=options.TRAINING,
         decides="nothing",
@@ -129,9 +129,9 @@ class SquadOptions(
     )
     answer_text: str = option(
         "alignment",
-        "How an answer's tokens become text. alignment: by the original's search"
-        " for the tokens in the words they come from; if it fails, the answer is"
-        " the whole words. offsets: by the tokens' places in the paragraph.",
+        "How an answer's tokens become text. alignment: the original's search for the"
+        " tokens in the words they come from; if it fails, the answer is the whole"
+        " words. offsets: the characters of the paragraph that the tokens cover.",
         choices=("alignment", "offsets"),
         title=options.TASK,
         decides="numbers",
@@ -152,8 +152,8 @@ class SquadOptions(
     )
     find_null_threshold: bool = option(
         False,
-        "Find the threshold with the best F1 on --predict_file, a development set,"
-        " as the official evaluation does; use it, and keep it with the model in"
+        "Find the threshold with the best F1 on --predict_file, a development set, as"
+        " the official evaluation does. Use it, and save it with the model in"
         " null_threshold.json for later predictions.",
         title=options.TASK,
         decides="nothing",

@@ -65,21 +65,21 @@ class TaggingOptions(
     )
     word_column: str | None = option(
         None,
-        "The words' column: its number from 0, or from -1 backwards; for other"
-        " formats its name. Default: 0; for conllu FORM; for spans text; else tokens or"
-        " words.",
+        "Column of the words: its number from 0, or a negative number that counts from"
+        " the last; for other formats its name. Default: 0; for conllu FORM; for spans"
+        " text; else tokens or words.",
         decides="numbers",
     )
     label_column: str | None = option(
         None,
-        "The labels' column. Default: -1; for conllu UPOS; for jsonl ner_tags,"
-        " labels or tags; for TensorFlow datasets ner.",
+        "Column of the labels. Default: -1; for conllu UPOS; for jsonl ner_tags, labels"
+        " or tags; for TensorFlow datasets ner.",
         decides="numbers",
     )
     # The sentences and their labels.
     train_file: str | None = option(
         None,
-        "Sentences to train on; several files with commas or *.",
+        "Sentences to train on; several files separated by commas, or a glob.",
         path=Path.FILES,
         needed_for=("do_train",),
         decides="nothing",
@@ -100,8 +100,9 @@ class TaggingOptions(
     )
     spans_inside_words: str = option(
         "widen",
-        "Of --format=spans, a span that begins or ends within a word. widen: it becomes"
-        " whole words, and is counted in a warning; refuse: it is an error.",
+        "For --format=spans: what to do with a span that begins or ends within a word."
+        " widen: extend it to whole words, and count it in a warning; refuse: report an"
+        " error.",
         choices=("widen", "refuse"),
         decides="numbers",
     )
@@ -112,8 +113,8 @@ class TaggingOptions(
     )
     test_has_labels: bool | None = option(
         None,
-        "Whether --test_file has labels. Default: detected; false if the last"
-        " column is no label.",
+        "Whether --test_file has labels. Default: detected; false if the last column"
+        " has no labels.",
         decides="numbers",
     )
     tfds_name: str | None = option(
@@ -128,33 +129,33 @@ class TaggingOptions(
 
     labels: tuple[str, ...] | None = option(
         None,
-        "The labels, in the order of the model's outputs; for files with numeric"
-        " labels, their names. Default: those of the training sentences, or of a"
-        " trained checkpoint if it has them all.",
+        "The labels in the order of the model's outputs; for files with numeric labels,"
+        " their names. Default: those of the training sentences, or of a trained"
+        " checkpoint if it has them all.",
         decides="numbers",
     )
     tag_scheme: str = option(
         "auto",
-        "How the files' labels mark entities: iob1 (the original CoNLL-2003 files),"
-        " iob2, iobes, bilou, bmes, bmewo, bios (iobes without E), or none,"
-        " such as for parts of speech; auto detects it. For iob1 the model's"
-        " labels are iob2; predictions are written like the files.",
+        "How the labels in the files mark entities: iob1 (the original CoNLL-2003"
+        " files), iob2, iobes, bilou, bmes, bmewo, bios (iobes without E), or none,"
+        " such as for parts of speech; auto detects it. For iob1 the model's labels are"
+        " iob2, and predictions are written in the scheme of the files.",
         choices=("auto", *SCHEMES, NO_SCHEME),
         decides="numbers",
     )
     # How sentences become records.
     document_context: bool = option(
         False,
-        "Read sentences with their document's context, as much as --max_seq_length"
-        " holds (Devlin et al. 2018, section 5.3), instead of each by itself.",
+        "Read each sentence with as much of its document's context as --max_seq_length"
+        " holds (Devlin et al. 2018, section 5.3).",
         title=options.LENGTHS,
         decides="reading",
     )
     doc_stride: int | None = option(
         None,
         "Long inputs are read in overlapping windows: tokens from the start of one"
-        " to the start of the next. A word is labelled in the window with the most"
-        " context. Default: half of what a window holds.",
+        " window to the start of the next. A word is labelled in the window with the"
+        " most context. Default: half a window.",
         least=1,
         title=options.LENGTHS,
         decides="reading",
@@ -172,8 +173,8 @@ class TaggingOptions(
     )
     feature_dir: str | None = option(
         None,
-        "For --features: folder to keep them in; runs may share it. Default:"
-        " OUTPUT_DIR/features.",
+        "For --features: the folder to keep the features in; runs may share it."
+        " Default: OUTPUT_DIR/features.",
         path=Path.OUTPUT,
         title=options.TRAINING,
         decides="nothing",
