@@ -105,9 +105,10 @@ def run(options: CompareOptions) -> None:
         one, other = (each[name] for each in found)
         if one.labels != other.labels:
             raise InputError(
-                f"{name} is of other examples in {options.positional[0]} than in"
-                f" {options.positional[1]}: {len(one.labels)} and {len(other.labels)}"
-                " labels, or other ones. Evaluate both on the same file."
+                f"{name} has other examples in {options.positional[0]} than in"
+                f" {options.positional[1]}: {len(one.labels)} and"
+                f" {len(other.labels)} labels, or different ones. Evaluate both on"
+                " the same file."
             )
         compared[f"{name}, {len(one.labels)} examples"] = {
             metric: compare(
@@ -153,14 +154,18 @@ def _compare_evaluations(options: CompareOptions) -> bool:
     if options.output_file is not None and not ahead:
         raise InputError(
             f"--output_file={options.output_file}: both runs must have been evaluated"
-            " on the way, twice or more, on the same --eval_input_file (--eval_steps)."
+            " during training (--eval_steps), at least twice, on the same"
+            " --eval_input_file."
         )
     if options.json:
         found = {"evaluations": values, "evaluated_on": names, "ahead": ahead}
         print(json.dumps(found))
         return True
     first, second = options.positional
-    print(f"A is {first}, B {second}; of one evaluation each: chance is unknown.\n")
+    print(
+        f"A is {first}, B {second}. Each was evaluated once, so the effect of"
+        " chance is unknown.\n"
+    )
     if names[0] != names[1]:
         print(f"They were evaluated on different records: {names[0]}, {names[1]}.\n")
     rows = [
@@ -386,7 +391,8 @@ def _of_table(path: str, folder: str) -> Predicted:
         if kind != REGRESSION:
             raise
         raise InputError(
-            f"{path}: of several numbers for each text; compare is for one."
+            f"{path}: it has several numbers per text; compare reads one number per"
+            " text."
         ) from error
     if kind != MULTI_LABEL:
         true, said = true[:, 0], said[:, 0]

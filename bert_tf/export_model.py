@@ -146,16 +146,16 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
         """Options without effect on a format."""
         yield from super().problems()
         if self.eval_file and self.format != "onnx":
-            yield "`eval_file` is for `format=onnx` alone: leave it out."
+            yield "`eval_file` is only for `format=onnx`: leave it out."
         if self.quantize and self.format != "onnx":
-            yield "`quantize` is for `format=onnx` alone: leave it out."
+            yield "`quantize` is only for `format=onnx`: leave it out."
         for_serving = ("max_seq_length", *_OF_SPANS)
         if self.format != "saved_model" and any(map(self.is_given, for_serving)):
             listed = ", ".join(f"`{name}`" for name in for_serving)
-            yield f"{listed} are for `format=saved_model` alone: leave them out."
+            yield f"{listed} are only for `format=saved_model`: leave them out."
         heads = self.heads or (_NO_HEADS,)
         if self.format == "kerashub" and heads != (_NO_HEADS,):
-            yield "`format=kerashub` writes the encoder alone: leave `heads` out."
+            yield "`format=kerashub` writes only the encoder: leave `heads` out."
         if _NO_HEADS in heads and len(heads) > 1:
             yield f"`heads` must be {_NO_HEADS}, or of {', '.join(HEADS)}."
 

@@ -112,7 +112,7 @@ class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions):
         if not self.token_vectors and not self.sentence_vectors:
             yield "`token_vectors=false` needs `sentence_vectors`."
         if not self.token_vectors and self.words:
-            yield "`words` is for token vectors alone."
+            yield "`words` is only for token vectors."
 
 
 def run(options: ExtractionOptions) -> None:

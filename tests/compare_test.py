@@ -194,10 +194,10 @@ class RefusedTest(CompareCase):
             self.compare()
         numbers = Target(kind=REGRESSION, labels=LABELS)
         self.write_table("b", numbers, np.eye(2), ["1,2", "2,1"])
-        with self.assertRaisesRegex(InputError, "several numbers .*; compare is"):
+        with self.assertRaisesRegex(InputError, "several numbers .*; compare reads"):
             self.compare()
         self.write_table("b", target, np.eye(2), ["no", "no"])
-        with self.assertRaisesRegex(InputError, "is of other examples"):
+        with self.assertRaisesRegex(InputError, "has other examples"):
             self.compare()
         self.write("b/dev_predictions.tsv", "text\nhello\n")
         with self.assertRaisesRegex(InputError, "dev_predictions.tsv: not as a fine-"):

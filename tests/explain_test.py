@@ -136,7 +136,7 @@ class ExplainTest(FolderCase):
         )
         (none,) = bert_tf.load(folder).explain("who made film", context)
         self.assertEqual(none.target, "no answer")
-        with self.assertRaisesRegex(InputError, "the best answer is explained"):
+        with self.assertRaisesRegex(InputError, "explains the best answer"):
             model.explain("who made film", context, target="film")
 
     def test_of_words(self):

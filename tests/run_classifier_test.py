@@ -233,7 +233,7 @@ class TrainingLossTest(RunClassifierTestCase):
         self.write_tsv(label=str)
         no_head = "no classifier head .* masked LM"
         for options, message in (
-            ({"regression": True, "label_smoothing": 0.1}, "ing` is of labels; tsv"),
+            ({"regression": True, "label_smoothing": 0.1}, "ing` needs labels; tsv"),
             ({"several_labels": True, "class_weights": "0:2"}, "tsv does not choose"),
             ({"class_weights": "7:2"}, "`class_weights=7:2` must be balanced"),
             ({"teacher_checkpoint": self.pretrained()}, no_head),

@@ -238,7 +238,7 @@ class RunNerTest(ScriptCase):
         for options, message in (
             ({"train_file": torn}, r"torn.txt:2: 2 columns.*has 3"),
             ({"train_file": train, "labels": "O,B-PER"}, "train.txt.*is none of"),
-            ({"train_file": train, "best_metric": "em"}, "none of the evaluation's"),
+            ({"train_file": train, "best_metric": "em"}, "is not a metric of"),
             ({"train_file": self.path("no.txt")}, "`train_file`: no file matches"),
             ({"train_file": train, "max_seq_length": 512}, "max_position_embedd"),
         ):

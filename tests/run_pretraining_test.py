@@ -434,7 +434,7 @@ class RefusalTest(RunPretrainingTestCase):
                     "gradient_accumulation_steps": 2,
                     "num_train_steps": None,
                 },
-                "`phases=.*:2:3: BATCH=3` cannot be dealt",
+                "`phases=.*:2:3: BATCH=3` cannot be divided",
             ),
             # Found before training.
             (
@@ -454,7 +454,7 @@ class RefusalTest(RunPretrainingTestCase):
             (electra | {"teacher_checkpoint": "x"}, "teacher_checkpoint excl"),
             ({"masked_lm_prob": 0}, "masked_lm_prob"),
             ({"stacking": "1:2,x"}, 'must be LAYERS:STEPS.*Found: "x"'),
-            ({"stacking": "3:2"}, "are no multiple of 3"),
+            ({"stacking": "3:2"}, "are not a multiple of 3"),
             ({"learning_rate_power": 2.0}, "--learning_rate_power"),
             (
                 {"learning_rate_schedule": "polynomial", "learning_rate_power": 0.0},
@@ -503,7 +503,7 @@ class StackingTest(RunPretrainingTestCase):
         with self.assertLogs(level="INFO") as logs:
             self.run_script(**given, num_train_steps=1)
         self.assertNotIn("Stage of", "".join(logs.output))
-        self.assertIn("Training is done", "".join(logs.output))
+        self.assertIn("Training is complete", "".join(logs.output))
         # A checkpoint of fewer layers, by hand.
         given = {
             "do_train": True,

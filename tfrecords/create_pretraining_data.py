@@ -94,7 +94,7 @@ class PretrainingDataOptions(InstanceSettings, TextOptions):
             )
         for name in ("num_workers", "work_dir"):
             if self.runner is not None and getattr(self, name) is not None:
-                yield f"`{name}` is for this machine alone, not for `runner`."
+                yield f"`{name}` is only for this machine, not for `runner`."
 
 
 def run(options: PretrainingDataOptions) -> None:

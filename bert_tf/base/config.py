@@ -154,8 +154,8 @@ class BertConfig:
             )
         if self.shares_layers and self.embedding_size is None:
             raise ValueError(
-                "`embedding_size` must be given with `num_hidden_groups`: in ALBERT's"
-                " files it has another default than in BERT's."
+                "`embedding_size` must be given with `num_hidden_groups`: its default"
+                " in ALBERT's files differs from BERT's."
             )
         if isinstance(second := self.second_encoder, Mapping):
             object.__setattr__(self, "second_encoder", BertConfig(**second))
@@ -318,8 +318,9 @@ class BertConfig:
         """Raises InputError if a vocabulary has ids outside the embedding table."""
         if num_tokens > self.vocab_size:
             raise InputError(
-                f"{source} has {num_tokens} tokens, but the model's `vocab_size`"
-                f" is {self.vocab_size}. Give those of one model."
+                f"{source} has {num_tokens} tokens, but the model's `vocab_size` is"
+                f" {self.vocab_size}. Give the vocabulary and the config of the same"
+                " model."
             )
 
     def to_dict(self) -> dict[str, Any]:

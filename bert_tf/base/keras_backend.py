@@ -43,8 +43,8 @@ def require_supported() -> None:
         )
     if backend == "jax" and importlib.util.find_spec("jax") is None:
         raise InputError(
-            "The back end jax is not installed: pip install 'bert-tf[jax]', on a"
-            " GPU jax[cuda12] in addition, on a TPU jax[tpu]."
+            "The back end jax is not installed: pip install 'bert-tf[jax]'; on a GPU"
+            " also jax[cuda12], on a TPU also jax[tpu]."
         )
 
 
@@ -124,7 +124,7 @@ def refuse_fork() -> None:
     if _computed_in not in (None, os.getpid()):
         raise InputError(
             "This process was forked from one in which a model had already run, and"
-            ' would wait for ever. Use multiprocessing.get_context("spawn"), or load'
-            " and run models in the child alone (gunicorn: without --preload)."
+            ' would wait forever. Use multiprocessing.get_context("spawn"), or load'
+            " and run models only in the child (gunicorn: without --preload)."
         )
     _computed_in = os.getpid()

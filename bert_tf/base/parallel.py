@@ -95,8 +95,8 @@ class Workers:
                 yield waiting.popleft().result()
         except concurrent.futures.process.BrokenProcessPool as error:
             raise ChildProcessError(
-                "A worker process was killed, perhaps for want of memory; try a "
-                "smaller `num_workers`."
+                "A worker process was killed, perhaps because memory ran out; try a"
+                " smaller `num_workers`."
             ) from error
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

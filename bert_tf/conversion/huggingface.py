@@ -239,7 +239,7 @@ def _from_tf(place: str, path: str) -> str:
     """A weight's name in safetensors, from its dataset's in a tf_model.h5."""
     parts = place.removesuffix(":0").split("/")[2:]
     if len(parts) < 2:
-        raise InputError(f"{path}: {place} is no weight of a model of transformers'.")
+        raise InputError(f"{path}: {place} is not a weight of a transformers model.")
     # "layer_._0" is number 0 of the list `layer`; "mlm___cls" is `cls`.
     parts = [part.rpartition("___")[2].replace("_._", ".") for part in parts]
     parts[-1] = _FROM_TF.get(parts[-1], parts[-1])
@@ -338,8 +338,9 @@ def _distilbert_as_bert(values: Mapping[str, Any], path: str) -> dict[str, Any]:
     if architecture in ("BertForSequenceClassification", "BertForMultipleChoice"):
         raise InputError(
             f"{path}: a Distil{architecture} has a layer with ReLU in its head, which"
-            " BERT's head has not. With transformers, DistilBertModel.from_pretrained("
-            "FOLDER).save_pretrained(NEW_FOLDER) writes its encoder, which is read."
+            " BERT's head lacks. With transformers,"
+            " DistilBertModel.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER)"
+            " writes its encoder, which is read."
         )
     return {**values, **fields, "architectures": [architecture]}
 
@@ -682,7 +683,7 @@ def write(
     }
     if missing := {row.original for row in rows.values()} - {*weights}:
         raise InputError(
-            f"{weights.path}: transformers' {name} has weights that are not there:"
+            f"{weights.path}: transformers' {name} needs weights that are missing:"
             f" {listed(sorted(missing))}."
         )
     if left_out := {*weights} - {row.original for row in rows.values()}:

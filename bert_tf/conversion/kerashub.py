@@ -349,9 +349,9 @@ def _check_can_be_written(
     for field, only in _COMPUTATION.items():
         if getattr(config, field) != only:
             raise InputError(
-                f"{weights.path}: KerasHub's BertBackbone computes {field}={only!r}"
-                f" alone. Found: {getattr(config, field)!r}. Export it in another"
-                " format."
+                f"{weights.path}: KerasHub's BertBackbone computes only"
+                f" {field}={only!r}. Found: {getattr(config, field)!r}. Export it"
+                " in another format."
             )
     if names.POOLER[0].original not in weights:
         raise InputError(

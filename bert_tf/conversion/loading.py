@@ -342,8 +342,8 @@ def refuse_other_teacher(
             )
     if own is not None and vocabulary is not None and own.sha256 != vocabulary.sha256:
         raise InputError(
-            f"`teacher_checkpoint={path}`: its vocabulary is another one, so that its"
-            " inputs would be. Give a teacher with the same vocabulary."
+            f"`teacher_checkpoint={path}`: its vocabulary differs from this model's."
+            " Give a teacher with the same vocabulary."
         )
     if labels and teacher.labels and tuple(labels) != tuple(teacher.labels):
         raise InputError(
@@ -500,7 +500,8 @@ def checked_casing(
         said_by, there = source.path, source.tokenizer.do_lower_case
     if there is None and vocabulary.has_upper_case:
         logging.info(
-            "%s has upper-case letters: text keeps its case unless `do_lower_case`.",
+            "%s has upper-case letters: text keeps its case unless `do_lower_case` is"
+            " given.",
             said_by,
         )
         return bool(do_lower_case)

@@ -44,7 +44,7 @@ def _read(tensor: "onnx.TensorProto", path: str, is_turned: bool) -> np.ndarray:
     array = numpy_helper.to_array(tensor)
     if array.dtype != np.float32:
         raise InputError(
-            f"{path} has weights of {array.dtype}: it is for predictions alone. Give"
-            " the checkpoint that it was made from."
+            f"{path} has weights of {array.dtype}: it can only predict. Give the"
+            " checkpoint that it was made from."
         )
     return array.T if is_turned else array

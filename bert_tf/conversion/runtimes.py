@@ -105,7 +105,7 @@ def check(path: str, format_: str, model: keras.Model, tolerance: float = 1e-3) 
             f" {first_line(error)}"
         ) from error
     logging.info(
-        "  Run by %s: its outputs are the model's to %.1g of the largest.",
+        "  Run by %s: its outputs differ from the model's by %.1g of the largest.",
         *(package, difference),
     )
 
@@ -147,7 +147,8 @@ def _difference(
             differences.append(np.nan)
         if not differences[-1] <= tolerance:
             raise InputError(
-                f"{path}: its {name} is not the model's, so it is unusable."
+                f"{path}: its {name} differs from the model's, so the export is"
+                " unusable."
             )
     return float(max(differences))
 

@@ -175,7 +175,7 @@ def read_weights(path: str) -> Weights:
             del keys[name]
         if foreign:
             logging.info(
-                "%s: %d tensors are no weights of BERT's, and not read: %s.",
+                "%s: %d tensors are not BERT's weights and are not read: %s.",
                 *(prefix, len(foreign), listed(sorted(foreign))),
             )
     tensors = {

@@ -171,8 +171,8 @@ class TokenizerFiles(NamedTuple):
         if self.difference:
             raise InputError(
                 f"{self.difference} The tokenizer here cannot do that: give"
-                " `vocab_file` and `do_lower_case` to use the weights with it all the"
-                " same."
+                " `vocab_file` and `do_lower_case` to use the weights with this"
+                " tokenizer anyway."
             )
 
 

@@ -40,8 +40,9 @@ def log_compilation_of(function: Any) -> None:
         pathlib.Path(folder).glob(f"*.{function.__name__}-*.nbi")
     ):
         logging.info(
-            "Compiling inner loops, up to two minutes: in every run unless the"
-            " package's folder, the user's or NUMBA_CACHE_DIR can be written."
+            "Compiling inner loops takes up to two minutes. The result is kept for the"
+            " next runs if the package's folder, the user's or NUMBA_CACHE_DIR can be"
+            " written."
         )
 
 

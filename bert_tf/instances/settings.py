@@ -127,7 +127,7 @@ class InstanceSettings(Options):
         """Refuses `nsp_labels` without pairs, and rows shorter than a sequence."""
         yield from super().problems()
         if self.pairs != NEXT_SENTENCE and self.nsp_labels != ORIGINAL_LABELS:
-            yield "`nsp_labels=exact` is for `pairs=nsp` alone."
+            yield "`nsp_labels=exact` is only for `pairs=nsp`."
         if self.packed_length and self.packed_length < self.max_seq_length:
             yield (
                 f"`packed_length={self.packed_length}` of a row must not be less than"

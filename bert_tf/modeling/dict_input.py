@@ -97,7 +97,7 @@ class DictInputModel(keras.Model):
                 raise InputError(
                     "`input_ids` must not be longer than the model's"
                     f" {config.max_position_embeddings} positions. Received:"
-                    f" {length[0]} ids a sequence"
+                    f" {length[0]} ids per sequence"
                 )
 
     def get_config(self) -> dict[str, Any]:

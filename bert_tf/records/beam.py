@@ -322,8 +322,8 @@ def _results(jobs: Sequence[ShardJob]) -> Iterator[ShardResult]:
 
 def _not_seen(path: str) -> InputError:
     return InputError(
-        f"`output_file`: the workers have written {path}, and it is not to be seen "
-        "here; name a folder that all machines share."
+        f"`output_file`: the workers have written {path}, which is not visible here;"
+        " give a folder that all machines share."
     )
 
 

@@ -294,8 +294,7 @@ def find_manifests(record_files: Iterable[str]) -> list[Manifest]:
 def _check_shard(path: str, shard: Shard, manifest: Manifest) -> None:
     if not manifest.complete:
         raise InputError(
-            f"{manifest.path}: the set is not complete; give the command that made "
-            "it once more."
+            f"{manifest.path}: the set is not complete; give the same command again."
         )
     num_bytes = files.size(path)
     if num_bytes != shard.num_bytes:
@@ -356,7 +355,7 @@ def find_finished(wanted: Manifest, output_files: Sequence[str]) -> Manifest | N
         for path in [*output_files, wanted.vocab_path]:
             if files.exists(path):
                 raise InputError(
-                    f"{path} exists, and no {wanted.path} says that this command made"
+                    f"{path} exists, but no {wanted.path} says that this command made"
                     " it; give another `output_file`, or `overwrite` to replace it."
                 )
         return None

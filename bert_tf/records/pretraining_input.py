@@ -361,7 +361,7 @@ class PretrainingRecords:
         if any("localhost" not in name for name in strategy.extended.worker_devices):
             raise InputError(
                 f"{self.paths[0]}: the records have no masks, and the TPU's hosts,"
-                " which read them, cannot draw these. Write them with"
+                " which read them, cannot draw masks. Write them with"
                 " `masking=static`, or run this on the TPU VM, with `tpu_name=local`."
             )
 
@@ -412,7 +412,7 @@ class PretrainingRecords:
                         spec = RecordSpec.of_record(records[0], path)
                         if spec != self.spec:
                             raise InputError(
-                                f"{path}: {spec}, passed over; the first file has"
+                                f"{path}: {spec}, so it is skipped; the first file has"
                                 f" {self.spec}."
                             )
                     columns, rows = self.spec.read(records)

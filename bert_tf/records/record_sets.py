@@ -324,14 +324,14 @@ class RecordSet:
         is_next = self.settings.pairs == NEXT_SENTENCE
         if is_next and report["used_documents"] == report["read"]["documents"] == 1:
             logging.warning(
-                "There is one document only: random next sentences come from itself."
-                " Put a blank line between documents."
+                "There is one document only: random next sentences come from the same"
+                " document. Put a blank line between documents."
             )
         elif is_next and statistics.num_random_next > 0.9 * statistics.num_records:
             logging.warning(
                 "%d of %d instances have a random next sentence: few documents have"
                 " two sentences that fit together. Documents are separated by blank"
-                " lines, sentences by line ends alone.",
+                " lines, sentences only by line ends.",
                 *(statistics.num_random_next, statistics.num_records),
             )
         read = [f"{count:,} {name}" for name, count in report["read"].items()]

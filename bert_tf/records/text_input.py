@@ -146,15 +146,15 @@ def text_chunks(
     ]
     if len(paths) < len(found):
         logging.info(
-            "`input_file`: %d of %d files are no text but were written here, or are the"
-            " vocabulary; they are passed over",
+            "`input_file`: %d of %d files are skipped: bert_tf has written them, or"
+            " they are the vocabulary",
             len(found) - len(paths),
             len(found),
         )
     if not paths:
         raise InputError(
-            f"`input_file`: {options.input_file!r} has nothing but what was written"
-            " here: records, manifests, vocabularies."
+            f"`input_file`: {options.input_file!r} has only files that bert_tf has"
+            " written: records, manifests, vocabularies."
         )
     return make_chunks(
         paths,

@@ -189,8 +189,8 @@ def work_folder_path(name: str, identity: str, work_dir: str | None) -> str:
     work_dir = work_dir or tempfile.gettempdir()
     if files.is_remote(work_dir):
         raise InputError(
-            f"`work_dir={work_dir}` must be a folder of this machine: tokens are read "
-            "from all over it."
+            f"`work_dir={work_dir}` must be a folder on this machine, because tokens"
+            " are read in random order."
         )
     # Sets of one name in several folders may share the user's folder.
     digest = files.sha256(files.absolute(name).encode())[:8]
@@ -253,8 +253,8 @@ def _refuse_strangers(path: str) -> None:
     writable = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or writable:
         raise InputError(
-            f"{path} is in the way of the work folder, and others may have made it:"
-            " remove it, or give another `work_dir`."
+            f"{path} is where the work folder would be, but another user may"
+            " have made it: remove it, or give another `work_dir`."
         )
     os.chmod(path, 0o700)
 

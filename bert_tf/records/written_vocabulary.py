@@ -58,7 +58,7 @@ def count_words(
     if counts.num_forgotten:
         logging.warning(
             "There are more than `max_words=%d` different words: %d words, the rarest,"
-            " were forgotten. No count is too low by more than %d.",
+            " were dropped. No count is too low by more than %d.",
             *(options.max_words, counts.num_forgotten, counts.max_error),
         )
     for line in dropped_lines(dropped):

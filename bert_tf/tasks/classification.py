@@ -263,7 +263,7 @@ class LabelledTask(FineTuningTask[np.ndarray]):
             )
         if sum(featurizer.window_counts) > len(examples):
             logging.info(
-                "%d %s examples are read in %d windows, at most %d of one.",
+                "%d %s examples are read in %d windows, at most %d per example.",
                 *(len(examples), split),
                 *(sum(featurizer.window_counts), max(featurizer.window_counts)),
             )
@@ -439,8 +439,8 @@ def _held_out(
     )
     if not dev:
         raise InputError(
-            f"`dev_share={options.dev_share}` of {len(examples)} examples is none."
-            " Give `dev_file`, or a larger share."
+            f"`dev_share={options.dev_share}` of {len(examples)} examples holds out"
+            " none. Give `dev_file`, or a larger share."
         )
     logging.info(
         "%d of %d examples of %s are held out for development (`dev_share=%g`,"

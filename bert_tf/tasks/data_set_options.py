@@ -238,8 +238,8 @@ def data_set_of(given: ClassifierOptions) -> tables.DataSet:
     if given.metrics:
         if given.metrics[0] == "mean_squared_error":
             raise InputError(
-                "`metrics`: the best run has the highest score by the first one, which"
-                " mean_squared_error cannot be: name another one before it."
+                "`metrics`: the first metric chooses the run with the highest score,"
+                " but a low mean_squared_error is better: name another metric first."
             )
         found = dataclasses.replace(found, metrics=given.metrics)
     return found
@@ -278,7 +278,10 @@ def _refuse_useless(given: ClassifierOptions, found: tables.DataSet) -> None:
 def _own(given: ClassifierOptions) -> tables.DataSet:
     """A user's table, or any set of TensorFlow Datasets."""
     if given.regression and given.several_labels:
-        raise InputError("`regression` is of numbers, `several_labels` is not.")
+        raise InputError(
+            "`regression` predicts numbers, `several_labels` predicts"
+            " labels: give one of them."
+        )
     if not given.label_separator:
         raise InputError("`label_separator` must not be empty.")
     kind = tables.SINGLE_LABEL

@@ -236,7 +236,7 @@ def refuse_losses(
 ) -> None:
     """Raises InputError for what is not of a task's predictions."""
     if losses.label_smoothing and problem_type == REGRESSION:
-        raise InputError(f"`label_smoothing` is of labels; {name} has numbers.")
+        raise InputError(f"`label_smoothing` needs labels; {name} has numbers.")
     if losses.class_weights and (not has_classes or problem_type != SINGLE_LABEL):
         raise InputError(f"`class_weights`: {name} does not choose one class.")
 
@@ -297,7 +297,7 @@ class FineTuning:
         metric = options.best_metric
         if metric and metric not in task.metrics:
             raise InputError(
-                f"`best_metric={metric}` is none of the evaluation's metrics:"
+                f"`best_metric={metric}` is not a metric of the evaluation:"
                 f" {', '.join(task.metrics)}."
             )
         has_head = self.model_files.source and task.head in heads_of(
@@ -463,7 +463,7 @@ def files_of(options: FineTuningOptions, folder: str) -> ModelFiles:
         if vocabulary and vocabulary.sha256 != model_files.vocabulary.sha256:
             raise InputError(
                 f"`second_checkpoint={options.second_checkpoint}` has another"
-                " vocabulary than the model. Give two models of one vocabulary."
+                " vocabulary than the model. Give two models with the same vocabulary."
             )
     return model_files._replace(
         config=dataclasses.replace(model_files.config, **changed)

@@ -208,15 +208,13 @@ def report(results: Sequence[TaskResult]) -> str:
             " and MNLI has two."
         )
     return (
-        "# GLUE\n\n"
-        "Ours: the development sets, in per cent, of the runs that were chosen on them."
-        f" Devlin et al. 2018 ({', '.join(PAPER)}): the test sets, as GLUE's server"
-        " scored them. The two are not the same measure: on its test set a run scores"
-        " less than on the development set that it was chosen by.\n\n"
-        f"{table(header, rows)}\n"
-        "Restarts: runs with the best run's settings and other seeds; their deviation"
-        " is that of a sample (n - 1). Failed runs are no better than always answering"
-        f" the same, or diverged.{of_average}\n"
+        "# GLUE\n\nOurs: scores on the development sets, in per cent, of the runs that"
+        f" were chosen on them. Devlin et al. 2018 ({', '.join(PAPER)}): scores on the"
+        " test sets, by GLUE's server. The two differ: a run scores less on its test"
+        " set than on the development set that it was chosen"
+        f" by.\n\n{table(header, rows)}\nRestarts: runs with the best run's settings"
+        " and other seeds; their deviation is that of a sample (n - 1). Failed runs"
+        f" are no better than always answering the same, or diverged.{of_average}\n"
     )
 
 

@@ -153,9 +153,9 @@ def warn_of_unigrams(results: Mapping[str, float]) -> None:
     if abs(loss - unigrams) >= _AT_THE_UNIGRAMS * unigrams:
         return
     logging.warning(
-        "The masked LM's loss, %.2f, stands at the unigram entropy, that of the tokens'"
-        " frequencies alone, %.2f: the model does not use the context yet. Early in a"
-        " run this is normal, for thousands of steps. If it stays, raise"
+        "The masked LM's loss, %.2f, is about the unigram entropy, %.2f, which a model"
+        " reaches by the frequencies of the tokens: the model does not use the context"
+        " yet. This is normal for the first thousands of steps. If it stays, raise"
         " `learning_rate`, keep `num_warmup_steps` at a tenth of the steps, or give a"
         " narrow model an initializer_range of 0.08 in its bert_config.json.",
         *(loss, unigrams),
@@ -342,7 +342,7 @@ class PretrainingRun(Run):
         for fewer, more in itertools.pairwise(layers):
             if more % fewer:
                 found = f"`stacking={options.stacking}`: {more} layers"
-                raise InputError(f"{found} are no multiple of {fewer}.")
+                raise InputError(f"{found} are not a multiple of {fewer}.")
         if not stages or files.exists(os.path.join(options.output_dir, STATE_NAME)):
             return
         self._prepare()
@@ -562,8 +562,8 @@ class PretrainingRun(Run):
             metrics.append(BITS_PER_BYTE)
         if self.options.eval_steps and self.options.best_metric not in metrics:
             raise InputError(
-                f"`best_metric={self.options.best_metric}` is none of the evaluation's"
-                f" metrics: {', '.join(metrics)}."
+                f"`best_metric={self.options.best_metric}` is not a metric of the"
+                f" evaluation: {', '.join(metrics)}."
             )
 
     @functools.cached_property
@@ -613,8 +613,8 @@ class PretrainingRun(Run):
         )
         if not self._records[0].has_pairs and not self._electra:
             logging.info(
-                "The records have no sentence pairs: the masked LM is alone; the pooler"
-                " and the next sentence head stay as they are."
+                "The records have no sentence pairs: only the masked LM is trained;"
+                " the pooler and the next sentence head do not change."
             )
 
 

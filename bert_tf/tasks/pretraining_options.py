@@ -179,7 +179,7 @@ class PretrainingOptions(
         for name in ("stacking", "phases", "num_schedule_steps"):
             yield from self.refuse_together("max_train_hours", name)
         if self.stack_layers and not self.init_checkpoint:
-            yield "`stack_layers` is of an `init_checkpoint`: give both."
+            yield "`stack_layers` needs an `init_checkpoint`: give both."
         for name in ("num_train_steps", "train_batch_size", "max_seq_length"):
             yield from self.refuse_together("phases", name)
         yield from self.refuse_together("left_to_right", "direction")

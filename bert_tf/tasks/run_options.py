@@ -277,7 +277,7 @@ class FineTuningOptions(
             yield "`init_adapter` goes on top of a base: give `init_checkpoint`."
         for name in ("lora_rank", "adapter_size", "init_adapter"):
             if self.mixout and getattr(self, name):
-                yield f"`mixout` is of weights that `{name}` freezes: leave one out."
+                yield f"`mixout` changes weights that `{name}` freezes: leave one out."
             for own in ("second_checkpoint", "cls_normalization"):
                 if getattr(self, own) and getattr(self, name):
                     yield f"`{own}` and `{name}` exclude each other."
@@ -331,8 +331,8 @@ def warn_of_stride(doc_stride: int | None, max_seq_length: int) -> None:
     room = max_seq_length - 3
     if doc_stride is not None and doc_stride >= room:
         logging.warning(
-            "`doc_stride=%d` is no less than the %d tokens of a window: windows do not"
-            " overlap: text at a boundary is split between two.",
+            "`doc_stride=%d` is not less than the %d tokens of a window, so windows do"
+            " not overlap: text at a boundary is split between two.",
             doc_stride,
             room,
         )
@@ -403,7 +403,7 @@ def with_recipe(given: T) -> T:
         flags = " ".join(_as_flag(name, value) for name, value in changed.items())
         logging.info("`recipe=%s`: %s.", given.recipe, flags)
     if kept:
-        logging.info("  As given, not as the recipe: %s.", " ".join(kept))
+        logging.info("  Given, so not from the recipe: %s.", " ".join(kept))
     return given.with_defaults(**changed)
 
 

@@ -267,8 +267,8 @@ def select(
         failures = [one.failure for one in records.all() if one.failure]
         path = run_log.path_in(records.folder)
         raise InputError(
-            f"All {len(failures)} runs have failed; without their lines in {path} they"
-            f" are made again. The first one: {failures[0]}"
+            f"All {len(failures)} runs have failed; to run them again, remove their"
+            f" lines from {path}. The first one: {failures[0]}"
         )
     return best
 
@@ -408,9 +408,9 @@ def report(selection: Selection) -> str:
         )
     return (
         f"# {_headline(selection)}\n\n"
-        f"By the {selection.metric} on the development set, which the runs were chosen"
-        " by: on other data expect less than the best run's. A failed run is"
-        f" {failed}\n\n"
+        f"Scores are the {selection.metric} on the development set. The runs were"
+        " chosen by it, so expect less than the best run's score on other data. A"
+        f" failed run is {failed}\n\n"
         f"{_groups(selection)}\n"
         f"{_what_seeds_explain(selection)}\n\n"
         "Standard deviations are those of samples (n - 1). Runs that were stopped early"

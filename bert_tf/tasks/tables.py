@@ -788,7 +788,7 @@ def _report(labels: Counter[str], target: Target, *, is_given: bool) -> None:
     for same in alike.values():
         if len(same) > 1:
             said = " and ".join(map(repr, same))
-            logging.warning("The labels %s differ in blanks or case alone.", said)
+            logging.warning("The labels %s differ only in blanks or case.", said)
     numbers = [label for label in labels if _NUMBER.fullmatch(label)]
     if len(numbers) > 2:
         # Several labels in a cell are no number.

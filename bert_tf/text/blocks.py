@@ -212,14 +212,14 @@ def _unpacked(file: IO[bytes], path: str) -> Iterator[bytes]:
             yield from unpacked(file, _UNPACKERS[suffix])
     except EOFError as error:
         raise InputError(
-            f"{path}: it ends too early. Fetch or pack it again."
+            f"{path}: it ends too early. Download or compress it again."
         ) from error
     except (zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk's, not the unpacker's
         raise InputError(
-            f"{path}: damaged, or not a {suffix} file: "
-            f"{str(error).rstrip('.')}. Fetch or pack it again."
+            f"{path}: damaged, or not a {suffix} file: {str(error).rstrip('.')}."
+            " Download or compress it again."
         ) from error
 
 

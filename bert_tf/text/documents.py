@@ -348,8 +348,8 @@ def make_chunks(
         found = find_format(path, name) if input_format == "auto" else input_format
         if found in PARAGRAPH_FORMATS and clean != NO_CLEANING:
             raise InputError(
-                f"{path}: `clean={clean}` is for text as it was taken out of other"
-                f" files; those of {found} have paragraphs. Leave it out."
+                f"{path}: `clean={clean}` is for text extracted from other files;"
+                f" those of {found} have paragraphs. Leave it out."
             )
         if found == MEDIAWIKI:
             require_parser()

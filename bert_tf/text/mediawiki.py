@@ -113,7 +113,7 @@ def read_mediawiki(
     except ElementTree.ParseError as error:
         raise InputError(
             f"{source.place(first or 0, error.position[0] - 1)}: not the XML of a dump"
-            f" ({error}); if it was cut off, fetch it again."
+            f" ({error}); if it was cut off, download it again."
         ) from error
 
 

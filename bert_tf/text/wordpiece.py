@@ -81,8 +81,8 @@ def text_pairs(
     seconds = [pairs] if isinstance(pairs, str) else [each or "" for each in pairs]
     if not firsts or len(firsts) != len(seconds):
         raise InputError(
-            "There must be a text, and as many second ones if any. Received:"
-            f" {len(firsts)} and {len(seconds)}"
+            "There must be at least one text, and as many second texts if there are"
+            f" any. Received: {len(firsts)} and {len(seconds)}"
         )
     for row, text in enumerate((*firsts, *seconds)):
         if not isinstance(text, str):

@@ -164,8 +164,8 @@ class ChoiceModel(TextModel):
             for each in lists
         ):
             raise InputError(
-                "`choices` must have a list for each text, of two choices or more, and"
-                " as many in each."
+                "`choices` must have one list per text, all of the same length, with"
+                " at least two choices."
             )
         examples = []
         for number, ((text, _), each) in enumerate(

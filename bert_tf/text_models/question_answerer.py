@@ -58,7 +58,7 @@ class QuestionAnswerer(TextModel):
         for number, entries in enumerate(found):
             if not entries:
                 raise InputError(
-                    f"Text {number} (from 0), which is to answer, is empty."
+                    f"Text {number} (from 0), which must contain the answer, is empty."
                 )
         return [entries[:top_k] for entries in found]
 
@@ -79,7 +79,9 @@ class QuestionAnswerer(TextModel):
         Of a text of several windows it is explained in the one with the answer.
         """
         if target is not None:
-            raise InputError("`target`: of questions the best answer is explained.")
+            raise InputError(
+                "`target`: a question answerer explains the best answer; leave it out."
+            )
         ((question, context),) = text_pairs([text], [pair])  # type: ignore[list-item]
         (features,) = self._answerer.features([question], context)
         answer = self._answerer.answers(features)[0]

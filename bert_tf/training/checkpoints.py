@@ -269,7 +269,7 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
         reason = first_line(error).rstrip(".")
         raise InputError(
             f"{prefix} could not be written: {reason}. The checkpoints before it are"
-            " untouched: make room on a sound disk and start the same command again."
+            " untouched: make room on an intact disk and start the same command again."
         ) from error
     logging.info("Wrote %s in %.1f s.", prefix, time.monotonic() - began)
 
@@ -529,8 +529,8 @@ class RunCheckpoints:
         misfit = _misfit(reader, variables, optional)
         if misfit:
             raise InputError(
-                f"{prefix} is of another model or optimizer than this run's: {misfit}."
-                " Give another `output_dir`."
+                f"{prefix} belongs to another model or optimizer than this run:"
+                f" {misfit}. Give another `output_dir`."
             )
         for key in sorted(reader.shapes):  # their order in the file
             if key in variables:
@@ -549,7 +549,7 @@ class RunCheckpoints:
                 reason = first_line(error)
                 raise InputError(
                     f"{self._folder} cannot be written to: {reason}. Its checkpoints"
-                    " are whole: mend that and start the same command again."
+                    " are complete: correct this and start the same command again."
                 ) from error
 
         self._pending.append(self._thread.submit(work))

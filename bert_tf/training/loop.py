@@ -342,15 +342,15 @@ class _Run:
         is_done = self.has_made(phases[-1])
         if is_done and self._budget:
             logging.info(
-                "Training is done: its %g hours are used, at step %d. Ask for more"
-                " `max_train_hours` to go on.",
+                "Training is complete: its %g hours are used, at step %d. Raise"
+                " `max_train_hours` to continue.",
                 config.max_train_hours,
                 self.step,
             )
         elif is_done:
             logging.info(
-                "Training is done: %s is at step %d of %d. Ask for more steps to go"
-                " on.",
+                "Training is complete: %s is at step %d of %d. Ask for more steps to"
+                " continue.",
                 self.checkpoints.latest,
                 self.step,
                 config.num_train_steps,
@@ -358,7 +358,9 @@ class _Run:
         if self._start and self.step:
             different = run_folder.differences(self._folder, self._start)
             if different:
-                logging.warning("Other settings than the run's before: %s.", different)
+                logging.warning(
+                    "Settings that differ from the run's earlier ones: %s.", different
+                )
         if is_done and not self._evaluates(behind):
             return False
         self._reporter = Reporter(
@@ -389,7 +391,7 @@ class _Run:
         config = self._config
         if self.data_id not in (0, phase.data_id, *phase.data_was):
             logging.info(
-                "Step %d: on to %s, from its first record.",
+                "Step %d: continuing with %s, from its first record.",
                 self.step,
                 phase.name or "other records",
             )
@@ -612,7 +614,7 @@ class _Run:
         name = self._config.best_metric
         if name not in results:
             raise InputError(
-                f"`best_metric={name}` is none of the evaluation's metrics:"
+                f"`best_metric={name}` is not a metric of the evaluation:"
                 f" {', '.join(results)}."
             )
         self.checkpoints.keep_best(

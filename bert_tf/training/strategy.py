@@ -41,7 +41,8 @@ def create_strategy(options: DeviceOptions | None = None) -> Strategy:
     options = options or DeviceOptions()
     if options.local_workers > 1 and not local_workers.is_one():
         raise InputError(
-            f"`local_workers={options.local_workers}`: only a command starts processes."
+            f"`local_workers={options.local_workers}`: only a command line can start"
+            " processes."
         )
     distribution = "tpu" if options.use_tpu else options.distribution
     make = _jax_strategy if keras_backend.is_jax() else _tensorflow_strategy
@@ -270,10 +271,10 @@ def check_batch_size(
     replicas = strategy.num_replicas_in_sync
     if batch_size % (replicas * accumulation_steps):
         raise InputError(
-            f"`{flag}={batch_size}` cannot be dealt out to {replicas}"
-            f" device{'s' if replicas > 1 else ''} in {accumulation_steps} micro-batch"
-            f"{'es' if accumulation_steps > 1 else ''} each: give a multiple of"
-            f" {replicas * accumulation_steps}."
+            f"`{flag}={batch_size}` cannot be divided among {replicas}"
+            f" device{'s' if replicas > 1 else ''} in {accumulation_steps}"
+            f" micro-batch{'es' if accumulation_steps > 1 else ''} each: give a"
+            f" multiple of {replicas * accumulation_steps}."
         )
 
 

@@ -623,7 +623,10 @@ class LossOptions(Options, title=options.TRAINING):
         if self.teacher_checkpoint and not weights:
             yield "`teacher_checkpoint` teaches nothing: all its weights are 0."
         if self.distill_attention and getattr(self, "recompute", False):
-            yield "`recompute` forgets the scores of `distill_attention`: leave it out."
+            yield (
+                "`distill_attention` needs scores that `recompute` does not keep:"
+                " leave one out."
+            )
 
     @classmethod
     def of(cls, given: Options) -> "LossOptions":

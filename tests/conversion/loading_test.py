@@ -70,7 +70,7 @@ class LoadTest(CheckpointTestCase):
         with self.assertLogs() as logs:
             self.assertEqual(set(open_source(folder).weights), set(values))
         number = len(arrays) - len(values)
-        self.assertIn(f"{number} tensors are no weights of BERT's", logs.output[-1])
+        self.assertIn(f"{number} tensors are not BERT's weights", logs.output[-1])
         del arrays["bert/embeddings/word_embeddings"]
         folder = self.folder("without")
         runs.save_tf1(os.path.join(folder, "bert_model.ckpt"), arrays)
@@ -254,7 +254,7 @@ class ModelFilesTest(FolderTestCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.resolve(folder, **{name: value})
-        with self.assertRaisesRegex(InputError, "large/.*Give those of one model"):
+        with self.assertRaisesRegex(InputError, "large/.*Give the vocabulary and"):
             self.resolve(
                 bert_config_file=f"{folder}/bert_config.json",
                 vocab_file=f"{large}/vocab.txt",

@@ -24,10 +24,10 @@ class RuntimesTest(tf.test.TestCase):
         tf.saved_model.save(module, folder, signatures={"tensors": tensors})
         with self.assertLogs() as logs:
             runtimes.check(folder, "saved_model", model)
-        self.assertIn("Run by tensorflow: its outputs are", logs.output[-1])
+        self.assertIn("Run by tensorflow: its outputs differ", logs.output[-1])
         weight = model.weights[-1]
         weight.assign_add([0.01, 0.0])
-        with self.assertRaisesRegex(InputError, "saved: its logits is not the model's"):
+        with self.assertRaisesRegex(InputError, "saved: its logits differs from the"):
             runtimes.check(folder, "saved_model", model)
 
     def test_what_is_not_run_is_said(self):

@@ -162,7 +162,7 @@ class TfClassesTest(FolderCase):
         ):
             open_source(folder)
         folder = self.folder_of({**content, "bert/other:0": np.zeros(3)})
-        with self.assertRaisesRegex(InputError, "bert/other:0 is no weight of a model"):
+        with self.assertRaisesRegex(InputError, "bert/other:0 is not a weight of a"):
             open_source(folder)
         more = f"{LAYER}crossattention/self/query/kernel:0"
         folder = self.folder_of({**content, more: np.zeros((8, 8))})

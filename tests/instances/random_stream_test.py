@@ -81,7 +81,7 @@ class CompiledTest(tf.test.TestCase):
         # A locator of zip files alone finds no folder.
         locators = {"NUMBA_CACHE_LOCATOR_CLASSES": "ZipCacheLocator"}
         self.assertEqual(self.call(**locators), ("1", False))
-        self.assertIn("in every run unless", self.said)
+        self.assertIn("is kept for the next runs if", self.said)
 
     def test_newer_code_stays(self):
         cache = self.root / "cache"

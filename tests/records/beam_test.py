@@ -260,8 +260,8 @@ class WithoutBeamTest(BeamCase):
     def test_options_for_the_other_way(self):
         for options, changes, message in (
             ([], {"num_shards": ""}, "--runner needs --num_shards"),
-            ([], {"num_workers": 2}, "--num_workers is for this machine alone"),
-            ([], {"work_dir": self.folder}, "--work_dir is for this machine alone"),
+            ([], {"num_workers": 2}, "--num_workers is only for this machine"),
+            ([], {"work_dir": self.folder}, "--work_dir is only for this machine"),
             (["--beam_option=--x=2"], {"runner": ""}, "--beam_option .* --runner too"),
         ):
             with self.assertRaisesRegex(cli.flags.Error, message):

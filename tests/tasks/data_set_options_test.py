@@ -29,7 +29,7 @@ class TaskNameTest(tf.test.TestCase):
             ("`xnli_language`.* for `task_name=XNLI`", "MNLI --xnli_language=de"),
             ("=glue/rte` is not CoLA's", "cola --tfds_name=glue/rte"),
             ("XNLI is not read from", "xnli --tfds_name=glue/rte"),
-            ("`regression` is of numbers", "tsv --regression --several_labels"),
+            ("`regression` predicts numbers", "tsv --regression --several_labels"),
             ("`label_separator` must not be empty", "tsv --label_separator="),
             (
                 "`has_header`.*has no files",
@@ -49,7 +49,7 @@ class TaskNameTest(tf.test.TestCase):
         found = self.data_set("--task_name=MRPC", "--metrics=accuracy,f1_macro")
         self.assertEqual(found.metrics, ("accuracy", "f1_macro"))
         self.assertEqual(found.splits, TASKS["MRPC"].splits)
-        with self.assertRaisesRegex(InputError, "`metrics`: the best run has the high"):
+        with self.assertRaisesRegex(InputError, "`metrics`: the first metric chooses"):
             self.data_set("--task_name=STS-B", "--metrics=mean_squared_error")
         for metric in ("f1", "bleu"):
             found = self.data_set("--task_name=MNLI", f"--metrics=accuracy,{metric}")
@@ -95,7 +95,7 @@ class OwnTableTest(FolderCase):
         counts, once, alike, numbers = (line.split(":", 2)[2] for line in logs.output)
         self.assertEqual(counts, "5 labels: 1 (2), 2 (2), 3 (2), N/A (1), n/a (1)")
         self.assertEqual(once, "2 labels occur once: 'N/A', 'n/a'.")
-        self.assertIn("'N/A' and 'n/a' differ in blanks or case alone", alike)
+        self.assertIn("'N/A' and 'n/a' differ only in blanks or case", alike)
         self.assertIn("3 labels are numbers, and are classes here; `r", numbers)
         with self.assertLogs("absl", "WARNING") as logs:
             self.data_set("--several_labels").read_target(folder)

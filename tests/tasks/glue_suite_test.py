@@ -144,8 +144,8 @@ def cells(line):
 class ReportTest(tf.test.TestCase):
     def test_the_tables_rows(self):
         lines = report(RESULTS).splitlines()
-        self.assertIn("Ours: the development sets", lines[2])
-        self.assertIn("Devlin et al. 2018 (Base): the test sets", lines[2])
+        self.assertIn("Ours: scores on the development sets", lines[2])
+        self.assertIn("Devlin et al. 2018 (Base): scores on the test sets", lines[2])
         rows = [cells(line) for line in lines if line.startswith("|")]
         expected = "task | metric | best, dev | mean ± sd of restarts | runs"
         expected += " | failed | best settings | duration | Base, test"

@@ -40,7 +40,9 @@ class StrideTest(tf.test.TestCase):
         ):
             with self.assertLogs("absl", "WARNING") as logs:
                 self.warn(script, *arguments)
-            self.assertIn(f"no less than the {room} tokens of a window", logs.output[0])
+            self.assertIn(
+                f"not less than the {room} tokens of a window", logs.output[0]
+            )
         for script, arguments in (
             (run_squad, squad),
             (run_squad, [*squad, "--doc_stride=380"]),
@@ -112,11 +114,11 @@ class UsageTest(tf.test.TestCase, parameterized.TestCase):
         ("--recipe=nobody", "recipe"),
         ("--smart_steps=2", "--smart_steps has no effect without --smart_weight"),
         ("--smart_momentum=0.5", "no effect without --smart_proximal_weight"),
-        ("--mixout=0.5 --lora_rank=2", "--mixout is of weights that --lora_rank"),
+        ("--mixout=0.5 --lora_rank=2", "--mixout changes weights that --lora_rank"),
         ("--mixout=1", "must be below 1"),
         ("--distill_hidden=1", "no effect without --teacher_checkpoint"),
         ("--teacher_checkpoint=t --distill_logits=0", "teaches nothing"),
-        ("--teacher_checkpoint=t --distill_attention=1 --recompute", "the scores"),
+        ("--teacher_checkpoint=t --distill_attention=1 --recompute", "needs scores"),
         ("--patience=2", "--patience has no effect without --eval_steps"),
         ("--window_pooling=max", "--window_pooling has no effect without --long_te"),
         ("--init_layers=0,1", "--init_layers has no effect without --init_checkpoint"),
@@ -161,7 +163,7 @@ class RecipeTest(tf.test.TestCase):
             values = resolved("--recipe=mosbach", *given.split())
         expected = ((3.0,), 0.1, 2e-5, None, 32, False)
         self.assertEqual(values, dict(zip(NAMES, expected, strict=True)))
-        self.assertIn("As given", logs.output[1])
+        self.assertIn("Given, so not", logs.output[1])
         self.assertIn("`bias_correction=False`", logs.output[1])
 
     def test_lists_to_choose_from(self):

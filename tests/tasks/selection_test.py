@@ -395,9 +395,10 @@ RECORDS = [
 TEXT = """\
 # Best of 5 runs: lr5e-05_bs16_ep3_seed1, f1 0.9000
 
-By the f1 on the development set, which the runs were chosen by: on other data expect \
-less than the best run's. A failed run is one that is no better than always answering \
-the same (0.6200; Mosbach et al. 2021), or whose numbers were not finite.
+Scores are the f1 on the development set. The runs were chosen by it, so expect less \
+than the best run's score on other data. A failed run is one that is no better than \
+always answering the same (0.6200; Mosbach et al. 2021), or whose numbers were not \
+finite.
 
 | learning rate | batch | epochs | runs |   mean | standard deviation | maximum |\
  minimum | failed | stopped early |

@@ -146,5 +146,5 @@ class PdfTest(FolderCase):
             ],
         )
         wiki = self.write("wiki_00", '<doc id="1" title="T">\nT\n</doc>\n')
-        with self.assertRaisesRegex(InputError, "wiki_00: `clean=pdf` is for text as"):
+        with self.assertRaisesRegex(InputError, "wiki_00: `clean=pdf` is for text ex"):
             make_chunks([wiki], clean="pdf")

@@ -76,8 +76,8 @@ class CallTest(tf.test.TestCase):
         for arguments, message in (
             ((["a", float("nan")],), "must be strings. Received: nan"),
             ((["a", None],), "must be strings. Received: None"),
-            (([],), "must be a text.* 0 and 0"),
-            ((["a", "b"], ["a"]), "as many second ones.* 2 and 1"),
+            (([],), "at least one text.* 0 and 0"),
+            ((["a", "b"], ["a"]), "as many second texts.* 2 and 1"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.tokenizer(*arguments)

@@ -138,7 +138,7 @@ class ExtendVocabularyTest(ExtensionCase):
             ([one], {"text": "/no/such"}, "no file matches"),
             ([one], {"text": self.path("latin.txt")}, "latin.txt:1: not UTF-8"),
             ([one], {"text": self.path("blank.txt")}, "must have words"),
-            ([one], {"text": os.path.join(folder, "vocab.txt")}, "has nothing but"),
+            ([one], {"text": os.path.join(folder, "vocab.txt")}, "has only files that"),
             (["--num_new_tokens=4"], {}, "`num_new_tokens=4`: this text supports 3, "),
             (
                 ["--tokens_per_word=1", "--min_frequency=12"],

@@ -208,8 +208,8 @@ class BrokenRecordsTest(ScriptCase):
         output, warning = self.show_and_warn(first, second)
         self.assertIn("records            1\n", output)
         self.assertIn(
-            "second: pre-training records of 16 tokens and 2 predictions, passed over;"
-            " the first file has pre-training records of 8 tokens",
+            "second: pre-training records of 16 tokens and 2 predictions, so it is"
+            " skipped; the first file has pre-training records of 8 tokens",
             warning,
         )
 

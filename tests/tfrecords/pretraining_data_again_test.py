@@ -93,12 +93,12 @@ class AtOnceTest(ScriptCase):
         (path,) = (os.path.join(shared, name) for name in os.listdir(shared))
         self.assertEqual(stat.S_IMODE(os.stat(path).st_mode), 0o700)
         os.chmod(path, 0o770)
-        with self.assertRaisesRegex(InputError, "others may have made it"):
+        with self.assertRaisesRegex(InputError, "another user may"):
             self.run_script(**arguments)
         os.chmod(path, 0o755)
         os.rename(path, self.path("elsewhere"))
         os.symlink(self.path("elsewhere"), path)
-        with self.assertRaisesRegex(InputError, "others may have made it"):
+        with self.assertRaisesRegex(InputError, "another user may"):
             self.run_script(**arguments)
         os.remove(path)
         os.rename(self.path("elsewhere"), path)

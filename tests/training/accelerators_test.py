@@ -185,6 +185,6 @@ def test_evaluation_and_prediction(name, evaluates):
 
 
 def test_a_batch_that_cannot_be_dealt_out_is_refused():
-    message = "`train_batch_size=6` cannot be dealt out to 4 devices"
+    message = "`train_batch_size=6` cannot be divided among 4 devices"
     with pytest.raises(InputError, match=message):
         check_batch_size(strategy("v5e:2x2"), 6)

@@ -192,7 +192,8 @@ class RunCheckpointsTest(CheckpointsTestCase):
         ):
             config = dataclasses.replace(toy.CONFIG, **change)
             with self.assertRaisesRegex(
-                InputError, "model.ckpt-2 is of another model or optimizer.*" + what
+                InputError,
+                "model.ckpt-2 belongs to another model or optimizer.*" + what,
             ):
                 make_run(self.folder, config)[2].restore()
         deeper = dataclasses.replace(toy.CONFIG, num_hidden_layers=2)

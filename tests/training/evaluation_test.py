@@ -103,7 +103,8 @@ class SeveralDevicesTest(strategies_test.StrategiesTestCase):
         self.assertEqual(several["sizes"], [4, 4, 1])
         self.assertAllClose(several["logits"], one["logits"], rtol=1e-6, atol=1e-6)
         self.assertRegex(
-            several["refusal"], "^`eval_batch_size=3` cannot be dealt out to 2 devices "
+            several["refusal"],
+            "^`eval_batch_size=3` cannot be divided among 2 devices ",
         )
 
     @pytest.mark.slow

@@ -117,8 +117,8 @@ def read(folder: str, checkpoint: str = "") -> float | None:
     value = content.get(_KEY) if isinstance(content, dict) else None
     if not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise InputError(
-            f'{path}: needs "{_KEY}": NUMBER. Mend it, or remove the file and find the'
-            " threshold again with `find_null_threshold`."
+            f'{path}: needs "{_KEY}": NUMBER. Correct it, or remove the file and'
+            " find the threshold again with `find_null_threshold`."
         )
     noted = content.get("checkpoint")
     if checkpoint and noted:

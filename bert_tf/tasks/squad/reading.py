@@ -368,7 +368,7 @@ def _rows_of_table(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
 def _answer_to_train_on(entry: dict[str, Any], context: str) -> GoldAnswer:
     """The first answer that can be trained on."""
     entries = _checked(entry.get("answers"), list, "its `answers` must be a list")
-    fault = EntryError("it has no answer, nor is it impossible")
+    fault = EntryError("it has no answer and is not marked as impossible")
     for number, each in enumerate(entries):
         try:
             return read_answer(each, context)

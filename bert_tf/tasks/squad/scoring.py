@@ -87,7 +87,7 @@ def evaluate_v1(
             continue
         if not gold:
             raise InputError(
-                f"Question {question_id} has no answer, which only SQuAD 2.0 knows:"
+                f"Question {question_id} has no answer, which only SQuAD 2.0 allows:"
                 " evaluate the file as 2.0."
             )
         texts = [normalize_answer(text) for text in gold]

@@ -105,8 +105,8 @@ class SentenceFeaturizer:
             known = f"; the longest in training has {self.longest_word}"
             logging.warning(
                 "%d of %d words have more than %d pieces (up to %d%s). A word is"
-                " labelled by its first piece, which sees at most %d. Is this text"
-                " without spaces? Give its words apart.",
+                " labelled by its first piece, which sees at most %d. If this text has"
+                " no spaces between words, split it into words.",
                 *(num_long, first_word, usual, most),
                 *("" if self.longest_word is None else known, room),
             )

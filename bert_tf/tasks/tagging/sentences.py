@@ -189,7 +189,7 @@ def read_sentences(
     if has_labels is None and 0 < unlabelled < len(found):
         raise InputError(
             f"{', '.join(paths)}: {unlabelled} of {len(found)} sentences have no"
-            " labels; either all have, or none."
+            " labels; give labels to all of them, or to none."
         )
     return found
 
@@ -252,9 +252,9 @@ def _refuse_nested(sentences: Iterable[Sentence]) -> None:
             known.add(label)
             if is_nested(label):
                 raise InputError(
-                    f"{one.source}: {label!r} is several labels of one word, which"
-                    " nested entities have; a word has one label here. Keep one of"
-                    " them, such as the outermost entity's."
+                    f"{one.source}: {label!r} combines several labels, as for nested"
+                    " entities; a word has one label here. Keep one of them, such as"
+                    " the outermost entity's."
                 )
 
 
@@ -393,8 +393,8 @@ def _column(
         number = width = 0
     if width is not None and not -width <= number < width:
         raise InputError(
-            f"{where}: `{flag}={value}`: columns have numbers, from 0 or from -1"
-            " backwards, and there must be such a one; CoNLL-U's have names, too."
+            f"{where}: `{flag}={value}`: no such column. Give its number, from 0, or"
+            " from -1 backwards; in CoNLL-U its name works too."
         )
     return number
 
@@ -456,7 +456,7 @@ def _conllu_rows(
         if not re.fullmatch(r"\d+", cells[0]):
             raise InputError(
                 f"{path}:{number}: the first column of a CoNLL-U file must be a word's"
-                f" number, with a tab behind it. Found: {line[:40]!r}"
+                f" number, followed by a tab. Found: {line[:40]!r}"
             )
         if not width:
             first, width = number, len(cells)

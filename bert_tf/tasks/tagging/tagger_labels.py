@@ -46,7 +46,7 @@ def with_usual_labels(
     if not usual or known & usual.keys():
         return splits
     logging.info(
-        "Labels that mark entities are read as usually spelled: %s.",
+        "Labels that mark entities are read in their usual spelling: %s.",
         shown([f"{old} as {new}" for old, new in sorted(usual.items())]),
     )
 
@@ -103,7 +103,7 @@ def find_labels(
     # recorded, or --labels, or the checkpoint's labels.
     given = tuple(options.labels or ())
     if len(set(given)) < len(given):
-        raise InputError(f"`labels={','.join(given)}`: each label must be there once.")
+        raise InputError(f"`labels={','.join(given)}`: each label must occur once.")
     if train is None:
         found = tuple(recorded or given or (source and source.labels) or ())
         if not found:
@@ -112,7 +112,7 @@ def find_labels(
             )
         scheme = scheme_of_labels(found)
         if scheme == MIXED:
-            raise InputError(f"The model's labels are of no scheme: {shown(found)}.")
+            raise InputError(f"The model's labels follow no scheme: {shown(found)}.")
         return TaggerLabels(found, scheme)
     # In IOB1 an entity's first label depends on the entity before it.
     scheme = IOB2 if file_scheme == IOB1 else file_scheme
@@ -166,7 +166,8 @@ def label_ids(
                     )
     if unknown:
         logging.warning(
-            "%s: %d of %d words have labels unknown to the model, so wrong: %s.",
+            "%s: %d of %d words have labels unknown to the model, which count as"
+            " wrong: %s.",
             *(split, unknown.total(), len(ids), shown(tuple(unknown))),
         )
     return np.array(ids, np.int64)

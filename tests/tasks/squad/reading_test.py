@@ -215,7 +215,7 @@ class ReaderTest(FolderCase):
             ({**good, "question": [1]}, "'r2': its `question` must be text.", False),
             ({**good, "question": " "}, "'r2': its `question` is empty", True),
             ("r2", "2: it must be an object. Found: 'r2'", False),
-            (qa("r2"), "'r2': it has no answer, nor is it impossible", True),
+            (qa("r2"), "'r2': it has no answer and is not marked as impossible", True),
             (qa("r2", answers=None), "'r2': its `answers` must be a list", True),
             (qa("r2", {"text": "Elbe"}), "'r2': an answer's `answer_start` mu", True),
             (qa("r2", is_impossible="no"), "'r2': its `is_impossible` must be", True),

@@ -107,10 +107,10 @@ class ConlluTest(SentencesTestCase):
         for text, layout, message in (
             (f"{one}\n2\tb\tb\n", {}, ":2: 3 columns, but line 1, the .* has 10"),
             (f"# c\n{one}\nx y\n", {}, ":3: the first column .* number.*'x y'"),
-            ("1 a a X\n", {}, ":1: the first column .* with a tab behind it"),
+            ("1 a a X\n", {}, ":1: the first column .* followed by a tab"),
             (word("1", "a"), {}, "no word has a label: column 3 is _"),
-            (one, {"label_column": "12"}, "x.conllu:1: `label_column=12`: columns ha"),
-            (one, {"label_column": "upos"}, "`label_column=upos`: columns have numb"),
+            (one, {"label_column": "12"}, "x.conllu:1: `label_column=12`: no such"),
+            (one, {"label_column": "upos"}, "`label_column=upos`: no such column"),
             ("# newdoc\n\n", {}, "no sentence"),
         ):
             with self.assertRaisesRegex(InputError, message):
@@ -258,7 +258,7 @@ class ReaderTest(SentencesTestCase):
             ("a O\nb\n", {}, ":2: 1 columns, but line 1, the first word's, has 2"),
             ("#end\na O\n", {}, ":1: 1 columns, but line 2, the first word's, has"),
             ("a\n", {}, ":1: 1 columns.*`label_column`"),
-            ("a O\n", {"word_column": "4"}, ":1: `word_column=4`: columns have"),
+            ("a O\n", {"word_column": "4"}, ":1: `word_column=4`: no such column"),
             ("a O\n", {"label_column": "ner"}, ":1: `label_column=ner`: columns have"),
             ("\n\n", {}, "no sentence"),
             ("{]", json_lines, ":1: not valid JSON"),
@@ -270,8 +270,8 @@ class ReaderTest(SentencesTestCase):
             (number, json_lines, "a number that `labels="),
             (number, json_lines | {"labels": ("O",)}, "name for, from 0. Found: 2"),
             (b"\xff O\n", {}, ":1: not UTF-8"),
-            ("a O\nb B-A|I-B\n", {}, ":1: 'B-A|I-B' is several labels"),
-            ("a O\n\nb B-A+O\n", {}, ":3: 'B-A.O' is several labels"),
+            ("a O\nb B-A|I-B\n", {}, ":1: 'B-A|I-B' combines several"),
+            ("a O\n\nb B-A+O\n", {}, ":3: 'B-A.O' combines several"),
             ('{"words": ["a"], "tags": ["O|I-B"]}', json_lines, ":1: 'O|I-B' is sev"),
         ):
             with self.assertRaisesRegex(InputError, message):

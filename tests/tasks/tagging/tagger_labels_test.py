@@ -67,7 +67,7 @@ class LabelsTest(tf.test.TestCase):
         ):
             self.assertEqual(find(*arguments, **options), expected)
         for labels, options, message in (
-            ("O B-A", {"labels": ["O", "B-A", "O"]}, "each label must be there once"),
+            ("O B-A", {"labels": ["O", "B-A", "O"]}, "each label must occur once"),
             ("O B-X", there, "ckpt has a head.*`init_head=false`"),
             ("O B-A", there | {"labels": ["O", "B-A"]}, "the labels here are O, B-A"),
         ):
@@ -83,7 +83,7 @@ class LabelsTest(tf.test.TestCase):
             self.assertEqual(find(None, **options), expected)
         with self.assertRaisesRegex(InputError, "give `labels`"):
             find(None)
-        with self.assertRaisesRegex(InputError, "labels are of no scheme: B-A, L-A, E"):
+        with self.assertRaisesRegex(InputError, "labels follow no scheme: B-A, L-A, E"):
             find(None, labels=["B-A", "L-A", "E-A"])
 
     def test_the_schemes_of_the_files(self):
