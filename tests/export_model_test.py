@@ -206,13 +206,13 @@ class ExportModelTest(RunClassifierTestCase):
             self.export(folder, "saved_model", self.path("x"))
 
     def test_usage_errors(self):
-        serving_alone = "are for --format=saved_model alone"
+        serving_alone = "are only for --format=saved_model"
         for kind, flag, message in (
             ("tf1", "--heads=mask", "must be one of masked_lm"),
-            ("kerashub", "--heads=masked_lm", "the encoder alone"),
+            ("kerashub", "--heads=masked_lm", "only the encoder"),
             ("litert", "--max_seq_length=128", serving_alone),
             ("litert", "--doc_stride=128", serving_alone),
-            ("litert", "--quantize=int8", "is for --format=onnx alone"),
+            ("litert", "--quantize=int8", "is only for --format=onnx"),
         ):
             with self.assertRaisesRegex(cli.flags.Error, message):
                 self.export("a", kind, "b", flag)

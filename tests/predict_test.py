@@ -290,7 +290,7 @@ class PredictTest(FolderCase):
         path = self.write(
             "more.jsonl", "".join(f"{json.dumps(row)}\n" for row in lines)
         )
-        with self.assertRaisesRegex(InputError, "as many in each"):
+        with self.assertRaisesRegex(InputError, "all of the same length"):
             self.predict(input_file=path)
 
     def test_what_cannot_be_predicted(self):

@@ -439,7 +439,7 @@ class RefusalTest(RunPretrainingTestCase):
             # Found before training.
             (
                 {"eval_steps": 1000, "best_metric": "f1"},
-                "`best_metric=f1` .* metrics: loss, ",
+                "`best_metric=f1` .* evaluation: loss, ",
             ),
         ):
             self.assert_refused(message, **options)

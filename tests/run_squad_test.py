@@ -201,7 +201,7 @@ class RunSquadTest(ScriptCase):
             ({"max_seq_length": 512}, "max_position_embeddings .16."),
             ({"max_query_length": 13}, "greater than `max_query_length`"),
             ({"cls_normalization": True}, "cls_normalization`: .* no pooler"),
-            ({"best_metric": "best_f1"}, "best_metric=best_f1` is none"),
+            ({"best_metric": "best_f1"}, "best_metric=best_f1` is not a metric"),
             (
                 {"predict_file": test, "eval_steps": 5},
                 "eval_steps` needs a development",

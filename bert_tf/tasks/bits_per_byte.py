@@ -80,7 +80,7 @@ class MaskedWords:
             yield _stacked(rows + [filler] * (self._batch_size - len(rows)))
 
     def bits_per_byte(self, masked_lm_loss: float) -> float:
-        """Of the mean loss of all that was predicted, in nats."""
+        """Bits per byte, from the mean loss of all predictions in nats."""
         bits = masked_lm_loss * self.num_predictions / math.log(2.0)
         return bits / self.num_bytes
 
@@ -117,7 +117,7 @@ class _Masker:
         )
 
     def steps(self, record: Arrays, number: int) -> tuple[list[Arrays], int]:
-        """A row for each piece of the longest word drawn; the bytes of all of them."""
+        """One row per piece of the longest word drawn, and the bytes of all words."""
         ids = record["input_ids"].copy()
         is_masked = record["masked_lm_weights"] > 0
         ids[record["masked_lm_positions"][is_masked]] = record["masked_lm_ids"][

@@ -166,7 +166,7 @@ class TextFeaturizer:
 
 
 class LabelledTask(FineTuningTask[np.ndarray]):
-    """A label, several, or a number for each example, from its outputs."""
+    """A task that predicts a label, several labels, or a number for each example."""
 
     options: ClassifierOptions | ChoiceOptions
     examples: Mapping[str, Sequence[Any]]
@@ -191,7 +191,7 @@ class LabelledTask(FineTuningTask[np.ndarray]):
         return featurizer.logits(outputs, records, size, options.max_lengths)
 
     def score(self, split: str, logits: np.ndarray) -> dict[str, float]:
-        """A split's losses and metrics; none of a test set."""
+        """A split's losses and metrics; none for a test set."""
         if split in self.test_splits:
             return {}
         target, size = self.featurizers[split].target, self.options.eval_batch_size
@@ -220,7 +220,7 @@ class LabelledTask(FineTuningTask[np.ndarray]):
         return results
 
     def baseline(self, split: str, metric: str) -> float | None:
-        """The score of always answering the same: the commonest, or the mean."""
+        """The score of always predicting the most frequent label, or the mean."""
         if metric not in metrics.METRICS:
             return None
         labels, kind = self._labels(split), self.featurizers[split].target.kind
@@ -271,7 +271,7 @@ class LabelledTask(FineTuningTask[np.ndarray]):
 
 
 class ClassificationTask(LabelledTask):
-    """Classifying texts, or pairs of texts, of the options' data set, or another."""
+    """Classifies texts, or pairs of texts, of the options' data set or another."""
 
     head = names.CLASSIFIER
     options: ClassifierOptions
@@ -348,11 +348,11 @@ class ClassificationTask(LabelledTask):
 
     @property
     def trains_task(self) -> str | None:
-        """A data set without training data, GLUE's AX, has another's model."""
+        """The task whose model predicts a set without training data, GLUE's AX."""
         return self.name if TRAIN in self._data_set.splits else None
 
     def build_model(self) -> BertClassifier:
-        """A classifier, or a model of numbers."""
+        """A classifier, or a model that predicts numbers."""
         return BertClassifier(
             self._config,
             self._target.num_outputs,
@@ -361,7 +361,7 @@ class ClassificationTask(LabelledTask):
         )
 
     def summary(self, folder: str, results: Mapping[str, float]) -> list[str]:
-        """Of a table of one's own: its rows, labels and lengths, and the scores."""
+        """For a user's own table: its rows, labels and lengths, and the scores."""
         if self.name != glue.OWN_TABLE:
             return []
         options, dev = self.options, self.dev_splits[0]

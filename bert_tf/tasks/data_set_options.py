@@ -196,7 +196,7 @@ class ClassifierOptions(SentenceOptions, TableOptions, title=options.DATA):
     )
 
     def problems(self) -> Iterator[str]:
-        """The options that choose a data set, and what is done with it."""
+        """Refuses options that do not fit the data set."""
         yield from super().problems()
         if not self._gives_files:
             yield from self.need_one_given("task_name", "tfds_name")
@@ -225,7 +225,7 @@ class ClassifierOptions(SentenceOptions, TableOptions, title=options.DATA):
 
 
 def is_own_table(task_name: str | None) -> bool:
-    """Whether a `task_name` is no data set of ours."""
+    """Whether `task_name` is the user's own table."""
     return task_name is None or task_name.lower() in (OWN_TABLE, "csv")
 
 
@@ -276,7 +276,7 @@ def _refuse_useless(given: ClassifierOptions, found: tables.DataSet) -> None:
 
 
 def _own(given: ClassifierOptions) -> tables.DataSet:
-    """A user's table, or any set of TensorFlow Datasets."""
+    """The user's own table, or any set of TensorFlow Datasets."""
     if given.regression and given.several_labels:
         raise InputError(
             "`regression` predicts numbers, `several_labels` predicts"

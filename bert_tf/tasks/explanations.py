@@ -69,7 +69,7 @@ class Explanation(NamedTuple):
         )
 
     def __str__(self) -> str:
-        """Each word with a bar, and the pieces of those that have several."""
+        """Each word with a bar, and the pieces of words that have several."""
         lines = [self.target, f"  {self.summary}"]
         most = _largest(self.words)
         part = 0
@@ -95,7 +95,7 @@ def words_of(
     attributions: Iterable[float],
     starts: Sequence[bool],
 ) -> tuple[Word, ...]:
-    """The words of the tokens that a model has read, which start where `starts` is."""
+    """The words of the tokens that a model has read; `starts` marks their first."""
     read = [
         (token, span, part)
         for part, one in enumerate(encodings)

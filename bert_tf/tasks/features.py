@@ -250,7 +250,7 @@ class FeatureInput(NamedTuple):
 
     @property
     def num_vectors(self) -> int:
-        """How many tokens or words have one."""
+        """How many tokens or words have a vector."""
         return len(self.ids if self.spans is None else self.spans)
 
 
@@ -359,7 +359,7 @@ class Features(NamedTuple):
 def _of_names(
     states: np.ndarray, inputs: FeatureInput, word_vectors: str
 ) -> np.ndarray:
-    """The vectors of an input's tokens or words, from those of all positions."""
+    """The vectors of an input's tokens or words, taken from those of all positions."""
     if inputs.spans is None:
         return states[: len(inputs.ids)].copy()
     spans = np.array(inputs.spans, np.int64).reshape(-1, 2)
@@ -587,7 +587,7 @@ class FeatureExtractor:
         self._all_workers(True)  # the file must exist before any of them continues
 
     def _all_workers(self, here: bool) -> bool:
-        """Whether something holds for all workers, all of which must ask."""
+        """Whether something holds on all workers; all of them must call this."""
         count = sum_over_workers(self._strategy, [float(here)])[0]
         return bool(count == num_workers(self._strategy))
 
@@ -600,7 +600,7 @@ def open_extractor(
     weights: tuple[float, ...] = (),
     **others: Any,
 ) -> tuple[FeatureExtractor, WordPieceTokenizer]:
-    """A command's extractor, of its checkpoint and on its devices, and tokenizer."""
+    """A command's extractor, on its devices, and the tokenizer of its checkpoint."""
     strategy = create_strategy(options)
     check_batch_size(strategy, options.batch_size, flag="batch_size")
     model_files = read_model_files(options, folder_of(options.init_checkpoint))
@@ -641,7 +641,7 @@ def write_arrays(
     settings: Mapping[str, Any],
     vector_type: str = "float32",
 ) -> None:
-    """Writes an npz file, of arrays that fit in memory."""
+    """Writes an npz file from arrays that fit in memory."""
     columns: dict[str, list[np.ndarray]] = {}
     words: list[str] = []
     offsets = [0]
@@ -717,7 +717,7 @@ def number_lists(rows: np.ndarray) -> list[str]:
 
 @compiled
 def _written_numbers(rows):
-    """The rows' texts one after another, and where each ends."""
+    """The concatenated texts of the rows, and where each one ends."""
     # A float32 has 24 bits and 10^6 = 2^6 15625 has 14 that are not shifts, so that
     # their product is exact in a float64, and rounding it is rounding the decimal.
     num_rows, width = rows.shape

@@ -43,7 +43,7 @@ from bert_tf.training.training_options import LossOptions, TrainingConfig
 def opened_adapter(
     options: FineTuningOptions, config: BertConfig
 ) -> adapter_files.AdapterFiles | None:
-    """What `init_adapter` names; None if it is not given."""
+    """The adapter that `init_adapter` names; None if it is not given."""
     if not options.init_adapter:
         return None
     adapter = adapter_files.open_adapter(options.init_adapter)
@@ -145,7 +145,7 @@ def training_plan(
 def steps_of(
     num_batches: float, num_train_epochs: float, *, is_whole: bool, flag: str
 ) -> int:
-    """The steps of some epochs."""
+    """How many steps some epochs have."""
     passed = num_batches * num_train_epochs
     if passed > np.iinfo(np.int32).max:
         raise InputError(
@@ -234,7 +234,7 @@ def _by_length(
 def refuse_losses(
     losses: LossOptions, name: str, problem_type: str, *, has_classes: bool = True
 ) -> None:
-    """Raises InputError for what is not of a task's predictions."""
+    """Raises InputError for losses that the task's predictions do not allow."""
     if losses.label_smoothing and problem_type == REGRESSION:
         raise InputError(f"`label_smoothing` needs labels; {name} has numbers.")
     if losses.class_weights and (not has_classes or problem_type != SINGLE_LABEL):
@@ -247,7 +247,7 @@ def with_losses(
     options: FineTuningOptions,
     model_files: ModelFiles,
 ) -> Task:
-    """With what the options add to its loss, or take from it, in training."""
+    """The task with the training losses that the options add."""
     losses = LossOptions.of(options)
     if not losses.changed:
         return trained
@@ -269,7 +269,7 @@ def with_losses(
 def _some_batches(
     records: batching.ExampleTable, batch_size: int, most: int = 1024
 ) -> Iterator[batching.Arrays]:
-    """Batches of at most so many examples, evenly spaced."""
+    """Batches of at most this many examples, evenly spaced."""
     count = min(len(records), most)
     rows = np.linspace(0, len(records) - 1, count).astype(int)
     for start in range(0, count, batch_size):
@@ -349,7 +349,7 @@ class FineTuning:
         until: float = 1.0,
         epochs_flag: str = "num_train_epochs",
     ) -> tuple[keras.Model, int]:
-        """A run: trains in a folder, resuming there, to a share of its steps."""
+        """Trains a run in a folder, resuming there, up to a share of its steps."""
         task, options = self.task, self.options
         data = task.data()
         self.prepare(folder, data)
@@ -415,7 +415,7 @@ class FineTuning:
         return self.task.score(split, self.predict(model, split))
 
     def save_adapter(self, model: keras.Model, folder: str) -> None:
-        """Writes what LoRA or adapters have learned; nothing if all is trained."""
+        """Writes the weights of LoRA or adapters; nothing if all are trained."""
         config = model.get_config()
         if (config.get("lora_rank") or config.get("adapter_size")) and self.is_chief:
             adapter_files.write_adapter(
@@ -434,7 +434,7 @@ class FineTuning:
 
 
 def sources(options: Any) -> Iterator[tuple[str, str | TfdsRows]]:
-    """Each split that is read: its file or files, or rows of a TensorFlow dataset."""
+    """The files of each split that is read, or its rows of a TensorFlow dataset."""
     wanted = (options.do_train, options.looks_at_dev, options.do_predict)
     for number, split in enumerate(("train", "dev", "test")):
         if not wanted[number]:
@@ -450,7 +450,7 @@ def sources(options: Any) -> Iterator[tuple[str, str | TfdsRows]]:
 
 
 def files_of(options: FineTuningOptions, folder: str) -> ModelFiles:
-    """The model's files: in a run's folder, of a checkpoint, or as given."""
+    """The model's files: of a run's folder, of a checkpoint, or as given."""
     model_files = read_model_files(options, folder)
     model_files.config.check_sequence_length(options.max_seq_length)
     changed: dict[str, Any] = {

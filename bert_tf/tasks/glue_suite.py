@@ -124,7 +124,7 @@ def write_report(results: Mapping[str, TaskResult], folder: str) -> None:
 
 
 def read_results(folder: str) -> dict[str, TaskResult]:
-    """The results in a folder's table, of earlier starts; none of a damaged one."""
+    """The results of earlier starts in a folder's table; none if it is damaged."""
     path = os.path.join(folder, TABLE_NAME)
     if not files.exists(path):
         return {}
@@ -148,7 +148,7 @@ def short_name(metric: str) -> str:
 
 
 def picture(results: Sequence[TaskResult]) -> bytes:
-    """A bar for each task's score, ours next to the paper's, as a PNG."""
+    """The tasks' scores as bars, ours next to the paper's, as a PNG."""
     bars = [
         (result, metric)
         for result in results
@@ -182,7 +182,7 @@ def picture(results: Sequence[TaskResult]) -> bytes:
 
 
 def average_of(results: Sequence[TaskResult]) -> tuple[float, list[str]]:
-    """GLUE's average over the tasks that count, and which these are; NaN if none."""
+    """GLUE's average over the tasks that count, and those tasks; NaN if none."""
     scores = {one.task: one.scores for one in results if one.task not in NOT_AVERAGED}
     return (glue_average(scores) if scores else math.nan), [*scores]
 
@@ -346,7 +346,7 @@ def run_task(
     strategy: tf.distribute.Strategy,
     there: TaskResult | None,
 ) -> TaskResult | None:
-    """A task: its selection, the best run's scores and predictions, unless `there`."""
+    """Runs a task, unless `there`: selection, the best run's scores, predictions."""
     if data_set.name == "AX" and not options.do_predict:
         return None
     logging.info("***** %s *****", data_set.name)

@@ -29,7 +29,7 @@ class Window(NamedTuple):
 
 
 def windows(num_tokens: int, room: int, stride: int | None = None) -> list[Window]:
-    """A text's windows; they overlap by half without a stride."""
+    """A text's windows; without a stride they overlap by half."""
     stride = min(stride or max(1, room // 2), room)
     last = max(0, num_tokens - room)
     return [

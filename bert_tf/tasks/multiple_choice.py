@@ -190,7 +190,7 @@ def _choices(
 
 
 def _target(labels: Sequence[str] | None, count: int, path: str) -> tables.Target:
-    """The classes of that many endings."""
+    """The target for a number of endings: one class per ending."""
     found = tuple(labels or map(str, range(count)))
     if count < 2 or not len({*found}) == len(found) == count:
         raise InputError(
@@ -203,7 +203,7 @@ def _target(labels: Sequence[str] | None, count: int, path: str) -> tables.Targe
 def example_of(
     row: Mapping[str, Any] | str, columns: Columns, source: str
 ) -> ChoiceExample:
-    """The example of a row; its source begins no message."""
+    """The example of a row."""
     if isinstance(row, str):
         raise InputError(row)
 
@@ -410,7 +410,7 @@ class ChoiceTask(LabelledTask):
         self._built = finetuning.model_options(options, model_files.config)
 
     def build_model(self) -> BertMultipleChoice:
-        """One number for each choice."""
+        """A model that gives one number per choice."""
         return BertMultipleChoice(self._config, **self._built)
 
     def write(self, folder: str, split: str, logits: np.ndarray, step: int) -> None:

@@ -49,7 +49,7 @@ GIVEN = "given"
 
 
 def sized(config: BertConfig, factors: tuple[float, float, float]) -> BertConfig:
-    """A model that is to this one as a row of table 6 is to BERT-Base."""
+    """A model in the same proportion to this one as a row of table 6 to BERT-Base."""
     layers, heads, width = factors
     num_heads = max(1, round(config.num_attention_heads * heads))
     head_size = config.hidden_size // config.num_attention_heads
@@ -67,7 +67,7 @@ def sized(config: BertConfig, factors: tuple[float, float, float]) -> BertConfig
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """A task and the score that a table has of it."""
+    """A task, and its score in a table."""
 
     name: str
     task: str  # GLUE's, or SQUAD_1, SQUAD_2, SWAG, NER, or LM for pre-training's own
@@ -281,7 +281,7 @@ TABLES: Mapping[str, Table] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What came out of one row on one column."""
+    """The scores of one row in one column."""
 
     by_seed: dict[str, float]  # seed -> score, in the table's unit
     metric: str  # the column's, or accuracy for words without entities
@@ -325,7 +325,7 @@ def markdown(of: Table, columns: Sequence[Column], cells: Cells) -> str:
 
 
 def conclusions(of: Table, columns: Sequence[Column], cells: Cells) -> list[str]:
-    """Of each row, how it differs from the first one, and whether seeds explain it."""
+    """How each row differs from the first one, and whether the seeds explain it."""
     made = [(number, row) for number, row in enumerate(of.rows) if row.name in cells]
     if len(made) < 2:
         return []

@@ -106,7 +106,7 @@ _COUNTED = 25_600
 
 
 class Majority:
-    """The scores on the batches seen of models that know only the labels' counts."""
+    """The scores on the batches seen, for models that know only the label counts."""
 
     # Next sentence labels may be far from balanced, so their accuracy means nothing
     # without.
@@ -145,7 +145,7 @@ class Majority:
 
 
 def warn_of_unigrams(results: Mapping[str, float]) -> None:
-    """Warns of a masked LM that has learned how frequent the tokens are, and no more.
+    """Warns if a masked LM has learned only how frequent the tokens are.
 
     Most runs are there for some time at their beginning.
     """
@@ -568,7 +568,7 @@ class PretrainingRun(Run):
 
     @functools.cached_property
     def _frequencies(self) -> np.ndarray:
-        """How frequent each token is where the training records predict, [V]."""
+        """The frequency [V] of each token at the records' predicted positions."""
         # Half a time more often each, for those that are not there.
         counts = np.full(self.config.vocab_size, 0.5)
         dataset = self._records[0].evaluation_dataset(
@@ -584,7 +584,7 @@ class PretrainingRun(Run):
 
     @property
     def _trained_config(self) -> BertConfig:
-        """The model's, with the dropout of this training."""
+        """The model's config, with the dropout of this training."""
         if (rate := self.options.dropout) is None:
             return self.config
         return dataclasses.replace(
@@ -619,7 +619,7 @@ class PretrainingRun(Run):
 
 
 def model_config(options: PretrainingOptions, source: Source | None) -> BertConfig:
-    """The architecture of the flags, or else of the checkpoint to start from."""
+    """The architecture that the flags give, or else that of the initial checkpoint."""
     if options.bert_size:
         config = BertConfig.from_size(options.bert_size)
     elif options.bert_config_file:

@@ -144,7 +144,7 @@ def mistakes(
 def _errors(
     examples: Sequence[Any], target: Target, logits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rows with a label, and prediction minus label; for classes if they differ."""
+    """The rows with a label, and prediction minus label; of classes, if they differ."""
     rows, labels = labelled(examples, target)
     predictions = target.predictions(logits)[rows]
     if target.kind in (MULTI_LABEL, REGRESSION):
@@ -204,7 +204,7 @@ _MOST_NUMBERED = 40
 def confusion_matrix(
     target: Target, predictions: np.ndarray, labels: np.ndarray
 ) -> np.ndarray:
-    """How often each label was predicted for each, or decided rightly and wrongly."""
+    """Counts of true and predicted labels; for several, of right and wrong ones."""
     if target.kind == MULTI_LABEL:
         # 2 true + predicted: 3 both, 2 only true, 1 only predicted, 0 neither.
         outcomes = 2 * labels + predictions

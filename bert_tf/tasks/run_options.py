@@ -339,7 +339,7 @@ def warn_of_stride(doc_stride: int | None, max_seq_length: int) -> None:
 
 
 class TfdsOptions(Options, title=options.DATA):
-    """TensorFlow Datasets instead of files; each command has its own splits."""
+    """TensorFlow Datasets instead of files; each command names its own splits."""
 
     tfds_name: str | None = option(
         None, "Read a TensorFlow dataset instead of files.", decides="numbers"
@@ -372,7 +372,7 @@ class TfdsOptions(Options, title=options.DATA):
 
 
 def tfds_splits(uses: Mapping[str, str]) -> Any:
-    """The option of the splits: their usual names, and their purposes."""
+    """The option that names the splits, with their usual names and their purposes."""
     purposes = ", ".join(uses.values())
     return option(
         tuple(uses),

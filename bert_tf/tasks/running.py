@@ -66,12 +66,12 @@ class FineTuningRun(Run):
         self.tuning = FineTuning(task, options, model_files, self.strategy)
 
     def first_stages(self) -> None:
-        """The task's own, if it has one."""
+        """Runs the task's first stage, if it has one."""
         if folder := self.tuning.task.first_stage(self.tuning):
             self.tuning.init_checkpoint = folder
 
     def train(self) -> tuple[keras.Model, int]:
-        """Of a selection the best run's model."""
+        """Trains; for a selection returns the best run's model."""
         folder, tuning = self.options.output_dir, self.tuning
         if not self.options.selects:
             return tuning.fine_tune(folder)
@@ -81,7 +81,7 @@ class FineTuningRun(Run):
         return model, step
 
     def restore(self) -> tuple[keras.Model, int]:
-        """After a selection the best run's model."""
+        """Restores the model; after a selection, the best run's."""
         return self.tuning.restore(folder_of_model(self.options))
 
     def report(self, model: keras.Model, step: int) -> Mapping[str, float]:
@@ -90,7 +90,7 @@ class FineTuningRun(Run):
 
 
 def as_trained(options: FineTuningOptions) -> FineTuningOptions:
-    """What is not given is as it was in the training of the model that is used.
+    """Takes the options that are not given from the training of the model that is used.
 
     One that is trained on reads texts as before, if it keeps its head.
     """

@@ -102,7 +102,7 @@ class RunLog:
     def ranked(
         self, settings: Iterable[RunSetting], share: float = 1.0
     ) -> list[RunSetting]:
-        """By the score after a share of the steps, the best first; NaN comes last."""
+        """The runs by their score after a share of the steps, best first, NaN last."""
         sign = -1.0 if is_better(1.0, 0.0, self.metric) else 1.0
         scores = {one: sign * self[one].score(self.metric, share) for one in settings}
         return sorted(scores, key=lambda one: (math.isnan(scores[one]), scores[one]))
@@ -213,7 +213,7 @@ def select(
     metric, runs = records.metric, os.path.join(records.folder, RUNS_NAME)
 
     def tidy() -> None:
-        """Keeps the best run's weights; frees the space of the other ended ones."""
+        """Keeps the best run's weights, and removes those of the other ended runs."""
         best = records.best()
         if best is not None:
             keeper.keep(os.path.join(runs, best.settings.name))
@@ -222,7 +222,7 @@ def select(
                 keeper.discard(os.path.join(runs, record.settings.name))
 
     def make(wanted: Sequence[RunSetting], share: float) -> bool:
-        """Trains runs to a share of their steps, if any is not there already."""
+        """Trains runs to a share of their steps, unless they are there already."""
         missing = [
             one
             for one in wanted

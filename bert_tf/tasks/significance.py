@@ -93,13 +93,13 @@ def answers_of(metric: str, predictions: np.ndarray, labels: np.ndarray) -> Answ
 
 
 def mean_of(values: np.ndarray, *, is_right: bool = False) -> Summed:
-    """Answers with a score each, [N], of which the mean counts."""
+    """Answers whose metric is the mean of one score per example, [N]."""
     rows = values.astype(float)[:, None]
     return Summed(rows, lambda sums: sums[:, 0] / len(rows), is_right)
 
 
 def counted(counts: np.ndarray) -> Summed:
-    """Answers of which (right, said, there) are counted, [N, 3]: their micro F1."""
+    """Answers with counts [N, 3] of right, predicted and true: their micro F1."""
     return Summed(counts.astype(float), lambda sums: _f1(*sums.T))
 
 
@@ -120,7 +120,7 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> Summed:
 def _of_classes(
     metric: str, predictions: np.ndarray, labels: np.ndarray
 ) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
-    """F1, precision, recall, Matthews correlation: of counts for each class."""
+    """F1, precision, recall or Matthews correlation, from counts per class."""
     if labels.ndim == 1:
         classes = np.arange(max(predictions.max(), labels.max(), 1) + 1)
         said, there = (x[:, None] == classes for x in (predictions, labels))
@@ -217,7 +217,7 @@ def mcnemar(one_is_right: np.ndarray, other_is_right: np.ndarray) -> float:
 
 
 def expected_best(scores: Sequence[float]) -> list[float]:
-    """The expected best of 1, 2, ... trials; of scores of which more is better."""
+    """The expected best of 1, 2, ... trials, if higher scores are better."""
     ordered = np.sort(np.asarray(scores, np.float64))
     shares = np.arange(len(ordered) + 1) / len(ordered)
     numbers = range(1, len(ordered) + 1)
@@ -235,7 +235,7 @@ def standard_deviation(scores: Sequence[float]) -> float:
 
 
 class PairedTest(NamedTuple):
-    """A paired t-test over the seeds that two runs have; NaN below two of them.
+    """A paired t-test over the seeds of two runs; NaN for fewer than two seeds.
 
     If all differences are the same, their deviation is unknown: there is no interval,
     and the p-value is that of the exact sign test, 2 / 2^n.

@@ -101,7 +101,7 @@ class LeftOutRows:
 
     @property
     def number(self) -> int:
-        """How many rows are left out, blank ones aside."""
+        """How many rows are left out, not counting blank ones."""
         return len(self._unusable) + len(self.unlabelled)
 
     def report(self, *, has_labels: bool, warns: bool = True) -> None:
@@ -266,7 +266,7 @@ class TableSplit:
 
 
 def _joined(cells: Mapping[str, str], separator: str, *, numbers: bool) -> str:
-    """The labels of a row, or its numbers, as in one cell, from one for each."""
+    """One cell with a row's labels or numbers, from one column per label or number."""
     found = {name: cell.strip() for name, cell in cells.items()}
     if numbers:
         return separator.join(found.values())
@@ -307,7 +307,7 @@ def unpacked_text(path: str, what: str = "data file") -> str:
 def table_rows(
     text: str, path: str, *, is_csv: bool
 ) -> Iterator[tuple[int, list[str]]]:
-    """As `rows_of_lines`, of a whole file."""
+    """The same as `rows_of_lines`, for a whole file."""
     if is_csv:
         return rows_of_lines(io.StringIO(text, newline=""), path, is_csv=True)
     files.num_joined_by_returns(text, path)
@@ -503,14 +503,14 @@ class Target:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metrics that there are for it."""
+        """The metrics that apply to this target."""
         known = METRICS_OF[self.kind]
         if self.kind == SINGLE_LABEL and len(self.labels) > 2:
             return tuple(name for name in known if name not in OF_TWO_CLASSES)
         return known
 
     def encode(self, label: str | None, source: str) -> list[int] | list[float]:
-        """A record's label_ids: a class's id, the numbers, or 0.0 or 1.0 a label."""
+        """A record's label_ids: a class's id, the numbers, or 0.0 or 1.0 per label."""
         if self.kind == SINGLE_LABEL:
             return [0 if label is None else self._id(label, source)]
         if label is None:
@@ -582,7 +582,7 @@ _NUMBER = re.compile(r"[+-]?\d+([.]\d+)?")
 
 
 def in_order(labels: Iterable[str]) -> list[str]:
-    """Labels in the order of a model's outputs: numbers by value, others by letters."""
+    """Labels in output order: numbers by value, others alphabetically."""
 
     def key(label: str) -> tuple[bool, float, str]:
         is_number = _NUMBER.fullmatch(label) is not None
@@ -594,7 +594,7 @@ def in_order(labels: Iterable[str]) -> list[str]:
 def held_out(
     examples: Sequence[Example], share: float, seed: int, *, by_label: bool
 ) -> tuple[list[Example], list[Example]]:
-    """The examples without a share of them, and that share, each in their order.
+    """The remaining examples and a held-out share of them, both in the original order.
 
     `by_label` it is of each label, one example at least of a label with several.
     """
@@ -613,7 +613,7 @@ def held_out(
 
 
 def split_cell(cell: str, separator: str) -> list[str]:
-    """The labels in a cell of several; none in an empty one."""
+    """The labels in a cell that may hold several; an empty cell has none."""
     words = (word.strip() for word in cell.split(separator))
     return [word for word in words if word]
 
@@ -740,7 +740,7 @@ class DataSet:
     def read_target(
         self, data_dir: str | None, train: Sequence[Example] | None = None
     ) -> Target:
-        """What a classifier predicts; says which labels the training examples have.
+        """What a classifier predicts; logs the labels of the training examples.
 
         They are read if they are not given and the set has no fixed labels.
         """
@@ -775,7 +775,7 @@ def described(labels: Mapping[str, int]) -> str:
 
 
 def _report(labels: Counter[str], target: Target, *, is_given: bool) -> None:
-    """Logs the labels that were found, and warns of what looks odd in them."""
+    """Logs the labels that were found, and warns if they look wrong."""
     logging.info("%s", described({label: labels[label] for label in target.labels}))
     if once := [label for label in target.labels if labels[label] == 1]:
         shown = ", ".join(map(repr, once[:_MOST_LABELS]))

@@ -27,7 +27,7 @@ P = TypeVar("P")  # the predictions of a split
 
 
 class Run(abc.ABC):
-    """A command's work in its output_dir; all input is checked when it is made."""
+    """A command's work in its output_dir; making one checks all input."""
 
     options: Any
     strategy: Strategy
@@ -46,7 +46,7 @@ class Run(abc.ABC):
 
     @abc.abstractmethod
     def report(self, model: keras.Model, step: int) -> Mapping[str, float]:
-        """Evaluates and predicts as the options ask, and writes the results: these."""
+        """Evaluates and predicts as the options ask; writes and returns the results."""
 
 
 class FineTuningTask(abc.ABC, Generic[P]):
@@ -127,7 +127,7 @@ class FineTuningTask(abc.ABC, Generic[P]):
         return None
 
     def summary(self, folder: str, results: Mapping[str, float]) -> Sequence[str]:
-        """What a training is to end with: its data, its scores, the next commands."""
+        """What is logged after a training: its data, its scores, the next commands."""
         return ()
 
     def prepare(self, folder: str) -> None:

@@ -57,20 +57,20 @@ class Budget:
         self.is_over = self._before >= self._seconds
 
     def seconds_left(self) -> float:
-        """For training: without the last evaluation and checkpoint."""
+        """The time left for training, without the last evaluation and checkpoint."""
         reserve = self._num_evaluations * self._evaluation_seconds
         return self._seconds - self._used_now() - reserve - self._saving_seconds
 
     def evaluated(self, seconds: float) -> None:
-        """Takes note of what an evaluation takes, or may take."""
+        """Records how long an evaluation takes, or may take."""
         self._evaluation_seconds = seconds
 
     def saved(self, seconds: float) -> None:
-        """Takes note of what a checkpoint took."""
+        """Records how long a checkpoint took."""
         self._saving_seconds = seconds
 
     def update(self, step: int, seconds_left: float, seconds_per_step: float) -> None:
-        """Foresees the last step; all workers give the same numbers."""
+        """Predicts the last step; all workers must pass the same numbers."""
         seconds = (step - self._step) * seconds_per_step
         self._step = step
         if self._pace is None:
@@ -82,7 +82,7 @@ class Budget:
         self._num_steps = step + left
 
     def steps_left(self, step: int) -> float:
-        """How many more steps are foreseen; infinite before the first `update`."""
+        """How many more steps are predicted; infinite before the first `update`."""
         return self._num_steps - step
 
     def rate(self, step: int) -> float:

@@ -429,7 +429,7 @@ class RunCheckpoints:
         self._pending: list[concurrent.futures.Future] = []
 
     def restore(self) -> bool:
-        """Restores the newest checkpoint that is whole, if there is one, and logs it.
+        """Restores the newest intact checkpoint, if there is one, and logs it.
 
         A damaged one causes a warning, and the one before it is used. Incomplete files
         of killed runs are removed.
@@ -498,7 +498,7 @@ class RunCheckpoints:
             )
 
     def _send_parts(self) -> None:
-        """Gives the chief's snapshot the parts of variables that this process has."""
+        """Adds this process's parts of variables to the chief's snapshot."""
         every = (named.values() for named in self._parts.values())
         for variable in itertools.chain.from_iterable(every):
             if not variable.value.is_fully_addressable:
@@ -572,7 +572,7 @@ class RunCheckpoints:
                 self._name_and_remove_old()
 
     def _name_and_remove_old(self) -> None:
-        """Names all whole checkpoints, then removes all but the newest few of them."""
+        """Lists all intact checkpoints, then removes all but the newest few."""
         whole = [one for one in candidates(self._folder) if one not in self._damaged]
         write_state(self._folder, whole[::-1])
         old = whole[self._max_to_keep :] if self._max_to_keep else []

@@ -50,7 +50,7 @@ class Cluster(NamedTuple):
     own: str
 
     def resolver(self) -> tf.distribute.cluster_resolver.ClusterResolver:
-        """What TensorFlow is told."""
+        """The cluster as TensorFlow's resolver."""
         jobs: dict[str, list[str]] = {}
         for name, place in self.places.items():
             jobs.setdefault(name.split()[0], []).append("{}:{}".format(*place))

@@ -98,7 +98,7 @@ class JaxStrategy:
         return self.replicated
 
     def divide(self, variables: list[Any]) -> list[jax.Array]:
-        """Puts variables in their `shares`, one after the other; returns the values."""
+        """Puts variables in their `shares` one by one; returns the values."""
         for variable, share in zip(variables, self.shares(variables), strict=True):
             value = variable.value
             if share.is_fully_replicated:
@@ -136,7 +136,7 @@ class JaxStrategy:
         }
 
     def parts(self, batch: Records, count: int) -> tuple[dict[str, jax.Array], Any]:
-        """This process's rows of a batch, in so many micro-batches.
+        """This process's rows of a batch, in this many micro-batches.
 
         Returns the batch [B, ...], or if there are several [count, B / count, ...], and
         each row's number in the whole batch, or None.
@@ -430,7 +430,7 @@ def _forward(
 def _on_devices(
     forward: Any, model: keras.Model, strategy: JaxStrategy
 ) -> Callable[[Records], Any]:
-    """A function: batch -> what is made of the model's outputs, in this process."""
+    """A function: batch -> the processed outputs of the model, in this process."""
     parts = (model.trainable_variables, model.non_trainable_variables)
     # The weights as they were last, and on every device: they are put there once.
     known: list[list[Any]] = []

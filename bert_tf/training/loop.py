@@ -147,7 +147,7 @@ def save_batch(folder: str, step: int, batch: Mapping[str, Any], task_name: str)
 
 
 def _where_shown(path: str) -> str:
-    """Where a step's batch is, with the command that shows those of some tasks."""
+    """Where a step's batch is, with the command that shows it if there is one."""
     found = first_record([path])
     try:
         RecordSpec.of_record(found[1] if found else b"", path)
@@ -335,7 +335,7 @@ class _Run:
         self._refuse_other_steps()
 
     def has_steps_left(self, phases: Sequence[Phase]) -> bool:
-        """Whether to train, once the evaluation that a killed run lacks is made."""
+        """Whether to train; first makes an evaluation that a killed run lacks."""
         config = self._config
         # The run may have been killed after the checkpoint, before its evaluation.
         behind = next((p for p in phases if self.step <= p.end_step), phases[-1])
@@ -387,7 +387,7 @@ class _Run:
         return True
 
     def train_phase(self, phase: Phase) -> None:
-        """Makes a phase's steps that are not made yet."""
+        """Makes the remaining steps of a phase."""
         config = self._config
         if self.data_id not in (0, phase.data_id, *phase.data_was):
             logging.info(
@@ -506,14 +506,14 @@ class _Run:
         )
 
     def has_made(self, phase: Phase) -> bool:
-        """Whether a phase has had its steps, or its time."""
+        """Whether a phase has used up its steps or its time."""
         is_over = self._budget is not None and self._budget.is_over
         return is_over or self.step >= phase.end_step
 
     def _follow_time(
         self, phase: Phase, seconds_left: float, seconds_per_step: float
     ) -> None:
-        """Tells the budget of the pace, and the bar of the steps to come."""
+        """Updates the budget by the pace, and the progress bar by the steps left."""
         assert self._budget is not None
         if not self._has_evaluated:  # compiling, and a whole step's time for each
             of_one = seconds_per_step / phase.batch_size
@@ -626,7 +626,7 @@ class _Run:
         )
 
     def out_of_patience(self) -> str:
-        """Why the run ends here, by the evaluations that it has recorded; or ""."""
+        """Why the run ends here, by its recorded evaluations; "" if it does not."""
         name, patience = self._config.best_metric, self._config.patience
         values = [one[name] for one in self._reporter.evaluations() if name in one]
         if not patience or not values:

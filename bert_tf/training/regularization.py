@@ -76,7 +76,7 @@ def regularized(
     class_weights: Sequence[float] | None = None,
     **of_teacher: Any,
 ) -> T:
-    """A task with these losses in training; the arguments are its teacher's, too."""
+    """The task with these losses in training; `of_teacher` goes to its teacher."""
     make_teacher = None
     if losses.teacher_checkpoint:
         source = open_source(losses.teacher_checkpoint)
@@ -137,7 +137,7 @@ class Regularized(keras.layers.Layer):
         self.built = True
 
     def begin(self, num_steps: int) -> None:
-        """Takes the model's weights as those that a run of these steps starts with."""
+        """Takes the model's weights as the initial ones of a run of these steps."""
         for weight, copy in (*self._initial(), *self._average()):
             copy.assign(ops.copy(weight))  # JAX would share the memory
         if self._early is not None:
@@ -264,7 +264,7 @@ class Regularized(keras.layers.Layer):
     # layer i goes with layer k i, and the embeddings with the embeddings.
 
     def _fit_to_teacher(self) -> None:
-        """Checks that the two models have what is compared; makes the projection."""
+        """Checks that both models have the parts to compare; makes the projection."""
         options = self.options
         ours, theirs = self.model.bert_config, self.teacher.bert_config
         window_pooling = getattr(self.model, "window_pooling", None)
@@ -333,7 +333,7 @@ class Regularized(keras.layers.Layer):
     def _objective(
         self, objective: Objective, class_weights: Sequence[float] | None
     ) -> Objective:
-        """What is minimised: the losses with their weights, which add up."""
+        """The objective: the weighted sum of the losses."""
         options = self.options
         losses: dict[str, Loss] = {}
         metrics: dict[str, Any] = dict(objective.metrics)
@@ -369,7 +369,7 @@ class Regularized(keras.layers.Layer):
     def _copied(
         self, kind: str, weights: Sequence[keras.Variable]
     ) -> Callable[[], Values]:
-        """Weights, each with a variable of its shape, which is part of the state.
+        """Copies of weights: variables of the same shape, which are part of the state.
 
         As a function: Keras would take a list of weights for this layer's own.
         """
@@ -390,7 +390,7 @@ class Regularized(keras.layers.Layer):
 
 
 class _Passed(collections.defaultdict):
-    """What has passed through a model: point -> the tensors there, in order."""
+    """The tensors that have passed through a model: point -> tensors, in order."""
 
     def __init__(self) -> None:
         super().__init__(list)
@@ -414,7 +414,7 @@ def _named(prefix: str, outputs: Outputs) -> dict[str, Any]:
 
 
 def _paired(ours: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """Each of ours, and every k-th of theirs."""
+    """Pairs each of ours with every k-th of theirs."""
     step = len(theirs) // len(ours)
     return list(zip(ours, theirs[step - 1 :: step], strict=True))
 

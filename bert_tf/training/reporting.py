@@ -90,7 +90,7 @@ class LogInterval:
 
 
 def _is_shown(name: str) -> bool:
-    """Whether a person who watches a run wants this metric of a step."""
+    """Whether the log's lines show this metric."""
     return name == TOTAL_LOSS or name.endswith("accuracy")
 
 

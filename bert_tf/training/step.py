@@ -125,7 +125,7 @@ def loss_and_sums(
     weights: Mapping[str, Any],
     rows: RowsOfReplica | None = None,
 ) -> tuple[Any, Sums]:
-    """A part's share of the loss, given the weights of the whole, and its sums."""
+    """A part's share of the loss, given the whole batch's weights, and its sums."""
     means = objective.means(batch, outputs, rows)
     losses = [means[name].value(weight) for name, weight in weights.items()]
     # An order of its own, unlike add_n.

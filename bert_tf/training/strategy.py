@@ -167,7 +167,7 @@ def _has_several_tpu_hosts() -> bool:
 
 
 def _join_job(distribution: str) -> None:
-    """Meets the other processes of this one's job, as JAX finds them."""
+    """Joins the other processes of this job, as JAX finds them."""
     import jax
 
     launchers = [
@@ -249,7 +249,7 @@ def device_kind(strategy: Strategy) -> str:
 
 
 def device_name(strategy: Strategy) -> str:
-    """What the maker calls a strategy's devices: "TPU v4", "NVIDIA H100 80GB HBM3"."""
+    """The product name of a strategy's devices: "TPU v4", "NVIDIA H100 80GB HBM3"."""
     if keras_backend.is_jax():
         return strategy.device_name
     if isinstance(strategy, tf.distribute.TPUStrategy):

@@ -33,7 +33,7 @@ from bert_tf.training.task import Task
 
 
 class _RowsOfReplica:
-    """The rows of a batch that the replica of this thread has, beside the others'."""
+    """The rows of a batch on this thread's replica, among those of the others."""
 
     def of_all(self, arrays: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         return _Gathered(arrays)

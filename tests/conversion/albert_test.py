@@ -139,7 +139,7 @@ class HuggingFaceTest(AlbertTestCase):
         source = open_source(self.hugging_face())
         source = dataclasses.replace(source, weights=weights)
         for config, message in (
-            (CONFIG, "computes embedding_size=None alone"),
+            (CONFIG, "computes only embedding_size=None"),
             (dataclasses.replace(CONFIG, left_to_right=True), "left_to_right"),
         ):
             other = dataclasses.replace(source, config=config)

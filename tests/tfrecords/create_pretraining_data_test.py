@@ -206,7 +206,7 @@ class WrongInputTest(ScriptCase):
                 self.run_script(**changes)
         read = {"input_file": "", "tfds_name": "wikipedia"}
         for changes, message in (
-            ({"pairs": "sop", "nsp_labels": "exact"}, "for --pairs=nsp alone"),
+            ({"pairs": "sop", "nsp_labels": "exact"}, "only for --pairs=nsp"),
             ({"tfds_split": "test"}, "--tfds_split has no effect without --tfds_name"),
             ({"tfds_data_dir": "x"}, "--tfds_data_dir has no effect without --tfds_na"),
             (read | {"input_format": "text"}, "has no effect without --input_file"),

@@ -112,7 +112,7 @@ class LearnVocabularyTest(FolderCase):
         self.assertEqual(os.stat(self.path("vocab.txt")).st_mtime_ns, before)
         self.run_script(f"--input_file={text}", "--overwrite")
         self.assertIn("##er", self.tokens())
-        with self.assertRaisesRegex(InputError, "nothing but"):
+        with self.assertRaisesRegex(InputError, "has only files"):
             self.run_script(f"--input_file={self.path('vocab.txt')}", "--overwrite")
 
     def test_refused_before_the_work(self):

@@ -440,7 +440,7 @@ class EvaluationTest(LoopTestCase):
         self.assertEqual(step, 4)
 
     def test_a_metric_that_is_not_there_is_one_line(self):
-        with self.assertRaisesRegex(InputError, "`best_metric=f1` is none"):
+        with self.assertRaisesRegex(InputError, "`best_metric=f1` is not a metric"):
             self.train(
                 "run", phases=self.evaluation([1.0]), eval_steps=4, best_metric="f1"
             )

@@ -269,7 +269,7 @@ class Decoder:
 
 
 def text_or_null(best_text: str, score_diff: float | None, threshold: float) -> str:
-    """The best span's text, or "" if "no answer" is better by over the threshold."""
+    """The best span's text, or "" if "no answer" is over the threshold above it."""
     if score_diff is not None and score_diff > threshold:
         return ""
     return best_text

@@ -105,7 +105,7 @@ def path_in(folder: str) -> str:
 
 
 def read(folder: str, checkpoint: str = "") -> float | None:
-    """A folder's threshold; None if there is none, or it is another checkpoint's."""
+    """A folder's threshold; None if it is missing or belongs to another checkpoint."""
     path = path_in(folder)
     if not files.exists(path):
         run, name = os.path.split(files.absolute(folder).rstrip("/"))

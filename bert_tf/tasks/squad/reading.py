@@ -170,7 +170,7 @@ class CheckedQuestions:
                 yield from self._paragraph(paragraph, place)
 
     def _part(self, entry: Any, name: str, kind: type, where: str) -> Any:
-        """What an article or a paragraph must have."""
+        """A part that an article or a paragraph must have."""
         found = entry.get(name) if isinstance(entry, dict) else None
         if not isinstance(found, kind):
             raise InputError(

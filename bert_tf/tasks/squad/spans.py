@@ -144,7 +144,7 @@ class Answerer:
     def __call__(
         self, questions: Sequence[str], context: str
     ) -> Iterator[list[NBestEntry]]:
-        """Answers questions, one after the other."""
+        """Answers questions one by one."""
         return map(self.answers, self.features(questions, context))
 
     def features(
@@ -266,11 +266,11 @@ class SquadTask(FineTuningTask[Answers]):
         self._featurizer("dev")  # refuses its lengths now rather than after training
 
     def build_model(self) -> BertSpanPredictor:
-        """Where an answer starts and ends."""
+        """A model that predicts where an answer starts and ends."""
         return BertSpanPredictor(self._model_files.config, **self._built)
 
     def num_examples(self) -> int:
-        """An epoch's steps are of questions, not of windows, as the original's."""
+        """The number of questions: an epoch counts questions, as in the original."""
         return self.splits[TRAIN].num_questions
 
     def data(self) -> RunData:

@@ -48,7 +48,7 @@ class AnnotatedText(NamedTuple):
 def read_texts(
     path: str, text_field: str | None = None, span_field: str | None = None
 ) -> Iterator[AnnotatedText]:
-    """The texts of a file, except those that the annotator has refused."""
+    """The texts of a file, except those that the annotator rejected."""
     num_refused = 0
     for source, value in _entries(path):
         if isinstance(value, list) and len(value) == 2 and isinstance(value[1], dict):
@@ -101,7 +101,7 @@ def _entries(path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _is_list(lines: Sequence[str]) -> bool:
-    """Whether a file is one list, not a spaCy text per line."""
+    """Whether a file is one list, rather than one spaCy text per line."""
     try:
         first = files.parse_json(next(line for line in lines if line.strip()), "")
     except InputError:  # a list over several lines
@@ -123,7 +123,7 @@ def _spans_of(value: dict[str, Any], field: str | None) -> Any:
 
 
 def _span(one: Any, text: str, source: str) -> LabelledSpan | None:
-    """A span, without white space at its ends; None for what is none, as a relation."""
+    """A span without white space at its ends; None for others, such as relations."""
     label: Any = None
     start, end, said = None, None, None
     if isinstance(one, list) and len(one) >= 3:
@@ -157,7 +157,7 @@ def _span(one: Any, text: str, source: str) -> LabelledSpan | None:
 
 
 def _apart(spans: list[LabelledSpan], text: str, source: str) -> list[LabelledSpan]:
-    """The spans; InputError if two of them overlap. The same one twice counts once."""
+    """The spans without repetitions; InputError if two of them overlap."""
     spans = sorted({*spans})
     for one, other in itertools.pairwise(spans):
         if other.start < one.end:

@@ -158,7 +158,7 @@ class FeatureTask(TaggingTask):
         self._vectors: dict[str, np.ndarray] = {}
 
     def build_model(self) -> BiLstmTagger:
-        """A BiLSTM, trained from scratch."""
+        """A BiLSTM, to be trained from scratch."""
         return BiLstmTagger(
             *self._shape,
             len(self.labels),

@@ -81,7 +81,7 @@ class Counts(NamedTuple):
 
     @property
     def scores(self) -> dict[str, float]:
-        """The shares of those that are right, and their harmonic mean."""
+        """Precision, recall, and their harmonic mean, F1."""
         return {
             "precision": self.correct / max(self.predicted, 1),
             "recall": self.correct / max(self.gold, 1),
@@ -193,7 +193,7 @@ def is_part_of_entity(label: str) -> bool:
 
 
 def is_nested(label: str) -> bool:
-    """Whether a label is several, joined: B-ORG|B-LOC."""
+    """Whether a label joins several, such as B-ORG|B-LOC."""
     parts = _BETWEEN_LABELS.split(label)
     return len(parts) > 1 and all(
         part == OUTSIDE or ("-" in part and is_part_of_entity(part)) for part in parts

@@ -165,7 +165,7 @@ class Layout:
 def read_sentences(
     paths: Sequence[str], layout: Layout, *, has_labels: bool | None = True
 ) -> list[Sentence]:
-    """The sentences of some files, as if they were one; `has_labels` None: detected."""
+    """The sentences of some files, as of one; `has_labels=None` is detected."""
     found: list[Sentence] = []
     for path in paths:
         name = layout.format

@@ -180,7 +180,7 @@ def shown(labels: Sequence[str]) -> str:
 
 
 def labels_of(sentences: Sequence[Sentence]) -> list[tuple[str, ...]]:
-    """The labels of each sentence that has some."""
+    """The labels of each labelled sentence."""
     return [one.labels for one in sentences if one.labels is not None]
 
 

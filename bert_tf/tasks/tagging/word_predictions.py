@@ -169,7 +169,7 @@ def write_mistakes(
 
 
 def _between(lines: Sequence[str], width: int) -> list[str]:
-    """Lines that are no words, with the columns of those that are, for the scorer."""
+    """The lines between words, with as many columns as words have, for the scorer."""
     return [line and line + f" {OUTSIDE}" * (width - line.count(" ")) for line in lines]
 
 
@@ -177,7 +177,7 @@ ACCURACY = "accuracy"
 
 
 def metric_names(scheme: str) -> list[str]:
-    """The scores' names, with the one that compares runs last."""
+    """The names of the scores; the last one compares runs."""
     entities = [] if scheme == NO_SCHEME else [*entity_scores((), (), scheme)]
     return [LOSS, ACCURACY, *entities]
 

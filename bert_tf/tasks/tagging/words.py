@@ -147,7 +147,7 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         return BertTagger(self._model_files.config, len(self.labels), **self._built)
 
     def prepare(self, folder: str) -> None:
-        """Writes what the run is on, in addition to its labels."""
+        """Writes words.json, and which features the run uses."""
         check_feature_choice(folder, self.features)
         if self.trained != TrainedWords():
             files.make_folder(folder)
@@ -208,7 +208,7 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         return report(count_entities(*written), *self._num_correct(split, found))
 
     def _num_correct(self, split: str, found: WordPredictions) -> tuple[int, int]:
-        """How many words there are, and how many have the right label as written."""
+        """The number of words, and of those whose label is right as written."""
         golds = list(itertools.chain.from_iterable(labels_of(self.splits[split])))
         predicted = itertools.chain.from_iterable(self.predicted_labels(split, found))
         correct = sum(gold == one for gold, one in zip(golds, predicted, strict=True))
@@ -318,7 +318,7 @@ def read_splits(
 def check_feature_choice(
     folder: str, features: Mapping[str, str] | None = None
 ) -> None:
-    """Writes what features of BERT a run is on, unless its folder is of others."""
+    """Writes which features a run uses; InputError if its folder has others."""
     path = os.path.join(folder, FEATURES_NAME)
     there: dict[str, str] | None = None
     if files.exists(path):
