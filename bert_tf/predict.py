@@ -31,6 +31,7 @@ import csv
 import io
 import itertools
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -201,8 +202,9 @@ def _lines(path: str, shown: str) -> Iterator[str]:
         try:
             rest += decoder.decode(piece, final=not piece)
         except UnicodeDecodeError as error:
+            line = number + 1 + piece.count(b"\n", 0, error.start)
             raise InputError(
-                f"{shown}: not UTF-8 after line {number}; convert the file first."
+                files.not_utf8(error.object, error.start, shown, line)
             ) from error
         *whole, rest = io.StringIO(rest, newline="\n").readlines() or [""]
         if rest.endswith("\n"):
@@ -480,9 +482,14 @@ def run(options: PredictOptions) -> None:
     first = next(rows, None)
     if first is None:
         raise InputError(f"{path}: there are no texts in it.")
+    _refuse_output(options.output_file)
     cli.import_tensorflow(options)
+    from bert_tf.conversion.source import folder_of
     from bert_tf.text_models import load
 
+    if format_ == _TEXT and not options.input_format:
+        of_run = flags_of_run(folder_of(options.checkpoint))
+        _refuse_header(first, options.text_a_column or of_run.get("text_a_column"))
     model = load(
         options.checkpoint,
         max_length=options.max_seq_length,
@@ -528,6 +535,28 @@ def run(options: PredictOptions) -> None:
             *(first_empty, num_empty, count, reader.nothing),
         )
     logging.info("Wrote the predictions of %d texts.", count)
+
+
+def _refuse_header(first: Row, column: str | None) -> None:
+    """Raises InputError if a table is about to be read as a text per line."""
+    line = first.cells.get(_TEXT, "")
+    for kind, separator in ((CSV, ","), (TSV, "\t")):
+        if column and separator in line and column in line.split(separator):
+            raise InputError(
+                f"{first.place}: the first line names the column {column!r}, but the"
+                f" file is read as a text per line. Give `input_format={kind}`."
+            )
+
+
+def _refuse_output(path: str) -> None:
+    """Raises InputError now for what would otherwise fail when the model is there."""
+    if path == _STANDARD:
+        return
+    if files.is_folder(path):
+        raise InputError(f"`output_file={path}` is a folder: name a file in it.")
+    folder = os.path.dirname(path)
+    if folder and not files.is_folder(folder):
+        files.make_folder(folder)
 
 
 def _reader(options: PredictOptions, model: "TextModel", first: Row) -> Reader:

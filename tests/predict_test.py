@@ -314,7 +314,8 @@ class PredictTest(FolderCase):
             ),
             ("g.jsonl", "[1]\n", {}, "g.jsonl:1: each row must be a JSON object"),
             ("h.jsonl", '{"a": 3}\n', {}, "h.jsonl:1: 'a' must be a text. Found: 3"),
-            ("i.txt", b"\xff\n", {}, "i.txt: not UTF-8"),
+            ("i.txt", b"w1\n\xff\n", {}, "i.txt:2: not UTF-8 .byte 0xff.. Convert"),
+            ("k.xlsx", b"PK\x03\x04\xff", {}, "k.xlsx: a ZIP archive.*Save it as CSV"),
             ("j.txt", "w1\n", {"start_column": "b"}, "`start_column` has no effect"),
         ):
             path = self.write(name, content)
@@ -322,6 +323,17 @@ class PredictTest(FolderCase):
                 self.predict(input_file=path, **options, output_file=self.path("out"))
             # Nothing is left half written.
             self.assertNotIn("out", [p.split(".")[0] for p in os.listdir(self.path())])
+        flags = {"text_a_column": "review"}
+        self.checkpoint(BertClassifier(toy.CONFIG, 2), labels=("no", "yes"), **flags)
+        for line, kind in (("review,stars", "csv"), ("id\treview", "tsv")):
+            path = self.write("l.txt", f"{line}\nw1,w2\n")
+            with self.assertRaisesRegex(InputError, f"l.txt:1: .*input_format={kind}"):
+                self.predict(input_file=path)
+        with self.assertRaisesRegex(InputError, "is a folder: name a file in it"):
+            self.predict(input_file=path, output_file=self.path("run"))
+        # A folder that lacks is made.
+        path = self.write("m.csv", "review\nw1\n")
+        self.predict(input_file=path, output_file=self.path("new", "out.csv"))
         self.checkpoint(BertPretrainer(toy.CONFIG))
         with self.assertRaisesRegex(InputError, "For \\[MASK\\] use bert_tf.fill_mask"):
             self.predict(input_file=self.write("k.txt", "w1\n"))

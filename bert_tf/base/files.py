@@ -136,8 +136,16 @@ def _is_plain(path: str) -> bool:
     return os.path.isfile(path) and not path.endswith((".gz", ".bz2", ".xz", ".zst"))
 
 
+_ZIP = b"PK\x03\x04"
+
+
 def not_utf8(content: bytes, byte: int, path: str, line: int, remedy: str = "") -> str:
     """The message for a byte that is not UTF-8's, with the command that converts it."""
+    if content.startswith(_ZIP):
+        return (
+            f"{path}: a ZIP archive, as .xlsx, .ods and .docx files are, and not read."
+            " Save it as CSV, or as text."
+        )
     encoding = "WINDOWS-1252"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "UTF-16"

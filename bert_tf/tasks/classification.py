@@ -383,14 +383,22 @@ class ClassificationTask(LabelledTask):
             f" (`max_seq_length={options.max_seq_length}`)"
         )
         if self.metric in results:
+            score, same = results[self.metric], self.baseline(dev, self.metric)
             lines.append(
-                f"  {self.metric} {results[self.metric]:.4f} on {counts[dev]:,} rows;"
-                f" always the same answer: {self.baseline(dev, self.metric):.4f}"
+                f"  {self.metric} {score:.4f} on {counts[dev]:,} rows; always the same"
+                f" answer: {same:.4f}"
             )
+            if same is not None and not metrics.is_better(score, same, self.metric):
+                lines.append(
+                    "  The model is no better than always the same answer: it has not"
+                    " learned the task. With few rows train longer, with `recipe="
+                    "mosbach`, or with a higher `learning_rate`."
+                )
         source, model = shlex.quote(self.where or ""), shlex.quote(folder)
         scored = shlex.quote(os.path.join(folder, "scored.csv"))
         served = shlex.quote(os.path.join(folder, "export"))
-        text = shlex.quote(textwrap.shorten(self.examples[TRAIN][0].text_a, 60))
+        first = self.examples[TRAIN][0].text_a
+        text = shlex.quote(textwrap.shorten(first, 60, placeholder=""))
         return [
             *lines,
             "  Next: predictions for a table, a model to serve, the words that count",

@@ -9,6 +9,8 @@ from bert_tf.text.normalization import Span
 from bert_tf.text.wordpiece import Encoding
 
 _LONGEST_BAR = 30  # characters
+_LITTLE_DIFFERENCE = 0.05  # of a score, such as a logit
+_LITTLE = "The text without its words has nearly the same score: they hardly matter."
 
 
 class Piece(NamedTuple):
@@ -68,9 +70,16 @@ class Explanation(NamedTuple):
             f" ({self.steps} steps)"
         )
 
+    @property
+    def depends_little(self) -> bool:
+        """Whether the text without its words has nearly the same score."""
+        return abs(self.score - self.baseline_score) < _LITTLE_DIFFERENCE
+
     def __str__(self) -> str:
         """Each word with a bar, and the pieces of words that have several."""
         lines = [self.target, f"  {self.summary}"]
+        if self.depends_little:
+            lines.append(f"  {_LITTLE}")
         most = _largest(self.words)
         part = 0
         for word in self.words:
@@ -166,7 +175,8 @@ def _section(one: Explanation) -> str:
     lines.append(
         f"<p><small>{_shaded('for', most, most)} and"
         f" {_shaded('against', -most, most)} {html.escape(one.target)}:"
-        f" {html.escape(one.summary)}.</small></p></div>"
+        f" {html.escape(one.summary)}."
+        f"{' ' + html.escape(_LITTLE) if one.depends_little else ''}</small></p></div>"
     )
     return "\n".join(lines)
 

@@ -344,6 +344,13 @@ def columns_of(header: Sequence[str]) -> str:
     )
 
 
+def _hint(header: Sequence[str]) -> str:
+    """What to do where another name is meant, or the columns are not told apart."""
+    if len(header) == 1 and any(sign in header[0] for sign in ";,|\t"):
+        return " These are several: save the file with commas, or with tabs, between."
+    return " Name the columns by `text_a_column`, `label_column` and the like."
+
+
 def _index(column: Column, header: list[str] | None, path: str) -> int:
     """A column's number."""
     if isinstance(column, int):
@@ -352,7 +359,7 @@ def _index(column: Column, header: list[str] | None, path: str) -> int:
     if header is None or count != 1:
         raise InputError(
             f"{path}: one column must be named {column!r}. Found: {count}."
-            f" {columns_of(header or ())}"
+            f" {columns_of(header or ())}{_hint(header or ())}"
         )
     return header.index(column)
 

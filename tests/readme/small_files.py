@@ -143,6 +143,12 @@ class SmallFiles:
             with open(path, "w", encoding="utf-8", newline="") as file:
                 csv.writer(file).writerows([("review", "stars"), *rows])
 
+        rows = [[self._sentence()] for _ in range(_NUM_ROWS)]
+        with open(
+            self._work / "new_reviews.csv", "w", encoding="utf-8", newline=""
+        ) as file:
+            csv.writer(file).writerows([["review"], *rows])
+
     def _snli(self) -> str:
         """The columns of SNLI that are read among others, a row without agreement."""
         folder = self._data / "snli_1.0"
