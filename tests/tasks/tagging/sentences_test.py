@@ -259,7 +259,11 @@ class ReaderTest(SentencesTestCase):
             ("#end\na O\n", {}, ":1: 1 columns, but line 2, the first word's, has"),
             ("a\n", {}, ":1: 1 columns.*`label_column`"),
             ("a O\n", {"word_column": "4"}, ":1: `word_column=4`: no such column"),
-            ("a O\n", {"label_column": "ner"}, ":1: `label_column=ner`: no such column"),
+            (
+                "a O\n",
+                {"label_column": "ner"},
+                ":1: `label_column=ner`: no such column",
+            ),
             ("\n\n", {}, "no sentence"),
             ("{]", json_lines, ":1: not valid JSON"),
             ("3", json_lines, ":1: it must be one JSON object"),
