@@ -32,7 +32,6 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, option, with_default
 from bert_tf.base.parallel import available_cores
 from bert_tf.base.pictures import table
-from bert_tf.records.manifest import MANIFEST_SUFFIX
 from bert_tf.records.text_input import TextOptions, text_chunks
 from bert_tf.tasks.pretraining_options import PretrainingOptions
 from bert_tf.text.documents import read_chunk
@@ -300,6 +299,8 @@ class Plan:
         made_from = [self._num_bytes, self.options.init_checkpoint]
         if known := self._measured.find("text", made_from):
             return Text(**known)
+        from bert_tf.records.manifest import MANIFEST_SUFFIX
+
         options = self.options
         sample, sample_words, words = self._counted()
         path, small = (options.path("sample", f"{n}.txt") for n in ("text", "small"))

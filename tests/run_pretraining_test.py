@@ -199,6 +199,19 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.assertIn("tokens; license: cc-by-4.0", first)
         self.assertIn(f"trained on from {self.path('first')}", second)
         self.assertNotIn("## Held-out text", second)
+        self.assertNotIn("several sets of records", second)
+        # Other records in the same folder: the license of before, and both sets.
+        other = self.make_records("other", dupe_factor=2)
+        self.run_script(
+            do_train=True,
+            num_train_steps=2,
+            output_dir=self.path("first"),
+            input_file=other,
+        )
+        again = self.read("first", "README.md")
+        self.assertIn('license: "cc-by-4.0"\n', again)
+        self.assertRegex(again, rf"\| 0 +\| +{re.escape(self.records)} \|")
+        self.assertRegex(again, rf"\| 1 +\| +{re.escape(other)} \|")
 
     def test_bits_per_byte_of_a_model_without_knowledge(self):
         model = BertPretrainer(toy.CONFIG)

@@ -136,16 +136,19 @@ def _is_plain(path: str) -> bool:
     return os.path.isfile(path) and not path.endswith((".gz", ".bz2", ".xz", ".zst"))
 
 
-_ZIP = b"PK\x03\x04"
+# What files that are no text begin with.
+_NO_TEXT = {
+    b"PK\x03\x04": "a ZIP archive, as .xlsx, .ods and .docx files are",
+    b"%PDF": "a PDF file",
+    b"\xd0\xcf\x11\xe0": "a .doc or .xls file",
+}
 
 
 def not_utf8(content: bytes, byte: int, path: str, line: int, remedy: str = "") -> str:
     """The message for a byte that is not UTF-8's, with the command that converts it."""
-    if content.startswith(_ZIP):
-        return (
-            f"{path}: a ZIP archive, as .xlsx, .ods and .docx files are, and not read."
-            " Save it as CSV, or as text."
-        )
+    for beginning, what in _NO_TEXT.items():
+        if content.startswith(beginning):
+            return f"{path}: {what}, which is not read. Save it as text, or as CSV."
     encoding = "WINDOWS-1252"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "UTF-16"

@@ -507,9 +507,14 @@ class PretrainingRecords:
         used = {(each.vocab_sha256, each.do_lower_case): each for each in manifests}
         if len(used) > 1:
             first, second, *_ = used.values()
+            if first.vocab_sha256 == second.vocab_sha256:
+                raise InputError(
+                    f"{first.path} and {second.path} cannot be used together: one is"
+                    " of lower-cased text, the other is not (`do_lower_case`)."
+                )
             raise InputError(
-                "Records of two vocabularies cannot be used together:"
-                f" {first.path} and {second.path} name different ones."
+                f"{first.path} and {second.path} cannot be used together: they have"
+                " different vocabularies. Make the records again with one of them."
             )
 
     def _reading(

@@ -57,6 +57,7 @@ from bert_tf.records.tokenized_corpus import (
     PARAGRAPHS,
     TokenizedChunk,
     TokenizedCorpus,
+    num_joined,
     tokenize_chunk,
     work_folder,
     work_folder_path,
@@ -313,6 +314,8 @@ class RecordSet:
             "used_documents": sum(result.num_documents for result in results),
             "records": statistics.figures(),
         }
+        if not manifest.is_filtered:
+            report["read"]["documents"] -= num_joined(tokenized)
         if manifest.packed:
             report["rows"] = row_figures(
                 statistics, manifest.num_records, max_seq_length=manifest.max_seq_length
@@ -322,10 +325,13 @@ class RecordSet:
         for path in (manifest.path, manifest.vocab_path):
             remove_leftovers(path)
         is_next = self.settings.pairs == NEXT_SENTENCE
-        if is_next and report["used_documents"] == report["read"]["documents"] == 1:
+        if is_next and report["used_documents"] == 1:
             logging.warning(
                 "There is one document only: random next sentences come from the same"
-                " document. Put a blank line between documents."
+                " document. Put a blank line between documents%s.",
+                ", also at the end of a file: the next file continues its last document"
+                if len(tokenized) > 1
+                else "",
             )
         elif is_next and statistics.num_random_next > 0.9 * statistics.num_records:
             logging.warning(

@@ -15,7 +15,9 @@ from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.pictures import table
 from bert_tf.records.manifest import Manifest
+from bert_tf.training import run_folder
 from bert_tf.training.reporting import CURVES_NAME, METRICS_NAME, read_metrics
+from bert_tf.training.run_folder import Start
 
 NAME = "README.md"
 _SHOWN_FILES = 20
@@ -43,6 +45,10 @@ def write_card(
 ) -> None:
     """Writes the card, in place of an earlier one."""
     language = next((one.split_sentences for one in manifests), "")
+    earlier = run_folder.starts(folder)
+    licenses = [start.flags.get("data_license") for start in earlier] + [data_license]
+    data_license = ", ".join(dict.fromkeys(filter(None, licenses))) or None
+    evaluated_on = {start.flags.get("eval_input_file") for start in earlier}
     metadata = {
         "license": data_license,
         "language": language or None,
@@ -81,8 +87,12 @@ def write_card(
         "## Text",
         "",
         *_text(manifests, data_license),
+        *_earlier_text(earlier),
     ]
-    if evaluations := _evaluations(entries, held_out):
+    on = _held_out_text(held_out)
+    if len(evaluated_on) > 1:
+        on = "Each on the held-out records of its start."
+    if evaluations := _evaluations(entries, on):
         sections += ["## Held-out text", "", *evaluations]
     if files.exists(os.path.join(folder, CURVES_NAME)):
         sections += [f"![The curves of its training]({CURVES_NAME})", ""]
@@ -128,15 +138,30 @@ def _text(manifests: Sequence[Manifest], data_license: str | None) -> Iterator[s
     yield ""
 
 
+def _earlier_text(starts: Sequence[Start]) -> Iterator[str]:
+    """The records of earlier starts, if they were others."""
+    if len({start.data.digest for start in starts}) > 1:
+        yield from ("The steps were made on several sets of records:", "")
+        rows: list[list[str]] = []
+        for start in starts:
+            if not rows or rows[-1][1] != start.data.name:
+                rows.append([f"{start.step:,}", start.data.name])
+        yield table(["from step", "records"], rows)
+        yield ""
+
+
+def _held_out_text(held_out: Sequence[Manifest]) -> str:
+    names = sorted({os.path.basename(s.path) for m in held_out for s in m.source_files})
+    return f"On {', '.join(names)}." if names else "On the first training records."
+
+
 def _entries(path: str) -> list[dict[str, Any]]:
     if not files.exists(path):
         return []
     return [entry for _, entry in read_metrics(path, files.read_bytes(path))]
 
 
-def _evaluations(
-    entries: Iterable[Mapping[str, Any]], held_out: Sequence[Manifest]
-) -> list[str]:
+def _evaluations(entries: Iterable[Mapping[str, Any]], on: str) -> list[str]:
     """The first evaluation and the last one."""
     found = [one for one in entries if "eval/masked_lm_loss" in one]
     if not found:
@@ -147,8 +172,6 @@ def _evaluations(
         for name in (*_FIGURES, "masked_lm_majority", "masked_lm_unigram_loss")
         if all(f"eval/{name}" in one for one in shown)
     ]
-    names = sorted({os.path.basename(s.path) for m in held_out for s in m.source_files})
-    on = f"On {', '.join(names)}." if names else "On the first of the training records."
     steps = [f"step {one['step']:,}" for one in shown]
     return [on, "", table(["", *steps], rows), ""]
 

@@ -102,9 +102,9 @@ class TextClassifier(TextModel):
         self, text: str | Sequence[str], pair: str | None, target: str | int | None
     ) -> Iterator[ToExplain]:
         """What each word contributes to a label's logit, or to a number."""
-        if not isinstance(text, str):
+        if isinstance(text, list | tuple):
             raise InputError("`explain` takes one text: call it for each of a list.")
-        ((first, second),) = text_pairs([text], [pair])
+        ((first, second),) = text_pairs([text], [pair])  # type: ignore[list-item]
         encodings = [self.tokenizer.encode_with_offsets(one) for one in (first, second)]
         all_ids = [one.ids for one in encodings]
         room = self.max_length - (3 if all_ids[1] else 2)

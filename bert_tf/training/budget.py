@@ -20,6 +20,8 @@ from bert_tf.optimization.schedules import WarmupSchedule
 
 # What a checkpoint is counted with before one was written: bytes per second.
 _WRITING = 1e8
+# A checkpoint is due each such share of the budget, and when this many seconds passed.
+_BETWEEN_CHECKPOINTS, _LEAST_BETWEEN = 0.05, 30.0
 # The pace is that of about this share of the budget.
 _MEMORY = 0.02
 
@@ -48,6 +50,7 @@ class Budget:
         self._step = 0
         self._pace: float | None = None  # seconds per step, on average
         self._num_steps = math.inf  # that the hours buy, as far as is known
+        self._left_when_saved: float | None = None
         # In the checkpoints.
         self.used = keras.Variable(0.0, trainable=False, name="seconds_used")
 
@@ -68,6 +71,16 @@ class Budget:
     def saved(self, seconds: float) -> None:
         """Records how long a checkpoint took."""
         self._saving_seconds = seconds
+
+    def saves(self, seconds_left: float) -> bool:
+        """Whether a checkpoint is due; all workers give the same number."""
+        if self._left_when_saved is None:
+            self._left_when_saved = seconds_left
+        between = max(_BETWEEN_CHECKPOINTS * self._seconds, _LEAST_BETWEEN)
+        if self._left_when_saved - seconds_left < between:
+            return False
+        self._left_when_saved = seconds_left
+        return True
 
     def update(self, step: int, seconds_left: float, seconds_per_step: float) -> None:
         """Predicts the last step; all workers must pass the same numbers."""

@@ -179,6 +179,8 @@ def _misfit(
             if there != here:
                 return f"{shown_key(key)} is {there} there, {here} here"
         elif key not in optional:
+            if key.startswith("random/"):
+                return "it was trained without dropout, this run has some"
             return f"{shown_key(key)} is not in it"
     for key in (tensor_key("progress", "step"), tensor_key("progress", "records")):
         if key not in reader.shapes:

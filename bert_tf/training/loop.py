@@ -478,6 +478,8 @@ class _Run:
             stops = bool(terms or interrupts)
             evaluates = self._evaluates(phase)
             saves = self.step % config.save_checkpoints_steps == 0
+            if self._budget and self._budget.saves(left / num_workers(self._strategy)):
+                saves = True
             if saves or ends_phase or stops or evaluates:
                 self._check_weights()
                 began = time.monotonic()

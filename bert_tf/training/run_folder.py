@@ -203,6 +203,18 @@ def _write_flags(folder: str, values: Mapping[str, Any]) -> None:
     )
 
 
+def starts(folder: str) -> list[Start]:
+    """A run's starts; InputError for a line that is none."""
+    path = os.path.join(folder, STARTS_NAME)
+    if not files.exists(path):
+        return []
+    lines = files.read_bytes(path).decode("utf-8", "replace").splitlines()
+    return [
+        strict_json.from_values(Start, files.parse_json(line, path, number), path)
+        for number, line in enumerate(lines, start=1)
+    ]
+
+
 def _last_start(folder: str) -> Start | None:
     """The last line of starts.jsonl; None if there is none that can be read."""
     path = os.path.join(folder, STARTS_NAME)

@@ -54,6 +54,11 @@ class BudgetTest(tf.test.TestCase):
         budget.saved(0.0)
         self.assertLen(self.train(budget), 80)
 
+    def test_a_checkpoint_is_due_by_time(self):
+        budget = self.budget()  # of 100 seconds: each 30
+        due = [left for left in range(100, 0, -10) if budget.saves(float(left))]
+        self.assertEqual(due, [70, 40, 10])
+
     def test_it_resumes_where_the_checkpoint_was_written(self):
         first = self.budget()
         self.train(first, until=40)
