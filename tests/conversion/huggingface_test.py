@@ -351,7 +351,7 @@ class WriteTest(HuggingFaceTestCase):
     def test_what_a_class_lacks_is_refused_before_anything_is_written(self):
         arrays = random_weights(lines_of("BertForMaskedLM"))
         without_pooler = {k: v for k, v in arrays.items() if k.startswith("bert/")}
-        message = "BertModel has .* bert/pooler/dense/kernel"
+        message = "BertModel needs .* bert/pooler/dense/kernel"
         with self.assertRaisesRegex(InputError, message):
             self.write(without_pooler)
         (folder,) = os.listdir(self.get_temp_dir())

@@ -216,7 +216,7 @@ class OutTest(KerasHubTestCase):
         less = {name: x for name, x in self.values.items() if "pooler" not in name}
         tokens = Vocabulary(["[UNK]", "[CLS]", "[SEP]", "the"])
         for pattern, fields, values, *tokenizer in (
-            ("hidden_act='gelu' alone. Found: 'g", {"hidden_act": "gelu_erf"}, None),
+            ("only hidden_act='gelu'. Found: 'g", {"hidden_act": "gelu_erf"}, None),
             ("layer_norm_eps=1e-12.*: 1e-05", {"layer_norm_eps": 1e-5}, None),
             ("somewhere.*left_to_right=.*True", {"left_to_right": True}, None),
             ("has a pooler", {}, less),
