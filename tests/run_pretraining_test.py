@@ -437,7 +437,7 @@ class RefusalTest(RunPretrainingTestCase):
             ),
             (
                 {"input_file": f"{self.records},{others}"},
-                "Records of two vocabularies",
+                "they have different vocabularies",
             ),
             ({"vocab_file": other}, "not the vocabulary of"),
             ({"do_lower_case": False}, "`do_lower_case=False`, but the records"),
