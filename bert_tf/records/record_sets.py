@@ -57,7 +57,6 @@ from bert_tf.records.tokenized_corpus import (
     PARAGRAPHS,
     TokenizedChunk,
     TokenizedCorpus,
-    num_joined,
     tokenize_chunk,
     work_folder,
     work_folder_path,
@@ -314,8 +313,6 @@ class RecordSet:
             "used_documents": sum(result.num_documents for result in results),
             "records": statistics.figures(),
         }
-        if not manifest.is_filtered:
-            report["read"]["documents"] -= num_joined(tokenized)
         if manifest.packed:
             report["rows"] = row_figures(
                 statistics, manifest.num_records, max_seq_length=manifest.max_seq_length

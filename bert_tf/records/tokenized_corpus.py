@@ -367,17 +367,6 @@ def select(
     )
 
 
-def num_joined(chunks: Sequence[TokenizedChunk]) -> int:
-    """How many chunks begin in the last document of the one before, in another file."""
-    count, has_ended = 0, True
-    for chunk in chunks:
-        has_ended = has_ended or chunk.begins_with_end
-        if chunk.num_documents:
-            count += not has_ended
-            has_ended = chunk.ends_with_end
-    return count
-
-
 def assembled(
     pieces: Sequence[tuple[Piece, bool]], dtype: np.dtype | type[np.generic]
 ) -> Documents:
