@@ -5,7 +5,7 @@
    One without letters (12, - 12 -, 3/90, xii), or "page 12", is a page number: two
    pages are enough. What an edge had behind such a line is looked at next.
 2. A paragraph ends at a blank line; before a line that begins with a bullet; and after
-   a line that ends a sentence and is shorter than half of the usual line. It goes on
+   a line that ends a sentence and is shorter than half of the usual line. It continues
    over the end of a page, unless it ends a sentence or the next page begins with a
    capital letter.
 3. The lines of a paragraph are joined by spaces. A hyphen between two lines is left out

@@ -11,7 +11,7 @@ there:
                    the pods' names by their headless service: "bert-[0-3].bert"
 
 On JAX, which finds the processes of Slurm, Open MPI, Kubernetes' own interface and TPU
-slices by itself, only those that it does not find are looked for here.
+slices itself; only those that it does not find are looked for here.
 """
 
 import contextlib
