@@ -159,7 +159,7 @@ class Plan:
         seconds = 3600.0 * options.hours - before
         if seconds <= 0.0:
             raise InputError(
-                f"`hours={options.hours:g}`: to write the records alone takes"
+                f"`hours={options.hours:g}`: writing the records alone takes"
                 f" {before / 3600.0:.1f} hours."
             )
         self.pace = pace = choose(paces, seconds)
@@ -193,15 +193,15 @@ class Plan:
         enough = TOKENS_PER_WEIGHT * pace.num_weights
         if self.options.init_checkpoint is None and seen < enough:
             yield (
-                "Too few hours for a model from scratch:"
+                "The hours are too few for a model from scratch:"
                 f" {enough / pace.tokens_per_second / 3600.0:,.1f} would show it"
-                f" {TOKENS_PER_WEIGHT} tokens per weight. Train on from a checkpoint"
+                f" {TOKENS_PER_WEIGHT} tokens per weight. Start from a checkpoint"
                 " (`init_checkpoint`), or give more hours."
             )
         if seen > MOST_PASSES * total:
             hours = MOST_PASSES * total / pace.tokens_per_second / 3600.0
             yield (
-                f"Too little text for so many hours: it is seen {seen / total:,.0f}"
+                f"The text is too short for the hours: it is seen {seen / total:,.0f}"
                 f" times. {hours:,.2f} hours are {MOST_PASSES} passes."
             )
 

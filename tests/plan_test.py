@@ -93,8 +93,8 @@ class PlanTest(PlanCase):
         self.assertEqual(sizes, ["tiny", "mini"])
         self.assertRegex(shown, r"\| tiny +\| +1,511,360 \| +10,000 \| +71\.\d .* < \|")
         self.assertRegex(shown, r"\| mini +\| +5,413,440 \| +3,000 \| +6\.0 ")
-        self.assertRegex(shown, r"Too little text .* 0\.01 hours are 40 passes")
-        self.assertNotIn("Too few hours", shown)
+        self.assertRegex(shown, r"The text is too short .* 0\.01 hours are 40 passes")
+        self.assertNotIn("hours are too few", shown)
         self.assertIn("--bert_size=tiny \\\n", shown)
         self.assertRegex(shown, r"--max_train_hours=(2\.99\d|3\.000)\n")
         # Nothing is measured twice.
@@ -105,7 +105,9 @@ class PlanTest(PlanCase):
     def test_too_few_hours(self):
         shown = self.plan(hours=0.5)
         # 20 tokens for each of 1,511,360 weights, at 10,000 per second.
-        self.assertIn("Too few hours for a model from scratch: 0.8 would show", shown)
+        self.assertIn(
+            "The hours are too few for a model from scratch: 0.8 would show", shown
+        )
 
     def test_go_runs_the_commands_in_order(self):
         held_out = self.write("held_out.txt", TEXT)
