@@ -9,6 +9,7 @@ import safetensors.numpy
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import huggingface
 from bert_tf.conversion.source import Format, find_format, open_source
+from tests.conversion.huggingface_test import THEIR_CONFIG
 from tests.conversion.one_layer import lines_of, random_weights
 from tests.conversion.runs import write_json
 from tests.script_case import FolderCase
@@ -53,16 +54,8 @@ PRE_TRAINING = [
 ]
 # The head's layer holds the encoder's table of words, too.
 SHARED = "mlm___cls/tf_bert_for_pre_training/bert/embeddings/word_embeddings/weight:0"
-CONFIG = {
-    "model_type": "bert",
+CONFIG = THEIR_CONFIG | {
     "architectures": ["BertForPreTraining"],
-    "vocab_size": 11,
-    "hidden_size": 8,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 12,
-    "max_position_embeddings": 6,
-    "type_vocab_size": 2,
     "hidden_act": "gelu",
 }
 
