@@ -21,11 +21,14 @@ each a list of {"text", "start", "end", "label"} with characters of the text as 
 Lengths and windows are the run's, and so are the columns' names, unless given. A blank
 line before the last row, or a row without text, is predicted as an empty text (a tagger
 has no words there, a question no answer), so that the output has a row for each of the
-input's.
+input's. So has a row that cannot be used, such as one with too few columns or without a
+text in JSON: it has an empty prediction (in JSON null). If there are more of them than
+--max_unusable_rows, nothing is predicted; of standard input that is known at its end.
 """
 
 import abc
 import codecs
+import collections
 import contextlib
 import csv
 import io
@@ -42,13 +45,13 @@ from bert_tf.base import cli, files, options
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import (
     REQUIRED,
-    Options,
     Path,
     flags_of_run,
     option,
 )
 from bert_tf.base.parallel import grouped
 from bert_tf.tasks.multiple_choice_options import ChoiceOptions
+from bert_tf.tasks.run_options import UnusableRowsOptions
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.table_formats import (
     CSV,
@@ -57,10 +60,10 @@ from bert_tf.tasks.table_formats import (
     TSV,
     field,
     format_of,
-    json_objects,
+    json_rows,
     parquet_objects,
 )
-from bert_tf.tasks.tables import rows_of_lines
+from bert_tf.tasks.tables import MAX_UNUSABLE, LeftOutRows, rows_of_lines
 from bert_tf.text import blocks
 from bert_tf.training.training_options import SourceOptions
 
@@ -73,9 +76,17 @@ _TEXT = "text"
 _ESCAPES = str.maketrans({"\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
-class PredictOptions(Options, title=options.DATA):
+class PredictOptions(UnusableRowsOptions, title=options.DATA):
     """The model, and the texts."""
 
+    max_unusable_rows: float = options.with_default(
+        UnusableRowsOptions,
+        "max_unusable_rows",
+        MAX_UNUSABLE,
+        help="How many rows may be unusable (with too few columns, or without a text in"
+        " JSON) and have no prediction: a share below 1, or a number of rows. If there"
+        " are more, the command stops.",
+    )
     backend: str | None = options.with_default(SourceOptions, "backend", None)
     checkpoint: str = options.with_default(SourceOptions, "checkpoint", REQUIRED)
     input_file: str = option(
@@ -139,54 +150,60 @@ class Row(NamedTuple):
     """A row, by column, and where it is."""
 
     cells: Mapping[str, Any]
-    place: str
+    path: str
+    number: int
+    problem: str = ""  # why it cannot be used
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return f"{self.path}:{self.number}"
 
 
-def read_rows(path: str, format_: str) -> Iterator[Row]:
+def read_rows(path: str, format_: str, left_out: LeftOutRows) -> Iterator[Row]:
     """The rows of a table, as they are read.
 
     A blank one before the last has empty cells; those at the end are left out.
     """
-    shown = "standard input" if path == _STANDARD else path
-    blank: list[int] = []
-    for number, cells in _cells(path, shown, format_):
-        if not cells:
-            blank.append(number)
+    for number, cells, problem in _cells(path, left_out.path, format_):
+        if not (cells or problem):
+            left_out.blank.append(number)
             continue
-        for line in blank:
-            yield Row(dict.fromkeys(cells, ""), f"{shown}:{line}")
-        blank.clear()
-        yield Row(cells, f"{shown}:{number}")
-    if blank:
-        logging.warning(
-            "%s: %d blank lines at its end are left out.", shown, len(blank)
-        )
+        for line in left_out.kept_blank():
+            yield Row(dict.fromkeys(cells, ""), left_out.path, line)
+        left_out.count()
+        yield Row(cells, left_out.path, number, problem)
 
 
 def _cells(
     path: str, shown: str, format_: str
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The number and the cells of each row, without cells if it is blank."""
+) -> Iterator[tuple[int, Mapping[str, Any], str]]:
+    """Number, cells and problem of each row, without cells if it is blank."""
     if format_ in (CSV, TSV):
         table = rows_of_lines(_lines(path, shown), shown, is_csv=format_ == CSV)
         _, header = next(table, (0, None))
         if header is None:
             raise InputError(f"{shown}: it is empty: the first line names the columns.")
         for number, cells in table:
+            problem = ""
             if any(cells) and len(cells) != len(header):
-                raise InputError(
-                    f"{shown}:{number}: the row has {len(cells)} columns, the header"
-                    f" {len(header)}."
-                )
-            yield number, dict(zip(header, cells, strict=True)) if any(cells) else {}
+                count = len(header)
+                problem = f"the row has {len(cells)} columns, the header {count}."
+            named = dict(zip(header, cells, strict=False)) if any(cells) else {}
+            yield number, named, problem
         return
     if format_ == PARQUET:
-        yield from parquet_objects(path)
+        for number, row in parquet_objects(path):
+            yield number, row, ""
     elif format_ == JSONL:
-        yield from json_objects(_lines(path, shown), shown)
+        for number, value in json_rows(_lines(path, shown), shown):
+            if isinstance(value, InputError):
+                yield number, {}, str(value)
+            else:
+                yield number, value, ""
     else:
         for number, line in enumerate(_lines(path, shown), start=1):
-            yield number, {_TEXT: line.rstrip("\r\n")} if line.strip() else {}
+            yield number, {_TEXT: line.rstrip("\r\n")} if line.strip() else {}, ""
 
 
 def _lines(path: str, shown: str) -> Iterator[str]:
@@ -242,6 +259,28 @@ class Reader(abc.ABC):
     def read(self, row: Row) -> Any:
         """What the model reads: the texts of the columns, None without one."""
         return tuple(name and self._text(row, name) for name in self.names.values())
+
+    @property
+    def blank(self) -> Any:
+        """What it reads of a row with nothing in it."""
+        return tuple(name and "" for name in self.names.values())
+
+    def checked(
+        self, rows: Iterable[Row], left_out: LeftOutRows
+    ) -> Iterator[tuple[Row, Any]]:
+        """Each row, with its problem if it has one, and what the model reads of it."""
+        for row in rows:
+            read = self.blank
+            if not row.problem:
+                try:
+                    read = self.read(row)
+                except InputError as error:
+                    row = row._replace(problem=str(error))
+            if row.problem:
+                left_out.add(row.number, row.problem)
+            elif self.is_empty(read):
+                left_out.empty(row.number)
+            yield row, read
 
     def is_empty(self, inputs: Any) -> bool:
         """Whether there is nothing but white space to predict."""
@@ -379,16 +418,28 @@ class ChoiceReader(Reader):
             has_labels=False,
         )
         self._example = multiple_choice.example_of
-        self._count = len(self.read(first)[1])
+        self._count = 0  # the first row's endings
+        self.read(first)
+
+    @property
+    def blank(self) -> Any:
+        """See `Reader`."""
+        return "", [""] * self._count
 
     def read(self, row: Row) -> Any:
         """See `Reader`: a premise, and the choices."""
         if not any(row.cells.values()):
-            return "", [""] * self._count
+            return self.blank
         try:
             found = self._example(row.cells, self._columns, row.place)
         except InputError as error:
             raise InputError(f"{row.place}: {error}") from error
+        self._count = self._count or len(found.choices)
+        if len(found.choices) != self._count:
+            raise InputError(
+                f"{row.place}: there are {len(found.choices)} endings; the first row"
+                f" has {self._count}."
+            )
         return found.premise, found.choices
 
     def is_empty(self, inputs: Any) -> bool:
@@ -478,10 +529,16 @@ def run(options: PredictOptions) -> None:
     """Writes a row for each row."""
     path = options.input_file
     format_ = options.input_format or format_of(path, _TEXT)
-    rows = read_rows(path, format_)
-    first = next(rows, None)
-    if first is None:
-        raise InputError(f"{path}: there are no texts in it.")
+    left_out, rows = _opened_rows(options, format_)
+    # Those up to the first one that can be used, which shows the columns.
+    head: list[Row] = []
+    while not head or head[-1].problem:
+        if (row := next(rows, None)) is None:
+            if head:
+                raise InputError(f"{head[0].place}: {head[0].problem}")
+            raise InputError(f"{path}: there are no texts in it.")
+        head.append(row)
+    first = head[-1]
     _refuse_output(options.output_file)
     cli.import_tensorflow(options)
     from bert_tf.conversion.source import folder_of
@@ -505,15 +562,23 @@ def run(options: PredictOptions) -> None:
             " .csv or .tsv, not as Parquet."
         )
     as_json = output_format == JSONL
-    count = num_empty = 0
-    first_empty = ""
+    if path != _STANDARD and (files.is_remote(path) or os.path.isfile(path)):
+        # All of it now: what is wrong further down does not appear after hours.
+        trial, again = _opened_rows(options, format_)
+        collections.deque(reader.checked(again, trial), maxlen=0)
+        trial.report(has_labels=False, warns=False)
+    nothing = None if as_json else ""
+    every = reader.checked(itertools.chain(head, rows), left_out)
     with _opened(options.output_file) as file:
         write = _writer(file, output_format)
-        for some in grouped(itertools.chain([first], rows), _ROWS_AT_ONCE):
-            group = list(some)
-            inputs = [*map(reader.read, group)]
+        for some in grouped(every, _ROWS_AT_ONCE):
+            group, inputs = zip(*some, strict=True)
             found = reader.predict(model, inputs, as_json=as_json)
-            for row, read, added in zip(group, inputs, found, strict=True):
+            for row, added in zip(group, found, strict=True):
+                if row.problem:
+                    cells = dict.fromkeys(first.cells, nothing) | dict(row.cells)
+                    row = row._replace(cells=cells)
+                    added = dict.fromkeys(added, nothing)
                 if taken := [name for name in added if name in row.cells]:
                     raise InputError(
                         f"{row.place}: the input has a column {taken[0]!r} already:"
@@ -525,16 +590,19 @@ def run(options: PredictOptions) -> None:
                         " `output_file` end in .jsonl, where each row has its own."
                     )
                 write({**row.cells, **added})
-                if reader.is_empty(read):
-                    first_empty = first_empty or row.place
-                    num_empty += 1
-            count += len(group)
-    if num_empty:
-        logging.warning(
-            "%s: %d of %d rows have no %s, and are predicted as an empty one.",
-            *(first_empty, num_empty, count, reader.nothing),
-        )
+    left_out.report(has_labels=False, nothing=reader.nothing)
+    count = left_out.num_rows - left_out.number
     logging.info("Wrote the predictions of %d texts.", count)
+
+
+def _opened_rows(
+    options: PredictOptions, format_: str
+) -> tuple[LeftOutRows, Iterator[Row]]:
+    """The input's rows, and what is noted of them while they are read."""
+    path = options.input_file
+    shown = "standard input" if path == _STANDARD else path
+    left_out = LeftOutRows(shown, options.max_unusable_rows, keeps_places=True)
+    return left_out, read_rows(path, format_, left_out)
 
 
 def _refuse_header(first: Row, column: str | None) -> None:

@@ -152,8 +152,54 @@ class PredictTest(FolderCase):
                 )
             values = [json.loads(line)["prediction"] for line in found.splitlines()]
             self.assertAllClose(values, 2 * [one.label for one in expected])
-            self.assertRegex(logs.output[0], "2 blank lines at its end are left out")
-            self.assertRegex(logs.output[1], r":[12]: 2 of 4 rows have no text")
+            self.assertRegex(logs.output[0], r"2 of 4 rows have no text.* line [12]\.")
+            self.assertRegex(logs.output[1], "left out [12] blank rows of 4")
+
+    def test_unusable_rows_keep_their_places(self):
+        folder = self.checkpoint(
+            BertClassifier(toy.CONFIG, 1, problem_type="regression")
+        )
+        (expected,) = bert_tf.load(folder).predict(["w1 w2"])
+        good = '{"i": 0, "x": "w1 w2"}\n'
+        bad = ['{"i": 1, "x": null}\n', '{"i": 2\n', "[3]\n", '{"i": 4}\n']
+        rows = [bad[1], good, *bad, good, ""]
+        options = {"text_a_column": "x", "output_file": self.path("out.jsonl")}
+        path = self.write("a.jsonl", "".join(rows))
+        with self.assertLogs("absl", "WARNING") as logs:
+            found = self.predict(input_file=path, **options, max_unusable_rows=5)
+        values = [json.loads(line) for line in found.splitlines()]
+        none = {"x": None, "prediction": None}
+        self.assertEqual(values[0], {"i": None, **none})
+        self.assertEqual(values[2], {"i": 1, **none})
+        self.assertEqual(values[4], values[0])
+        self.assertEqual(values[5], {"i": 4, **none})
+        predicted = [value["prediction"] for value in values]
+        self.assertEqual([n for n in range(7) if predicted[n] is not None], [1, 6])
+        self.assertAllClose(predicted[6], expected.label)
+        self.assertIn(
+            f"{path}: no prediction for 5 unusable rows of 7; the first one is line 1:"
+            " not valid JSON",
+            logs.output[0],
+        )
+        # By the share of all rows, which are read before the first is predicted.
+        with self.assertRaisesRegex(InputError, r"a.jsonl:1: .*\(5 of 7 .* most 4 may"):
+            self.predict(input_file=path, **options, max_unusable_rows=0.6)
+        path = self.write("a.csv", "i,x\n0\n1,w1 w2,w3\n2,w1 w2\n\n")
+        stdin = io.TextIOWrapper(io.BytesIO(self.read("a.csv").encode()))
+        options["output_file"] = self.path("out.csv")
+        table = self.predict(input_file=path, **options, max_unusable_rows=0.7)
+        lines = table.splitlines()
+        self.assertEqual(lines[:3], ["i,x,prediction", "0,,", "1,w1 w2,"])
+        self.assertAllClose(float(lines[3].split(",")[2]), expected.label)
+        # Of standard input the number is known at its end: the output is there.
+        with (
+            mock.patch.object(sys, "stdin", stdin),
+            self.assertRaisesRegex(
+                InputError, r"standard input:2: .*\(2 of 3 rows can"
+            ),
+        ):
+            self.predict(input_format="csv", **options)
+        self.assertEqual(self.read("out.csv"), table)
 
     def test_pairs_and_several_labels_as_json_lines(self):
         folder = self.checkpoint(
@@ -214,7 +260,8 @@ class PredictTest(FolderCase):
         path = self.write("in.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
         with self.assertLogs("absl", "WARNING") as logs:
             found = self.predict(input_file=path, output_file=self.path("out.jsonl"))
-        self.assertRegex(logs.output[-1], "jsonl:2: 6 of 12 rows have no question or")
+        message = "in.jsonl: 6 of 12 rows have no question or no text.* line 2"
+        self.assertRegex(logs.output[-1], message)
         model = bert_tf.load(folder)
         for line, row in zip(found.splitlines(), rows, strict=True):
             one = json.loads(line)
@@ -290,7 +337,7 @@ class PredictTest(FolderCase):
         path = self.write(
             "more.jsonl", "".join(f"{json.dumps(row)}\n" for row in lines)
         )
-        with self.assertRaisesRegex(InputError, "all of the same length"):
+        with self.assertRaisesRegex(InputError, ":3: there are 3 endings; the first r"):
             self.predict(input_file=path)
 
     def test_what_cannot_be_predicted(self):

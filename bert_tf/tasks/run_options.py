@@ -115,6 +115,26 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
 _LISTS = {"learning_rate": "learning_rates", "train_batch_size": "train_batch_sizes"}
 
 
+class UnusableRowsOptions(Options, title=options.DATA):
+    """The rows of a file that cannot be used."""
+
+    max_unusable_rows: float = option(
+        MAX_UNUSABLE,
+        "How many rows of a labelled file may be unusable (without text, with too few"
+        " columns or with an unknown label) and are left out: a share below 1, or a"
+        " number of rows. If there are more, the run stops.",
+        least=0.0,
+        decides="numbers",
+    )
+
+    def problems(self) -> Iterator[str]:
+        """A share or a number."""
+        yield from super().problems()
+        most = self.max_unusable_rows
+        if most >= 1 and not most.is_integer():
+            yield f"`max_unusable_rows={most}` must be below 1, or a whole number."
+
+
 class RunSetting(NamedTuple):
     """What may differ between the runs on one task."""
 
@@ -153,6 +173,7 @@ class FineTuningOptions(
     LengthOptions,
     SelectionOptions,
     LossOptions,
+    UnusableRowsOptions,
     title=options.TRAINING,
     hides=(
         "num_train_steps",
@@ -250,15 +271,6 @@ class FineTuningOptions(
     predict_batch_size: int = option(
         32, "Sequences per prediction step.", least=1, decides="nothing"
     )
-    max_unusable_rows: float = option(
-        MAX_UNUSABLE,
-        "How many rows of a labelled file may be unusable (without text, with too few"
-        " columns or with an unknown label) and are left out: a share below 1, or a"
-        " number of rows. If there are more, the run stops.",
-        least=0.0,
-        title=options.DATA,
-        decides="numbers",
-    )
 
     def problems(self) -> Iterator[str]:
         """Options that exclude each other, or are without effect."""
@@ -281,9 +293,6 @@ class FineTuningOptions(
             for own in ("second_checkpoint", "cls_normalization"):
                 if getattr(self, own) and getattr(self, name):
                     yield f"`{own}` and `{name}` exclude each other."
-        most = self.max_unusable_rows
-        if most >= 1 and not most.is_integer():
-            yield f"`max_unusable_rows={most}` must be below 1, or a whole number."
 
     @property
     def settings(self) -> list[RunSetting]:

@@ -41,6 +41,16 @@ def format_of(path: str, default: str = TSV) -> str:
 
 def json_objects(lines: Iterable[str], path: str) -> Objects:
     """JSON lines, or an array of objects; a blank line has no fields."""
+    for number, value in json_rows(lines, path):
+        if isinstance(value, InputError):
+            raise value
+        yield number, value
+
+
+def json_rows(
+    lines: Iterable[str], path: str
+) -> Iterator[tuple[int, Mapping[str, Any] | InputError]]:
+    """The same, with the error in the place of a row that is no object."""
     lines = iter(lines)
     first = next(lines, "")
     if first.lstrip().startswith("["):
@@ -48,13 +58,20 @@ def json_objects(lines: Iterable[str], path: str) -> Objects:
         values = iter(whole)
     else:
         values = (
-            files.parse_json(line.rstrip(), path, number) if line.strip() else {}
+            _parsed(line.rstrip(), path, number) if line.strip() else {}
             for number, line in enumerate(itertools.chain([first], lines), start=1)
         )
     for number, value in enumerate(values, start=1):
-        if not isinstance(value, dict):
-            raise InputError(f"{path}:{number}: each row must be a JSON object.")
+        if not isinstance(value, dict | InputError):
+            value = InputError(f"{path}:{number}: each row must be a JSON object.")
         yield number, value
+
+
+def _parsed(line: str, path: str, number: int) -> Any:
+    try:
+        return files.parse_json(line, path, number)
+    except InputError as error:
+        return error
 
 
 def as_table(objects: Objects, separator: str) -> Iterator[tuple[int, list[str]]]:

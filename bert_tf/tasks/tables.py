@@ -70,10 +70,16 @@ Texts = tuple[int, str, str | None, str | None]
 
 
 class LeftOutRows:
-    """The rows of a file that are left out: few unusable ones, or an error."""
+    """The rows of a file that are left out: few unusable ones, or an error.
 
-    def __init__(self, path: str, limit: float = MAX_UNUSABLE) -> None:
+    If they keep their places, an unusable row is in the output, without a prediction.
+    """
+
+    def __init__(
+        self, path: str, limit: float = MAX_UNUSABLE, *, keeps_places: bool = False
+    ) -> None:
         self.path = path
+        self.keeps_places = keeps_places
         self.num_rows = 0
         self.blank: list[int] = []
         self.unlabelled: list[int] = []
@@ -104,21 +110,23 @@ class LeftOutRows:
         """How many rows are left out, not counting blank ones."""
         return len(self._unusable) + len(self.unlabelled)
 
-    def report(self, *, has_labels: bool, warns: bool = True) -> None:
+    def report(
+        self, *, has_labels: bool, warns: bool = True, nothing: str = "text"
+    ) -> None:
         """Warns of the rows; raises InputError if too many cannot be used."""
         if self._unusable:
             line, reason = next(iter(self._unusable.items()))
             first = f"{self.path}:{line}: {reason}"
-            if not has_labels:
+            if not (has_labels or self.keeps_places):
                 raise InputError(f"{first} A row without labels cannot be left out.")
             refuse_unusable(len(self._unusable), self.num_rows, self._limit, first)
         if not warns:
             return
         if self._empty:
             logging.warning(
-                "%s: %d of %d rows have no text, and are predicted as an empty one; the"
+                "%s: %d of %d rows have no %s, and are predicted as an empty one; the"
                 " first one is line %d.",
-                *(self.path, len(self._empty), self.num_rows, self._empty[0]),
+                *(self.path, len(self._empty), self.num_rows, nothing, self._empty[0]),
             )
         for what, lines in (
             ("unusable", [*self._unusable]),
@@ -127,9 +135,12 @@ class LeftOutRows:
         ):
             if lines:
                 first = f"line {lines[0]}: {self._unusable.get(lines[0], what)}"
+                done = "left out"
+                if self.keeps_places and lines is not self.blank:
+                    done = "no prediction for"
                 logging.warning(
-                    "%s: left out %d %s rows of %d; the first one is %s",
-                    *(self.path, len(lines), what, self.num_rows, first),
+                    "%s: %s %d %s rows of %d; the first one is %s",
+                    *(self.path, done, len(lines), what, self.num_rows, first),
                 )
 
 
