@@ -62,6 +62,7 @@ class TokenizedChunk:
     """The counts of a tokenized chunk."""
 
     num_tokens: int = 0
+    num_unknown: int = 0  # of the tokens, those that are [UNK]
     num_sentences: int = 0
     num_documents: int = 0  # none of them empty
     begins_with_end: bool = False  # whether a document ends before the first sentence
@@ -153,7 +154,9 @@ def tokenized_parts(
             elif deduplicate == NEAR:
                 digests += near_duplicates.digest(tokens, dtype.itemsize)
             counts.ends_with_end = False
-            counts.num_tokens += len(tokens) // dtype.itemsize
+            ids = np.frombuffer(tokens, dtype)
+            counts.num_tokens += len(ids)
+            counts.num_unknown += int((ids == vocabulary.unk_id).sum())
             counts.num_sentences += len(sentences)
             counts.num_documents += 1
             is_one = deduplicate != PARAGRAPHS

@@ -124,6 +124,7 @@ class SameFilesTest(BeamCase):
         ):
             report = self.assert_same(**changes)
             self.assertEqual(report["read"]["documents"], 120)
+            self.assertIn("unknown_tokens", report)
             self.assertContainsSubset(dropped, report["dropped"])
 
     def test_other_records_of_an_empty_file_and_odd_lines(self):

@@ -81,7 +81,7 @@ class TokenizedPartsTest(tf.test.TestCase):
             mock.patch.object(tokenized_corpus, "read_chunk", return_value=lines),
         ):
             chunk = mock.Mock(language=language)
-            vocabulary = Vocabulary(["[PAD]", "a", "b", "c", "##d"])
+            vocabulary = Vocabulary(["[PAD]", "a", "b", "c", "##d", "[UNK]"])
             return list(
                 tokenized_parts(chunk, vocabulary, True, deduplicate, 5, self.counts)
             )

@@ -58,6 +58,24 @@ class RecordsTest(ScriptCase):
             record = next(self.features("out"))
             self.assertEqual(record["input_ids"][1:4], expected)
 
+    def test_the_share_of_unknown_tokens(self):
+        self.write("text.txt", "The CAT sat\n\nthe cat sat\n")
+        with self.assertLogs("absl", "WARNING") as logs:
+            self.run_script(do_lower_case=False, masking="dynamic")
+        self.assertRegex(
+            "\n".join(logs.output),
+            r"2 of 6 tokens read are \[UNK\] \(33.33%\). .* give `do_lower_case=true`",
+        )
+        report = json.loads(self.read("out.manifest.json"))["report"]
+        self.assertEqual(report["unknown_tokens"], 2)
+        self.write("cased.txt", "\n".join([*TOKENS, "The", "CAT", "Sat"]) + "\n")
+        with self.assertLogs("absl", "WARNING") as logs:
+            self.run_script(
+                vocab_file=self.path("cased.txt"), masking="dynamic", overwrite=True
+            )
+        message = "has capital letters, .*: give `do_lower_case=false`, unless"
+        self.assertRegex("\n".join(logs.output), message)
+
 
 class AnyNameTest(ScriptCase):
     def test_commas_and_brackets_in_folders_and_files(self):
