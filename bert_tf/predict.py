@@ -213,6 +213,9 @@ def _lines(path: str, shown: str) -> Iterator[str]:
         pieces = iter(lambda: stdin.read1(1 << 16), b"")
     else:
         pieces = blocks.read_pieces(path)
+        first = next(pieces, b"")
+        files.refuse_markup(first, shown)
+        pieces = itertools.chain([first], pieces)
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     rest, number = "", 0
     for piece in itertools.chain(pieces, [b""]):

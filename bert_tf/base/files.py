@@ -124,6 +124,7 @@ def read_text(path: str, what: str = "file") -> str:
 
 def decoded(content: bytes, path: str, encoding: str = "utf-8") -> str:
     """A file's content as text; an error names the line."""
+    refuse_markup(content, path)
     try:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
@@ -142,6 +143,22 @@ _NO_TEXT = {
     b"%PDF": "a PDF file",
     b"\xd0\xcf\x11\xe0": "a .doc or .xls file",
 }
+_MARKUP = {
+    "an RTF file": re.compile(rb"\s*\{\\rtf"),
+    "an HTML page": re.compile(
+        rb"\s*(<\?xml[^>]*>\s*)?<(!doctype\s+html|html)\b", re.I
+    ),
+}
+
+
+def refuse_markup(content: bytes, path: str, remedy: str = "") -> None:
+    """Raises InputError for a file that is text, but of another program's marks."""
+    for what, beginning in _MARKUP.items():
+        if beginning.match(content.removeprefix(codecs.BOM_UTF8)):
+            raise InputError(
+                f"{path}: {what}, which is not read. Save it as plain text, or as CSV."
+                f"{remedy}"
+            )
 
 
 def not_utf8(content: bytes, byte: int, path: str, line: int, remedy: str = "") -> str:

@@ -57,7 +57,8 @@ class TextOptions(Options, title=all_options.DATA):
     text_field: str = option(
         "text",
         "The JSON field, Parquet column or dataset feature that holds the text;"
-        " body.text names a field within another one of a file.",
+        " body.text names a field within another one of a file. Plain text among the"
+        " files has no fields, and all of it is read.",
         decides="reading",
     )
     clean: str = option(

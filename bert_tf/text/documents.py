@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from absl import logging
+
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
@@ -17,7 +19,7 @@ from bert_tf.text.dropped import drop
 from bert_tf.text.encodings import find_encodings
 from bert_tf.text.fields import field, parquet_group_bytes, parquet_objects
 from bert_tf.text.mediawiki import is_dump, read_mediawiki, require_parser
-from bert_tf.text.pdf import paragraphs_of_pdf
+from bert_tf.text.pdf import looks_extracted, paragraphs_of_pdf
 from bert_tf.text.splitting import sentence_splitter
 
 # wikiextractor's files: Wikipedia's articles as paragraphs of text.
@@ -343,9 +345,14 @@ def make_chunks(
                 f" {path}. Write it to a file first."
             )
     chunks: list[Chunk] = []
+    extracted: list[str] = []
     encodings = find_encodings(paths, encoding, num_workers)
     for path, name in zip(paths, encodings, strict=True):
-        found = find_format(path, name) if input_format == "auto" else input_format
+        found = input_format
+        if found == "auto":
+            found, begin = find_format(path, name)
+            if found == "text" and clean == NO_CLEANING and looks_extracted(begin):
+                extracted.append(path)
         if found in PARAGRAPH_FORMATS and clean != NO_CLEANING:
             raise InputError(
                 f"{path}: `clean={clean}` is for text extracted from other files;"
@@ -372,6 +379,28 @@ def make_chunks(
                 ),
             )
             chunks.append(chunk)
+    if extracted:
+        logging.warning(
+            "%s%s: form feeds, or many lines that end in hyphens, as in text of PDF"
+            " files. If it is, `clean=pdf` joins lines and words, and leaves page"
+            " numbers out.",
+            *(
+                extracted[0],
+                f" and {more} more" if (more := len(extracted) - 1) else "",
+            ),
+        )
+    has_fields = {chunk.source.input_format in ("jsonl", PARQUET) for chunk in chunks}
+    if text_field != "text" and has_fields != {True}:
+        if has_fields == {False}:
+            raise InputError(
+                f"`text_field={text_field}` has no effect: no file is JSON lines or"
+                " Parquet. Leave it out."
+            )
+        logging.info(
+            "`text_field=%s` is for JSON lines and Parquet; other files have no fields,"
+            " and all of their text is read.",
+            text_field,
+        )
     return chunks
 
 
@@ -399,18 +428,24 @@ def _cut_parquet(source: FileSource, chunk_bytes: int) -> _Cuts:
         yield 0, None, 0
 
 
-def find_format(path: str, encoding: str = blocks.UTF_8) -> str:
-    """A file's format, by its name, then by its first line that is not blank."""
+def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
+    """A file's format, by its name, then by its first line that is not blank.
+
+    And the beginning that was read.
+    """
     name = path.removesuffix(blocks.compression(path))
     if name.endswith(_JSON_SUFFIXES):
-        return "jsonl"
+        return "jsonl", b""
     if path.endswith(".parquet"):
-        return PARQUET
+        return PARQUET, b""
     first = next(blocks.read_blocks(path, encoding=encoding), None)
     begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
     if is_dump(begin):
-        return MEDIAWIKI
-    return "wikiextractor" if _is_header(begin.partition(b"\n")[0]) else "text"
+        return MEDIAWIKI, begin
+    if _is_header(begin.partition(b"\n")[0]):
+        return "wikiextractor", begin
+    files.refuse_markup(begin, path, " (`input_format=text` reads it as it is.)")
+    return "text", begin
 
 
 def splitting_language(

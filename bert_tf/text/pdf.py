@@ -46,6 +46,23 @@ _WIDE = "[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]"  # no spaces between those
 _NO_SPACE = re.compile(rf"{_WIDE}\n{_WIDE}")
 _WORD = re.compile(r"\w+(?:[-\u2010]\w+)*")
 _SOFT_HYPHEN = "\u00ad"
+# "mer-", and a small letter on the next line; in UTF-8.
+_HYPHENATED = re.compile(
+    rb"[a-z\x80-\xff](?:-|\xc2\xad|\xe2\x80\x90)\r?\n[ \t]*[a-z\x80-\xff]"
+)
+_NOT_BLANK = re.compile(rb"[^\s].*")
+
+
+# Of 100 lines of text from PDF files several end in a hyphen, of others hardly any.
+_EXTRACTED_SHARE = 0.01
+_LEAST_HYPHENS = 3
+
+
+def looks_extracted(text: bytes) -> bool:
+    """Whether a file that begins so has pages, or words that go on in the next line."""
+    num_lines = len(_NOT_BLANK.findall(text))
+    least = max(_LEAST_HYPHENS, _EXTRACTED_SHARE * num_lines)
+    return b"\f" in text or len(_HYPHENATED.findall(text)) >= least
 
 
 def paragraphs_of_pdf(text: str, dropped: Counter[str]) -> list[str]:

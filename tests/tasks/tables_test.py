@@ -145,6 +145,11 @@ class TableSplitTest(FolderCase):
         with self.assertRaisesRegex(InputError, message):
             split.read(path, check)
 
+    def test_a_page_of_html(self):
+        path = self.write("<html>\n<body>A\t1\n")
+        with self.assertRaisesRegex(InputError, "data.tsv: an HTML page, .* as CSV"):
+            TableSplit(text_a="t", label="l").read(path)
+
     def test_another_limit(self):
         path = self.write("t\tl\n" + 93 * "A\t1\n" + 7 * " \t1\n")
         split = TableSplit(text_a="t", label="l")

@@ -468,6 +468,30 @@ class MakeChunksTest(ReaderTestCase):
             self.assertEqual(self.format_of(name, content), expected, (name, content))
         self.assertEqual(self.format_of("a.jsonl", WIKI, input_format="text"), "text")
 
+    def test_what_is_no_plain_text(self):
+        page = "\ufeff\n<!doctype HTML>\n<p>a\n"
+        for content, message in (
+            (page, "a.txt: an HTML page, which is not read. Save it as plain text.*"),
+            ('<?xml version="1.0"?>\n<html lang="en">\n', "a.txt: an HTML page"),
+            ("{\\rtf1\\ansi a}", "a.txt: an RTF file, .*`input_format=text` reads it"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.format_of("a.txt", content)
+        self.assertEqual(self.format_of("a.txt", page, input_format="text"), "text")
+        self.assertEqual(self.format_of("a.txt", "<htmlx>\n{rtf}\n"), "text")
+
+    def test_the_field_of_files_without_fields(self):
+        paths = [self.write("a.txt", "a\n"), self.write("b.jsonl", '{"b": "c"}\n')]
+        with self.assertLogs("absl", "INFO") as logs:
+            chunks = make_chunks(paths, text_field="b")
+        self.assertIn("other files have no fields, and all of", logs.output[0])
+        lines = [list(x.sentences) for c in chunks for x in read_chunk(c, Counter())]
+        self.assertEqual(lines, [["a"], [], ["c"], []])
+        with self.assertRaisesRegex(
+            InputError, "`text_field=b` has no effect: no file"
+        ):
+            make_chunks(paths[:1], text_field="b")
+
     def test_who_is_split(self):
         paths = [self.write("a.txt"), self.write("b.jsonl"), self.write("c", WIKI)]
 

@@ -148,3 +148,15 @@ class PdfTest(FolderCase):
         wiki = self.write("wiki_00", '<doc id="1" title="T">\nT\n</doc>\n')
         with self.assertRaisesRegex(InputError, "wiki_00: `clean=pdf` is for text ex"):
             make_chunks([wiki], clean="pdf")
+
+    def test_text_that_looks_like_it_gets_a_hint(self):
+        hyphens = BOOK.replace("\f", "")
+        paths = [self.write("1.txt", BOOK), self.write("2.txt", hyphens)]
+        plain = self.write("3.txt", "Pre- and post-war\nmer- chants\n- a\n" * 99)
+        with self.assertLogs("absl", "WARNING") as logs:
+            make_chunks([*paths, plain])
+        (message,) = logs.output
+        self.assertRegex(message, "1.txt and 1 more: form feeds, .* `clean=pdf` joins")
+        with self.assertNoLogs("absl", "WARNING"):
+            make_chunks([plain])
+            make_chunks(paths, clean="pdf")
