@@ -590,10 +590,41 @@ class NewDataTest(RunClassifierTestCase):
             InputError, "same, spell them so in the files; `init_hea"
         ):
             self.run_script("--do_train", output_dir=self.path("other"), **base)
+        self.write_tsv(label=lambda number: ("neg", "bad")[number])
+        message = "some are new, train with `labels=mid,neg,pos,bad`; `init_head"
+        with self.assertRaisesRegex(InputError, message):
+            self.run_script("--do_train", output_dir=self.path("other"), **base)
         self.write("train.tsv", [("text_a", "label"), *labelled])
         base["labels"] = "pos,mid,neg"
         with self.assertRaisesRegex(InputError, "same, give `labels=mid,neg,pos`; `in"):
             self.run_script("--do_train", output_dir=self.path("other"), **base)
+
+    def test_new_labels_leave_those_before_their_outputs(self):
+        self.write_tsv(label=lambda number: ("neg", "pos")[number])
+        self.run_script("--do_train", num_train_epochs=1)
+        originals = [row.original for row in names.HEADS[names.CLASSIFIER].weights]
+        labelled = [
+            (text, ("neg", "mid", "pos")[i % 3])
+            for i, (text, _) in enumerate(rows(30, seed=1))
+        ]
+        self.write("train.tsv", [("text_a", "label"), *labelled])
+        # Nothing is learned, so that the head is as it began.
+        base = {"num_train_epochs": 1, "learning_rate": 0}
+        base |= {"init_checkpoint": self.path("run"), "output_dir": self.path("on")}
+        with self.assertLogs(level="INFO") as logs:
+            self.run_script("--do_train", **base)
+        message = f"The outputs of neg, pos are those of {self.path('run')}; new: mid."
+        self.assertIn(message, "\n".join(logs.output))
+        before, after = map(open_source, (self.path("run"), self.path("on")))
+        self.assertEqual(after.labels, ("mid", "neg", "pos"))
+        for name in originals:
+            expected = before.weights[name]
+            self.assertAllEqual(after.weights[name][1:], expected)
+            self.assertAllEqual(after.weights[name][0], 0 * expected[0])
+        # Without training, a label has no output.
+        base |= {"labels": "mid,neg,pos", "output_dir": self.path("new")}
+        with self.assertRaisesRegex(InputError, "has a head that predicts one of neg"):
+            self.run_script("--do_eval", **base)
 
 
 class EncoderTest(RunClassifierTestCase):

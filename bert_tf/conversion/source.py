@@ -151,6 +151,23 @@ class Source:
         return self.config
 
 
+def with_new_labels(source: Source, head: str, labels: Sequence[str]) -> Source:
+    """The same for more labels: its own keep their outputs, those of others are new."""
+    if head not in names.heads_of(source.weights):
+        return source
+    if not (source.labels and {*source.labels} < {*labels}):
+        return source
+    there = source.labels
+    logging.info(
+        "The outputs of %s are those of %s; new: %s.",
+        *(", ".join(there), source.path),
+        ", ".join(label for label in labels if label not in there),
+    )
+    places = [there.index(label) if label in there else None for label in labels]
+    weights = source.weights.with_outputs(head, places)
+    return dataclasses.replace(source, weights=weights, labels=tuple(labels))
+
+
 def find_format(path: str) -> Format:
     """Which format a path has, from the names of files alone."""
     if files.is_folder(path):

@@ -124,6 +124,14 @@ class Weights(Mapping[str, np.ndarray]):
                 tensors[name] = Tensor((num_tokens, *tensors[name].shape[1:]), read)
         return Weights(self.path, tensors)
 
+    def with_outputs(self, head: str, places: Sequence[int | None]) -> "Weights":
+        """The same with these outputs of a head, in order; of a new one, zeros."""
+        tensors = dict(self.tensors)
+        for name in (row.original for row in HEADS[head].weights):
+            read = functools.partial(_chosen, tensors[name], places)
+            tensors[name] = Tensor((len(places), *tensors[name].shape[1:]), read)
+        return Weights(self.path, tensors)
+
     def without_standardization(self) -> "Weights":
         """The same with `cls_normalization` in the heads of the pooled output.
 
@@ -160,6 +168,12 @@ def _extended(
     for row, pieces in added.items():
         new[row] = old[list(pieces)].mean(0, np.float64)
     return new
+
+
+def _chosen(tensor: Tensor, places: Sequence[int | None]) -> np.ndarray:
+    old = tensor.read()
+    zeros = np.zeros_like(old[0])
+    return np.stack([zeros if place is None else old[place] for place in places])
 
 
 def _sum(kernel: Tensor, a: Tensor, b: Tensor) -> Callable[[], np.ndarray]:

@@ -303,7 +303,7 @@ class ClassificationTask(LabelledTask):
         num_left_out = getattr(examples.get(TRAIN), "num_left_out", 0)
         target = _target(options, data_set, trained, examples.get(TRAIN))
         if trained is not None and options.init_head:
-            _refuse_other_head(trained, target)
+            _refuse_other_head(trained, target, may_add=options.do_train)
         # A row with another label cannot be used.
         data_set = dataclasses.replace(data_set, labels=target.labels)
         if holds_out and TRAIN in examples:
@@ -486,18 +486,29 @@ def _target(
     return data_set.target(kept_order(target.labels, options.output_dir, head))
 
 
-def _refuse_other_head(trained: Source | AdapterFiles, target: Target) -> None:
-    """Raises InputError if a trained head predicts something else."""
+def _refuse_other_head(
+    trained: Source | AdapterFiles, target: Target, *, may_add: bool
+) -> None:
+    """Raises InputError if a trained head predicts something else.
+
+    Training may add labels to those of a whole model.
+    """
     if isinstance(trained, AdapterFiles):
         kind: str | None = trained.problem_type
     else:
         kind = trained.classifier_problem_type()
     # Labels without names have the same number, or their weights will not fit.
     labels = target.labels if trained.labels is None else trained.labels
+    if may_add and isinstance(trained, Source) and kind == target.kind:
+        may_add = {*labels} < {*target.labels}
+        labels = target.labels if may_add and labels else labels
     if kind is not None and (kind, labels) != (target.kind, target.labels):
         same = "spell them so in the files"
         if sorted(labels) == sorted(target.labels):
             same = f"give `labels={','.join(labels)}`"
+        elif {*labels} & {*target.labels}:
+            both = ",".join(dict.fromkeys([*labels, *target.labels]))
+            same += f"; if some are new, train with `labels={both}`"
         raise InputError(
             f"{trained.path} has a head that predicts {_described(kind, labels)}; this"
             f" task's predicts {_described(target.kind, target.labels)}."

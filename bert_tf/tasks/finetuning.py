@@ -18,7 +18,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, read_model_files
 from bert_tf.conversion.names import heads_of
-from bert_tf.conversion.source import Source, open_source
+from bert_tf.conversion.source import Source, open_source, with_new_labels
 from bert_tf.modeling.standardization import standardize
 from bert_tf.records import batching
 from bert_tf.records.pipeline import InputShard
@@ -293,7 +293,10 @@ class FineTuning:
         # What a run starts from.
         self.init_checkpoint: str | Source | None = None
         if task.is_restorable:
-            self.init_checkpoint = self.model_files.source
+            source = self.model_files.source
+            if source is not None and options.do_train and options.init_head:
+                source = with_new_labels(source, task.head, task.labels or ())
+            self.init_checkpoint = source
         metric = options.best_metric
         if metric and metric not in task.metrics:
             raise InputError(

@@ -132,10 +132,11 @@ def find_labels(
     if source is not None and there is not None and options.init_head:
         if not given and used <= set(there):
             ours = there
-        if ours != there:
+        if ours != there and not set(there) < set(ours):
             raise InputError(
                 f"{source.path} has a head that predicts {shown(there)}; the labels"
-                f" here are {shown(ours)}. If they mean the same, give `labels`;"
+                f" here are {shown(ours)}. If they mean the same, give `labels`,"
+                " with both if some are new;"
                 " `init_head=false` begins with a new head."
             )
     return TaggerLabels(ours, scheme)

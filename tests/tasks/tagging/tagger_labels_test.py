@@ -63,6 +63,8 @@ class LabelsTest(tf.test.TestCase):
             # A trained head's; a classifier's are something else.
             (("O B-A",), there, ("B-A O I-A I-C B-C", "iob2")),
             (("O B-X",), there | {"init_head": False}, ("O B-X I-X", "iob2")),
+            # And new ones next to all of them.
+            (("O B-A",), {"source": source("O I-A")}, ("O B-A I-A", "iob2")),
             (("O B-A",), {"source": other}, ("O B-A I-A", "iob2")),
         ):
             self.assertEqual(find(*arguments, **options), expected)
