@@ -240,6 +240,15 @@ def has_column(row: Row, name: str) -> bool:
     return name in row.cells or field(row.cells, name) is not None
 
 
+def require_column(row: Row, flag: str, name: str) -> None:
+    """Raises InputError if there is no such column."""
+    if not has_column(row, name):
+        raise InputError(
+            f"{row.place}: no column {name!r}; `{flag}` gives another name."
+            f" {columns_of(row.cells)}"
+        )
+
+
 class Reader(abc.ABC):
     """What a kind of model reads of a row, and what it says of that."""
 
@@ -295,14 +304,6 @@ class Reader(abc.ABC):
     ) -> Iterator[dict[str, Any]]:
         """What the model says of each row, as the output's columns."""
 
-    def require(self, first: Row, flag: str, name: str) -> None:
-        """Raises InputError if there is no such column."""
-        if not has_column(first, name):
-            raise InputError(
-                f"{first.place}: no column {name!r}; `{flag}` gives another name."
-                f" {columns_of(first.cells)}"
-            )
-
     @staticmethod
     def _text(row: Row, name: str) -> str:
         value = field(row.cells, name)
@@ -334,7 +335,7 @@ class TextReader(Reader):
             (self.names["text_a_column"],) = first.cells
         for flag, name in self.names.items():
             if name is not None:
-                self.require(first, flag, name)
+                require_column(first, flag, name)
 
     def predict(
         self, model: Any, inputs: Sequence[Any], *, as_json: bool
@@ -378,7 +379,7 @@ class QuestionReader(Reader):
         """See `Reader`."""
         for flag, name in self.names.items():
             self.names[flag] = name or options.default_of(SquadOptions, flag)
-            self.require(first, flag, str(self.names[flag]))
+            require_column(first, flag, str(self.names[flag]))
 
     def is_empty(self, inputs: Any) -> bool:
         """See `Reader`."""
@@ -542,6 +543,9 @@ def run(options: PredictOptions) -> None:
             raise InputError(f"{path}: there are no texts in it.")
         head.append(row)
     first = head[-1]
+    for flag in ("text_a_column", "text_b_column", "question_column", "context_column"):
+        if name := getattr(options, flag):
+            require_column(first, flag, name)
     _refuse_output(options.output_file)
     cli.import_tensorflow(options)
     from bert_tf.conversion.source import folder_of

@@ -14,11 +14,13 @@ It writes predictions.json, nbest_predictions.json and, for SQuAD 2.0, null_odds
 
 from bert_tf.base import cli
 from bert_tf.tasks.run_options import RunResult
+from bert_tf.tasks.squad import reading
 from bert_tf.tasks.squad.squad_options import SquadOptions
 
 
 def run(options: SquadOptions) -> RunResult:
     """Reads the questions, then trains and answers."""
+    reading.check_tables(options)
     cli.import_tensorflow(options)
     from bert_tf.tasks import running
     from bert_tf.tasks.squad import spans

@@ -36,6 +36,12 @@ class HelpPageTest(tf.test.TestCase):
         self.assertIn("--use_tpu", section(page, "Where to run").replace("[no]", ""))
         self.assertEqual(page.count("  --input_file\n"), 1)
 
+    def test_a_table_needs_no_task(self):
+        _, page, _, _ = outcome("run_classifier", "--help")
+        self.assertNotIn("--task_name or", section(page, "Must be given"))
+        self.assertIn("Give --train_file, your own table; or --task_name and", page)
+        self.assertIn("run_classifier --train_file=", page.split("Must be given")[0])
+
     def test_defaults_as_they_are(self):
         class Several(options.Options):
             a: int = options.option(3, "A.", decides="numbers")

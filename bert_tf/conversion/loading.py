@@ -447,7 +447,8 @@ def _own_file(output_dir: str, name: str, flag: str) -> str:
     path = os.path.join(output_dir, name)
     if not files.exists(path):
         raise InputError(
-            f"Give `{flag}`, or an `init_checkpoint` with a {name} next to it."
+            f"Give `init_checkpoint`, a trained model with a {name} next to it; or"
+            f" `{flag}`, which without `init_checkpoint` begins with random weights."
         )
     return path
 

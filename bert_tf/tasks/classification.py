@@ -33,7 +33,11 @@ from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.records.batching import ROWS, ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import glue
-from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of
+from bert_tf.tasks.data_set_options import (
+    ClassifierOptions,
+    data_set_of,
+    splits_of,
+)
 from bert_tf.tasks.finetuning import folder_of_model, model_options, opened_adapter
 from bert_tf.tasks.long_texts import ATTENTION, pooled_windows, windows_of_pair
 from bert_tf.tasks.multiple_choice_options import ChoiceOptions
@@ -298,7 +302,8 @@ class ClassificationTask(LabelledTask):
         trained = adapter or model_files.source
         examples: dict[str, Sequence[Example]] = {}
         holds_out = options.holds_out and not submission_dir
-        if options.do_train or (holds_out and options.looks_at_dev):
+        splits = splits_of(options, data_set, holds_out=holds_out)
+        if TRAIN in splits:
             examples[TRAIN] = data_set.read(options.folder, TRAIN)
         num_left_out = getattr(examples.get(TRAIN), "num_left_out", 0)
         target = _target(options, data_set, trained, examples.get(TRAIN))
@@ -308,10 +313,7 @@ class ClassificationTask(LabelledTask):
         data_set = dataclasses.replace(data_set, labels=target.labels)
         if holds_out and TRAIN in examples:
             examples |= _held_out(options, target, examples[TRAIN])
-        for split in (
-            *(data_set.dev_splits if options.looks_at_dev and not holds_out else []),
-            *(data_set.test_splits if options.do_predict else []),
-        ):
+        for split in [one for one in splits if one != TRAIN]:
             examples[split] = data_set.read(options.folder, split)
         self.options, self.examples, self._data_set = options, examples, data_set
         self._num_left_out = num_left_out

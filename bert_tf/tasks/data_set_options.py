@@ -198,9 +198,12 @@ class ClassifierOptions(SentenceOptions, TableOptions, title=options.DATA):
     def problems(self) -> Iterator[str]:
         """Refuses options that do not fit the data set."""
         yield from super().problems()
-        if not self._gives_files:
-            yield from self.need_one_given("task_name", "tfds_name")
-        if not (self._gives_files and is_own_table(self.task_name)):
+        if not (self._gives_files or self.task_name or self.tfds_name):
+            yield (
+                "Give `train_file`, your own table; or `task_name` and `data_dir`; or"
+                " `tfds_name`."
+            )
+        elif not (self._gives_files and is_own_table(self.task_name)):
             yield from self.need_one_given("data_dir", "tfds_name")
         yield from self.refuse_together("data_dir", "tfds_name")
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
@@ -243,6 +246,33 @@ def data_set_of(given: ClassifierOptions) -> tables.DataSet:
             )
         found = dataclasses.replace(found, metrics=given.metrics)
     return found
+
+
+def splits_of(
+    given: ClassifierOptions, found: tables.DataSet, *, holds_out: bool
+) -> list[str]:
+    """The splits that are read, the training set first."""
+    trains = given.do_train or (holds_out and given.looks_at_dev)
+    return [
+        *(["train"] if trains else []),
+        *(found.dev_splits if given.looks_at_dev and not holds_out else []),
+        *(found.test_splits if given.do_predict else []),
+    ]
+
+
+def check_tables(given: ClassifierOptions) -> None:
+    """Raises InputError for tables without rows or columns; without TensorFlow."""
+    found = data_set_of(given)
+    test_file = os.path.join(given.folder or "", given.test_file)
+    lacks_it = not (given.is_given("test_file") or files.exists(test_file))
+    if given.do_predict and found.name == OWN_TABLE and lacks_it:
+        raise InputError(
+            "`do_predict` needs `test_file`, the table to predict; with a trained"
+            " model, bert_tf.predict predicts any table."
+        )
+    for split in splits_of(given, found, holds_out=given.holds_out):
+        if isinstance(there := found.splits.get(split), tables.TableSplit):
+            there.check(found.path(given.folder, split))
 
 
 def _data_set(given: ClassifierOptions) -> tables.DataSet:

@@ -25,7 +25,6 @@ from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks import run_log
 from bert_tf.tasks.run_options import FineTuningOptions, RunSetting
 from bert_tf.tasks.task import TRAIN, FineTuningTask
-from bert_tf.text.tfds import TfdsRows
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.device_steps import prediction_step
@@ -434,22 +433,6 @@ class FineTuning:
 
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
         return self.scores(model, self.task.dev_splits[0])
-
-
-def sources(options: Any) -> Iterator[tuple[str, str | TfdsRows]]:
-    """The files of each split that is read, or its rows of a TensorFlow dataset."""
-    wanted = (options.do_train, options.looks_at_dev, options.do_predict)
-    for number, split in enumerate(("train", "dev", "test")):
-        if not wanted[number]:
-            continue
-        if options.tfds_name:
-            names = options.tfds_name, options.tfds_splits[number]
-            yield split, TfdsRows(*names, options.tfds_data_dir)
-            continue
-        path = getattr(options, f"{split}_file")
-        if path is None:
-            raise InputError(f"Give `{split}_file`: the runs are compared by it.")
-        yield split, path
 
 
 def files_of(options: FineTuningOptions, folder: str) -> ModelFiles:

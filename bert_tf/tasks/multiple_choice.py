@@ -48,6 +48,7 @@ from bert_tf.tasks import finetuning, other_formats, tables
 from bert_tf.tasks.classification import MEAN_LOSS, LabelledTask, TextFeaturizer
 from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.reports import prediction_cells, write_probabilities
+from bert_tf.tasks.run_options import sources
 from bert_tf.tasks.task import LOSS
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
@@ -394,7 +395,7 @@ class ChoiceTask(LabelledTask):
         )
         sets = {
             split: read_choices(source, layout, has_labels=split != "test")
-            for split, source in finetuning.sources(options)
+            for split, source in sources(options)
         }
         self.options, self._config = options, model_files.config
         self.examples = {split: each.examples for split, each in sets.items()}

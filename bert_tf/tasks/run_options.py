@@ -11,6 +11,7 @@ from bert_tf.base import options
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Options, Path, option
 from bert_tf.tasks.tables import MAX_UNUSABLE
+from bert_tf.text.tfds import TfdsRows
 from bert_tf.training.training_options import (
     DeviceOptions,
     LengthOptions,
@@ -420,3 +421,23 @@ def _as_flag(name: str, value: Any) -> str:
     if isinstance(value, tuple):
         value = ",".join(map(str, value))
     return f"`{name}={value}`"
+
+
+def sources(options: Any) -> Iterator[tuple[str, str | TfdsRows]]:
+    """The files of each split that is read, or its rows of a TensorFlow dataset."""
+    wanted = (options.do_train, options.looks_at_dev, options.do_predict)
+    flags = ("do_train", "do_eval", "do_predict")
+    for number, split in enumerate(("train", "dev", "test")):
+        if not wanted[number]:
+            continue
+        if options.tfds_name:
+            names = options.tfds_name, options.tfds_splits[number]
+            yield split, TfdsRows(*names, options.tfds_data_dir)
+            continue
+        path = getattr(options, f"{split}_file")
+        if path is None:
+            why = f"`{flags[number]}` reads it"
+            if split == "dev" and not options.do_eval:
+                why = "the runs are compared by it"
+            raise InputError(f"Give `{split}_file`: {why}.")
+        yield split, path

@@ -221,6 +221,11 @@ class TableSplit:
             raise InputError(f"{path}: no examples{wanted} in this file.")
         return examples
 
+    def check(self, path: str) -> None:
+        """Raises InputError if the file has no rows, or not these columns."""
+        with other_formats.naming(path, "run_classifier"):
+            next(self._texts(path, LeftOutRows(path)), None)
+
     @property
     def _has_labels(self) -> bool:
         return self.label is not None or bool(self.label_columns)

@@ -228,10 +228,12 @@ class ModelFilesTest(FolderTestCase):
             self.assertEqual(source is None, checkpoint is None)
 
     def test_what_is_said_nowhere_is_asked_for(self):
-        with self.assertRaisesRegex(InputError, "Give `bert_config_file`"):
+        with self.assertRaisesRegex(
+            InputError, "Give `init_ch.* or `bert_config_file`"
+        ):
             self.resolve()
         config = toy.write_config(self.get_temp_dir())
-        with self.assertRaisesRegex(InputError, "Give `vocab_file`"):
+        with self.assertRaisesRegex(InputError, "a vocab.txt next .* or `vocab_file`"):
             self.resolve(bert_config_file=config)
 
     def test_contradictions_name_both(self):

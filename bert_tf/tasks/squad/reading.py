@@ -111,6 +111,16 @@ class Columns(NamedTuple):
     context: str = "context"
     answer: str = "answer"
 
+    def require(self, row: Mapping[str, Any], place: str, *, trains: bool) -> None:
+        """Raises InputError for a row without one of them; answers are to train on."""
+        for name in self if trains else self[:2]:
+            if name not in row and not (name == self.answer and "answers" in row):
+                raise InputError(
+                    f"{place}: no column {name!r}; see `question_column`,"
+                    " `context_column` and `answer_column`."
+                    f" There are: {', '.join(map(repr, row))}."
+                )
+
 
 _COLUMNS = Columns()
 
@@ -287,13 +297,7 @@ class TableQuestions(CheckedQuestions):
     def _read(self, articles: list[Any]) -> Iterator[Question]:
         names = self._columns
         for line, row in articles:
-            for name in names if self._for_training else names[:2]:
-                if name not in row and not (name == names.answer and "answers" in row):
-                    raise InputError(
-                        f"{self.source}:{line}: no column {name!r}; see"
-                        " `question_column`, `context_column` and `answer_column`."
-                        f" There are: {', '.join(map(repr, row))}."
-                    )
+            names.require(row, f"{self.source}:{line}", trains=self._for_training)
             question_id = row.get("id", line)
             if type(question_id) is int:
                 question_id = str(question_id)
@@ -461,10 +465,29 @@ def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestio
     path = options.train_file if for_training else options.predict_file
     if path is None:
         raise InputError("Give `predict_file`: the runs are compared by it.")
-    columns = Columns(
+    columns = _columns_of(options)
+    return read_file(path, evidence_dir=options.evidence_dir, columns=columns, **kinds)
+
+
+def _columns_of(options: SquadOptions) -> Columns:
+    return Columns(
         options.question_column, options.context_column, options.answer_column
     )
-    return read_file(path, evidence_dir=options.evidence_dir, columns=columns, **kinds)
+
+
+def check_tables(options: SquadOptions) -> None:
+    """Raises InputError for tables without rows or columns; without TensorFlow."""
+    wanted = {
+        options.train_file: options.do_train,
+        options.predict_file: options.do_predict or options.looks_at_dev,
+    }
+    for path, is_read in wanted.items():
+        if path and is_read and not options.tfds_name and _TABLE.search(path):
+            line, row = next(_rows_of_table(path), (0, None))
+            if row is None:
+                raise InputError(f"{path}: there is no row with a question in it.")
+            trains = path == options.train_file and options.do_train
+            _columns_of(options).require(row, f"{path}:{line}", trains=trains)
 
 
 def read_answer(entry: Any, context: str) -> GoldAnswer:

@@ -51,19 +51,23 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.tasks import other_formats
+from bert_tf.tasks.run_options import sources
 from bert_tf.tasks.tagging import annotations
 from bert_tf.tasks.tagging.labels import is_nested
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.normalization import Span, words_of_text
 from bert_tf.text.tfds import TfdsRows
+
+if TYPE_CHECKING:
+    from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 
 FORMATS = ("auto", "conll", "conllu", "jsonl", "spans", "text")
 DOCUMENT_START = "-DOCSTART-"
@@ -161,6 +165,18 @@ class Layout:
     splits_cjk: bool = True  # plain text, at each ideograph
     splits_punctuation: bool = False  # and at each sign of punctuation
 
+    @classmethod
+    def of(cls, options: "TaggingOptions") -> "Layout":
+        """As the options say."""
+        return cls(
+            format=options.format,
+            word_column=options.word_column,
+            label_column=options.label_column,
+            document_column=options.document_column,
+            labels=options.labels,
+            widens_spans=options.spans_inside_words == "widen",
+        )
+
 
 def read_sentences(
     paths: Sequence[str], layout: Layout, *, has_labels: bool | None = True
@@ -168,15 +184,9 @@ def read_sentences(
     """The sentences of some files, as of one; `has_labels=None` is detected."""
     found: list[Sentence] = []
     for path in paths:
-        name = layout.format
-        if name == "auto":
-            by_name = (one for one, it in _FORMAT_OF_NAME.items() if it.search(path))
-            name = next(by_name, "conll")
-            if name == "jsonl" and not _has_words(path, layout):
-                name = "spans"
         document = found[-1].document + 1 if found else 0
         with other_formats.naming(path, "run_ner"):
-            read = [*_READERS[name](path, layout, has_labels, document)]
+            read = [*_sentences(path, layout, has_labels, document)]
         for one in read:
             # One file's last sentence may have no blank line before the next file.
             if found and not one.before and not found[-1].after:
@@ -192,6 +202,32 @@ def read_sentences(
             " labels; give labels to all of them, or to none."
         )
     return found
+
+
+def check_files(options: "TaggingOptions") -> None:
+    """Raises InputError for files without sentences or columns; without TensorFlow."""
+    layout = Layout.of(options)
+    for split, source in sources(options):
+        has_labels = options.test_has_labels if split == "test" else True
+        if isinstance(source, TfdsRows):
+            continue
+        for path in files.expand_globs(source, f"{split}_file"):
+            with other_formats.naming(path, "run_ner"):
+                found = next(iter(_sentences(path, layout, has_labels, 0)), None)
+            if found is None and files.size(path) == 0:
+                raise InputError(f"{path}: the file is empty.")
+
+
+def _sentences(
+    path: str, layout: Layout, has_labels: bool | None, document: int
+) -> Iterable[Sentence]:
+    name = layout.format
+    if name == "auto":
+        by_name = (one for one, it in _FORMAT_OF_NAME.items() if it.search(path))
+        name = next(by_name, "conll")
+        if name == "jsonl" and not _has_words(path, layout):
+            name = "spans"
+    return _READERS[name](path, layout, has_labels, document)
 
 
 def _has_words(path: str, layout: Layout) -> bool:
@@ -569,7 +605,8 @@ def _plain_texts(
 ) -> Iterator[Sentence]:
     if has_labels:
         raise InputError(
-            f"{path}: `format=text` has no labels: it is for `test_file` alone."
+            f"{path}: `format=text` has no labels, which `train_file` and `dev_file`"
+            " need: give files with labels, and predict plain text by bert_tf.predict."
         )
     for number, line in _lines(path):
         spans = words_of_text(

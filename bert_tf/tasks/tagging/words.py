@@ -1,5 +1,6 @@
 """The task of labelling each word of a sentence, such as a named entity's."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -26,6 +27,7 @@ from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
 from bert_tf.records.batching import Batching, ExampleTable, Predict, rows_digest
 from bert_tf.tasks import finetuning
+from bert_tf.tasks.run_options import sources
 from bert_tf.tasks.tagging.labels import NO_SCHEME, count_entities, in_scheme, report
 from bert_tf.tasks.tagging.sentence_windows import (
     NO_LABEL,
@@ -289,18 +291,13 @@ def read_splits(
     options: TaggingOptions, trained: TrainedWords
 ) -> dict[str, list[Sentence]]:
     """The sentences, by split."""
-    layout = Layout(
-        format=options.format,
-        word_column=options.word_column,
-        label_column=options.label_column,
-        document_column=options.document_column,
-        labels=options.labels,
-        widens_spans=options.spans_inside_words == "widen",
+    layout = dataclasses.replace(
+        Layout.of(options),
         splits_cjk=trained.splits_cjk,
         splits_punctuation=trained.splits_punctuation,
     )
     found: dict[str, list[Sentence]] = {}
-    for split, source in finetuning.sources(options):
+    for split, source in sources(options):
         has_labels = options.test_has_labels if split == "test" else True
         if isinstance(source, TfdsRows):
             found[split] = read_tfds(source, layout, has_labels=has_labels is not False)
