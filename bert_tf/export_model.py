@@ -304,8 +304,10 @@ def _compare(options: ExportOptions, examples: "Sequence[Example]") -> None:
 
 def _write_saved_model(path: str, model: "Source", reading: dict[str, Any]) -> None:
     from bert_tf.conversion.serving import head_to_serve, write_saved_model
+    from bert_tf.conversion.tokenizer_files import write_labels
 
     signatures = write_saved_model(path, model, head_to_serve(model), **reading)
+    write_labels(path, model.labels or None, model.problem_type)
     logging.info("Its signatures: %s.", ", ".join(sorted(signatures)))
     if model.tokenizer.vocabulary is None:
         logging.warning(
@@ -363,7 +365,9 @@ def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
         words = read_words(model.folder)
         used["splits_cjk"] = words.splits_cjk
         used["splits_punctuation"] = words.splits_punctuation
-    elif head == names.CLASSIFIER and of_run.get("long_text") == "window":
+    elif head == names.CLASSIFIER and not _has_pairs(of_run):
+        used["takes_pairs"] = False
+    if head == names.CLASSIFIER and of_run.get("long_text") == "window":
         pooling = of_run.get("window_pooling") or "mean"
         if names.WINDOWS in names.heads_of(model.weights):
             raise InputError(
@@ -387,6 +391,21 @@ def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
     if shown:
         logging.info("As in the run: %s.", " ".join(shown))
     return used
+
+
+def _has_pairs(of_run: dict[str, Any]) -> bool:
+    """Whether a classifier's run had pairs of texts, as far as its flags tell."""
+    from bert_tf.tasks.data_set_options import is_own_table
+    from bert_tf.tasks.glue import find
+    from bert_tf.tasks.tables import TableSplit
+
+    name = of_run.get("task_name")
+    if "text_b_column" not in of_run or of_run.get("tfds_name"):
+        return True
+    if name is None or is_own_table(name):
+        return of_run["text_b_column"] is not None
+    splits = find(name).splits.values()
+    return any(isinstance(one, TableSplit) and one.text_b is not None for one in splits)
 
 
 def _span_options(

@@ -13,7 +13,7 @@ from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names, runtimes, serving
 from bert_tf.conversion.source import open_source
-from bert_tf.conversion.tokenizer_files import write_labels
+from bert_tf.conversion.tokenizer_files import read_labels, write_labels
 from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import (
     BertClassifier,
@@ -139,6 +139,8 @@ class ExportModelTest(RunClassifierTestCase):
             mock.patch.object(runtimes, "check"),
         ):
             self.export(folder, "saved_model", self.path(f"{name}.saved"))
+        written, _ = read_labels(self.path(f"{name}.saved"))
+        self.assertEqual(written, tuple(labels))
         return bert_tf.load(folder), save.call_args.kwargs["signatures"][signature]
 
     def test_a_saved_model_predicts_as_its_run(self):
@@ -160,6 +162,15 @@ class ExportModelTest(RunClassifierTestCase):
                 [*one.probabilities.values()] for one in run.predict(texts, pairs)
             ]
             self.assertAllClose(found["probabilities"], expected, rtol=1e-4)
+        run, served = self.run_and_served(
+            BertClassifier(toy.CONFIG, 2),
+            *("serving_default", ["no", "yes"]),
+            max_seq_length=9,
+            text_b_column=None,
+        )
+        found = served(text_a=tf.constant(texts))["label"].numpy().tolist()
+        expected = [one.label for one in run.predict(texts)]
+        self.assertEqual([label.decode() for label in found], expected)
         run, served = self.run_and_served(
             BertTagger(toy.CONFIG, 2),
             *("serving_default", ["A", "B"]),

@@ -264,11 +264,20 @@ class ServedClassifier(ServedModel):
         *args: Any,
         window_pooling: str | None = None,
         doc_stride: int | None = None,
+        takes_pairs: bool = True,
         **kwargs: Any,
     ):
         super().__init__(*args, **kwargs)
         self._pooling = window_pooling
         self._doc_stride = doc_stride
+        self._takes_pairs = takes_pairs
+
+    def _text_signatures(self) -> dict[str, _Signature]:
+        """Without `text_b` where the task has one text."""
+        found = super()._text_signatures()
+        if not self._takes_pairs:
+            found[SERVING_DEFAULT] = found["one_text"]
+        return found
 
     def _of_texts(self, text_a: tf.Tensor, text_b: tf.Tensor | None = None) -> _Tensors:
         if self._pooling is None:
