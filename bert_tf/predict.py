@@ -598,7 +598,7 @@ def run(options: PredictOptions) -> None:
                     )
                 write({**row.cells, **added})
     left_out.report(has_labels=False, nothing=reader.nothing)
-    count = left_out.num_rows - left_out.number
+    count = left_out.num_rows - left_out.num_unusable
     logging.info("Wrote the predictions of %d texts.", count)
 
 

@@ -303,9 +303,10 @@ class ClassificationTask(LabelledTask):
         examples: dict[str, Sequence[Example]] = {}
         holds_out = options.holds_out and not submission_dir
         splits = splits_of(options, data_set, holds_out=holds_out)
+        self._num_left_out = 0  # of all splits
         if TRAIN in splits:
-            examples[TRAIN] = data_set.read(options.folder, TRAIN)
-        num_left_out = getattr(examples.get(TRAIN), "num_left_out", 0)
+            examples[TRAIN] = read = data_set.read(options.folder, TRAIN)
+            self._num_left_out = read.num_left_out
         target = _target(options, data_set, trained, examples.get(TRAIN))
         if trained is not None and options.init_head:
             _refuse_other_head(trained, target, may_add=options.do_train)
@@ -314,9 +315,9 @@ class ClassificationTask(LabelledTask):
         if holds_out and TRAIN in examples:
             examples |= _held_out(options, target, examples[TRAIN])
         for split in [one for one in splits if one != TRAIN]:
-            examples[split] = data_set.read(options.folder, split)
+            examples[split] = read = data_set.read(options.folder, split)
+            self._num_left_out += read.num_left_out
         self.options, self.examples, self._data_set = options, examples, data_set
-        self._num_left_out = num_left_out
         self._config, self._target = model_files.config, target
         self._submission_dir = submission_dir
         self.featurizers = {

@@ -59,7 +59,7 @@ class Example(NamedTuple):
 class Examples(list[Example]):
     """The examples of a file."""
 
-    num_left_out = 0  # rows of it that cannot be used
+    num_left_out = 0  # rows of it: unusable, blank, and without a label
 
 
 Column = int | str
@@ -106,9 +106,14 @@ class LeftOutRows:
         self._unusable[line] = reason.removeprefix(f"{self.path}:{line}: ")
 
     @property
+    def num_unusable(self) -> int:
+        """How many rows cannot be used."""
+        return len(self._unusable)
+
+    @property
     def number(self) -> int:
-        """How many rows are left out, not counting blank ones."""
-        return len(self._unusable) + len(self.unlabelled)
+        """How many rows are left out, as `report` says."""
+        return len(self._unusable) + len(self.blank) + len(self.unlabelled)
 
     def report(
         self, *, has_labels: bool, warns: bool = True, nothing: str = "text"
@@ -423,7 +428,7 @@ class TfdsSplit:
         separator: str = ",",
         max_unusable_rows: float = MAX_UNUSABLE,
         warns: bool = True,
-    ) -> list[Example]:
+    ) -> Examples:
         """The examples, in the order of the set's `index`, except those of class -1."""
         rows = self._rows()
         left_out = LeftOutRows(rows.path, max_unusable_rows)
@@ -433,7 +438,10 @@ class TfdsSplit:
         if not examples:
             labelled = "labelled " if left_out.unlabelled else ""
             raise InputError(f"{rows.path}: no {labelled}examples in this split.")
-        return [example for _, example in sorted(examples, key=lambda pair: pair[0])]
+        in_order = sorted(examples, key=lambda pair: pair[0])
+        found = Examples(example for _, example in in_order)
+        found.num_left_out = left_out.number
+        return found
 
     def class_names(self) -> tuple[str, ...] | None:
         """The labels in the set's own order, if it names them."""
@@ -712,9 +720,7 @@ class DataSet:
         }
         return dataclasses.replace(self, files={}, splits=splits)
 
-    def read(
-        self, data_dir: str | None, split: str, *, warns: bool = True
-    ) -> list[Example]:
+    def read(self, data_dir: str | None, split: str, *, warns: bool = True) -> Examples:
         """The examples of a split."""
         found = self.splits.get(split)
         if found is None:

@@ -376,7 +376,11 @@ class SessionTest(tf.test.TestCase):
             ("", "2 labels: no (2), yes (97)"),
         ):
             with self.assertLogs("absl", "INFO") as logs:
-                self.session("--do_train", "--init_head=false", labels=given, **options)
+                session = self.session(
+                    "--do_train", "--init_head=false", labels=given, **options
+                )
+            # The summary counts what the log has said, of both files.
+            self.assertEndsWith(session.task.summary("run", {})[1], ", 2 left out")
             left_out = [line for line in logs.output if "unusable" in line]
             self.assertRegex(
                 left_out[0], "odd.tsv: left out 1 .* of 100.*text is empty"

@@ -132,6 +132,7 @@ class TableSplitTest(FolderCase):
         with self.assertLogs(level="WARNING") as logs:
             examples = split.read(path, check)
         self.assertLen(examples, 496)
+        self.assertEqual(examples.num_left_out, 3)
         self.assertEqual(examples[95].source, f"{path}:100")
         (warning,) = logs.output
         self.assertIn(
@@ -178,6 +179,7 @@ class TableSplitTest(FolderCase):
         with self.assertLogs(level="WARNING") as logs:
             examples = TableSplit(text_a="t", label="l", no_label="-").read(path)
         self.assertLen(examples, 1)
+        self.assertEqual(examples.num_left_out, 2 + 7)
         self.assertIn("left out 2 blank rows of 8; the first", logs.output[0])
         self.assertIn("left out 7 unlabelled rows of 8; the first", logs.output[1])
 
@@ -245,6 +247,7 @@ class GlueTest(tf.test.TestCase):
         with rows([1, -1, 0]), self.assertLogs(level="WARNING") as logs:
             examples = rte.read(None, "train")
         self.assertEqual([e.text_a[-1] for e in examples], ["0", "2"])
+        self.assertEqual(examples.num_left_out, 1)
         self.assertIn(
             "glue/rte/2.0.0:train: left out 1 unlabelled rows of 3", logs.output[-1]
         )
