@@ -166,7 +166,7 @@ def _entry(entry: Any, where: str) -> tuple[str, tuple[float, ...]]:
         pass
     raise InputError(
         f"{where}: an answer must have a text, and three numbers: probability,"
-        f" start_logit and end_logit. Found: {str(entry)[:80]}"
+        f" start_logit and end_logit. Received: {str(entry)[:80]}"
     )
 
 

@@ -309,7 +309,7 @@ class Reader(abc.ABC):
         value = field(row.cells, name)
         if not isinstance(value, str):
             raise InputError(
-                f"{row.place}: {name!r} must be a text. Found: {value!r}."
+                f"{row.place}: {name!r} must be a text. Received: {value!r}."
                 f" {columns_of(row.cells)}"
             )
         return value

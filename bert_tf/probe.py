@@ -318,7 +318,7 @@ def _splits(options: ProbeOptions) -> "dict[str, list[Sentence]]":
     if len(labels) < 2:
         raise InputError(
             f"--train_file={options.train_file}: a probe needs words of two labels"
-            f" at least. Found: {', '.join(labels) or 'none'}"
+            f" at least. Received: {', '.join(labels) or 'none'}"
         )
     return {
         "train": first_words(train, options.max_words),

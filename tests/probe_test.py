@@ -176,7 +176,9 @@ class ProbeTest(FolderCase):
     def test_bad_input(self):
         for content, found in (("a X\ndog X\n\na X\n", "X"), ("a X\ndog Y\n", "none")):
             path = self.write("bad.txt", content)
-            with self.assertRaisesRegex(InputError, f"labels at least. Found: {found}"):
+            with self.assertRaisesRegex(
+                InputError, f"labels at least. Received: {found}"
+            ):
                 self.probe(f"--train_file={path}")
 
     def test_first_words(self):

@@ -433,7 +433,7 @@ class RefusalTest(RunPretrainingTestCase):
             ({"max_predictions_per_seq": 20}, "_per_seq=20`, but .* with 2"),
             (
                 {"input_file": bare, **lengths},
-                "bare.tfrecord: `input_ids` must have 10 values .* Found: 12",
+                "bare.tfrecord: `input_ids` must have 10 values .* Received: 12",
             ),
             (
                 {"input_file": f"{self.records},{others}"},
@@ -466,7 +466,7 @@ class RefusalTest(RunPretrainingTestCase):
             (electra | {"next_sentence": True}, "exclude each other"),
             (electra | {"teacher_checkpoint": "x"}, "teacher_checkpoint excl"),
             ({"masked_lm_prob": 0}, "masked_lm_prob"),
-            ({"stacking": "1:2,x"}, 'must be LAYERS:STEPS.*Found: "x"'),
+            ({"stacking": "1:2,x"}, 'must be LAYERS:STEPS.*Received: "x"'),
             ({"stacking": "3:2"}, "are not a multiple of 3"),
             ({"learning_rate_power": 2.0}, "--learning_rate_power"),
             (

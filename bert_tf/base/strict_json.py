@@ -42,7 +42,7 @@ def from_values(kind: type[_T], values: Any, source: str) -> _T:
     assert dataclasses.is_dataclass(kind)
     fields = [field.name for field in dataclasses.fields(kind) if field.compare]
     if not isinstance(values, dict):
-        raise InputError(f"{source}: must be a JSON object. Found: {_shown(values)}")
+        raise InputError(f"{source}: must be a JSON object. Received: {_shown(values)}")
     unknown = sorted(values.keys() - set(fields))
     missing = sorted(set(fields) - values.keys() - _optional(kind))
     if unknown or missing:
@@ -90,7 +90,9 @@ def checked(wanted: Any, value: Any, source: str, name: str) -> Any:
         is_right = abs(value) <= _LARGEST_INTEGER
     if not is_right:
         # Commands replace names in backticks by flags of that name.
-        raise InputError(f'{source}: "{name}" must be {words}. Found: {_shown(value)}')
+        raise InputError(
+            f'{source}: "{name}" must be {words}. Received: {_shown(value)}'
+        )
     if wanted in (tuple, list):
         return wanted(checked(of[0], item, source, name) for item in value)
     if of:

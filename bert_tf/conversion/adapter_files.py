@@ -140,12 +140,12 @@ def open_adapter(path: str) -> AdapterFiles:
     if min(sizes) < 0 or all(sizes):
         raise InputError(
             f'{file_path}: one of "lora_rank" and "adapter_size" must be 0, the other'
-            f" not negative. Found: {sizes[0]} and {sizes[1]}"
+            f" not negative. Received: {sizes[0]} and {sizes[1]}"
         )
     if found.problem_type not in PROBLEM_TYPES:
         raise InputError(
             f'{file_path}: "problem_type" must be one of {", ".join(PROBLEM_TYPES)}.'
-            f" Found: {found.problem_type}"
+            f" Received: {found.problem_type}"
         )
     weights_path = os.path.join(path, WEIGHTS_NAME)
     return dataclasses.replace(

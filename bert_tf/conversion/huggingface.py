@@ -296,14 +296,14 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
     if not isinstance(model_type, str) or model_type not in (*_RENAMED, _DISTILBERT):
         types = " or ".join(map(repr, (*_RENAMED, _DISTILBERT)))
         raise InputError(
-            f"{path}: `model_type` must be {types}. Found: {model_type!r}."
+            f"{path}: `model_type` must be {types}. Received: {model_type!r}."
         )
     if model_type == _DISTILBERT:
         values, model_type = _distilbert_as_bert(values, path), "bert"
     for key, wanted in _FIXED.items():
         if values.get(key, wanted) != wanted:
             raise InputError(
-                f"{path}: `{key}` must be {wanted!r}, as BERT has it. Found:"
+                f"{path}: `{key}` must be {wanted!r}, as BERT has it. Received:"
                 f" {values[key]!r}."
             )
     defaults = _DEFAULTS[model_type]
@@ -318,7 +318,7 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
         if value not in known:
             choices = ", ".join(filter(None, known))
             raise InputError(
-                f"{path}: `{key}` must be one of {choices}. Found: {value!r}."
+                f"{path}: `{key}` must be one of {choices}. Received: {value!r}."
             )
     fields["hidden_act"] = _ACTIVATIONS[activation]
     if model_type == "electra" and fields["embedding_size"] == fields["hidden_size"]:

@@ -160,7 +160,7 @@ def read_model(folder: str) -> tuple[BertConfig, Weights]:
     path = os.path.join(folder, CONFIG_NAME)
     name, settings = _read_object(path)
     if name != _BACKBONE:
-        raise InputError(f"{path}: must be a {_BACKBONE}. Found: {name}.")
+        raise InputError(f"{path}: must be a {_BACKBONE}. Received: {name}.")
     missing = [key for key in _FIELDS if key not in settings]
     if missing:
         raise InputError(f"{path}: lacks {', '.join(missing)}.")
@@ -183,7 +183,7 @@ def read_tokenizer(folder: str) -> TokenizerFiles:
     casing = settings.get("lowercase", False)
     if not isinstance(casing, bool):
         raise InputError(
-            f"{path}: `lowercase` must be true or false. Found: {casing!r}."
+            f"{path}: `lowercase` must be true or false. Received: {casing!r}."
         )
     differences = [
         f"`{key}` is {settings[key]!r}, not {fixed!r}"
@@ -224,7 +224,7 @@ def _head_of(folder: str) -> str | None:
     heads = {task: head for head, row in names.HEADS.items() for task in row.keras_hub}
     if name not in heads and has_weights:
         raise InputError(
-            f"{path}: the head must be one of {', '.join(heads)}. Found: {name}."
+            f"{path}: the head must be one of {', '.join(heads)}. Received: {name}."
         )
     if name in heads and not has_weights:
         raise InputError(
@@ -350,7 +350,7 @@ def _check_can_be_written(
         if getattr(config, field) != only:
             raise InputError(
                 f"{weights.path}: KerasHub's BertBackbone computes only"
-                f" {field}={only!r}. Found: {getattr(config, field)!r}. Export it"
+                f" {field}={only!r}. Received: {getattr(config, field)!r}. Export it"
                 " in another format."
             )
     if names.POOLER[0].original not in weights:

@@ -115,7 +115,7 @@ def read_labels(folder: str) -> tuple[tuple[str, ...] | None, str | None]:
         problem_type = files.read_text(problem_path).strip()
         if problem_type not in PROBLEM_TYPES:
             raise InputError(
-                f"{problem_path}: must be one of {', '.join(PROBLEM_TYPES)}. Found:"
+                f"{problem_path}: must be one of {', '.join(PROBLEM_TYPES)}. Received:"
                 f" {problem_type!r}."
             )
     return labels, problem_type
@@ -287,7 +287,7 @@ def casing_of(folder: str) -> bool | None:
         casing = (_part(values, part) if part else values).get(key)
         if not isinstance(casing, bool | None):
             raise InputError(
-                f"{path}: `{key}` must be true or false. Found: {casing!r}."
+                f"{path}: `{key}` must be true or false. Received: {casing!r}."
             )
         if casing is not None:
             return casing

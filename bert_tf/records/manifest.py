@@ -205,12 +205,14 @@ class Manifest:
         if version > FORMAT_VERSION:
             raise InputError(
                 f"{path}: this bert_tf reads manifests up to format version "
-                f"{FORMAT_VERSION}. Found: {version}. Install a newer bert_tf."
+                f"{FORMAT_VERSION}. Received: {version}. Install a newer bert_tf."
             )
         manifest = from_values(cls, values, path)
         for name in ("vocab_size", "max_seq_length", "max_predictions_per_seq"):
             if (size := getattr(manifest, name)) < 1:
-                raise InputError(f'{path}: "{name}" must be positive. Found: {size}.')
+                raise InputError(
+                    f'{path}: "{name}" must be positive. Received: {size}.'
+                )
         return dataclasses.replace(manifest, path=path)
 
 
@@ -300,7 +302,7 @@ def _check_shard(path: str, shard: Shard, manifest: Manifest) -> None:
     if num_bytes != shard.num_bytes:
         raise InputError(
             f"{path} must have {shard.num_bytes} bytes, says {manifest.path}. "
-            f"Found: {num_bytes}. It was replaced, or copied only in part."
+            f"Received: {num_bytes}. It was replaced, or copied only in part."
         )
 
 

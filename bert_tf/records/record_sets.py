@@ -150,7 +150,7 @@ def require_documents(
     if num_documents < least:
         exact = ", for `nsp_labels=exact` takes random sentences from another one"
         raise InputError(
-            f"{what} must be at least {least}{exact if least > 1 else ''}. Found:"
+            f"{what} must be at least {least}{exact if least > 1 else ''}. Received:"
             f" {num_documents}. Give more text, or a smaller `num_shards` or "
             "`min_document_tokens`."
         )
@@ -442,7 +442,7 @@ def plan_record_set(
         if len(output_files) > 1:
             raise InputError(
                 "`num_shards`: `output_file` must be one name, to which -00000-of-"
-                f"{num_shards:05d} is added. Found: {len(output_files)}."
+                f"{num_shards:05d} is added. Received: {len(output_files)}."
             )
         output_files = [
             f"{output_files[0]}-{shard:05d}-of-{num_shards:05d}"
@@ -612,7 +612,7 @@ def _write_shards(
     num_documents = sum(chunk.num_documents for chunk in corpus.chunks)
     if num_documents < least:
         raise InputError(
-            f"`num_shards={num_shards}` takes {least} documents or more. Found:"
+            f"`num_shards={num_shards}` takes {least} documents or more. Received:"
             f" {num_documents}. Give a smaller `num_shards`, or more text."
         )
     record_set.announce()

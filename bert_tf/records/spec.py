@@ -187,7 +187,7 @@ class RecordSpec:
             found = ", ".join(_described(name, table[name]) for name in sorted(table))
             raise InputError(
                 f"{source}: these are neither pre-training nor classification records."
-                f" Found: {found or 'no features'}."
+                f" Received: {found or 'no features'}."
             )
         if kind == CLASSIFICATION:
             num_numbers = len(table["label_ids"].float_list.value)
@@ -323,20 +323,21 @@ class RecordSpec:
             if feature.name not in table:
                 found = ", ".join(sorted(table)) or "no features"
                 raise InputError(
-                    f"{source}: the records must have `{feature.name}`. Found: {found}."
+                    f"{source}: the records must have `{feature.name}`. Received:"
+                    f" {found}."
                 )
             kind = table[feature.name].WhichOneof("kind")
             if kind != _LIST_FIELDS[feature.dtype]:
                 raise InputError(
                     f"{source}: `{feature.name}` must be {feature.dtype}. "
-                    f"Found: {_FIELD_TYPES.get(kind, 'nothing')}."
+                    f"Received: {_FIELD_TYPES.get(kind, 'nothing')}."
                 )
             length = len(getattr(table[feature.name], kind).value)
             if length != feature.length:
                 flag = f" (`{feature.flag}`)" if feature.flag else ""
                 raise InputError(
                     f"{source}: `{feature.name}` must have {feature.length} values"
-                    f"{flag}. Found: {length}."
+                    f"{flag}. Received: {length}."
                 )
 
 

@@ -196,7 +196,7 @@ def _target(labels: Sequence[str] | None, count: int, path: str) -> tables.Targe
     if count < 2 or not len({*found}) == len(found) == count:
         raise InputError(
             f"{path}: there must be two endings or more to choose from, and as many"
-            f" labels, each once. Found: {count}, and {','.join(found)}."
+            f" labels, each once. Received: {count}, and {','.join(found)}."
         )
     return tables.Target(kind=SINGLE_LABEL, labels=found)
 
@@ -211,7 +211,7 @@ def example_of(
     def text(name: str, value: Any) -> str:
         if not isinstance(value, str):
             found = type(value).__name__ if name in row else "no such column"
-            raise InputError(f"column {name!r} must be text. Found: {found}.")
+            raise InputError(f"column {name!r} must be text. Received: {found}.")
         return whole_characters(value).strip()
 
     first, *others = columns.endings
@@ -245,7 +245,7 @@ def _problem(example: ChoiceExample, target: tables.Target, *, has_labels: bool)
         return "the premise or an ending is empty."
     if example.label not in target.labels:
         return (
-            f"the label must be one of {', '.join(target.labels)}. Found:"
+            f"the label must be one of {', '.join(target.labels)}. Received:"
             f" {example.label!r}."
         )
     return ""
@@ -297,7 +297,7 @@ def _object(line: str) -> Mapping[str, Any] | str:
     except (ValueError, RecursionError) as error:
         return f"it must be one JSON object on one line: {error}."
     if not isinstance(value, dict):
-        return f"it must be a JSON object. Found: {type(value).__name__}."
+        return f"it must be a JSON object. Received: {type(value).__name__}."
     return value
 
 

@@ -232,5 +232,5 @@ def _numbers(flag: str, text: str, count: int, wanted: str) -> Iterator[list[int
     for part in text.split(","):
         numbers = part.strip().split(":")
         if len(numbers) != count or not all(n.isdecimal() and int(n) for n in numbers):
-            raise InputError(f'`{flag}={text}`: {wanted}. Found: "{part.strip()}".')
+            raise InputError(f'`{flag}={text}`: {wanted}. Received: "{part.strip()}".')
         yield [int(number) for number in numbers]

@@ -293,7 +293,7 @@ def _joined(cells: Mapping[str, str], separator: str, *, numbers: bool) -> str:
         return separator.join(found.values())
     for name, cell in found.items():
         if cell not in _FLAGS:
-            raise InputError(f"column {name!r} must be 0 or 1. Found: {cell!r}.")
+            raise InputError(f"column {name!r} must be 0 or 1. Received: {cell!r}.")
     return separator.join(name for name in found if _FLAGS[found[name]])
 
 
@@ -379,7 +379,7 @@ def _index(column: Column, header: list[str] | None, path: str) -> int:
     count = (header or []).count(column)
     if header is None or count != 1:
         raise InputError(
-            f"{path}: one column must be named {column!r}. Found: {count}."
+            f"{path}: one column must be named {column!r}. Received: {count}."
             f" {columns_of(header or ())}{_hint(header or ())}"
         )
     return header.index(column)
@@ -559,7 +559,9 @@ class Target:
             wanted = f"{self.num_outputs} numbers, {self.separator!r} between them"
             if self.num_outputs == 1:
                 wanted = "a number"
-            raise InputError(f"{source}: the label must be {wanted}. Found: {label!r}.")
+            raise InputError(
+                f"{source}: the label must be {wanted}. Received: {label!r}."
+            )
         return numbers
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
@@ -604,7 +606,7 @@ class Target:
         several = f" (several: {self.separator!r} between them)"
         raise InputError(
             f"{source}: the label must be one of {', '.join(self.labels)}"
-            f"{several if self.kind == MULTI_LABEL else ''}. Found: {label!r}."
+            f"{several if self.kind == MULTI_LABEL else ''}. Received: {label!r}."
         )
 
 

@@ -150,7 +150,7 @@ def read_parquet(
         if not isinstance(text, str | None):
             raise InputError(
                 f"{source.path}:{number}: its column {source.text_field!r} must be"
-                f" text. Found: {type(text).__name__}."
+                f" text. Received: {type(text).__name__}."
             )
         yield paragraphs_of(text or "", source.clean, dropped)
 
@@ -165,7 +165,7 @@ def paragraphs_of(text: str, clean: str, dropped: Counter[str]) -> list[str]:
 
 def _text_of(values: Any, text_field: str) -> str:
     if not isinstance(values, dict):
-        raise ValueError(f"it must be a JSON object. Found: {type(values).__name__}")
+        raise ValueError(f"it must be a JSON object. Received: {type(values).__name__}")
     text = field(values, text_field)
     if text is None and text_field not in values:
         raise ValueError(
@@ -174,7 +174,7 @@ def _text_of(values: Any, text_field: str) -> str:
         )
     if not isinstance(text, str):
         raise ValueError(
-            f"its field {text_field!r} must be text. Found: {type(text).__name__}"
+            f"its field {text_field!r} must be text. Received: {type(text).__name__}"
         )
     return text
 

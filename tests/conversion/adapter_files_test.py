@@ -140,7 +140,7 @@ class LoadTest(AdapterFilesTestCase):
             ({"model": {"lora_rank": "8"}}, '"lora_rank" must be an integer'),
             ({"model": {"lora_rank": None}}, '"lora_rank" must be an integer'),
             ({"model": {"train_pooler": 1}}, '"train_pooler" must be true or false'),
-            ({"model": {"lora_rank": -1}}, "not negative. Found: -1 and 0"),
+            ({"model": {"lora_rank": -1}}, "not negative. Received: -1 and 0"),
             ({"model": {"lora_rank": 2, "adapter_size": 3}}, "must be 0.*: 2 and 3"),
             ({"problem_type": "several"}, '"problem_type" must be one of.*several'),
         ):

@@ -216,7 +216,7 @@ class OutTest(KerasHubTestCase):
         less = {name: x for name, x in self.values.items() if "pooler" not in name}
         tokens = Vocabulary(["[UNK]", "[CLS]", "[SEP]", "the"])
         for pattern, fields, values, *tokenizer in (
-            ("only hidden_act='gelu'. Found: 'g", {"hidden_act": "gelu_erf"}, None),
+            ("only hidden_act='gelu'. Received: 'g", {"hidden_act": "gelu_erf"}, None),
             ("layer_norm_eps=1e-12.*: 1e-05", {"layer_norm_eps": 1e-5}, None),
             ("somewhere.*left_to_right=.*True", {"left_to_right": True}, None),
             ("has a pooler", {}, less),
@@ -269,9 +269,13 @@ class DamagedTest(KerasHubTestCase):
         for name, content, message in (
             ("config.json", '{"registered_name": ', "config.json:1: not valid JSON"),
             ("config.json", '{"model_type": "bert"}', "It is a Hugging Face model"),
-            ("config.json", '{"registered_name": "a>GPT", "config": {}}', "Found: GPT"),
+            (
+                "config.json",
+                '{"registered_name": "a>GPT", "config": {}}',
+                "Received: GPT",
+            ),
             ("config.json", '{"registered_name": "BertBackbone", "config": {}}', "lac"),
-            ("task.json", '{"registered_name": "a>BertTagger", "config": {}}', "Found"),
+            ("task.json", '{"registered_name": "a>BertTagger", "config": {}}', "Recei"),
         ):
             folder = self.copy()
             pathlib.Path(os.path.join(folder, name)).write_text(content)

@@ -227,7 +227,7 @@ class WrongInputTest(BeamCase):
                 r"latin.txt:601: not UTF-8 [^\n]* \(1 more like this\.\)$",
             ),
             ({"input_file": empty}, "`input_file`: nothing in .*empty.txt"),
-            ({"num_shards": 150}, "00120-of-00150 must be at least 1. Found: 0"),
+            ({"num_shards": 150}, "00120-of-00150 must be at least 1. Received: 0"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.run_beam(**changes)

@@ -86,13 +86,13 @@ class ManifestTest(ManifestCase):
             ("{}", "no `format_version`"),
             ('{"format_version": 1}', "Missing: complete, do_lower_case"),
             ({**values, "max_seq_len": 1}, "Unknown: max_seq_len"),
-            ({**values, "format_version": 2}, "up to format version 1. Found: 2"),
+            ({**values, "format_version": 2}, "up to format version 1. Received: 2"),
             ({**values, "max_seq_length": True}, '"max_seq_length" must be an integer'),
-            ({**values, "max_predictions_per_seq": 0}, "must be positive. Found: 0"),
+            ({**values, "max_predictions_per_seq": 0}, "must be positive. Received: 0"),
             ({**values, "do_lower_case": 1}, '"do_lower_case" must be true or false'),
             ({**values, "masked_lm_prob": "x"}, '"masked_lm_prob" must be a number'),
             ({**values, "shards": {}}, '"shards" must be a list'),
-            ({**values, "shards": [3]}, "shards: must be a JSON object. Found: 3"),
+            ({**values, "shards": [3]}, "shards: must be a JSON object. Received: 3"),
             ({**values, "shards": [{**shard, "name": 3}]}, '"name" must be a string'),
         ):
             if not isinstance(content, str):
@@ -149,7 +149,7 @@ class FindManifestsTest(ManifestCase):
         self.write("x", "12345")
         self.write("y", "123")
         self.write_manifest("x.manifest.json")
-        with self.assertRaisesRegex(InputError, "y must have 4 bytes.*Found: 3"):
+        with self.assertRaisesRegex(InputError, "y must have 4 bytes.*Received: 3"):
             find_manifests([self.path("x"), self.path("y")])
 
 

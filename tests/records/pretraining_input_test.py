@@ -260,7 +260,8 @@ class MixedRecordsTest(PretrainingInputTestCase):
         path = self.write()
         os.remove(path + ".manifest.json")
         with self.assertRaisesRegex(
-            InputError, "must have `masked_lm_positions`. Found: input_ids, input_mask"
+            InputError,
+            "must have `masked_lm_positions`. Received: input_ids, input_mask",
         ):
             PretrainingRecords(path, max_seq_length=12, max_predictions_per_seq=3)
         with self.assertRaisesRegex(InputError, "must have `masked_lm_positions`"):

@@ -53,7 +53,7 @@ class RecordSpecTest(tf.test.TestCase):
         self.assertEqual(parsed["input_ids"].shape, (2, 2, 3))
         self.assertAllEqual(parsed["segment_ids"][1], values["segment_ids"])
         choices.check(serialized, "r")
-        with self.assertRaisesRegex(InputError, "must have 9 values .*Found: 6"):
+        with self.assertRaisesRegex(InputError, "must have 9 values .*Received: 6"):
             RecordSpec.choices(3, 3).check(serialized, "r")
         with self.assertRaisesRegex(ValueError, "must be int64 of .2, 3."):
             choices.serialize({**values, "input_ids": [2, 7, 3, 2, 9, 0]})
@@ -75,11 +75,11 @@ class CheckTest(tf.test.TestCase):
     def test_names_the_feature_both_lengths_and_the_flag(self):
         with self.assertRaisesRegex(
             InputError,
-            r"a.tfrecord: `input_ids` must have 16 .*`max_seq_length`.*Found: 8",
+            r"a.tfrecord: `input_ids` must have 16 .*`max_seq_length`.*Received: 8",
         ):
             RecordSpec.pretraining(16, 3).check(self.record, "a.tfrecord")
         with self.assertRaisesRegex(
-            InputError, r"`masked_lm_positions` must have 4 .*Found: 3"
+            InputError, r"`masked_lm_positions` must have 4 .*Received: 3"
         ):
             RecordSpec.pretraining(8, 4).check(self.record, "a.tfrecord")
 
@@ -140,11 +140,11 @@ class OfRecordTest(tf.test.TestCase):
         for record, message in (
             (
                 example(image=[b"png"], label=[1]),
-                r"x: these are neither .* Found: image bytes\[1\], label int64\[1\]\.",
+                r"these are neither .* Received: image bytes\[1\], label int64\[1\]\.",
             ),
-            (example(input_ids=[1, 2]), r"neither .* Found: input_ids int64\[2\]"),
+            (example(input_ids=[1, 2]), r"neither .* Received: input_ids int64\[2\]"),
             (example(next_sentence_labels=[0]), "neither"),
-            (example(), "Found: no features"),
+            (example(), "Received: no features"),
             (b"\xff\xff", "must be tf.train.Example"),
             (example(input_ids=[1], masked_lm_positions=[1]), "must have `input_mask`"),
         ):

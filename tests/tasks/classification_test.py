@@ -385,6 +385,8 @@ class SessionTest(tf.test.TestCase):
             self.assertRegex(
                 left_out[0], "odd.tsv: left out 1 .* of 100.*text is empty"
             )
-            self.assertRegex(left_out[1], "unknown.tsv: .* 1 .* of 9.*Found: 'perhaps'")
+            self.assertRegex(
+                left_out[1], "unknown.tsv: .* 1 .* of 9.*Received: 'perhaps'"
+            )
             self.assertLen(left_out, 2)
             self.assertLen([line for line in logs.output if counts in line], 1)

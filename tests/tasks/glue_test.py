@@ -122,7 +122,7 @@ class ReleasedTasksTest(FolderCase):
             xnli("tlh").read(self.get_temp_dir(), "dev")
 
     def test_a_label_that_is_none_of_the_tasks(self):
-        message = "train.tsv:2: the label must be one of 0, 1. Found: '2'"
+        message = "train.tsv:2: the label must be one of 0, 1. Received: '2'"
         with self.assertRaisesRegex(InputError, message):
             self.read("sst2", "train", "train.tsv", ["sentence", "label"], ["A", "2"])
 

@@ -131,15 +131,21 @@ class ReadChoicesTest(tf.test.TestCase):
         good = json.dumps({"sent1": "p", "endings": ["a", "b"], "label": 1})
         bad = (
             ("{", "one JSON object on one line"),
-            ("[1]", "must be a JSON object. Found: list"),
-            ('{"endings": ["a", "b"], "label": 1}', "'sent1' must be text. Found: no"),
-            ('{"sent1": 5, "endings": ["a", "b"], "label": 1}', "text. Found: int"),
+            ("[1]", "must be a JSON object. Received: list"),
+            (
+                '{"endings": ["a", "b"], "label": 1}',
+                "'sent1' must be text. Received: no",
+            ),
+            ('{"sent1": 5, "endings": ["a", "b"], "label": 1}', "text. Received: int"),
             ('{"sent1": "p", "endings": ["a", "b", "c"], "label": 1}', "3 endings"),
             ('{"sent1": "p", "endings": ["a", ""], "label": 1}', "an ending is empty"),
             ('{"sent1": "", "endings": ["a", "b"], "label": 1}', "premise or an"),
-            ('{"sent1": "p", "endings": ["a", "b"], "label": 2}', "0, 1. Found: '2'"),
-            ('{"sent1": "p", "endings": ["a", "b"], "label": -1}', "Found: '-1'"),
-            ('{"sent1": "p", "endings": ["a", "b"]}', "Found: None"),
+            (
+                '{"sent1": "p", "endings": ["a", "b"], "label": 2}',
+                "0, 1. Received: '2'",
+            ),
+            ('{"sent1": "p", "endings": ["a", "b"], "label": -1}', "Received: '-1'"),
+            ('{"sent1": "p", "endings": ["a", "b"]}', "Received: None"),
         )
         for line, reason in bad:
             self.write("f.jsonl", good, line, *[good] * 98)
@@ -196,7 +202,7 @@ class ReadChoicesTest(tf.test.TestCase):
         self.write("f.jsonl", r'{"sent1": "\ud83d p", "endings": ["a", "b"]}')
         self.assertEqual(self.read(False).examples[0].premise, "\ufffd p")
         self.write("v.csv", HEADER, *ROWS)
-        with self.assertRaisesRegex(InputError, "Found: 4, and A,B"):
+        with self.assertRaisesRegex(InputError, "Received: 4, and A,B"):
             self.read(labels=("A", "B"))
 
 

@@ -100,8 +100,12 @@ class TableSplitTest(FolderCase):
                 r"data.tsv:3: column 1 is missing: the row has 1 columns\."
                 r" \(1 of 2 rows cannot be used; at most 0 may be: `max",
             ),
-            ("a\tb\nA\t1\n", text, "named 'text'. Found: 0. Columns: 'a', 'b'. Files"),
-            ("a\tb\ttext\ttext\nA\t1\tB\tC\n", text, "named 'text'. Found: 2"),
+            (
+                "a\tb\nA\t1\n",
+                text,
+                "named 'text'. Received: 0. Columns: 'a', 'b'. Files",
+            ),
+            ("a\tb\ttext\ttext\nA\t1\tB\tC\n", text, "named 'text'. Received: 2"),
             ("text,label\nA,1\n", text, "Columns: 'text,label'. Files named .csv"),
             ("text;label\nA;1\n", text, "These are several: save the file with commas"),
             # Without labels, each line is a prediction's.
@@ -349,7 +353,7 @@ class AnySetTest(tf.test.TestCase):
             labels = self.by_number(data_set)
         found = [labels[i] for i in (1, 2, 100, 101)]
         self.assertEqual(found, ["odd", "", "large", "odd,large"])
-        self.assertIn("'large' must be 0 or 1. Found: '7'", logs.output[-1])
+        self.assertIn("'large' must be 0 or 1. Received: '7'", logs.output[-1])
         own = {"stars": "stars", "weight": "weight"}
         options["columns"] = {"label_columns": own, "numbers": True}
         options["labels"] = tuple(own)
@@ -407,9 +411,9 @@ class TargetTest(tf.test.TestCase):
 
     def test_labels_that_are_none(self):
         for target, wrong, message in (
-            (ONE, ("Yes",), "one of no, yes, maybe. Found: 'Yes'"),
-            (SEVERAL, ("a,d",), "',' between.*Found: 'd'"),
-            (NUMBER, ("x", "", "1,2", "nan", "inf"), "a number. Found"),
+            (ONE, ("Yes",), "one of no, yes, maybe. Received: 'Yes'"),
+            (SEVERAL, ("a,d",), "',' between.*Received: 'd'"),
+            (NUMBER, ("x", "", "1,2", "nan", "inf"), "a number. Received"),
             (NUMBERS, ("1", "1,2,3", "1,"), "2 numbers"),
         ):
             for label in wrong:

@@ -103,9 +103,9 @@ class JsonLinesTest(ReaderTestCase):
             ("{", "one JSON object on one line"),
             ('{"text": "a"}{"text": "b"}', "one JSON object on one line"),
             ("plain text", "one JSON object on one line"),
-            ('[{"text": "a"}]', "must be a JSON object. Found: list"),
+            ('[{"text": "a"}]', "must be a JSON object. Received: list"),
             ('{"txt": "a", "n": 1}', "no field 'text'; `text_field` .*: txt, n"),
-            ('{"text": null}', "field 'text' must be text. Found: NoneType"),
+            ('{"text": null}', "field 'text' must be text. Received: NoneType"),
             ("[" * 100_000, "c.jsonl:6"),
             ('{"text": "a", "n": ' + "1" * 5000 + "}", "c.jsonl:6"),
         ):
@@ -193,7 +193,7 @@ class ParquetTest(ReaderTestCase):
         for name, message in (
             ("text", "c.parquet: it has no column 'text'; `text_field` .*: n, a.b.$"),
             ("a", "c.parquet: it has no column 'a'"),
-            ("n", "c.parquet:1: its column 'n' must be text. Found: int"),
+            ("n", "c.parquet:1: its column 'n' must be text. Received: int"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.chunks([path], text_field=name)

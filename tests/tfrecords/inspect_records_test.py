@@ -230,7 +230,7 @@ class WrongInputTest(ScriptCase):
             ([self.get_temp_dir()], "is a folder"),
             ([self.path("out.manifest.json")], "No record file, only"),
             ([other], "other.txt: not a whole TFRecord file"),
-            ([foreign], r"foreign: these are neither .* Found: image bytes\[1\]"),
+            ([foreign], r"foreign: these are neither .* Received: image bytes\[1\]"),
             ([empty], "there is no record in"),
             (
                 [records, f"--vocab_file={other}"],

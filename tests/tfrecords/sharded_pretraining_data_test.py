@@ -157,22 +157,22 @@ class ShardsTest(ScriptCase):
                 "`num_shards`: `output_file` must be one name",
             ),
             ({"deduplicate": "paragraphs"}, "`deduplicate=paragraphs`: .*sentences"),
-            ({"num_shards": 99}, "`num_shards=99` takes 99 documents .*Found: 37"),
+            ({"num_shards": 99}, "`num_shards=99` takes 99 documents .*Received: 37"),
             (
                 {"num_shards": 30, "nsp_labels": "exact"},
-                "`num_shards=30` takes 60 documents or more. Found: 37",
+                "`num_shards=30` takes 60 documents or more. Received: 37",
             ),
             (
                 {"num_shards": 20, "min_document_tokens": 25},
-                "-of-00020 must be at least 1. Found: 0",
+                "-of-00020 must be at least 1. Received: 0",
             ),
             (
                 {"num_shards": 18, "min_document_tokens": 25, "nsp_labels": "exact"},
-                "-of-00018 must be at least 2, .*another one. Found: ",
+                "-of-00018 must be at least 2, .*another one. Received: ",
             ),
             (
                 {"min_document_tokens": 999},
-                "must be at least 1. Found: 0. .*smaller .*`min_document_tokens`",
+                "must be at least 1. Received: 0. .*smaller .*`min_document_tokens`",
             ),
             ({"vocab_file": self.path("text.txt")}, "text.txt: .*CLS"),
             ({"work_dir": "gs://bucket"}, "`work_dir=gs://bucket` must be a folder"),

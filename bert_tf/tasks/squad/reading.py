@@ -100,7 +100,7 @@ class EntryError(Exception):
 def _checked(value: Any, kind: type, wanted: str) -> Any:
     """A value of a type; a bool is no number."""
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise EntryError(f"{wanted}. Found: {shown(value)}")
+        raise EntryError(f"{wanted}. Received: {shown(value)}")
     return value
 
 
@@ -185,7 +185,7 @@ class CheckedQuestions:
         if not isinstance(found, kind):
             raise InputError(
                 f'{self.source}: {where}: it must be an object with "{name}", a'
-                f" {kind.__name__}. Found: {shown(entry)}."
+                f" {kind.__name__}. Received: {shown(entry)}."
             )
         return found
 
@@ -405,7 +405,7 @@ def read_file(
         if not isinstance(articles, list):
             raise InputError(
                 f'{path}: a SQuAD file must be an object whose key "data" has the list'
-                f" of articles. Found: {shown(content)}."
+                f" of articles. Received: {shown(content)}."
             )
     identity = {"sha256": sha256}
     return CheckedQuestions(articles, path, identity, for_training=for_training, **kind)

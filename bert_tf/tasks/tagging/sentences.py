@@ -492,7 +492,7 @@ def _conllu_rows(
         if not re.fullmatch(r"\d+", cells[0]):
             raise InputError(
                 f"{path}:{number}: the first column of a CoNLL-U file must be a word's"
-                f" number, followed by a tab. Found: {line[:40]!r}"
+                f" number, followed by a tab. Received: {line[:40]!r}"
             )
         if not width:
             first, width = number, len(cells)
@@ -571,7 +571,7 @@ def _label(label: object, names: Sequence[str], source: str) -> str:
         return names[label]
     raise InputError(
         f"{source}: a label must be a word without blanks, or a number that"
-        f" `labels=O,B-PER,...` has a name for, from 0. Found: {label!r}."
+        f" `labels=O,B-PER,...` has a name for, from 0. Received: {label!r}."
     )
 
 

@@ -67,14 +67,14 @@ class AnswersTest(tf.test.TestCase):
 
     def test_malformed(self):
         for value, reason in (
-            (None, "an answer must be an object. Found: None"),
-            ("The", "an answer must be an object. Found: 'The'"),
+            (None, "an answer must be an object. Received: None"),
+            ("The", "an answer must be an object. Received: 'The'"),
             ({"answer_start": 0}, "must have a `text`"),
             ({"text": 3, "answer_start": 0}, "must have a `text`"),
-            ({"text": "The"}, "must be an integer. Found: None"),
-            (entry("The", "0"), "must be an integer. Found: '0'"),
-            (entry("The", 0.0), "must be an integer. Found: 0.0"),
-            (entry("The", False), "must be an integer. Found: False"),
+            ({"text": "The"}, "must be an integer. Received: None"),
+            (entry("The", "0"), "must be an integer. Received: '0'"),
+            (entry("The", 0.0), "must be an integer. Received: 0.0"),
+            (entry("The", False), "must be an integer. Received: False"),
             (entry("", 0), "is empty: ''"),
             (entry(" \n", 0), "is empty"),
         ):
@@ -209,12 +209,12 @@ class ReaderTest(FolderCase):
     def test_what_costs_a_question(self):
         good = qa("r2", entry("Ohre", 10))
         for faulty, what, of_training_alone in (
-            ({**good, "id": None}, "2: its `id` must be text or a number. Fou", False),
-            ({**good, "id": True}, "2: its `id` must be text or a number. Fou", False),
+            ({**good, "id": None}, "2: its `id` must be text or a number. Rec", False),
+            ({**good, "id": True}, "2: its `id` must be text or a number. Rec", False),
             ({**good, "question": None}, "'r2': its `question` must be text.", False),
             ({**good, "question": [1]}, "'r2': its `question` must be text.", False),
             ({**good, "question": " "}, "'r2': its `question` is empty", True),
-            ("r2", "2: it must be an object. Found: 'r2'", False),
+            ("r2", "2: it must be an object. Received: 'r2'", False),
             (qa("r2"), "'r2': it has no answer and is not marked as impossible", True),
             (qa("r2", answers=None), "'r2': its `answers` must be a list", True),
             (qa("r2", {"text": "Elbe"}), "'r2': an answer's `answer_start` mu", True),
@@ -284,7 +284,7 @@ class ReaderTest(FolderCase):
     def test_malformed_articles_and_paragraphs(self):
         tower = r"squad.json: article 1 \('Tower'\), paragraph 4: it must be an object"
         for paragraph, message in (
-            ("text", f"{tower} with \"qas\", a list. Found: 'text'"),
+            ("text", f"{tower} with \"qas\", a list. Received: 'text'"),
             ({"context": TOWER}, f'{tower} with "qas"'),
             ({"qas": [qa("a")]}, f'{tower} with "context", a str'),
             ({"context": 5, "qas": []}, f'{tower} with "context"'),
@@ -302,9 +302,9 @@ class ReaderTest(FolderCase):
     def test_files_that_are_none(self):
         for content, reason in (
             (b"", "not valid JSON: Expecting value"),
-            ([1], r'key "data" has the list of articles. Found: \[1\]\.$'),
-            ({"id": "Ohre"}, r"list of articles. Found: \{'id': 'Ohre'\}\.$"),
-            ({"data": {"a": 1}}, "list of articles. Found: "),
+            ([1], r'key "data" has the list of articles. Received: \[1\]\.$'),
+            ({"id": "Ohre"}, r"list of articles. Received: \{'id': 'Ohre'\}\.$"),
+            ({"data": {"a": 1}}, "list of articles. Received: "),
             ({"data": []}, r"skipped 0 of 0 questions. There is none"),
             (b'{"data":\n [}', ":2: not valid JSON: Expecting value"),
             (b"[" * 100_000, "squad.json:1: not valid JSON: "),

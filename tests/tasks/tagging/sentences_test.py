@@ -272,7 +272,7 @@ class ReaderTest(SentencesTestCase):
             ('{"tokens": [1]}', json_lines, "words must be text"),
             ('{"tokens": ["a"], "ner_tags": []}', json_lines, "1 words, but 0 labels"),
             (number, json_lines, "a number that `labels="),
-            (number, json_lines | {"labels": ("O",)}, "name for, from 0. Found: 2"),
+            (number, json_lines | {"labels": ("O",)}, "name for, from 0. Received: 2"),
             (b"\xff O\n", {}, ":1: not UTF-8"),
             ("a O\nb B-A|I-B\n", {}, ":1: 'B-A|I-B' combines several"),
             ("a O\n\nb B-A+O\n", {}, ":3: 'B-A.O' combines several"),
@@ -313,7 +313,10 @@ class LibrarysSetTest(tf.test.TestCase):
     def test_what_cannot_be_read(self):
         for row, message in (
             ({"tokens": [b"a\xff"], "ner": [0]}, ":train:0: not UTF-8 .byte 0xff"),
-            ({"tokens": ["a"], "ner": [-1]}, "a number that `labels=.*` .* Found: -1"),
+            (
+                {"tokens": ["a"], "ner": [-1]},
+                "a number that `labels=.*` .* Received: -1",
+            ),
             ({"tokens": ["a"], "ner": [0, 0]}, "1 words, but 2 labels"),
             ({"tokens": [], "ner": []}, "no sentences"),
         ):
