@@ -63,7 +63,7 @@ from bert_tf.tasks.table_formats import (
     json_rows,
     parquet_objects,
 )
-from bert_tf.tasks.tables import MAX_UNUSABLE, LeftOutRows, rows_of_lines
+from bert_tf.tasks.tables import LeftOutRows, rows_of_lines
 from bert_tf.text import blocks
 from bert_tf.training.training_options import SourceOptions
 
@@ -79,14 +79,6 @@ _ESCAPES = str.maketrans({"\t": r"\t", "\n": r"\n", "\r": r"\r"})
 class PredictOptions(UnusableRowsOptions, title=options.DATA):
     """The model, and the texts."""
 
-    max_unusable_rows: float = options.with_default(
-        UnusableRowsOptions,
-        "max_unusable_rows",
-        MAX_UNUSABLE,
-        help="How many rows may be unusable (with too few columns, or without a text in"
-        " JSON) and have no prediction: a share below 1, or a number of rows. If there"
-        " are more, the command stops.",
-    )
     backend: str | None = options.with_default(SourceOptions, "backend", None)
     checkpoint: str = options.with_default(SourceOptions, "checkpoint", REQUIRED)
     input_file: str = option(
@@ -197,10 +189,8 @@ def _cells(
             yield number, row, ""
     elif format_ == JSONL:
         for number, value in json_rows(_lines(path, shown), shown):
-            if isinstance(value, InputError):
-                yield number, {}, str(value)
-            else:
-                yield number, value, ""
+            problem = str(value) if isinstance(value, InputError) else ""
+            yield number, {} if isinstance(value, InputError) else value, problem
     else:
         for number, line in enumerate(_lines(path, shown), start=1):
             yield number, {_TEXT: line.rstrip("\r\n")} if line.strip() else {}, ""
@@ -214,7 +204,8 @@ def _lines(path: str, shown: str) -> Iterator[str]:
     else:
         pieces = blocks.read_pieces(path)
         first = next(pieces, b"")
-        files.refuse_markup(first, shown)
+        if message := files.no_text(first, shown):
+            raise InputError(message)
         pieces = itertools.chain([first], pieces)
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     rest, number = "", 0
@@ -283,7 +274,7 @@ class Reader(abc.ABC):
         """Each row, with its problem if it has one, and what the model reads of it."""
         for row in rows:
             read = self.blank
-            if not row.problem:
+            if not row.problem and any(cell != "" for cell in row.cells.values()):
                 try:
                     read = self.read(row)
                 except InputError as error:
@@ -536,11 +527,10 @@ def run(options: PredictOptions) -> None:
     left_out, rows = _opened_rows(options, format_)
     # Those up to the first one that can be used, which shows the columns.
     head: list[Row] = []
-    while not head or head[-1].problem:
+    while not head or head[-1].problem or not head[-1].cells:
         if (row := next(rows, None)) is None:
-            if head:
-                raise InputError(f"{head[0].place}: {head[0].problem}")
-            raise InputError(f"{path}: there are no texts in it.")
+            why = f" {head[-1].place}: {head[-1].problem}" if head else ""
+            raise InputError(f"{path}: there are no texts in it.{why}")
         head.append(row)
     first = head[-1]
     for flag in ("text_a_column", "text_b_column", "question_column", "context_column"):
@@ -598,7 +588,7 @@ def run(options: PredictOptions) -> None:
                     )
                 write({**row.cells, **added})
     left_out.report(has_labels=False, nothing=reader.nothing)
-    count = left_out.num_rows - left_out.num_unusable
+    count = left_out.num_rows + len(left_out.blank) - left_out.number
     logging.info("Wrote the predictions of %d texts.", count)
 
 

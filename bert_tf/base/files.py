@@ -124,7 +124,8 @@ def read_text(path: str, what: str = "file") -> str:
 
 def decoded(content: bytes, path: str, encoding: str = "utf-8") -> str:
     """A file's content as text; an error names the line."""
-    refuse_markup(content, path)
+    if message := no_text(content, path):
+        raise InputError(message)
     try:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
@@ -139,33 +140,26 @@ def _is_plain(path: str) -> bool:
 
 # What files that are no text begin with.
 _NO_TEXT = {
-    b"PK\x03\x04": "a ZIP archive, as .xlsx, .ods and .docx files are",
-    b"%PDF": "a PDF file",
-    b"\xd0\xcf\x11\xe0": "a .doc or .xls file",
-}
-_MARKUP = {
-    "an RTF file": re.compile(rb"\s*\{\\rtf"),
-    "an HTML page": re.compile(
-        rb"\s*(<\?xml[^>]*>\s*)?<(!doctype\s+html|html)\b", re.I
-    ),
+    rb"PK\x03\x04": "a ZIP archive, as .xlsx, .ods and .docx files are",
+    rb"%PDF": "a PDF file",
+    rb"\xd0\xcf\x11\xe0": "a .doc or .xls file",
+    rb"\s*\{\\rtf": "an RTF file",
+    rb"\s*(<\?xml[^>]*>\s*)?<(!doctype\s+html|html)\b": "an HTML page",
 }
 
 
-def refuse_markup(content: bytes, path: str, remedy: str = "") -> None:
-    """Raises InputError for a file that is text, but of another program's marks."""
-    for what, beginning in _MARKUP.items():
-        if beginning.match(content.removeprefix(codecs.BOM_UTF8)):
-            raise InputError(
-                f"{path}: {what}, which is not read. Save it as plain text, or as CSV."
-                f"{remedy}"
-            )
+def no_text(content: bytes, path: str) -> str:
+    """The message for a file of another program's, by its beginning; "" for text."""
+    for beginning, what in _NO_TEXT.items():
+        if re.match(beginning, content.removeprefix(codecs.BOM_UTF8), re.IGNORECASE):
+            return f"{path}: {what}, which is not read. Save it as text, or as CSV."
+    return ""
 
 
 def not_utf8(content: bytes, byte: int, path: str, line: int, remedy: str = "") -> str:
     """The message for a byte that is not UTF-8's, with the command that converts it."""
-    for beginning, what in _NO_TEXT.items():
-        if content.startswith(beginning):
-            return f"{path}: {what}, which is not read. Save it as text, or as CSV."
+    if message := no_text(content, path):
+        return message
     encoding = "WINDOWS-1252"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "UTF-16"

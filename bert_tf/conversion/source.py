@@ -153,11 +153,9 @@ class Source:
 
 def with_new_labels(source: Source, head: str, labels: Sequence[str]) -> Source:
     """The same for more labels: its own keep their outputs, those of others are new."""
-    if head not in names.heads_of(source.weights):
+    there = source.labels if head in names.heads_of(source.weights) else None
+    if not (there and {*there} < {*labels}):
         return source
-    if not (source.labels and {*source.labels} < {*labels}):
-        return source
-    there = source.labels
     logging.info(
         "The outputs of %s are those of %s; new: %s.",
         *(", ".join(there), source.path),

@@ -368,18 +368,12 @@ class RecordSet:
 
     def _say_what_is_unknown(self, report: Mapping[str, Any]) -> None:
         count, total = report["unknown_tokens"], report["read"]["tokens"]
-        advice = ""
-        if is_much := count > _MANY_UNKNOWN * total:
-            advice = " Give a `vocab_file` that fits the text's language."
-            if not (self.manifest.do_lower_case or self.vocabulary.has_upper_case):
-                advice = (
-                    " The vocabulary has no capital letters: give `do_lower_case=true`,"
-                    " or another `vocab_file`."
-                )
+        is_much = count > _MANY_UNKNOWN * total
+        advice = " Give a `vocab_file` of the text's language, and its `do_lower_case`."
         logging.log(
             logging.WARNING if is_much else logging.INFO,
             "%s of %s tokens read are [UNK] (%.2f%%).%s",
-            *(f"{count:,}", f"{total:,}", 100 * count / total, advice),
+            *(f"{count:,}", f"{total:,}", 100 * count / total, advice * is_much),
         )
 
     def _say_what_was_cut(self, report: Mapping[str, Any]) -> None:

@@ -154,9 +154,9 @@ def tokenized_parts(
             elif deduplicate == NEAR:
                 digests += near_duplicates.digest(tokens, dtype.itemsize)
             counts.ends_with_end = False
-            ids = np.frombuffer(tokens, dtype)
-            counts.num_tokens += len(ids)
-            counts.num_unknown += int((ids == vocabulary.unk_id).sum())
+            of_document = np.frombuffer(tokens, dtype)
+            counts.num_tokens += len(of_document)
+            counts.num_unknown += int((of_document == vocabulary.unk_id).sum())
             counts.num_sentences += len(sentences)
             counts.num_documents += 1
             is_one = deduplicate != PARAGRAPHS

@@ -33,11 +33,7 @@ from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.records.batching import ROWS, ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import glue
-from bert_tf.tasks.data_set_options import (
-    ClassifierOptions,
-    data_set_of,
-    splits_of,
-)
+from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of, splits_of
 from bert_tf.tasks.finetuning import folder_of_model, model_options, opened_adapter
 from bert_tf.tasks.long_texts import ATTENTION, pooled_windows, windows_of_pair
 from bert_tf.tasks.multiple_choice_options import ChoiceOptions

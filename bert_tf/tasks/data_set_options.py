@@ -264,8 +264,7 @@ def check_tables(given: ClassifierOptions) -> None:
     """Raises InputError for tables without rows or columns; without TensorFlow."""
     found = data_set_of(given)
     test_file = os.path.join(given.folder or "", given.test_file)
-    lacks_it = not (given.is_given("test_file") or files.exists(test_file))
-    if given.do_predict and found.name == OWN_TABLE and lacks_it:
+    if given.do_predict and found.name == OWN_TABLE and not files.exists(test_file):
         raise InputError(
             "`do_predict` needs `test_file`, the table to predict; with a trained"
             " model, bert_tf.predict predicts any table."

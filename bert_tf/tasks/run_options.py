@@ -121,9 +121,9 @@ class UnusableRowsOptions(Options, title=options.DATA):
 
     max_unusable_rows: float = option(
         MAX_UNUSABLE,
-        "How many rows of a labelled file may be unusable (without text, with too few"
-        " columns or with an unknown label) and are left out: a share below 1, or a"
-        " number of rows. If there are more, the run stops.",
+        "How many rows of a file may be unusable (without text, with too few columns or"
+        " with an unknown label) and are left out, or have no prediction: a share below"
+        " 1, or a number of rows. If there are more, the command stops.",
         least=0.0,
         decides="numbers",
     )
@@ -426,7 +426,6 @@ def _as_flag(name: str, value: Any) -> str:
 def sources(options: Any) -> Iterator[tuple[str, str | TfdsRows]]:
     """The files of each split that is read, or its rows of a TensorFlow dataset."""
     wanted = (options.do_train, options.looks_at_dev, options.do_predict)
-    flags = ("do_train", "do_eval", "do_predict")
     for number, split in enumerate(("train", "dev", "test")):
         if not wanted[number]:
             continue
@@ -436,8 +435,5 @@ def sources(options: Any) -> Iterator[tuple[str, str | TfdsRows]]:
             continue
         path = getattr(options, f"{split}_file")
         if path is None:
-            why = f"`{flags[number]}` reads it"
-            if split == "dev" and not options.do_eval:
-                why = "the runs are compared by it"
-            raise InputError(f"Give `{split}_file`: {why}.")
+            raise InputError(f"Give `{split}_file`: the runs are compared by it.")
         yield split, path

@@ -70,16 +70,13 @@ Texts = tuple[int, str, str | None, str | None]
 
 
 class LeftOutRows:
-    """The rows of a file that are left out: few unusable ones, or an error.
-
-    If they keep their places, an unusable row is in the output, without a prediction.
-    """
+    """The rows of a file that are left out: few unusable ones, or an error."""
 
     def __init__(
         self, path: str, limit: float = MAX_UNUSABLE, *, keeps_places: bool = False
     ) -> None:
         self.path = path
-        self.keeps_places = keeps_places
+        self.keeps_places = keeps_places  # in the output, without a prediction
         self.num_rows = 0
         self.blank: list[int] = []
         self.unlabelled: list[int] = []
@@ -104,11 +101,6 @@ class LeftOutRows:
     def add(self, line: int, reason: str) -> None:
         """Leaves out a row that cannot be used."""
         self._unusable[line] = reason.removeprefix(f"{self.path}:{line}: ")
-
-    @property
-    def num_unusable(self) -> int:
-        """How many rows cannot be used."""
-        return len(self._unusable)
 
     @property
     def number(self) -> int:

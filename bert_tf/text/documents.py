@@ -389,18 +389,6 @@ def make_chunks(
                 f" and {more} more" if (more := len(extracted) - 1) else "",
             ),
         )
-    has_fields = {chunk.source.input_format in ("jsonl", PARQUET) for chunk in chunks}
-    if text_field != "text" and has_fields != {True}:
-        if has_fields == {False}:
-            raise InputError(
-                f"`text_field={text_field}` has no effect: no file is JSON lines or"
-                " Parquet. Leave it out."
-            )
-        logging.info(
-            "`text_field=%s` is for JSON lines and Parquet; other files have no fields,"
-            " and all of their text is read.",
-            text_field,
-        )
     return chunks
 
 
@@ -444,7 +432,8 @@ def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
         return MEDIAWIKI, begin
     if _is_header(begin.partition(b"\n")[0]):
         return "wikiextractor", begin
-    files.refuse_markup(begin, path, " (`input_format=text` reads it as it is.)")
+    if message := files.no_text(begin, path):
+        raise InputError(f"{message} (`input_format=text` reads it as it is.)")
     return "text", begin
 
 

@@ -53,15 +53,10 @@ _HYPHENATED = re.compile(
 _NOT_BLANK = re.compile(rb"[^\s].*")
 
 
-# Of 100 lines of text from PDF files several end in a hyphen, of others hardly any.
-_EXTRACTED_SHARE = 0.01
-_LEAST_HYPHENS = 3
-
-
 def looks_extracted(text: bytes) -> bool:
     """Whether a file that begins so has pages, or words that go on in the next line."""
-    num_lines = len(_NOT_BLANK.findall(text))
-    least = max(_LEAST_HYPHENS, _EXTRACTED_SHARE * num_lines)
+    # Of 100 lines from PDF files several end in a hyphen, of others hardly any.
+    least = max(3, 0.01 * len(_NOT_BLANK.findall(text)))
     return b"\f" in text or len(_HYPHENATED.findall(text)) >= least
 
 

@@ -471,7 +471,7 @@ class MakeChunksTest(ReaderTestCase):
     def test_what_is_no_plain_text(self):
         page = "\ufeff\n<!doctype HTML>\n<p>a\n"
         for content, message in (
-            (page, "a.txt: an HTML page, which is not read. Save it as plain text.*"),
+            (page, "a.txt: an HTML page, which is not read. Save it as text.*"),
             ('<?xml version="1.0"?>\n<html lang="en">\n', "a.txt: an HTML page"),
             ("{\\rtf1\\ansi a}", "a.txt: an RTF file, .*`input_format=text` reads it"),
         ):
@@ -482,15 +482,9 @@ class MakeChunksTest(ReaderTestCase):
 
     def test_the_field_of_files_without_fields(self):
         paths = [self.write("a.txt", "a\n"), self.write("b.jsonl", '{"b": "c"}\n')]
-        with self.assertLogs("absl", "INFO") as logs:
-            chunks = make_chunks(paths, text_field="b")
-        self.assertIn("other files have no fields, and all of", logs.output[0])
+        chunks = make_chunks(paths, text_field="b")
         lines = [list(x.sentences) for c in chunks for x in read_chunk(c, Counter())]
         self.assertEqual(lines, [["a"], [], ["c"], []])
-        with self.assertRaisesRegex(
-            InputError, "`text_field=b` has no effect: no file"
-        ):
-            make_chunks(paths[:1], text_field="b")
 
     def test_who_is_split(self):
         paths = [self.write("a.txt"), self.write("b.jsonl"), self.write("c", WIKI)]

@@ -64,7 +64,7 @@ class RecordsTest(ScriptCase):
             self.run_script(do_lower_case=False, masking="dynamic")
         self.assertRegex(
             "\n".join(logs.output),
-            r"2 of 6 tokens read are \[UNK\] \(33.33%\). .* give `do_lower_case=true`",
+            r"2 of 6 tokens read are \[UNK\] \(33.33%\). Give .* its `do_lower_case`",
         )
         report = json.loads(self.read("out.manifest.json"))["report"]
         self.assertEqual(report["unknown_tokens"], 2)
