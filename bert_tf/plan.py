@@ -51,7 +51,11 @@ _BATCH_SIZE, _LENGTH, _PREDICTIONS = 32, 128, 20
 # Tokens of a vocabulary for a text of so many bytes, at least.
 _VOCABULARIES = ((100e6, 30_522), (20e6, 16_000), (0, 8_000))
 _CREATE = "bert_tf.tfrecords.create_pretraining_data"
-_TRAIN, _LEARN = "bert_tf.run_pretraining", "bert_tf.tfrecords.learn_vocabulary"
+_LEARN = "bert_tf.tfrecords.learn_vocabulary"
+_EXTEND = "bert_tf.tfrecords.extend_vocabulary"
+_TRAIN = "bert_tf.run_pretraining"
+# General English has fewer tokens per word of a released vocabulary.
+_MANY_TOKENS_PER_WORD = 1.5
 
 
 class PlanOptions(TextOptions):
@@ -63,6 +67,12 @@ class PlanOptions(TextOptions):
     output_dir: str = with_default(PretrainingOptions, "output_dir", REQUIRED)
     init_checkpoint: str | None = with_default(ModelOptions, "init_checkpoint", None)
     do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
+    num_new_tokens: int | None = option(
+        None,
+        "Number of words of the text to add to the vocabulary of --init_checkpoint.",
+        least=1,
+        decides="nothing",
+    )
     eval_file: str | None = option(
         None,
         "Held-out text in the format of --input_file, for the evaluation.",
@@ -70,6 +80,11 @@ class PlanOptions(TextOptions):
         decides="nothing",
     )
     go: bool = option(False, "Run the commands.", decides="nothing")
+
+    def problems(self) -> Iterator[str]:
+        """New words are new to a vocabulary."""
+        yield from super().problems()
+        yield from self.need_with("num_new_tokens", "init_checkpoint")
 
     def path(self, *names: str) -> str:
         """A path in the output folder."""
@@ -179,7 +194,7 @@ class Plan:
         ]
         header = ["model", "weights", "tokens/s", "tokens per weight", "passes", ""]
         yield table(header, rows).rstrip()
-        yield from self._warnings(pace, seconds, total)
+        yield from self._warnings(pace, seconds, text)
         yield (
             f"Time: {before / 60.0:,.0f} minutes for the records,"
             f" {self.training_hours:,.2f} hours of training. Disk:"
@@ -188,7 +203,13 @@ class Plan:
         yield ""
         yield "\n\n".join(map(str, self.commands()))
 
-    def _warnings(self, pace: Pace, seconds: float, total: float) -> Iterator[str]:
+    def _warnings(self, pace: Pace, seconds: float, text: Text) -> Iterator[str]:
+        per_word, total = text.tokens / max(text.words, 1.0), text.tokens
+        if not self._makes_vocabulary and per_word > _MANY_TOKENS_PER_WORD:
+            yield (
+                f"The vocabulary cuts a word into {per_word:.2f} tokens."
+                " `num_new_tokens=1000` adds words of the text to it."
+            )
         seen = pace.tokens_per_second * seconds
         enough = TOKENS_PER_WEIGHT * pace.num_weights
         if self.options.init_checkpoint is None and seen < enough:
@@ -210,8 +231,8 @@ class Plan:
         options = self.options
         found = []
         vocab_file = self._vocab_file
-        if options.init_checkpoint is None:
-            found.append(self._learn(options.input_file, vocab_file))
+        if self._makes_vocabulary:
+            found.append(self._make_vocabulary(options.input_file, vocab_file))
         text_flags = {
             name: getattr(options, name)
             for name in ("input_format", "text_field", "encoding", "clean", "language")
@@ -241,7 +262,22 @@ class Plan:
         )
         return found
 
-    def _learn(self, source: str | None, target: str) -> Command:
+    @property
+    def _makes_vocabulary(self) -> bool:
+        options = self.options
+        return options.init_checkpoint is None or options.num_new_tokens is not None
+
+    def _make_vocabulary(self, source: str | None, target: str) -> Command:
+        """Learns a vocabulary of the text, or extends the checkpoint's."""
+        if self.options.init_checkpoint is not None:
+            extension = {
+                "input_file": source,
+                "output_file": target,
+                "init_checkpoint": self.options.init_checkpoint,
+                "num_new_tokens": self.options.num_new_tokens,
+                "do_lower_case": self._do_lower_case,
+            }
+            return Command(_EXTEND, extension, target)
         sizes = (size for least, size in _VOCABULARIES if self._num_bytes >= least)
         flags = {
             "input_file": source,
@@ -276,8 +312,7 @@ class Plan:
 
     @property
     def _vocab_file(self) -> str:
-        checkpoint = self.options.init_checkpoint
-        if checkpoint is None:
+        if self._makes_vocabulary:
             return self.options.path("vocab.txt")
         return os.path.join(self._folder, "vocab.txt")
 
@@ -296,12 +331,13 @@ class Plan:
 
     def _text(self) -> Text:
         """Counts the text, and writes the records of a sample."""
-        made_from = [self._num_bytes, self.options.init_checkpoint]
+        options = self.options
+        checkpoint, new_tokens = options.init_checkpoint, options.num_new_tokens
+        made_from = [self._num_bytes, checkpoint, new_tokens]
         if known := self._measured.find("text", made_from):
             return Text(**known)
         from bert_tf.records.manifest import MANIFEST_SUFFIX
 
-        options = self.options
         sample, sample_words, words = self._counted()
         path, small = (options.path("sample", f"{n}.txt") for n in ("text", "small"))
         files.make_folder(os.path.dirname(path))
@@ -309,10 +345,10 @@ class Plan:
         part = sample[: len(sample) // _SMALLER]
         files.write_atomically(small, "\n".join(part) + "\n")
         vocab_file = self._vocab_file
-        if options.init_checkpoint is None:
+        if self._makes_vocabulary:
             vocab_file = options.path("sample", "vocab.txt")
             if not files.exists(vocab_file):
-                self._run(self._learn(path, vocab_file))
+                self._run(self._make_vocabulary(path, vocab_file))
         target = options.path("sample", "text.tfrecord")
         # Two samples: what grows with the text, without what starting takes.
         starting = self._run(

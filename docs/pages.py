@@ -33,7 +33,12 @@ _WAY = {
     "Start": ("README.md", _ONE_FILE, "colab/README.md"),
     "Fine-tune": ("docs/finetuning.md", "docs/keras.md", "docs/python.md"),
     "Predict and serve": ("docs/serving.md", "docs/checkpoints.md", "docs/features.md"),
-    "Pre-train": ("docs/pretraining.md", "tfrecords/README.md", "docs/paper.md"),
+    "Pre-train": (
+        "docs/recipes.md",
+        "docs/pretraining.md",
+        "tfrecords/README.md",
+        "docs/paper.md",
+    ),
     "Scale": ("docs/scaling.md",),
     "More": ("docs/results.md", "docs/moving_here.md", "docs/troubleshooting.md"),
 }

@@ -5,6 +5,7 @@ from unittest import mock
 
 import pytest
 import tensorflow as tf
+from absl import flags
 
 from bert_tf import plan
 from bert_tf.base import cli
@@ -74,12 +75,13 @@ class PlanTest(PlanCase):
                 json.dump({"report": report, "shards": shards}, file)
         elif "output_dir" in values:
             os.makedirs(values["output_dir"], exist_ok=True)
-            config = BertConfig.from_size(values["bert_size"], vocab_size=8_000)
+            size = values.get("bert_size", "tiny")
+            config = BertConfig.from_size(size, vocab_size=8_000)
             with open(os.path.join(values["output_dir"], "bert_config.json"), "w") as f:
                 f.write(config.to_json_string())
             path = os.path.join(values["output_dir"], "metrics.jsonl")
             with open(path, "w") as file:
-                rate = self.rates[values["bert_size"]]
+                rate = self.rates[size]
                 print(json.dumps({"tokens_per_second": rate}), file=file)
         return plan.subprocess.CompletedProcess(arguments, 0, stdout="")
 
@@ -121,6 +123,22 @@ class PlanTest(PlanCase):
         self.assertEqual(train[0], "run_pretraining")
         self.assertEqual(train[1]["eval_input_file"], other[1]["output_file"])
         self.assertEqual(train[1]["output_dir"], self.path("out", "model"))
+
+    def test_new_words_for_a_checkpoint(self):
+        model = f"--init_checkpoint={self.path('released')}"
+        shown = self.plan(model, hours=3.0)
+        # 1.6 tokens per word are many.
+        self.assertIn("cuts a word into 1.60 tokens. `num_new_tokens=1000` adds", shown)
+        shown = self.plan(model, "--num_new_tokens=50", "--go", hours=3.0)
+        self.assertNotIn("num_new_tokens=1000", shown)
+        extend, create, train = self.ran[-3:]
+        self.assertEqual(extend[0], "extend_vocabulary")
+        self.assertEqual(extend[1]["num_new_tokens"], "50")
+        self.assertEqual(extend[1]["output_file"], self.path("out", "vocab.txt"))
+        self.assertEqual(create[1]["vocab_file"], self.path("out", "vocab.txt"))
+        self.assertEqual(train[1]["init_checkpoint"], self.path("released"))
+        with self.assertRaisesRegex(flags.Error, "needs --init_checkpoint"):
+            self.plan("--num_new_tokens=50")
 
     def test_what_is_refused(self):
         self.plan()

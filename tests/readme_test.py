@@ -21,6 +21,7 @@ pytestmark = pytest.mark.checkout
 # before it has written.
 GUIDE = (
     "README.md",
+    "docs/recipes.md",
     "docs/pretraining.md",
     "docs/scaling.md",
     "docs/finetuning.md",

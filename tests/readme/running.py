@@ -24,10 +24,11 @@ REPLACED = (
     (r"--tasks=all", "--tasks=all --learning_rates=5e-5,2e-5", "each is a run a task"),
     (r"--num_train_steps=\d{4,}", "--num_train_steps=3", "it would take days"),
     (r"--max_train_hours=\d+", "--max_train_hours=0.002", "it would take hours"),
-    (r"--hours=8", "--hours=0.05", "it would take hours"),
+    (r"--hours=\d+", "--hours=0.03", "it would take hours"),
     (r"--num_warmup_steps=\d{4,}", "--num_warmup_steps=1", "it would take days"),
     (r"--train_batch_size=256", "--train_batch_size=8", "it would take days"),
     (r"vocab_size=(8000|30522)", "vocab_size=1500", "the text is small"),
+    (r"--num_new_tokens=2000", "--num_new_tokens=20", "the text is small"),
     (
         r"num_new_tokens=1000",
         "num_new_tokens=20 --min_frequency=1",
