@@ -440,6 +440,10 @@ class RefusalTest(RunPretrainingTestCase):
                 "they have different vocabularies",
             ),
             ({"vocab_file": other}, "not the vocabulary of"),
+            ({"stop_if": "loss>6"}, "condition must be METRIC>VALUE@STEP"),
+            ({"stop_if": "loss>6@4"}, "the training ends at 4"),
+            ({"stop_if": "perplexity>6@2"}, "the metrics are loss, .*bits_per_byte;"),
+            ({"stop_if": "bits_per_byte>6@2"}, "give `eval_steps`"),
             ({"do_lower_case": False}, "`do_lower_case=False`, but the records"),
             (
                 {

@@ -19,6 +19,10 @@ class DivergedError(InputError):
     """Training produced numbers that are not finite: other settings may not."""
 
 
+class NotReachedError(InputError):
+    """`stop_if` has ended a training, whose checkpoint the same command resumes."""
+
+
 def first_line(error: Exception) -> str:
     """The first line of an error's message, or its type if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

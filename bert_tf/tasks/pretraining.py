@@ -43,6 +43,7 @@ from bert_tf.training.evaluation import Evaluator
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import regularized
 from bert_tf.training.run_folder import RunData
+from bert_tf.training.stopping import EVALUATION, parse
 from bert_tf.training.strategy import (
     Strategy,
     check_batch_size,
@@ -355,6 +356,7 @@ class PretrainingRun(Run):
                 options,
                 output_dir=folder,
                 stacking=None,
+                stop_if=(),
                 num_train_steps=stage.num_steps,
                 num_warmup_steps=min(options.num_warmup_steps, stage.num_steps // 10),
                 num_schedule_steps=None,
@@ -558,8 +560,23 @@ class PretrainingRun(Run):
         """Raises InputError now for errors that the first evaluation would meet."""
         objective = self.task.objective
         metrics = ["loss", *objective.losses, *objective.metrics]
+        of_training = [*metrics]
         if self._has_bits_per_byte:
             metrics.append(BITS_PER_BYTE)
+        for one in parse(self.options.stop_if):
+            name = one.name_in(of_training)
+            if name in of_training:
+                continue
+            if name.removeprefix(EVALUATION) not in metrics:
+                raise InputError(
+                    f"`stop_if={one.text}`: the metrics are {', '.join(metrics)};"
+                    f" with {EVALUATION} they are those of the evaluations."
+                )
+            if not self.options.eval_steps:
+                raise InputError(
+                    f"`stop_if={one.text}` is about evaluations in training: give"
+                    " `eval_steps`, or a metric of training, such as loss."
+                )
         if self.options.eval_steps and self.options.best_metric not in metrics:
             raise InputError(
                 f"`best_metric={self.options.best_metric}` is not a metric of the"

@@ -181,6 +181,7 @@ class FineTuningOptions(
         "num_warmup_steps",
         "num_schedule_steps",
         "max_train_hours",
+        "stop_if",
         "stack_layers",
     ),
 ):

@@ -18,7 +18,7 @@ from absl import logging
 from keras import ops
 
 from bert_tf.base import files
-from bert_tf.base.errors import DivergedError, InputError
+from bert_tf.base.errors import DivergedError, InputError, NotReachedError
 from bert_tf.base.metrics import is_better
 from bert_tf.base.options import declarations
 from bert_tf.conversion.source import Source
@@ -42,13 +42,21 @@ from bert_tf.training.checkpoints import (
     read_best,
 )
 from bert_tf.training.device_steps import training_steps
-from bert_tf.training.reporting import LogInterval, Reporter, progress_bar, write_curves
+from bert_tf.training.reporting import (
+    CURVES_NAME,
+    LogInterval,
+    Reporter,
+    progress_bar,
+    write_curves,
+)
 from bert_tf.training.step import (
     SEQUENCES,
     SKIPPED,
+    TOTAL_LOSS,
     LossScale,
     computing_in,
 )
+from bert_tf.training.stopping import Stopping
 from bert_tf.training.strategy import (
     Strategy,
     check_batch_size,
@@ -290,6 +298,11 @@ class _Run:
                     num_evaluations=bool(config.eval_steps) + last.evaluates_afterwards,
                     checkpoint_bytes=12 * total,  # weights and both moments
                 )
+        objective = task.objective
+        self._last_phase = last
+        self._stopping = Stopping(
+            config.stop_if, [TOTAL_LOSS, *objective.losses, *objective.metrics]
+        )
         self._has_evaluated = False
         self._compiling_seconds = 0.0
         self._task = task
@@ -364,7 +377,10 @@ class _Run:
         if is_done and not self._evaluates(behind):
             return False
         self._reporter = Reporter(
-            self._folder, self.step, is_chief=is_chief(self._strategy)
+            self._folder,
+            self.step,
+            is_chief=is_chief(self._strategy),
+            observe=self._stopping.see,
         )
         self.closing.callback(self._reporter.close)
         if self._evaluates(behind):
@@ -376,6 +392,8 @@ class _Run:
             elif best is None or best.data in known:  # else of other records
                 # Or between the evaluation and the best checkpoint's copy.
                 self._keep_best(recorded, behind)
+        if self._is_to_end():
+            self._end_unreached()
         reason = "" if is_done else self.out_of_patience()
         if is_done or reason:
             self.checkpoints.wait()
@@ -470,7 +488,8 @@ class _Run:
             )
             self.bar.update(count)
             ends_phase = self.has_made(phase)
-            if self.step % config.log_steps == 0 or ends_phase:
+            reports = self.step % config.log_steps == 0 or ends_phase
+            if reports:
                 metrics = window.metrics(peak)
                 metrics["learning_rate"] = self._learning_rate()
                 self._reporter.report(self.step, metrics)
@@ -480,7 +499,8 @@ class _Run:
             saves = self.step % config.save_checkpoints_steps == 0
             if self._budget and self._budget.saves(left / num_workers(self._strategy)):
                 saves = True
-            if saves or ends_phase or stops or evaluates:
+            is_to_end = reports and self._is_to_end()
+            if is_to_end or saves or ends_phase or stops or evaluates:
                 self._check_weights()
                 began = time.monotonic()
                 if self._budget:
@@ -492,6 +512,8 @@ class _Run:
             if evaluates and not stops:
                 self._evaluate(phase)
             self._stop_if_asked(terms, interrupts)
+            if is_to_end or (evaluates and self._is_to_end()):
+                self._end_unreached()
             if evaluates and (reason := self.out_of_patience()):
                 logging.info("%s", reason)
                 break
@@ -582,6 +604,26 @@ class _Run:
                 f"The weights are not finite after step {self.step}. Lower"
                 " `learning_rate`, or lengthen the warmup."
             )
+
+    def _is_to_end(self) -> bool:
+        """Whether a condition of `stop_if` holds, on any worker."""
+        if not self._config.stop_if or self.has_made(self._last_phase):
+            return False
+        return bool(self._summed(float(bool(self._stopping.reason)))[0])
+
+    def _end_unreached(self) -> NoReturn:
+        """Completes writing, and says what to look at."""
+        self._wait_for_all()
+        if is_chief(self._strategy):
+            write_curves(self._folder, self._task.name)
+        curves = os.path.join(self._folder, CURVES_NAME)
+        raise NotReachedError(
+            f"The run has ended at step {self.step}:"
+            f" {self._stopping.reason or 'a condition of `stop_if` holds'}. Look at"
+            f" {curves}: if the loss hardly falls, raise `learning_rate` or shorten the"
+            " warmup; if it jumps, lower the rate. With another `stop_if`, or none, the"
+            f" same command resumes from {self.checkpoints.latest}."
+        )
 
     def _end_diverged(self, message: str) -> NoReturn:
         """Completes writing, and names the last checkpoint."""

@@ -18,6 +18,7 @@ from bert_tf.base import files, strict_json
 from bert_tf.base.errors import InputError
 from bert_tf.base.pictures import picture
 from bert_tf.training.step import SEQUENCES, SKIPPED, TOKENS, TOTAL_LOSS
+from bert_tf.training.stopping import EVALUATION
 
 _COLUMNS = 100
 
@@ -155,7 +156,6 @@ def mean(total_and_weight: np.ndarray) -> float:
 
 
 METRICS_NAME = "metrics.jsonl"
-EVALUATION = "eval/"
 _TRAINING_TAG = "train/"
 AFTER_TRAINING = "after_training"
 
@@ -187,7 +187,9 @@ class Reporter:
         *,
         after_training: bool = False,
         is_chief: bool = True,
+        observe: Callable[[_Entry], object] = lambda entry: None,
     ) -> None:
+        self._observe = observe  # of each line, earlier starts' first
         self._path = os.path.join(folder, METRICS_NAME)
         self._after_training = after_training
         self._is_chief = is_chief
@@ -200,6 +202,9 @@ class Reporter:
             if self._is_of_our_kind(entry)
         }
         self._seconds_before = max((e.get("seconds", 0.0) for e in entries), default=0)
+        for entry in entries:
+            if AFTER_TRAINING not in entry:
+                observe({"seconds": 0.0, **entry})
         if is_chief:
             self._summaries = tf.summary.create_file_writer(folder)
 
@@ -234,6 +239,7 @@ class Reporter:
         entry = {"step": step, "seconds": round(seconds, 3), **named}
         if self._after_training:
             entry[AFTER_TRAINING] = True
+        self._observe(entry)
         line = json.dumps(entry) + "\n"
         if files.is_remote(self._path):  # object stores cannot append
             before = files.read_text(self._path) if files.exists(self._path) else ""

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.base import options
+from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Options, Path, option
+from bert_tf.training.stopping import parse
 
 BALANCED = "balanced"  # of `class_weights`
 _DISTILLED = ("distill_logits", "distill_cosine", "distill_hidden", "distill_attention")
@@ -380,6 +382,16 @@ class TrainingConfig(Options, title=options.TRAINING):
         only_with="eval_steps",
         decides="result",
     )
+    stop_if: tuple[str, ...] = option(
+        (),
+        "End the run if it has not reached what it should by then: METRIC>VALUE@STEP,"
+        " such as loss>6@5000, or after hours of training over all starts, such as"
+        " loss>6@3h; < for a metric that should be high; several separated by commas."
+        " The metric is one of training, or of the evaluations in training, such as"
+        " bits_per_byte. The run saves a checkpoint and exits with 2. The same command"
+        " then ends at once; with other conditions, or none, it resumes.",
+        decides="result",
+    )
     # What a new run starts from, in addition to a checkpoint.
     init_head: bool = option(
         True,
@@ -452,6 +464,21 @@ class TrainingConfig(Options, title=options.TRAINING):
                 f" {self.last_step} steps of training, or the last ones would learn"
                 " nothing."
             )
+        yield from self._problems_of_stop_if()
+
+    def _problems_of_stop_if(self) -> Iterator[str]:
+        """Conditions that are none, or that no training would reach."""
+        hours = self.max_train_hours
+        try:
+            conditions = parse(self.stop_if)
+        except InputError as error:
+            yield str(error)
+            return
+        for one in conditions:
+            if hours is not None and one.hours is not None and one.hours >= hours:
+                yield f"`stop_if={one.text}`: the training ends at {hours:g} hours."
+            if hours is None and one.step is not None and one.step >= self.last_step:
+                yield f"`stop_if={one.text}`: the training ends at {self.last_step}."
 
     @property
     def last_step(self) -> int:

@@ -259,7 +259,7 @@ WITHOUT_EFFECT_ON_STEPS = {
     *("second_checkpoint", "stack_layers", "gradient_accumulation_steps"),
     *("jit_compile", "recompute", "save_checkpoints_steps", "keep_checkpoint_max"),
     *("log_steps", "eval_steps", "best_metric", "patience", "profile_steps"),
-    "iterations_per_loop",
+    *("iterations_per_loop", "stop_if"),
 }
 SAME_SELECTION = {
     *("data_dir", "glue_dir", "output_dir", "task_name", "tasks", "tfds_data_dir"),

@@ -24,6 +24,7 @@ REPLACED = (
     (r"--tasks=all", "--tasks=all --learning_rates=5e-5,2e-5", "each is a run a task"),
     (r"--num_train_steps=\d{4,}", "--num_train_steps=3", "it would take days"),
     (r"--max_train_hours=\d+", "--max_train_hours=0.002", "it would take hours"),
+    (r"--stop_if='[^']*'", "--stop_if='loss>99@0.0001h'", "it would take hours"),
     (r"--hours=\d+", "--hours=0.03", "it would take hours"),
     (r"--num_warmup_steps=\d{4,}", "--num_warmup_steps=1", "it would take days"),
     (r"--train_batch_size=256", "--train_batch_size=8", "it would take days"),

@@ -11,9 +11,10 @@ from unittest import mock
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from bert_tf.base.errors import InputError
+from bert_tf.base.errors import InputError, NotReachedError
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks.pretraining import pretraining_task
@@ -211,6 +212,24 @@ class ResumeTest(LoopTestCase):
         lines = self.metrics("stopped")
         lines = [line["step"] for line in lines if "eval/loss" in line]
         self.assertEqual(lines, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+
+    @pytest.mark.jax
+    def test_a_run_that_has_not_reached_what_it_should_ends_and_can_resume(self):
+        whole = self.whole()
+        for _ in range(2):  # the same command trains no further
+            with self.assertRaisesRegex(
+                NotReachedError, r"at step 4: loss is .* at step 4 .*curves.png.*ckpt-4"
+            ):
+                self.train("ended", stop_if=("loss<0@2", "loss>0@3"))
+            self.assertEqual([one["step"] for one in self.metrics("ended")], [2, 4])
+        self.assertTrue(os.path.exists(self.folder("ended") + "/curves.png"))
+        # It resumes with another condition, which an evaluation does not meet.
+        phases = [toy.phase(self.records, 9, evaluate=lambda model: {"loss": 3.0})]
+        with self.assertRaisesRegex(NotReachedError, "eval/loss is 3 at step 6"):
+            self.train("ended", stop_if="eval/loss>2@5", phases=phases, eval_steps=2)
+        model, step = self.train("ended", stop_if="loss>100@8")
+        self.assertEqual(step, 9)
+        self.assert_same_weights(model, whole)
 
     def test_calls_keep_the_pace_of_the_steps(self):
         counts = []
