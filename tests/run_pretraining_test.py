@@ -388,6 +388,33 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
         self.run_script(random_seed=2, **options)
         self.assertEqual(self.results(), results)
 
+    def test_the_evaluation_does_not_depend_on_the_rate_of_the_training(self):
+        self.run_script(do_train=True, num_train_steps=1)
+        start = self.path("run")
+
+        def losses(records, **options):
+            self.run_script(
+                **{"do_eval": True, "init_checkpoint": start, **options},
+                input_file=records,
+                output_dir=self.path("evaluated"),
+            )
+            results = self.results("evaluated")
+            return results["masked_lm_loss"], results["bits_per_byte"]
+
+        # What records of 15 % give by themselves.
+        few = losses(unmasked.write_set(self.path("few"), masked_lm_prob=0.15))
+        self.assertEqual(losses(self.records, masked_lm_prob=0.9), few)
+        held_out = {"eval_input_file": unmasked.write_set(self.path("held_out"))}
+        self.assertEqual(losses(self.records, **held_out), few)
+        many = losses(self.records, eval_masked_lm_prob=0.9)
+        self.assertNotAllClose(many[0], few[0])
+        given = {"eval_masked_lm_prob": 0.2}
+        with self.assertRaisesRegex(InputError, "model that reads in one direction"):
+            losses(self.records, left_to_right=True, init_checkpoint=None, **given)
+        static = self.make_records("static", dupe_factor=1)
+        with self.assertRaisesRegex(InputError, "`eval_masked_lm_prob=0.2` is for"):
+            losses(static, init_checkpoint=None, **given)
+
     def test_without_sentence_pairs_the_masked_lm_is_alone(self):
         records = unmasked.write_set(self.path("none"), pairs="none")
         options = {"input_file": records, "do_train": True, "do_eval": True}

@@ -13,6 +13,10 @@ UNMASKED = (
     " --input_file=TEXT --vocab_file=VOCAB --output_file=RECORDS makes records without"
     " masks"
 )
+# Why a model of one direction has no use for options of masking.
+ONE_DIRECTION = (
+    "is for masking, but a model that reads in one direction predicts every token"
+)
 
 
 class MaskingOptions(Options):
@@ -68,11 +72,12 @@ class MaskingOptions(Options):
             name: self.value_if_given(name) for name in declarations(MaskingOptions)
         }
 
-    def refuse_where_unused(self, source: str) -> None:
+    def refuse_where_unused(self, source: str, **others: Any) -> None:
         """Rejects options of masking for records that have their masks in them."""
         self.refuse_masking(
             f"is for records that are masked as they are read, but the masks of"
-            f" {source} are in the records. {UNMASKED}"
+            f" {source} are in the records. {UNMASKED}",
+            **others,
         )
 
     def refuse_masking(self, reason: str, **others: Any) -> None:

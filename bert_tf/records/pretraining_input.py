@@ -27,7 +27,11 @@ from bert_tf.instances.settings import (
 )
 from bert_tf.records.dynamic_masking import DynamicMasking, neighbour_targets
 from bert_tf.records.manifest import Manifest, Shard, listed_files, manifests_of
-from bert_tf.records.masking_options import UNMASKED, MaskingOptions
+from bert_tf.records.masking_options import (
+    ONE_DIRECTION,
+    UNMASKED,
+    MaskingOptions,
+)
 from bert_tf.records.pipeline import (
     ALL_ROWS,
     FRAME_BYTES,
@@ -307,8 +311,7 @@ class PretrainingRecords:
                     f" in one direction predicts every token. {UNMASKED}."
                 )
             masking.refuse_masking(
-                "is for masking, but a model that reads in one direction predicts"
-                " every token",
+                ONE_DIRECTION,
                 max_predictions_per_seq=max_predictions_per_seq,
             )
             self._targets = functools.partial(
@@ -323,6 +326,11 @@ class PretrainingRecords:
                 max_predictions_per_seq=self.max_predictions_per_seq,
                 max_predictions_per_sequence=self._max_predictions_per_sequence,
             )
+
+    @property
+    def masked_lm_prob(self) -> float | None:
+        """The share of tokens masked as they are read; None for ready masks."""
+        return self._masking.masking.masked_lm_prob if self._masking else None
 
     def _settled(self, name: str, given: int | None) -> int:
         """A length: the user's, the manifests' or the first record's."""

@@ -26,6 +26,7 @@ from bert_tf.conversion.source import Source, open_source
 from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
+from bert_tf.records.masking_options import ONE_DIRECTION, MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
 from bert_tf.tasks.bits_per_byte import MaskedWords
@@ -221,11 +222,17 @@ class PretrainingRun(Run):
         if source is not None and source.config is not None:
             refuse_other_function(source, self.config, "this run's model")
         # Of each phase: what it trains on, and what it is evaluated on.
-        self._records = self._open(options.input_file, "input_file", specs)
+        self._records = self._open(options.input_file, "input_file", specs, options)
         self._held_out = self._records
-        if options.eval_input_file:
+        rate = options.eval_masked_lm_prob
+        if options.eval_input_file or any(
+            records.masked_lm_prob not in (None, rate) for records in self._records
+        ):
             self._held_out = self._open(
-                options.eval_input_file, "eval_input_file", specs
+                options.eval_input_file or options.input_file,
+                "eval_input_file" if options.eval_input_file else "input_file",
+                specs,
+                masking=options.with_defaults(masked_lm_prob=rate),
             )
         first, *others = every = [*self._records, *self._held_out]
         for other in others:
@@ -493,7 +500,11 @@ class PretrainingRun(Run):
             check_batch_size(self.strategy, size, flag="eval_batch_size")
 
     def _open(
-        self, patterns: str, flag: str, specs: Sequence[PhaseSpec] | None
+        self,
+        patterns: str,
+        flag: str,
+        specs: Sequence[PhaseSpec] | None,
+        masking: MaskingOptions,
     ) -> list[PretrainingRecords]:
         """The records of each phase, checked; those of one length are opened once."""
         paths = record_files(patterns, flag)
@@ -519,7 +530,7 @@ class PretrainingRun(Run):
                     "max_predictions_per_seq"
                 ),
                 vocab_file=options.vocab_file,
-                masking=options,
+                masking=masking,
                 left_to_right=self.config.left_to_right,
                 right_to_left=self.config.right_to_left,
                 counts_cache=os.path.join(options.output_dir, "record_counts.json"),
@@ -546,8 +557,13 @@ class PretrainingRun(Run):
         for records in every:
             records.check_model(self.config)
             records.check_hosts(self.strategy)
+        given = {
+            "eval_masked_lm_prob": self.options.value_if_given("eval_masked_lm_prob")
+        }
         if not any(records.is_dynamic for records in every):
-            self.options.refuse_where_unused(every[0].paths[0])
+            self.options.refuse_where_unused(every[0].paths[0], **given)
+        elif not self.config.is_bidirectional:
+            self.options.refuse_masking(ONE_DIRECTION, **given)
         if vocabulary is not None:
             self.config.check_vocabulary(len(vocabulary), "The vocabulary")
             do_lower_case = checked_casing(

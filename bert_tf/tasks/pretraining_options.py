@@ -110,6 +110,15 @@ class PretrainingOptions(
         least=1,
         decides="result",
     )
+    eval_masked_lm_prob: float = option(
+        0.15,
+        "For records without masks: share of a sequence's tokens to predict in"
+        " evaluation. It does not depend on --masked_lm_prob, so that runs with"
+        " different rates compare.",
+        above=0.0,
+        most=1.0,
+        decides="result",
+    )
     dropout: float | None = option(
         None,
         "Dropout of layers and attention in this training, instead of the dropout in"

@@ -381,6 +381,8 @@ class _Run:
             self.step,
             is_chief=is_chief(self._strategy),
             observe=self._stopping.see,
+            report_to=config.report_to,
+            flags=self._start.flags if self._start else {},
         )
         self.closing.callback(self._reporter.close)
         if self._evaluates(behind):

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.pictures import picture
 from bert_tf.training.step import SEQUENCES, SKIPPED, TOKENS, TOTAL_LOSS
 from bert_tf.training.stopping import EVALUATION
+from bert_tf.training.trackers import Trackers
 
 _COLUMNS = 100
 
@@ -188,6 +189,8 @@ class Reporter:
         after_training: bool = False,
         is_chief: bool = True,
         observe: Callable[[_Entry], object] = lambda entry: None,
+        report_to: Sequence[str] = (),
+        flags: Mapping[str, Any] | None = None,  # for those
     ) -> None:
         self._observe = observe  # of each line, earlier starts' first
         self._path = os.path.join(folder, METRICS_NAME)
@@ -195,6 +198,7 @@ class Reporter:
         self._is_chief = is_chief
         self._began = time.monotonic()
         self._summaries: tf.summary.SummaryWriter | None = None
+        self._trackers = Trackers(report_to if is_chief else (), folder, flags or {})
         entries = self._keep(lambda entry: after_training or entry["step"] <= step)
         self._evaluations = {
             entry["step"]: _evaluation_of(entry)
@@ -226,7 +230,8 @@ class Reporter:
         return [self._evaluations[step] for step in sorted(self._evaluations)]
 
     def close(self) -> None:
-        """Closes the TensorBoard file."""
+        """Closes the TensorBoard file and the trackers."""
+        self._trackers.close()
         if self._summaries is not None:
             self._summaries.close()
 
@@ -247,10 +252,12 @@ class Reporter:
         else:
             with open(self._path, "a", encoding="utf-8") as file:
                 file.write(line)
+        tagged = {(prefix or _TRAINING_TAG) + n: float(x) for n, x in metrics.items()}
         with self._summaries.as_default(step=step):
-            for name, value in metrics.items():
-                tf.summary.scalar((prefix or _TRAINING_TAG) + name, float(value))
+            for name, value in tagged.items():
+                tf.summary.scalar(name, value)
         self._summaries.flush()
+        self._trackers.log(step, tagged)
         if prefix:
             shown = ", ".join(f"{name} {value:.4g}" for name, value in named.items())
             line = f"step {step}: {shown}"

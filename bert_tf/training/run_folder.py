@@ -32,7 +32,7 @@ from absl import logging
 from bert_tf.base import files, strict_json
 from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
-from bert_tf.base.options import FLAGS_NAME, Options
+from bert_tf.base.options import FLAGS_NAME, Options, flags_of_run
 from bert_tf.conversion.names import heads_of
 from bert_tf.conversion.source import CONFIG_NAME
 from bert_tf.conversion.tensorflow import (
@@ -48,6 +48,7 @@ from bert_tf.conversion.tokenizer_files import (
     write_labels,
 )
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training import trackers
 from bert_tf.training.checkpoints import (
     STARTS_NAME,
     STATE_NAME,
@@ -325,7 +326,15 @@ def report_evaluation(
 
     If the folder has a run, its curves are redrawn.
     """
-    reporter = Reporter(folder, step, after_training=True, is_chief=is_chief)
+    flags = flags_of_run(folder)
+    reporter = Reporter(
+        folder,
+        step,
+        after_training=True,
+        is_chief=is_chief,
+        report_to=trackers.of_run(flags),
+        flags=flags,
+    )
     if keeps_others:
         results = {**(reporter.evaluation(step) or {}), **results}
     reporter.report_evaluation(step, results)

@@ -7,6 +7,7 @@ from bert_tf.base import options
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Options, Path, option
 from bert_tf.training.stopping import parse
+from bert_tf.training.trackers import TRACKERS
 
 BALANCED = "balanced"  # of `class_weights`
 _DISTILLED = ("distill_logits", "distill_cosine", "distill_hidden", "distill_attention")
@@ -223,6 +224,15 @@ class TrainingConfig(Options, title=options.TRAINING):
         100,
         "Steps between lines of metrics (log, TensorBoard, metrics.jsonl).",
         least=1,
+        decides="nothing",
+    )
+    report_to: tuple[str, ...] = option(
+        (),
+        "Also report the metrics to experiment trackers, separated by commas: wandb,"
+        " mlflow, trackio. Their servers and keys are set as usual, such as by"
+        " WANDB_MODE or MLFLOW_TRACKING_URI. A run that is resumed continues its run"
+        " there.",
+        choices=TRACKERS,
         decides="nothing",
     )
     optimizer: str = option(

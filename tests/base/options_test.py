@@ -259,7 +259,7 @@ WITHOUT_EFFECT_ON_STEPS = {
     *("second_checkpoint", "stack_layers", "gradient_accumulation_steps"),
     *("jit_compile", "recompute", "save_checkpoints_steps", "keep_checkpoint_max"),
     *("log_steps", "eval_steps", "best_metric", "patience", "profile_steps"),
-    *("iterations_per_loop", "stop_if"),
+    *("iterations_per_loop", "stop_if", "report_to"),
 }
 SAME_SELECTION = {
     *("data_dir", "glue_dir", "output_dir", "task_name", "tasks", "tfds_data_dir"),
@@ -272,7 +272,7 @@ SAME_SELECTION = {
     *("stop_early", "stop_early_at", "stop_early_keep", "keep_all_runs"),
     *("save_checkpoints_steps", "keep_checkpoint_max", "iterations_per_loop"),
     *("log_steps", "profile_steps", "jit_compile", "recompute", "distribution"),
-    "local_workers",
+    *("local_workers", "report_to"),
     *("backend", "use_tpu", "tpu_name", "tpu_zone", "gcp_project", "master"),
     *("num_tpu_cores", "gradient_accumulation_steps", "two_stage"),
 }

@@ -1,0 +1,177 @@
+"""Experiment trackers that a run also reports to: `report_to`.
+
+Each has a run of its own for an output_dir, with the flags as its config, and the
+metrics under TensorBoard's names. OUTPUT_DIR/trackers.json has the ids by library: a
+run that is resumed, or evaluated later, continues them. What a killed run makes again
+is reported again, at the same step.
+
+    library   id                                 project
+    wandb     wandb's                            WANDB_PROJECT, else bert_tf
+    mlflow    MLflow's                           MLflow's experiment
+    trackio   OUTPUT_DIR's last name, a number   TRACKIO_PROJECT, else bert_tf
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from absl import logging
+
+from bert_tf.base import files, strict_json
+from bert_tf.base.errors import InputError, first_line
+
+TRACKERS_NAME = "trackers.json"
+
+# The library, the run's name, its id if it has one, the folder, and the flags.
+_Start = Callable[[Any, str, str | None, str, dict[str, Any]], "_Open"]
+
+
+class _Open(NamedTuple):
+    """A run that has been started or continued."""
+
+    id: str
+    log: Callable[[dict[str, float], int], Any]
+    close: Callable[[], Any]
+
+
+def _wandb(
+    wandb: Any, name: str, known: str | None, folder: str, flags: dict[str, Any]
+) -> _Open:
+    run = wandb.init(
+        project=os.environ.get("WANDB_PROJECT", "bert_tf"),
+        name=name,
+        dir=None if files.is_remote(folder) else folder,
+        id=known,
+        resume="allow",
+        config=flags,
+        allow_val_change=True,
+    )
+    # wandb's own step cannot fall, but that of a run that was killed does.
+    run.define_metric("*", step_metric="step")
+    return _Open(
+        run.id, lambda metrics, step: run.log({**metrics, "step": step}), run.finish
+    )
+
+
+def _mlflow(
+    mlflow: Any, name: str, known: str | None, folder: str, flags: dict[str, Any]
+) -> _Open:
+    # Nested: a notebook may have a run open.
+    run = mlflow.start_run(run_id=known, run_name=name, nested=True)
+    if known is None:  # parameters cannot be changed
+        mlflow.log_params(flags)
+    return _Open(run.info.run_id, mlflow.log_metrics, mlflow.end_run)
+
+
+def _trackio(
+    trackio: Any, name: str, known: str | None, folder: str, flags: dict[str, Any]
+) -> _Open:
+    name = known or f"{name}-{secrets.token_hex(4)}"
+    project = os.environ.get("TRACKIO_PROJECT", "bert_tf")
+    run = trackio.init(
+        project=project, name=name, config=flags, resume="allow", embed=False
+    )
+    return _Open(name, run.log, run.finish)
+
+
+class _Library(NamedTuple):
+    start: _Start
+    error: str | None  # the base of its exceptions, if it has one
+
+
+_LIBRARIES = {
+    "wandb": _Library(_wandb, "errors.Error"),
+    "mlflow": _Library(_mlflow, "exceptions.MlflowException"),
+    "trackio": _Library(_trackio, None),
+}
+TRACKERS = tuple(_LIBRARIES)
+
+
+def missing(names: Sequence[str]) -> list[str]:
+    """The libraries that are not installed."""
+    return [name for name in names if importlib.util.find_spec(name) is None]
+
+
+def of_run(flags: Mapping[str, Any]) -> list[str]:
+    """The installed libraries that a run's flags name; warns of the others."""
+    given = flags.get("report_to")
+    names = [name for name in given if name in TRACKERS] if given else []
+    absent = missing(names)
+    for name in absent:
+        logging.warning("%s is not installed: it does not get this evaluation.", name)
+    return [name for name in names if name not in absent]
+
+
+def require_installed(names: Sequence[str]) -> None:
+    """Raises InputError if a library is missing."""
+    for name in missing(names):
+        raise InputError(f"`report_to={name}` needs {name}: pip install {name}")
+
+
+class Trackers:
+    """The trackers of a run; without names there are none."""
+
+    def __init__(
+        self, names: Sequence[str], folder: str, flags: Mapping[str, Any]
+    ) -> None:
+        self._open: dict[str, _Open] = {}
+        self._failed: set[str] = set()
+        if not names:
+            return
+        require_installed(names)
+        path = os.path.join(folder, TRACKERS_NAME)
+        known: dict[str, str] = {}
+        if files.exists(path):
+            value = files.read_json(path)
+            known = strict_json.checked(dict[str, str], value, path, "file")
+        title = os.path.basename(files.absolute(folder).rstrip("/"))
+        for name in names:
+            start, library = _LIBRARIES[name].start, importlib.import_module(name)
+            try:
+                run = start(library, title, known.get(name), folder, dict(flags))
+            except _errors_of(name) as error:
+                self.close()
+                message = f"`report_to={name}`: {first_line(error)}"
+                raise InputError(message) from error
+            self._open[name] = run
+            known[name] = run.id
+        files.write_atomically(path, json.dumps(known, sort_keys=True) + "\n")
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Sends metrics to each; training continues without one that fails."""
+        for name, run in self._open.items():
+            try:
+                run.log(dict(metrics), step)
+            except _errors_of(name) as error:
+                self._warn(name, error)
+
+    def close(self) -> None:
+        """Ends this start's part of each run."""
+        while self._open:
+            name, run = self._open.popitem()
+            try:
+                run.close()
+            except _errors_of(name) as error:
+                self._warn(name, error)
+
+    def _warn(self, name: str, error: Exception) -> None:
+        """Says once per library that metrics are missing there."""
+        if name not in self._failed:
+            self._failed.add(name)
+            logging.warning(
+                "%s has not got all metrics, which metrics.jsonl has: %s",
+                name,
+                first_line(error),
+            )
+
+
+def _errors_of(name: str) -> tuple[type[Exception], ...]:
+    """What a library raises where a server or a setting is wrong."""
+    if (path := _LIBRARIES[name].error) is None:
+        return OSError, RuntimeError, ValueError
+    module, _, error = path.partition(".")
+    return (getattr(getattr(importlib.import_module(name), module), error), OSError)
