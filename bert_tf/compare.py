@@ -29,7 +29,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.metrics import is_better
 from bert_tf.base.options import RESULTS, Options, Path, flags_of_run, option
 from bert_tf.base.pictures import figure, picture, table
-from bert_tf.tasks import run_log
+from bert_tf.tasks import reference_curves, run_log
 from bert_tf.tasks.significance import (
     Answers,
     Comparison,
@@ -207,21 +207,14 @@ def progress(folder: str) -> Progress | None:
     path = os.path.join(folder, reporting.METRICS_NAME)
     if not files.exists(path):
         return None
-    steps, tokens = [0], [0.0]
-    found = []
-    for _, entry in reporting.read_metrics(path, files.read_bytes(path)):
-        if reporting.AFTER_TRAINING in entry:
-            continue
-        if entry.get("steps_per_second") and "tokens_per_second" in entry:
-            per_step = entry["tokens_per_second"] / entry["steps_per_second"]
-            tokens.append(tokens[-1] + per_step * (entry["step"] - steps[-1]))
-            steps.append(entry["step"])
-        if f"{reporting.EVALUATION}loss" in entry:
-            found.append(entry)
+    read = reporting.read_metrics(path, files.read_bytes(path))
+    entries = [entry for _, entry in read if reporting.AFTER_TRAINING not in entry]
+    found = [entry for entry in entries if f"{reporting.EVALUATION}loss" in entry]
     if len(found) < 2:
         return None
     at = [entry["step"] for entry in found]
     axes = {"steps": at, "hours": [entry["seconds"] / 3600 for entry in found]}
+    steps, tokens = reporting.tokens_seen(entries)
     if len(steps) > 1:
         # The rate of the last interval beyond it, as in the first.
         rate = tokens[-1] / steps[-1]
@@ -278,27 +271,40 @@ def _leads(options: CompareOptions) -> dict[str, list[Lead]]:
     axes = [name for name in axes if name in other.axes]
     if options.output_file is not None:
         content = progress_picture(
-            dict(zip(options.positional, (one, other), strict=True)), axes, metric
+            dict(zip(options.positional, (one, other), strict=True)),
+            axes,
+            metric,
+            behind=reference_curves.of_run(options.positional[0]),
         )
         files.write_atomically(options.output_file, content)
     return {axis: leads(one, other, axis, metric) for axis in axes}
 
 
 def progress_picture(
-    runs: dict[str, Progress], axes: Sequence[str], metric: str
+    runs: dict[str, Progress],
+    axes: Sequence[str],
+    metric: str,
+    behind: reference_curves.Reference | None = None,
 ) -> bytes:
     """A panel for each axis, with a curve for each run."""
+    end = (
+        max(run.axes["tokens"][-1] for run in runs.values()) if "tokens" in axes else 0
+    )
 
     def draw(figure: Any) -> None:
         panels = figure.subplots(1, len(axes), squeeze=False, sharey=True)[0]
         for panel, axis in zip(panels, axes, strict=True):
             for name, run in runs.items():
                 panel.plot(run.axes[axis], run.scores[metric], "o-", label=name)
+            if behind is not None and axis == "tokens" and metric == "masked_lm_loss":
+                label = f"reference {behind.size}"
+                panel.plot(*behind.until(end, metric), "--", color="0.6", label=label)
             panel.set_xlabel(axis)
             panel.grid(alpha=0.3)
         panels[0].set_ylabel(f"{metric}, held-out")
-        for text in panels[0].legend(fontsize="small").get_texts():
-            text.set_parse_math(False)
+        for panel in panels:
+            for text in panel.legend(fontsize="small").get_texts():
+                text.set_parse_math(False)
 
     return picture(draw, (4.5 * len(axes), 3.8))
 

@@ -8,9 +8,11 @@ from bert_tf.base import metrics
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.tasks import run_log
+from bert_tf.tasks.reference_curves import Reference
 from bert_tf.tasks.reports import write_predictions
 from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.tables import Example, Target
+from tests.drawn import drawn
 from tests.script_case import FolderCase, printed
 
 LABELS = ("no", "yes")
@@ -103,6 +105,21 @@ class CompareRunsTest(CompareCase):
         )
         self.assertRegex(said, r"\| tokens +\| +A from 10,000 to 20,000")
         self.assertGreater(os.path.getsize(picture), 5000)
+        # The reference of their size is drawn over tokens.
+        points = {"bits_per_byte": [3.0, 2.0], "masked_lm_loss": [6.0, 4.0]}
+        behind = Reference(size="tiny", made="", tokens=[1e3, 2e4], **points)
+        runs = {
+            run: compare.Progress(one.axes, {"masked_lm_loss": one.scores["loss"]})
+            for run in "ab"
+            if (one := compare.progress(self.path(run)))
+        }
+        for axes, is_drawn in ((["steps"], False), (["steps", "tokens"], True)):
+            texts, _ = drawn(
+                lambda axes=axes: compare.progress_picture(
+                    runs, axes, "masked_lm_loss", behind
+                )
+            )
+            self.assertEqual("reference tiny" in texts, is_drawn)
         # Other records give no verdict.
         self.write("b/flags.json", {"eval_input_file": "other.tfrecord"})
         self.assertEqual(json.loads(self.compare("--json"))["ahead"], {})

@@ -45,6 +45,7 @@ LIGHT_MODULES = (
     "bert_tf.tasks.multiple_choice_options",
     "bert_tf.tasks.paper_tables",
     "bert_tf.tasks.pretraining_options",
+    "bert_tf.tasks.reference_curves",
     "bert_tf.tasks.run_log",
     "bert_tf.tasks.run_options",
     "bert_tf.tasks.significance",
@@ -57,6 +58,8 @@ LIGHT_MODULES = (
     "bert_tf.tasks.tagging.labels",
     "bert_tf.tasks.tagging.sentences",
     "bert_tf.tasks.tagging.tagging_options",
+    "bert_tf.training.stopping",
+    "bert_tf.training.trackers",
     "bert_tf.training.training_options",
 )
 

@@ -18,7 +18,9 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion.loading import load_classifier, load_pretrainer
 from bert_tf.conversion.tensorflow import read_weights
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
+from bert_tf.tasks import pretraining, reference_curves
 from bert_tf.tasks.pretraining import PretrainingRun
+from bert_tf.tasks.reference_curves import Reference
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import reporting
 from bert_tf.training.strategy import create_strategy
@@ -183,6 +185,28 @@ class RunPretrainingTest(RunPretrainingTestCase):
         (code,) = re.findall(r"```python\n(.*?)```", body, re.DOTALL)
         with contextlib.chdir(self.get_temp_dir()):
             exec(code, {})
+
+    def test_the_reference_of_its_size(self):
+        reference = Reference(
+            size="tiny",
+            made="made by hand",
+            tokens=[0.0, 40.0, 1e6],
+            bits_per_byte=[3.0, 2.5, 2.5],
+            masked_lm_loss=[7.0, 6.0, 5.0],
+        )
+        with (
+            mock.patch.object(reference_curves, "of_run", lambda folder: reference),
+            mock.patch.object(pretraining, "write_curves") as drawing,
+            self.assertLogs(level="INFO") as logs,
+        ):
+            self.run_script(do_train=True, do_eval=True, log_steps=1, eval_steps=2)
+        said = [one for one in logs.output if "Reference tiny at 0.0 M tokens" in one]
+        self.assertLen(said, 3)
+        self.assertIn("2.50 bits per byte (made by hand)", said[-1])
+        # At its tokens, or where the run was then.
+        steps, bits = drawing.call_args.args[2]["eval/bits_per_byte"]
+        self.assertEqual((steps[0], bits), (0.0, [3.0, 2.5]))
+        self.assertBetween(steps[1], 0.1, 1.0)
 
     def test_the_card_has_the_license_and_the_model_before(self):
         self.run_script(

@@ -29,6 +29,7 @@ from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_token
 from bert_tf.records.masking_options import ONE_DIRECTION, MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
+from bert_tf.tasks import reference_curves
 from bert_tf.tasks.bits_per_byte import MaskedWords
 from bert_tf.tasks.card import card_path, write_card
 from bert_tf.tasks.pretraining_options import (
@@ -43,6 +44,13 @@ from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Evaluator
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import regularized
+from bert_tf.training.reporting import (
+    METRICS_NAME,
+    Curve,
+    read_metrics,
+    tokens_seen,
+    write_curves,
+)
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.stopping import EVALUATION, parse
 from bert_tf.training.strategy import (
@@ -409,6 +417,14 @@ class PretrainingRun(Run):
 
     def _write_card(self, model: keras.Model, step: int) -> None:
         options = self.options
+        if reference := reference_curves.of_run(options.output_dir):
+            steps, tokens = self._tokens_seen()
+            behind = {}
+            for name in ("bits_per_byte", "masked_lm_loss"):
+                at, values = reference.until(tokens[-1], name)
+                there = np.interp(at, tokens, steps).tolist()
+                behind[f"{EVALUATION}{name}"] = (there, values)
+            write_curves(options.output_dir, self.task.name, behind)
         write_card(
             options.output_dir,
             config=self.config,
@@ -481,9 +497,25 @@ class PretrainingRun(Run):
                 )
                 loss = evaluator(model).run(batches)["masked_lm_loss"]
                 results[BITS_PER_BYTE] = words.bits_per_byte(loss)
+                self._log_reference()
             return results
 
         return evaluate
+
+    def _log_reference(self) -> None:
+        """Says where the reference of the run's size is after as many tokens."""
+        reference = reference_curves.of_run(self.options.output_dir)
+        if reference and (line := reference.line(self._tokens_seen()[1][-1])):
+            logging.info("%s", line)
+
+    def _tokens_seen(self) -> Curve:
+        """The tokens that the run's training has seen, by step."""
+        path = os.path.join(self.options.output_dir, METRICS_NAME)
+        if not files.exists(path):
+            return [0], [0.0]
+        return tokens_seen(
+            line for _, line in read_metrics(path, files.read_bytes(path))
+        )
 
     def _refuse_uneven_batches(self, specs: Sequence[PhaseSpec] | None) -> None:
         """Raises InputError if some batch cannot be split over the devices."""

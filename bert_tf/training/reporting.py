@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -351,21 +351,28 @@ _EVALUATION_PANEL = "evaluation"
 _NO_SCORES = ("total", "_thresh")
 
 # The steps, and the values at them.
-Curve = tuple[list[int], list[float]]
+Curve = tuple[Sequence[float], Sequence[float]]
 
 
-def write_curves(folder: str, title: str) -> None:
+def write_curves(
+    folder: str, title: str, behind: Mapping[str, Curve] | None = None
+) -> None:
     """Draws a run's curves into its folder, unless it is too short to have metrics."""
     try:
-        content = curves_picture(folder, title)
+        content = curves_picture(folder, title, behind)
     except InputError as error:
         logging.info("No %s: %s", CURVES_NAME, error)
         return
     files.write_atomically(os.path.join(folder, CURVES_NAME), content)
 
 
-def curves_picture(folder: str, title: str | None = None) -> bytes:
-    """Training's metrics as lines, evaluations as points, as a PNG."""
+def curves_picture(
+    folder: str, title: str | None = None, behind: Mapping[str, Curve] | None = None
+) -> bytes:
+    """Training's metrics as lines, evaluations as points, as a PNG.
+
+    `behind` has curves of another run, by the metric that they are drawn behind.
+    """
     curves = read_curves(folder)
     if "loss" not in curves:
         raise InputError(
@@ -394,6 +401,9 @@ def curves_picture(folder: str, title: str | None = None) -> bytes:
                 for one, style in ((name, ".-"), (EVALUATION + name, "o")):
                     if one in panel:
                         axes.plot(*panel[one], style, color=f"C{number}", label=one)
+            for name, curve in (behind or {}).items():
+                if name in panel:
+                    axes.plot(*curve, "--", color="0.6", label=f"reference {name}")
             axes.set(xlabel="step", ylabel=label)
             axes.grid(alpha=0.3)
             axes.legend(fontsize="small")
@@ -401,9 +411,20 @@ def curves_picture(folder: str, title: str | None = None) -> bytes:
     return picture(draw, (5.0 * len(panels), 4.0))
 
 
+def tokens_seen(entries: Iterable[Mapping[str, Any]]) -> Curve:
+    """The tokens that training has seen, from step 0 on, by the lines of a run."""
+    steps, tokens = [0.0], [0.0]
+    for entry in entries:
+        if entry.get("steps_per_second") and "tokens_per_second" in entry:
+            per_step = entry["tokens_per_second"] / entry["steps_per_second"]
+            tokens.append(tokens[-1] + per_step * (entry["step"] - steps[-1]))
+            steps.append(entry["step"])
+    return steps, tokens
+
+
 def read_curves(folder: str) -> dict[str, Curve]:
     """The metrics in a run's metrics.jsonl by name; evaluations' as `eval/...`."""
-    curves: dict[str, Curve] = {}
+    curves: dict[str, tuple[list[float], list[float]]] = {}
     path = os.path.join(folder, METRICS_NAME)
     for _, entry in read_metrics(path, files.read_bytes(path, "file of metrics")):
         for name in entry.keys() - {"step", "seconds", AFTER_TRAINING}:

@@ -50,7 +50,10 @@ class CurvesTest(tf.test.TestCase):
             {"step": 10, "loss": 7.0, "masked_lm_accuracy": 0.1, "gradient_norm": 2.0},
             {"step": 10, "eval/loss": 6.5},
         )
-        texts, content = drawn(lambda: curves_picture(folder))
+        behind = {"eval/loss": ([0.0, 5.0], [3.0, 2.0]), "eval/other": ([0.0], [1.0])}
+        texts, content = drawn(lambda: curves_picture(folder, behind=behind))
+        self.assertIn("reference eval/loss", texts)
+        self.assertNotIn("reference eval/other", texts)
         self.assertContainsSubset(
             ["nats", "share that is right", "loss", "eval/loss", "masked_lm_accuracy"],
             texts,

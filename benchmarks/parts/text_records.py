@@ -1,0 +1,54 @@
+"""Records of a text and of a held-out one, for benchmarks that pre-train."""
+
+import pathlib
+import sys
+from typing import Any
+
+from parts.commands import finished
+
+LENGTH, PREDICTIONS = 128, 20
+
+
+def command(module: str, **settings: Any) -> list[str]:
+    """A command of this package."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    return [
+        *(sys.executable, "-m", f"bert_tf.{module}"),
+        *(f"--{name}={value}" for name, value in given.items()),
+    ]
+
+
+def records(
+    work_dir: pathlib.Path, text: str, held_out: str, vocab_size: int
+) -> dict[str, str]:
+    """The flags for records of both, masked as they are read; written if missing."""
+    vocab = work_dir / "vocab.txt"
+    if not vocab.exists():
+        work_dir.mkdir(parents=True, exist_ok=True)
+        settings = {"vocab_size": vocab_size, "do_lower_case": True}
+        finished(
+            command(
+                "tfrecords.learn_vocabulary",
+                input_file=text,
+                output_file=vocab,
+                **settings,
+            )
+        )
+    made = {"input_file": (text, "text"), "eval_input_file": (held_out, "held_out")}
+    for source, name in made.values():
+        finished(
+            command(
+                "tfrecords.create_pretraining_data",
+                input_file=source,
+                output_file=work_dir / f"{name}.tfrecord",
+                vocab_file=vocab,
+                do_lower_case=True,
+                max_seq_length=LENGTH,
+                max_predictions_per_seq=PREDICTIONS,
+                masking="dynamic",
+                dupe_factor=1,
+            )
+        )
+    return {
+        flag: str(work_dir / f"{name}.tfrecord") for flag, (_, name) in made.items()
+    }

@@ -1,0 +1,57 @@
+import json
+from unittest import mock
+
+import tensorflow as tf
+
+from bert_tf.base.config import SIZE_NAMES, BertConfig
+from bert_tf.tasks import reference_curves
+from bert_tf.tasks.reference_curves import Reference, of_run
+from tests.script_case import FolderCase
+
+CURVE = Reference(
+    size="tiny",
+    made="English",
+    tokens=[1e6, 2e6, 4e6],
+    bits_per_byte=[3.0, 2.5, 2.0],
+    masked_lm_loss=[7.0, 6.0, 5.0],
+)
+
+
+class ReferenceTest(FolderCase):
+    def test_the_packages_own(self):
+        for size, one in reference_curves.references().items():
+            self.assertIn(size, SIZE_NAMES)
+            self.assertIn("Wikipedia", one.made)
+            self.assertEqual(list(one.tokens), sorted(one.tokens))
+            lengths = {len(one.bits_per_byte), len(one.masked_lm_loss)}
+            self.assertEqual(lengths, {len(one.tokens)})
+            self.assertGreater(len(one.tokens), 3)
+            # No curve rises above where it began by more than noise.
+            self.assertLess(max(one.bits_per_byte), 1.02 * one.bits_per_byte[0])
+
+    def test_by_hand(self):
+        self.assertEqual(
+            CURVE.line(3e6),
+            "Reference tiny at 3.0 M tokens: 2.25 bits per byte (English)",
+        )
+        self.assertIsNone(CURVE.line(0.9e6))
+        self.assertIsNone(CURVE.line(4.1e6))
+        until = CURVE.until(2.5e6, "masked_lm_loss")
+        self.assertEqual(until, ([1e6, 2e6], [7.0, 6.0]))
+
+    def test_the_run_that_it_is_for(self):
+        folder = self.path("run")
+        self.assertIsNone(of_run(folder))
+        with mock.patch.object(reference_curves, "references", lambda: {"tiny": CURVE}):
+            for size, expected in (("tiny", CURVE), ("mini", None)):
+                config = BertConfig.from_size(size, vocab_size=50)
+                self.write("run/bert_config.json", config.to_json_string())
+                self.assertEqual(of_run(folder), expected)
+            config = BertConfig.from_size("tiny")
+            self.write("run/bert_config.json", config.to_json_string())
+            self.write("run/flags.json", json.dumps({"init_checkpoint": "other"}))
+            self.assertIsNone(of_run(folder))
+
+
+if __name__ == "__main__":
+    tf.test.main()
