@@ -36,13 +36,14 @@ def environment() -> dict[str, str]:
     return {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1"}
 
 
-def spread(values: list[float]) -> str:
+def spread(values: list[float], digits: int = 2) -> str:
     """Mean ± standard deviation."""
     if not values:
         return "-"
     if len(values) == 1:
-        return f"{values[0]:.2f}"
-    return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
+        return f"{values[0]:.{digits}f}"
+    mean, deviation = statistics.mean(values), statistics.stdev(values)
+    return f"{mean:.{digits}f} ± {deviation:.{digits}f}"
 
 
 def compared(ours: list[float], theirs: list[float]) -> str:

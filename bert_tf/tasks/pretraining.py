@@ -33,11 +33,13 @@ from bert_tf.tasks import reference_curves
 from bert_tf.tasks.bits_per_byte import MaskedWords
 from bert_tf.tasks.card import card_path, write_card
 from bert_tf.tasks.pretraining_options import (
+    RECIPES,
     PhaseSpec,
     PretrainingOptions,
     parse_phases,
     parse_stacking,
 )
+from bert_tf.tasks.run_options import with_recipe
 from bert_tf.tasks.task import Run
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
@@ -212,7 +214,7 @@ class PretrainingRun(Run):
         strategy: Strategy | None = None,
         num_layers: int | None = None,  # another number than the options'
     ) -> None:
-        self.options = options
+        self.options = options = with_recipe(options, RECIPES)
         self.strategy = strategy = strategy or create_strategy(options)
         specs = parse_phases(options.phases) if options.phases else None
         self.init_checkpoint: str | Source | None = None

@@ -1,7 +1,7 @@
 """The options of pre-training."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from bert_tf.base import options
 from bert_tf.base.config import DISCRIMINATOR_WEIGHT, GENERATOR_SIZE, SIZE_NAMES
@@ -22,6 +22,35 @@ _OF_FINE_TUNING = (
     *("patience", "init_head", "reinitialize_layers", "init_adapter"),
     "second_checkpoint",
 )
+
+
+def _warmup_of_six_percent(given: "PretrainingOptions") -> int:
+    return round(0.06 * given.last_step)
+
+
+# Recipe -> option -> its default. What records are made with, such as packing or whole
+# words, is not here; benchmarks/recipe.py measures each part.
+RECIPES: Mapping[str, Mapping[str, Any]] = {
+    # Devlin et al. 2018, appendix A.2.
+    "paper": {
+        "train_batch_size": 256,
+        "learning_rate": 1e-4,
+        "num_train_steps": 1_000_000,
+        "num_warmup_steps": 10_000,
+    },
+    # Izsak et al. 2021, "How to train BERT with an academic budget" (I), and Geiping
+    # and Goldstein 2022, "Cramming" (G).
+    "budget": {
+        "dropout": 0.0,  # G
+        "next_sentence": False,  # I, G; Liu et al. 2019
+        "learning_rate": 1e-3,  # I, G
+        "num_warmup_steps": _warmup_of_six_percent,  # I
+        "beta_2": 0.98,  # I, G
+        "bias_correction": True,  # I, G: plain AdamW
+        "clip_norm": 0.5,  # G
+        "train_batch_size": 128,  # I has 4,096, G up to 8,192, on faster machines
+    },
+}
 
 
 class PretrainingOptions(
@@ -96,6 +125,16 @@ class PretrainingOptions(
         " many layers, which begins with the layers of the stage before, stacked.",
         title=options.TRAINING,
         decides="result",
+    )
+    recipe: str | None = option(
+        None,
+        "Defaults for flags that are not given. paper: Devlin et al. 2018 (batches of"
+        " 256, learning rate 1e-4, a million steps, 10,000 of warmup). budget, for a"
+        " fixed number of hours (Izsak et al. 2021, Geiping and Goldstein 2022): no"
+        " dropout, no next sentence prediction, learning rate 1e-3, 6 % warmup, beta_2"
+        " 0.98, bias correction, clip_norm 0.5, batches of 128.",
+        choices=tuple(RECIPES),
+        decides="nothing",
     )
     data_license: str | None = option(
         None,

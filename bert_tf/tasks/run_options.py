@@ -394,25 +394,35 @@ def tfds_splits(uses: Mapping[str, str]) -> Any:
     )
 
 
-T = TypeVar("T", bound=FineTuningOptions)
+T = TypeVar("T", bound=Options)
 
 
-def with_recipe(given: T) -> T:
-    """The options with the recipe's values where not given; logs them."""
+def with_recipe(given: T, recipes: Mapping[str, Mapping[str, Any]] = RECIPES) -> T:
+    """The options with the recipe's values where not given; logs them.
+
+    A value that is a function is made of the options, with the values before it.
+    """
+    recipe: str | None = given.recipe  # type: ignore[attr-defined]
+    if recipe is None:
+        return given
     changed: dict[str, Any] = {}
     kept = []
     defaults = type(given).__dataclass_fields__
-    for name, value in RECIPES[given.recipe].items():
+    for name, value in recipes[recipe].items():
+        if callable(value):
+            value = value(given.with_defaults(**changed))
         names = [each for each in (name, _LISTS.get(name, "")) if each in defaults]
         if overrides := [each for each in names if given.is_given(each)]:
             kept += [_as_flag(each, getattr(given, each)) for each in overrides]
             continue
         for each in names:
-            if (default := defaults[each].default) is not None:
-                changed[each] = (value,) if isinstance(default, tuple) else value
+            if each != name and defaults[each].default is None:
+                continue  # a list of values to try that is not asked for
+            is_list = isinstance(defaults[each].default, tuple)
+            changed[each] = (value,) if is_list else value
     if changed:
         flags = " ".join(_as_flag(name, value) for name, value in changed.items())
-        logging.info("`recipe=%s`: %s.", given.recipe, flags)
+        logging.info("`recipe=%s`: %s.", recipe, flags)
     if kept:
         logging.info("  Given, so not from the recipe: %s.", " ".join(kept))
     return given.with_defaults(**changed)

@@ -1,0 +1,136 @@
+"""What each part of run_pretraining's --recipe=budget is worth in equal minutes.
+
+    python benchmarks/recipe.py --input_file=TEXT --eval_file=HELD_OUT \
+        --work_dir=RESULTS --minutes=30 --seeds=0,1,2
+
+Trains each variant for so many minutes, its last checkpoint included, on the same
+records: `paper`; `budget`; `budget - PART`, which has the paper's value of a part; and
+`paper + PART`. --parts chooses the parts, --variants by the beginning of their names.
+The learning rate falls to 0 at the end of the minutes in all of them. The vocabulary
+has 8,000 tokens, lower case; sequences of up to 128 tokens.
+
+Prints the held-out masked LM loss and bits per byte at the end, mean and deviation over
+the seeds, and the difference of the loss from `paper` or `budget`. Every variant has
+the same masks in the evaluation. A finished run is not made again, a killed one
+resumes. Run it on a machine that does nothing else: minutes are minutes.
+"""
+
+import json
+import pathlib
+import statistics
+from typing import Any
+
+from absl import app, flags
+from parts.commands import finished
+from parts.results import machine, spread
+from parts.text_records import command, records
+
+from bert_tf.tasks.pretraining_options import RECIPES, PretrainingOptions
+from bert_tf.tasks.run_options import with_recipe
+
+PAPER, BUDGET = "paper", "budget"
+NUM_STEPS = 1_000_000  # of which the warmup is a share
+PARTS = [*RECIPES[BUDGET]]
+
+_INPUT_FILE = flags.DEFINE_string("input_file", None, "Text to train on.")
+_EVAL_FILE = flags.DEFINE_string("eval_file", None, "Held-out text.")
+_WORK_DIR = flags.DEFINE_string("work_dir", None, "Where records and runs are kept.")
+_MINUTES = flags.DEFINE_float("minutes", 30.0, "Minutes of each run.")
+_SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "The seeds.")
+_PARTS = flags.DEFINE_list(
+    "parts", PARTS, "The parts of the recipe to take one by one."
+)
+_VARIANTS = flags.DEFINE_list("variants", None, "Only these: paper,budget -, ...")
+_SIZE = flags.DEFINE_string("bert_size", "tiny", "The model's size.")
+_MAX_EVAL_STEPS = flags.DEFINE_integer("max_eval_steps", 50, "Batches of 32 to score.")
+
+
+def settings_of(recipe: str) -> dict[str, Any]:
+    """The values of all parts by a recipe, or as they are without one."""
+    options = with_recipe(
+        PretrainingOptions(
+            recipe=recipe,
+            num_train_steps=NUM_STEPS,
+            input_file="-",
+            output_dir="-",
+            do_train=True,
+            bert_size=_SIZE.value,
+        ),
+        RECIPES,
+    )
+    return {name: getattr(options, name) for name in PARTS}
+
+
+def variants() -> dict[str, dict[str, Any]]:
+    """The flags of each variant by its name."""
+    paper, budget = settings_of(PAPER), settings_of(BUDGET)
+    found = {PAPER: paper, BUDGET: budget}
+    for part in _PARTS.value:
+        found[f"{BUDGET} - {part}"] = {**budget, part: paper[part]}
+    for part in _PARTS.value:
+        found[f"{PAPER} + {part}"] = {**paper, part: budget[part]}
+    wanted = tuple(_VARIANTS.value or [""])
+    return {name: flags for name, flags in found.items() if name.startswith(wanted)}
+
+
+def run(
+    folder: pathlib.Path, seed: str, read: dict[str, str], settings: dict[str, Any]
+) -> dict[str, float]:
+    """The evaluation at the end of a run, which is made if it is not there."""
+    result = folder / "result.json"
+    if not result.exists():
+        finished(
+            command(
+                "run_pretraining",
+                **read,
+                **settings,
+                bert_size=_SIZE.value,
+                output_dir=folder,
+                do_train=True,
+                do_eval=True,
+                num_train_steps=NUM_STEPS,
+                max_train_hours=_MINUTES.value / 60.0,
+                random_seed=seed,
+                eval_batch_size=32,
+                max_eval_steps=_MAX_EVAL_STEPS.value,
+            )
+        )
+        lines = (folder / "eval_results.txt").read_text().splitlines()
+        values = {name: float(x) for name, x in (line.split(" = ") for line in lines)}
+        result.write_text(json.dumps(values))
+    return json.loads(result.read_text())
+
+
+def main(argv: list[str]) -> None:
+    """Makes the runs, all variants of a seed before the next seed, and the table."""
+    del argv
+    work_dir = pathlib.Path(_WORK_DIR.value)
+    read = records(work_dir, _INPUT_FILE.value, _EVAL_FILE.value, 8000)
+    made: dict[str, list[dict[str, float]]] = {name: [] for name in variants()}
+    for seed in _SEEDS.value:
+        for name, settings in variants().items():
+            folder = f"{name.replace(' ', '')}_{_MINUTES.value:g}min_seed{seed}"
+            made[name].append(run(work_dir / folder, seed, read, settings))
+            loss, step = (made[name][-1][x] for x in ("masked_lm_loss", "global_step"))
+            print(f"{name}, seed {seed}: {loss:.3f} at step {step:.0f}", flush=True)
+    print(f"\n{_SIZE.value}, {_MINUTES.value:g} minutes; {machine()}\n")
+    print("| variant | masked LM loss | difference | bits per byte | steps |")
+    print("|---|---:|---:|---:|---:|")
+    means = {
+        name: statistics.mean(one["masked_lm_loss"] for one in results)
+        for name, results in made.items()
+    }
+    for name, results in made.items():
+        base = name.split(" ")[0]
+        difference = f"{means[name] - means[base]:+.3f}" if base in means else ""
+        loss, bits = (
+            spread([one[metric] for one in results], digits=3)
+            for metric in ("masked_lm_loss", "bits_per_byte")
+        )
+        steps = statistics.mean(one["global_step"] for one in results)
+        print(f"| {name} | {loss} | {difference} | {bits} | {steps:,.0f} |")
+
+
+if __name__ == "__main__":
+    flags.mark_flags_as_required(["input_file", "eval_file", "work_dir"])
+    app.run(main)

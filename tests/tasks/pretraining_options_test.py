@@ -1,0 +1,56 @@
+import dataclasses
+
+import tensorflow as tf
+
+from bert_tf import run_pretraining
+from bert_tf.base import cli
+from bert_tf.tasks.pretraining_options import RECIPES
+from bert_tf.tasks.run_options import with_recipe
+
+GIVEN = "--input_file=x --output_dir=o --do_train --bert_size=tiny"
+
+
+def resolved(arguments):
+    return with_recipe(
+        cli.parse(run_pretraining.run, f"{GIVEN} {arguments}".split()), RECIPES
+    )
+
+
+class RecipeTest(tf.test.TestCase):
+    def test_without_one_nothing_changes(self):
+        with self.assertNoLogs(level="INFO"):
+            values = resolved("")
+        # The original script's defaults.
+        self.assertEqual((values.train_batch_size, values.learning_rate), (32, 5e-5))
+        self.assertIsNone(values.dropout)
+
+    def test_the_papers(self):
+        # Devlin et al. 2018, appendix A.2.
+        values = resolved("--recipe=paper")
+        self.assertEqual((values.train_batch_size, values.learning_rate), (256, 1e-4))
+        self.assertEqual(
+            (values.num_train_steps, values.num_warmup_steps), (10**6, 10**4)
+        )
+        self.assertEqual((values.beta_2, values.clip_norm), (0.999, 1.0))
+        self.assertTrue(values.next_sentence)
+
+    def test_for_a_budget(self):
+        with self.assertLogs(level="INFO") as logs:
+            values = resolved("--recipe=budget --num_train_steps=5000 --beta_2=0.999")
+        self.assertEqual(values.num_warmup_steps, 300)
+        self.assertEqual((values.dropout, values.beta_2), (0.0, 0.999))
+        self.assertFalse(values.next_sentence)
+        self.assertIn("`num_warmup_steps=300`", logs.output[0])
+        self.assertIn("not from the recipe: `beta_2=0.999`", logs.output[1])
+        # Its values are no given ones, which would exclude others.
+        values = resolved("--recipe=budget --electra")
+        self.assertFalse(values.is_given("next_sentence"))
+        values = resolved("--recipe=budget --phases=128:600:8,512:400:8")
+        self.assertEqual(values.num_warmup_steps, 60)
+        # Once more it is the same.
+        again = with_recipe(values, RECIPES)
+        self.assertEqual(dataclasses.asdict(again), dataclasses.asdict(values))
+
+
+if __name__ == "__main__":
+    tf.test.main()
