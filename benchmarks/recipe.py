@@ -3,9 +3,10 @@
     python benchmarks/recipe.py --input_file=TEXT --eval_file=HELD_OUT \
         --work_dir=RESULTS --minutes=30 --seeds=0,1,2
 
-Trains each variant for so many minutes, its last checkpoint included, on the same
-records: `paper`; `budget`; `budget - PART`, which has the paper's value of a part; and
-`paper + PART`. --parts chooses the parts, --variants by the beginning of their names.
+Without --input_file the text is --data_dir's wikipedia_en/*.xz. Trains each variant for
+so many minutes, its last checkpoint included, on the same records: `paper`; `budget`;
+`budget - PART`, which has the paper's value of a part; and `paper + PART`. --parts
+chooses the parts, and --variants those whose names begin so.
 The learning rate falls to 0 at the end of the minutes in all of them. The vocabulary
 has 8,000 tokens, lower case; sequences of up to 128 tokens.
 
@@ -23,7 +24,7 @@ from typing import Any
 from absl import app, flags
 from parts.commands import finished
 from parts.results import machine, spread
-from parts.text_records import command, records
+from parts.text_records import command, records, wikipedia, work_folder
 
 from bert_tf.tasks.pretraining_options import RECIPES, PretrainingOptions
 from bert_tf.tasks.run_options import with_recipe
@@ -34,8 +35,7 @@ PARTS = [*RECIPES[BUDGET]]
 
 _INPUT_FILE = flags.DEFINE_string("input_file", None, "Text to train on.")
 _EVAL_FILE = flags.DEFINE_string("eval_file", None, "Held-out text.")
-_WORK_DIR = flags.DEFINE_string("work_dir", None, "Where records and runs are kept.")
-_MINUTES = flags.DEFINE_float("minutes", 30.0, "Minutes of each run.")
+_MINUTES = flags.DEFINE_float("minutes", 5.0, "Minutes of each run.")
 _SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "The seeds.")
 _PARTS = flags.DEFINE_list(
     "parts", PARTS, "The parts of the recipe to take one by one."
@@ -104,8 +104,11 @@ def run(
 def main(argv: list[str]) -> None:
     """Makes the runs, all variants of a seed before the next seed, and the table."""
     del argv
-    work_dir = pathlib.Path(_WORK_DIR.value)
-    read = records(work_dir, _INPUT_FILE.value, _EVAL_FILE.value, 8000)
+    work_dir = work_folder()
+    texts = _INPUT_FILE.value, _EVAL_FILE.value
+    if (texts[0] is None) != (texts[1] is None):
+        raise SystemExit("Give --input_file and --eval_file, or neither.")
+    read = records(work_dir, *(texts if texts[0] else wikipedia()), 8000)
     made: dict[str, list[dict[str, float]]] = {name: [] for name in variants()}
     for seed in _SEEDS.value:
         for name, settings in variants().items():
@@ -132,5 +135,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["input_file", "eval_file", "work_dir"])
     app.run(main)

@@ -19,7 +19,7 @@ import pathlib
 
 from absl import app, flags
 from parts.commands import measured
-from parts.text_records import command, records
+from parts.text_records import command, records, wikipedia, work_folder
 
 from bert_tf.base.config import BertConfig
 from bert_tf.plan import LEARNING_RATES
@@ -29,8 +29,6 @@ VOCAB_SIZE = 8000
 INITIALIZER_RANGES = {"tiny": 0.08}
 TEXT = "English Wikipedia, vocabulary of 8,000, 15 % masked, batches of 32, rate {:g}"
 
-_DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder of the corpora.")
-_WORK_DIR = flags.DEFINE_string("work_dir", None, "Where records and runs are kept.")
 _STEPS = flags.DEFINE_multi_string(
     "steps", ["tiny:4000", "mini:2000", "small:1000"], "SIZE:STEPS, each by a flag."
 )
@@ -92,9 +90,8 @@ def curve(work_dir: pathlib.Path, size: str) -> dict:
 def main(argv: list[str]) -> None:
     """Trains each size, and prints its curve."""
     del argv
-    work_dir = pathlib.Path(_WORK_DIR.value)
-    *text, held_out = sorted(pathlib.Path(_DATA_DIR.value, "wikipedia_en").glob("*.xz"))
-    read = records(work_dir, ",".join(map(str, text)), str(held_out), VOCAB_SIZE)
+    work_dir = work_folder()
+    read = records(work_dir, *wikipedia(), VOCAB_SIZE)
     curves = {}
     for size, steps in (one.split(":") for one in _STEPS.value):
         train(work_dir, size, int(steps), read)
@@ -110,5 +107,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.mark_flags_as_required(["data_dir", "work_dir"])
     app.run(main)

@@ -2,11 +2,34 @@
 
 import pathlib
 import sys
+import tempfile
 from typing import Any
+
+from absl import flags
 
 from parts.commands import finished
 
 LENGTH, PREDICTIONS = 128, 20
+
+_DATA_DIR = flags.DEFINE_string("data_dir", None, "Folder of the corpora.")
+flags.DEFINE_string("original_dir", None, "Not needed.")
+_WORK_DIR = flags.DEFINE_string(
+    "work_dir", None, "Where records and runs are kept. Default: a new folder."
+)
+
+
+def work_folder() -> pathlib.Path:
+    """That of --work_dir."""
+    return pathlib.Path(_WORK_DIR.value or tempfile.mkdtemp(prefix="pretraining_"))
+
+
+def wikipedia() -> tuple[str, str]:
+    """The text of --data_dir to train on, and its last file, which is held out."""
+    folder = pathlib.Path(_DATA_DIR.value or "", "wikipedia_en")
+    *text, held_out = sorted(map(str, folder.glob("*.xz"))) or [""]
+    if not text:
+        raise SystemExit(f"{folder} has no .xz files: give --data_dir.")
+    return ",".join(text), held_out
 
 
 def command(module: str, **settings: Any) -> list[str]:
