@@ -56,7 +56,7 @@ from bert_tf.tasks.tagging import words
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences
 from bert_tf.text import documents
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training import checkpoints, reporting, run_folder
+from bert_tf.training import checkpoints, reporting, run_folder, trackers
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.reporting import Reporter
 from tests.conversion import runs
@@ -476,6 +476,7 @@ READERS = {
     "sentences to score": (_of("text.txt", "the cat sat\n\nthe mat\n"), _score),
     "context": (_of("x.txt", "The cat sat.\n"), _at("x.txt", answer.read_context)),
     "metrics": (_make_metrics, _read_metrics),
+    "trackers": (_json_of("trackers.json", {"wandb": "w1"}), trackers.known_ids),
     "best": (
         _json_of("best/best.json", {"metric": "loss", "step": 3, "value": 2.25}),
         _best,

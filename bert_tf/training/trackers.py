@@ -99,7 +99,7 @@ def missing(names: Sequence[str]) -> list[str]:
 def of_run(flags: Mapping[str, Any]) -> list[str]:
     """The installed libraries that a run's flags name; warns of the others."""
     given = flags.get("report_to")
-    names = [name for name in given if name in TRACKERS] if given else []
+    names = [n for n in TRACKERS if n in given] if isinstance(given, list) else []
     absent = missing(names)
     for name in absent:
         logging.warning("%s is not installed: it does not get this evaluation.", name)
@@ -110,6 +110,14 @@ def require_installed(names: Sequence[str]) -> None:
     """Raises InputError if a library is missing."""
     for name in missing(names):
         raise InputError(f"`report_to={name}` needs {name}: pip install {name}")
+
+
+def known_ids(folder: str) -> dict[str, str]:
+    """The ids of a folder's runs by library."""
+    path = os.path.join(folder, TRACKERS_NAME)
+    if not files.exists(path):
+        return {}
+    return strict_json.checked(dict[str, str], files.read_json(path), path, "file")
 
 
 class Trackers:
@@ -123,11 +131,7 @@ class Trackers:
         if not names:
             return
         require_installed(names)
-        path = os.path.join(folder, TRACKERS_NAME)
-        known: dict[str, str] = {}
-        if files.exists(path):
-            value = files.read_json(path)
-            known = strict_json.checked(dict[str, str], value, path, "file")
+        known = known_ids(folder)
         title = os.path.basename(files.absolute(folder).rstrip("/"))
         for name in names:
             start, library = _LIBRARIES[name].start, importlib.import_module(name)
@@ -139,6 +143,7 @@ class Trackers:
                 raise InputError(message) from error
             self._open[name] = run
             known[name] = run.id
+        path = os.path.join(folder, TRACKERS_NAME)
         files.write_atomically(path, json.dumps(known, sort_keys=True) + "\n")
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
