@@ -361,6 +361,30 @@ class PhasesTest(LoopTestCase):
         self.assertEqual(set(positions), {(2, 4)})  # after 2 steps of 2
         self.assert_same_weights(one, stopped)
 
+    def test_a_batch_that_grows_reads_on_in_the_same_records(self):
+        positions = []
+
+        def data(position, shard):
+            positions.append(position)
+            return self.larger.streams[0](position, shard)
+
+        self.larger = toy.phase(self.records, 7, batch_size=8, data_id=1)
+        phases = [self.first, dataclasses.replace(self.larger, streams=[data])]
+        options = {"num_train_steps": 7, "phases": phases}
+        whole, _ = self.train("grown", **options)
+        self.assertEqual(set(positions), {20})  # after 5 steps of 4
+        with toy.killed_after(6), self.assertRaisesRegex(SystemExit, "killed"):
+            self.train(
+                "stopped",
+                **options,
+                iterations_per_loop=1,
+                save_checkpoints_steps=1,
+            )
+        positions.clear()
+        stopped, _ = self.train("stopped", **options)
+        self.assertEqual(set(positions), {28})
+        self.assert_same_weights(whole, stopped)
+
     def test_batches_of_one_shape_come_together(self):
         plan = (0, 0, 1, 1, 1, 0, 1, 0, 0)
         counts, opened = [], []
