@@ -371,16 +371,16 @@ def _dropped_residual(x: Any, bias: Any, residual: Any, seed: Any, rate: float) 
 
 
 def plus_bias(x: Any, bias: Any) -> Any:
-    """The sum x + bias of [B, A, S, D] and [A, D], computed in float32, as x."""
+    """The sum x + bias of [..., F] and [F], computed in float32, as x."""
 
     @ops.custom_gradient
     def added(x: Any, bias: Any) -> Any:
         def gradient(upstream: Any) -> Any:
-            return upstream, _cast_as(bias, ops.sum(_float32(upstream), axis=(0, 2)))
+            return upstream, _cast_as(bias, _column_sums(upstream))
 
-        return _cast_as(x, _float32(x) + _float32(bias)[:, None, :]), gradient
+        return _cast_as(x, _float32(x) + _float32(bias)), gradient
 
-    return added(x, _tensor(bias))
+    return _as_before(x, added(_rows(x), _tensor(bias)))
 
 
 def add_bias(x: Any, bias: Any) -> Any:

@@ -116,16 +116,13 @@ class SelfAttention(keras.layers.Layer):
         kernels = [query.kernel * scale, key.kernel, value.kernel]
         biases = [query.bias * scale, key.bias, value.bias]
         if keras_backend.is_jax():
-            # The products themselves write by head, in the layouts that XLA chooses.
-            by_head = (self.num_heads, self.head_size)
+            # XLA chooses layouts for these products, and needs no transposed copies.
+            shape = (*ops.shape(x)[:2], self.num_heads, self.head_size)
             queries, keys, values = (
-                fused.plus_bias(
-                    ops.einsum("bsh,had->basd", x, ops.reshape(kernel, (-1, *by_head))),
-                    ops.reshape(bias, by_head),
-                )
+                ops.reshape(fused.plus_bias(ops.matmul(x, kernel), bias), shape)
                 for kernel, bias in zip(kernels, biases, strict=True)
             )
-            scores = ops.einsum("baqd,bakd->baqk", queries, keys)
+            scores = ops.einsum("bqad,bkad->baqk", queries, keys)
         else:
             # One product for queries, keys and values.
             queries, keys, values = fused.split_heads(
@@ -139,7 +136,7 @@ class SelfAttention(keras.layers.Layer):
         # These cost nothing in a graph that does not use them.
         probabilities = fused.softmax(scores, attention_bias)
         if keras_backend.is_jax():
-            return ops.einsum("baqk,bakd->bqad", weights, values), probabilities
+            return ops.einsum("baqk,bkad->bqad", weights, values), probabilities
         context = ops.transpose(ops.matmul(weights, values), (0, 2, 1, 3))
         return context, probabilities
 
