@@ -53,7 +53,7 @@ def parse(texts: Sequence[str]) -> list[Condition]:
         if match is None:
             raise InputError(
                 "`stop_if`: a condition must be METRIC>VALUE@STEP or METRIC>VALUE@3h"
-                f' (of hours), such as loss>6@5000. Found: "{text}".'
+                f' (of hours), such as loss>6@5000. Received: "{text}".'
             )
         metric, sign, value, step, hours = match.groups()
         found.append(

@@ -33,7 +33,7 @@ class StoppingTest(tf.test.TestCase):
             ("bits_per_byte>2@5", [(7, 1.0, {"eval/bits_per_byte": 2.5})], True),
         ):
             if ends is None:
-                with self.assertRaisesRegex(InputError, 'Found: "loss>6@.5h"'):
+                with self.assertRaisesRegex(InputError, 'Received: "loss>6@.5h"'):
                     parse([text])
             else:
                 self.assertEqual(bool(reason(text, *lines)), ends, text)
