@@ -1,8 +1,8 @@
 r"""Trains sentence vectors with BERT, on pairs, triples, scored pairs or single texts.
 
     python -m bert_tf.run_embeddings --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt \
-        --do_train=true --train_file=$GLUE_DIR/STS-B/train.tsv --max_score=5 \
-        --do_eval=true --dev_file=$GLUE_DIR/STS-B/dev.tsv --output_dir=/tmp/embeddings/
+        --do_train=true --train_file=$STSB_DIR/train.tsv --max_score=5 \
+        --do_eval=true --dev_file=$STSB_DIR/dev.tsv --output_dir=/tmp/embeddings/
 
 A text's vector is the mean of BERT's outputs for its tokens, or another --pooling
 (Reimers and Gurevych 2019). It writes eval_results.txt and dev_predictions.csv;
