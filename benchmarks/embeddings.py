@@ -40,7 +40,7 @@ from parts.results import PEERS, REPOSITORY, environment
 _ONLY = flags.DEFINE_list("only", ["losses", "scores"], "The parts (exports: scores).")
 _NUM_STEPS = flags.DEFINE_integer("num_steps", 50, "The steps of the losses.")
 
-BATCH_SIZE, LENGTH, SEED, LEARNING_RATE = 32, 64, 1, 2e-5
+BATCH_SIZE, LENGTH, SEED, LEARNING_RATE = 16, 32, 1, 2e-5
 MAX_SCORE = 5.0
 Row = dict[str, Any]
 
@@ -103,32 +103,29 @@ class Bench:
         zero = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0)
         path.write_text(json.dumps({**config, **zero}))
 
-    def ours(
-        self, name: str, checkpoint: pathlib.Path, rows: list[Row], *more: str
-    ) -> tuple[pathlib.Path, float]:
-        """A run of run_embeddings: its folder, and its processor time."""
-        output, train = self.folder / name, self.folder / f"{name}.jsonl"
-        began = seconds()
-        finished(
-            [
-                *(sys.executable, "-m", "bert_tf.run_embeddings", "--do_train"),
-                *("--bias_correction=true", "--decay_from=warmup", "--dev_share=0"),
-                f"--train_file={write(train, rows)}",
-                f"--init_checkpoint={checkpoint}",
-                f"--max_seq_length={LENGTH}",
-                f"--train_batch_size={BATCH_SIZE}",
-                f"--learning_rate={LEARNING_RATE}",
-                f"--random_seed={SEED}",
-                f"--output_dir={output}",
-                *more,
-            ]
-        )
-        return output, seconds() - began
+    def our_options(
+        self, name: str, checkpoint: pathlib.Path, rows: list[Row], **more: Any
+    ) -> Row:
+        """The options of a run of run_embeddings."""
+        return {
+            "do_train": True,
+            "bias_correction": True,
+            "decay_from": "warmup",
+            "dev_share": 0.0,
+            "train_file": str(write(self.folder / f"{name}.jsonl", rows)),
+            "init_checkpoint": str(checkpoint),
+            "max_seq_length": LENGTH,
+            "train_batch_size": BATCH_SIZE,
+            "learning_rate": LEARNING_RATE,
+            "random_seed": SEED,
+            "output_dir": str(self.folder / name),
+            **more,
+        }
 
-    def theirs(self, **job: Any) -> tuple[Any, float]:
-        """What the other side prints, and its processor time."""
-        path = self.folder / "job.json"
-        path.write_text(json.dumps(job))
+    def theirs(self, *jobs: Row) -> tuple[list[Any], float]:
+        """What the other side says to each job, and its processor time."""
+        path = self.folder / "jobs.json"
+        path.write_text(json.dumps(jobs))
         began = seconds()
         done = subprocess.run(
             [self.python, str(PEERS / "sentence_transformers_training.py"), str(path)],
@@ -164,25 +161,36 @@ class Bench:
 
 def run_losses(bench: Bench, rows: list[Row], num_steps: int) -> None:
     """Prints how far apart the losses are."""
+    from bert_tf import run_embeddings
     from bert_tf.records.batching import endless_rows
+    from bert_tf.tasks.embeddings_options import EmbeddingOptions
 
     count = num_steps * BATCH_SIZE
     order = endless_rows(count, BATCH_SIZE, SEED, 0, num_steps).ravel()
-    print(f"\nLosses of the first {num_steps} steps, no dropout, the same batches:\n")
-    print("| rows | loss | first: ours | theirs | last: ours | theirs | apart |")
-    print("|---|---|---|---|---|---|---|")
+    found, jobs = [], []
     for name, (loss, some) in tables(rows[:count]).items():
-        folder, _ = bench.ours(
+        options = bench.our_options(
             name.replace(" ", "_"),
             bench.without_dropout,
             some,
-            *("--pad=max", "--num_train_epochs=1", "--log_steps=1", f"--loss={loss}"),
+            pad="max",
+            num_train_epochs=(1.0,),
+            log_steps=1,
+            loss=loss,
         )
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
-        ours = [line[f"{loss}_loss"] for line in map(json.loads, lines)]
+        run_embeddings.run(EmbeddingOptions(**options))
+        path = pathlib.Path(options["output_dir"]) / "metrics.jsonl"
+        lines = map(json.loads, path.read_text().splitlines())
+        ours = [line[f"{loss}_loss"] for line in lines if f"{loss}_loss" in line]
+        found.append((name, loss, ours))
         in_order = [some[row] for row in order]
-        job = bench.their_job(bench.without_dropout, loss, in_order, num_steps)
-        theirs = bench.theirs(**job)[0]["losses"]
+        jobs.append(bench.their_job(bench.without_dropout, loss, in_order, num_steps))
+    answers, _ = bench.theirs(*jobs)
+    print(f"\nLosses of the first {num_steps} steps, no dropout, the same batches:\n")
+    print("| rows | loss | first: ours | theirs | last: ours | theirs | apart |")
+    print("|---|---|---|---|---|---|---|")
+    for (name, loss, ours), answer in zip(found, answers, strict=True):
+        theirs = answer["losses"]
         apart = np.abs(np.array(ours) / np.array(theirs) - 1).max()
         shown = [x[place] for place in (0, -1) for x in (ours, theirs)]
         cells = " | ".join(f"{value:.6f}" for value in shown)
@@ -198,19 +206,25 @@ def run_scores(bench: Bench, train: list[Row], dev: list[Row]) -> None:
     ours, theirs = {}, {}
     for part in (3, 1):
         steps = num_steps // part
-        folder, ours[part] = bench.ours(
+        options = bench.our_options(
             f"epoch_{part}",
             bench.weights,
             train,
-            f"--num_train_epochs={(steps + 0.5) * BATCH_SIZE / len(train)}",
-            *("--do_eval", f"--dev_file={dev_file}"),
+            num_train_epochs=(steps + 0.5) * BATCH_SIZE / len(train),
+            do_eval=True,
+            dev_file=str(dev_file),
         )
+        told = [f"--{name}={value}" for name, value in options.items()]
+        began = seconds()
+        finished([sys.executable, "-m", "bert_tf.run_embeddings", *told])
+        ours[part] = seconds() - began
         order = endless_rows(len(train), BATCH_SIZE, SEED, 0, steps).ravel()
         job = bench.their_job(
             bench.weights, "cosent", [train[row] for row in order], steps
         )
         columns = [[row[name] for row in dev] for name in dev[0]]
-        score, theirs[part] = bench.theirs(**job, dev=columns)
+        (score,), theirs[part] = bench.theirs({**job, "dev": columns})
+    folder = pathlib.Path(options["output_dir"])
     lines = (folder / "eval_results.txt").read_text().splitlines()
     own = dict(line.split(" = ") for line in lines)
     print("\n| | Spearman | Pearson | examples per second of processor time |")
@@ -227,7 +241,7 @@ def run_scores(bench: Bench, train: list[Row], dev: list[Row]) -> None:
     exported = bench.folder / "exported"
     bert_tf.export(str(folder), str(exported), format="sentence_transformers")
     texts = [row["anchor"] for row in dev]
-    encoded, _ = bench.theirs(checkpoint=str(exported), encode=texts)
+    (encoded,), _ = bench.theirs({"checkpoint": str(exported), "encode": texts})
     vectors = bert_tf.load(str(folder)).embed(texts)
     apart = np.abs(vectors - np.array(encoded, np.float32)).max()
     read = bert_tf.load(str(exported)).embed(texts)

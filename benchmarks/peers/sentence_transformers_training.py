@@ -1,13 +1,13 @@
 """sentence-transformers' side of benchmarks/embeddings.py: no line of bert_tf.
 
-    python sentence_transformers_training.py JOB
+    python sentence_transformers_training.py JOBS
 
-JOB is a file of JSON: checkpoint (a sentence-transformers folder), columns (name ->
+JOBS is a file with a list of jobs in JSON: checkpoint (a sentence-transformers folder), columns (name ->
 texts or scores, in the order in which they are trained on), loss, batch_size,
 learning_rate, num_steps, num_warmup_steps, max_seq_length, threads, seed, and dev, the
 columns of scored pairs; or else checkpoint and encode, a list of texts.
 
-It trains with SentenceTransformerTrainer and prints JSON: each step's loss, as the loss
+It trains with SentenceTransformerTrainer and prints a list in JSON: each step's loss, as the loss
 gives it, and the correlations of the cosines on dev; or the vectors of the texts.
 """
 
@@ -84,20 +84,24 @@ def correlations(
     }
 
 
-def main() -> None:
-    job = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    transformers.logging.set_verbosity_error()
+def answer(job: Any) -> Any:
+    """What a job asks for."""
     model = sentence_transformers.SentenceTransformer(job["checkpoint"], device="cpu")
     if "encode" in job:
-        print(json.dumps(model.encode(job["encode"]).tolist()))
-        return
+        return model.encode(job["encode"]).tolist()
     torch.set_num_threads(job["threads"])
     transformers.set_seed(job["seed"])
     model.max_seq_length = job["max_seq_length"]
     found: dict[str, Any] = {"losses": train(model, job)}
     if job.get("dev"):
         found |= correlations(model, job["dev"])
-    print(json.dumps(found))
+    return found
+
+
+def main() -> None:
+    transformers.logging.set_verbosity_error()
+    jobs = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    print(json.dumps([*map(answer, jobs)]))
 
 
 if __name__ == "__main__":

@@ -55,40 +55,22 @@ def cosine(one: Any, other: Any) -> Any:
 def multiple_negatives_ranking(
     scale: float, name: str = "multiple_negatives_ranking_loss"
 ) -> Objective:
-    """In-batch negatives, and how often the own candidate is the nearest one."""
+    """In-batch negatives: the positive is the likeliest candidate."""
 
-    def scores(records: Records, outputs: Outputs) -> tuple[Any, Any]:
-        """Those of all candidates, [B, (N - 1) B], and of the own ones, [B]."""
+    def loss(records: Records, outputs: Outputs) -> Any:
         vectors = outputs["embeddings"]
-        anchors, others = vectors[:, 0], vectors[:, 1:]
-        # All first ones, which are the positives, then all second ones.
+        anchors, others = unit(vectors[:, 0]), unit(vectors[:, 1:])
+        # All first ones, which are the positives, then all second ones: [(N - 1) B, H].
         candidates = ops.reshape(
             ops.transpose(others, (1, 0, 2)), (-1, vectors.shape[-1])
         )
-        of_all = scale * ops.matmul(unit(anchors), ops.transpose(unit(candidates)))
+        scores = scale * ops.matmul(anchors, ops.transpose(candidates))
+        of_own = scale * ops.sum(anchors * others[:, 0], axis=-1)
         is_real = ops.broadcast_to(_weights(records) > 0, ops.shape(others)[1::-1])
-        is_real = ops.reshape(is_real, (1, -1))
-        of_own = scale * cosine(anchors, others[:, 0])
-        return ops.where(is_real, of_all, _NEVER), of_own
+        scores = ops.where(ops.reshape(is_real, (1, -1)), scores, _NEVER)
+        return ops.logsumexp(scores, axis=-1) - of_own
 
-    def loss(records: Records, outputs: Outputs) -> Any:
-        of_all, of_own = scores(records, outputs)
-        return ops.logsumexp(of_all, axis=-1) - of_own
-
-    def accuracy(records: Records, outputs: Outputs) -> Any:
-        of_all, _ = scores(records, outputs)
-        nearest = ops.argmax(of_all, axis=-1)
-        own = ops.arange(ops.shape(of_all)[0], dtype=nearest.dtype)
-        return ops.cast(nearest == own, "float32")
-
-    return Objective(
-        {name: Loss(values=loss, weights=_weights, across_rows=True)},
-        {
-            "in_batch_accuracy": Loss(
-                values=accuracy, weights=_weights, across_rows=True
-            )
-        },
-    )
+    return Objective({name: Loss(values=loss, weights=_weights, across_rows=True)})
 
 
 def simcse(scale: float) -> Objective:

@@ -22,10 +22,11 @@ M examples, N texts of an example, H hidden.
 
 import csv
 import io
+import itertools
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -43,6 +44,7 @@ from bert_tf.modeling.similarity import LOSSES
 from bert_tf.records.batching import ROWS, ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import FLOAT32, RecordSpec
 from bert_tf.tasks import tables
+from bert_tf.tasks.classification import train_and_dev
 from bert_tf.tasks.data_set_options import as_column
 from bert_tf.tasks.embeddings_options import EmbeddingOptions
 from bert_tf.tasks.finetuning import model_options
@@ -65,16 +67,13 @@ LOSSES_OF: Mapping[str, Sequence[str]] = {
 }
 CORRELATIONS, RETRIEVAL = ("spearman", "pearson"), ("recall_at_1", "mrr")
 
-# The columns to look for if none are given: the first one that exists.
-_COLUMNS: Mapping[str, Sequence[str]] = {
-    "text_a_column": (
-        *("anchor", "sentence1", "text_a", "query", "question", "sentence", "text"),
-    ),
-    "text_b_column": ("positive", "sentence2", "text_b", "answer", "passage"),
-    "negative_column": ("negative",),
-    "score_column": ("score", "similarity_score", "label"),
-}
-_TEXTS = ("text_a_column", "text_b_column", "negative_column")
+# The columns to look for if none are given: the first one that exists, for each text.
+_TEXTS = (
+    ("anchor", "sentence1", "text_a", "query", "question", "sentence", "text"),
+    ("positive", "sentence2", "text_b", "answer", "passage"),
+    ("negative",),
+)
+_SCORES = ("score", "similarity_score", "label")
 _AT_ONCE = 1024  # examples
 
 
@@ -95,31 +94,27 @@ class TextSet(NamedTuple):
 
 def find_columns(
     options: EmbeddingOptions, header: Sequence[str], path: str
-) -> dict[str, int]:
-    """The places of a file's columns, by their flags; none for those that it lacks."""
-    places = {}
-    for flag, usual in _COLUMNS.items():
-        name = getattr(options, flag)
-        if name is None:
-            name = next((one for one in usual if one in header), "")
-        if name:
-            places[flag] = tables.index_of(as_column(name), [*header], path)
-    if _TEXTS[0] not in places:
+) -> tuple[list[int], int | None]:
+    """The places of a file's texts and of their score; None without scores."""
+
+    def first(usual: Sequence[str]) -> str:
+        return next((name for name in usual if name in header), "")
+
+    usual = itertools.takewhile(bool, map(first, _TEXTS))
+    texts = [*(options.text_columns or usual)]
+    score = options.score_column
+    if score is None:
+        score = "" if len(texts) == 1 else first(_SCORES)
+    if not texts or (score and len(texts) != 2):
         raise InputError(
-            f"{path}: no column of texts; `text_a_column` names it."
-            f" {tables.columns_of(header)}"
+            f"{path}: give `text_columns`, two if there are scores, and an empty"
+            f" `score_column` for none. {tables.columns_of(header)}"
         )
-    if "negative_column" in places and (
-        _TEXTS[1] not in places or "score_column" in places
-    ):
-        raise InputError(
-            f"{path}: a text that does not mean the same (`negative_column`) goes with"
-            " one that does (`text_b_column`), and with no score. Give an empty"
-            " `negative_column` or `score_column` for none."
-        )
-    if _TEXTS[1] not in places:
-        places.pop("score_column", None)  # of single texts: it scores nothing
-    return places
+    places = [
+        tables.index_of(as_column(name), [*header], path)
+        for name in (*texts, *[score] * bool(score))
+    ]
+    return places[: len(texts)], places[-1] if score else None
 
 
 def read_texts(path: str, options: EmbeddingOptions) -> TextSet:
@@ -127,7 +122,7 @@ def read_texts(path: str, options: EmbeddingOptions) -> TextSet:
     rows, names_columns = tables.rows_of_file(path, ",")
     has_header = options.has_header or names_columns
     header = next(rows, (0, [""]))[1] if has_header else []
-    places = find_columns(options, header, path)
+    places, score_place = find_columns(options, header, path)
     left_out = tables.LeftOutRows(path, options.max_unusable_rows)
     examples = []
     for number, row in rows:
@@ -136,7 +131,7 @@ def read_texts(path: str, options: EmbeddingOptions) -> TextSet:
             continue
         left_out.count()
         try:
-            texts, score = _texts_and_score(row, places)
+            texts, score = _texts_and_score(row, places, score_place)
         except InputError as error:
             left_out.add(number, str(error))
             continue
@@ -145,28 +140,27 @@ def read_texts(path: str, options: EmbeddingOptions) -> TextSet:
     left_out.report(has_labels=True)
     if not examples:
         raise InputError(f"{path}: no examples in this file.")
-    kind = KINDS[len(examples[0].texts) - 1]
-    return TextSet(SCORED if "score_column" in places else kind, examples)
+    kind = KINDS[len(places) - 1] if score_place is None else SCORED
+    return TextSet(kind, examples)
 
 
 def _texts_and_score(
-    row: Sequence[str], places: Mapping[str, int]
+    row: Sequence[str], places: Sequence[int], score_place: int | None
 ) -> tuple[tuple[str, ...], float]:
-    there = range(-len(row), len(row))
-    if missing := [flag for flag, place in places.items() if place not in there]:
-        raise InputError(f"`{missing[0]}` is missing: the row has {len(row)} columns.")
-    cells = {flag: whole_characters(row[at]).strip() for flag, at in places.items()}
-    texts = tuple(cells[flag] for flag in _TEXTS if flag in cells)
+    try:
+        texts = tuple(whole_characters(row[place]).strip() for place in places)
+        cell = "0" if score_place is None else row[score_place]
+    except IndexError:
+        raise InputError(f"the row has {len(row)} columns.") from None
     if not all(texts):
         raise InputError("the text is empty.")
-    cell = cells.get("score_column", "0")
     try:
         score = float(cell)
     except ValueError:
         score = math.nan
     if not math.isfinite(score):
         raise InputError(
-            f"the score must be a number. Found: {cell!r}. (`score_column` names its"
+            f"the score must be a number. Received: {cell!r}. (`score_column` names its"
             " column; empty for none.)"
         )
     return texts, score
@@ -375,24 +369,10 @@ def _read_sets(options: EmbeddingOptions) -> dict[str, TextSet]:
         sets[DEV] = read_texts(options.dev_file, options)
     elif options.holds_out and sets[TRAIN].kind != SINGLE:
         kind, examples = sets[TRAIN]
-        train, dev = cast(
-            tuple[list[TextExample], list[TextExample]],
-            tables.held_out(
-                cast(Any, examples),
-                options.dev_share,
-                options.random_seed,
-                by_label=False,
-            ),
-        )
-        logging.info(
-            "%d of %d examples of %s are held out for development (`dev_share=%g`,"
-            " `random_seed=%d`).",
-            *(len(dev), len(examples), options.train_file),
-            *(options.dev_share, options.random_seed),
-        )
-        sets[TRAIN] = TextSet(kind, train)
-        if options.looks_at_dev and dev:
-            sets[DEV] = TextSet(kind, dev)
+        parts = train_and_dev(options, examples, by_label=False)
+        sets = {split: TextSet(kind, some) for split, some in parts.items()}
+        if not options.looks_at_dev:
+            del sets[DEV]
     dev_set = sets.get(DEV)
     if options.looks_at_dev and (dev_set is None or dev_set.kind == SINGLE):
         raise InputError(
@@ -410,8 +390,8 @@ def _loss_of(options: EmbeddingOptions, kind: str) -> str:
     if options.loss not in known:
         raise InputError(
             f"`loss={options.loss}` is not for the {kind} of {options.train_file}, but"
-            f" {' or '.join(known)}. An empty `text_b_column`, `negative_column` or"
-            " `score_column` leaves a column out."
+            f" {' or '.join(known)}. (`text_columns` and `score_column` leave out"
+            " others.)"
         )
     return options.loss
 

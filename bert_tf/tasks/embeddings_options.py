@@ -91,22 +91,12 @@ class EmbeddingOptions(
         "Whether the first row names the columns; if not, give their numbers.",
         decides="numbers",
     )
-    text_a_column: str | None = option(
+    text_columns: tuple[str, ...] | None = option(
         None,
-        "Column of the text, by its name or its number from 0. Default: the first that"
-        " exists of anchor, sentence1, text_a, query, question, sentence and text.",
-        decides="numbers",
-    )
-    text_b_column: str | None = option(
-        None,
-        "Column of the second text; empty for none. Default: the first that exists of"
-        " positive, sentence2, text_b, answer and passage.",
-        decides="numbers",
-    )
-    negative_column: str | None = option(
-        None,
-        "Column of a text that does not mean the same; empty for none. Default:"
-        " negative, if it exists.",
+        "Columns of the texts, by their names or numbers from 0: one text, two that"
+        " mean the same, or these and one that does not. Default: the first that exists"
+        " of anchor, sentence1, text_a, query, question, sentence and text; then of"
+        " positive, sentence2, text_b, answer and passage; then negative.",
         decides="numbers",
     )
     score_column: str | None = option(
@@ -129,6 +119,8 @@ class EmbeddingOptions(
         yield from self.need_one_of("do_train", "do_eval")
         if self.looks_at_dev and not self.dev_file and not self.holds_out:
             yield "`dev_file` is needed to evaluate, or a `dev_share` of `train_file`."
+        if len(self.text_columns or ()) > 3:
+            yield "`text_columns` must name one, two or three columns."
         if self.max_seq_length < 3:
             yield f"`max_seq_length={self.max_seq_length}` must be at least 3."
 

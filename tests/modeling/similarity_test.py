@@ -86,16 +86,6 @@ class SimilarityTest(tf.test.TestCase, parameterized.TestCase):
         expected = float(only_loss(name, 20.0)(*whole).value())
         self.assertAllClose(total / weight, expected, rtol=1e-6)
 
-    def test_in_batch_accuracy(self):
-        # a1's cosine is 4 / sqrt(30) with p1, but 4 / 5 with p2; the others are right:
-        # 3 / sqrt(10), 5 / 6 and 6 / sqrt(50).
-        objective = similarity.LOSSES["multiple_negatives_ranking"](20.0)
-        accuracy = objective.metrics["in_batch_accuracy"]
-        records, outputs = batch(3, 4)
-        self.assertAllClose(float(accuracy(records, outputs).value()), 0.75)
-        swapped = {"embeddings": ops.convert_to_tensor(TEXTS[:, [0, 2, 1]])}
-        self.assertAllClose(float(accuracy(records, swapped).value()), 0.0)
-
     def test_a_vector_of_0(self):
         """That of padding has a direction no more than a gradient."""
         self.assertAllEqual(similarity.unit(np.zeros((1, 3), np.float32)), [[0, 0, 0]])

@@ -29,27 +29,27 @@ class EmbeddingsTest(FolderCase, parameterized.TestCase):
 
     def test_columns_by_flags(self):
         rows = "q,r,s\na,b,high\n"
-        flags = {"text_a_column": "q", "text_b_column": "r", "score_column": "s"}
+        flags = {"text_columns": ("q", "r"), "score_column": "s"}
         with self.assertRaisesRegex(InputError, "x.csv:2: the score must be .*'high'"):
             self.read_texts(rows, **flags)
         found = self.read_texts(rows, **flags | {"score_column": ""})
         self.assertEqual(found.kind, embeddings.PAIRS)
-        numbers = {"text_a_column": "1", "text_b_column": "-1", "has_header": False}
+        numbers = {"text_columns": ("1", "-1"), "has_header": False}
         (one,) = self.read_texts("0\ta\tb\n", "x.tsv", **numbers).examples
         self.assertEqual(one.texts, ("a", "b"))
         (one,) = self.read_texts(
-            '{"body": {"q": "a"}}', "x.jsonl", text_a_column="body.q"
+            '{"body": {"q": "a"}}', "x.jsonl", text_columns=("body.q",)
         )[1]
         self.assertEqual(one.texts, ("a",))
 
     @parameterized.parameters(
-        ("words\na\n", "no column of texts; `text_a_column` names it"),
-        ("anchor,negative\na,b\n", "goes with"),
+        ("words\na\n", "give `text_columns`.*'words'"),
+        ("anchor,positive,negative,label\na,b,c,1\n", "an empty `score_column`"),
         ("anchor,positive\na,\n", "x.csv:2: the text is empty"),
-        ("anchor,positive\na\n", "x.csv:2: `text_b_column` is missing"),
+        ("anchor,positive\na\n", "x.csv:2: the row has 1 columns"),
         ("sentence1,sentence2,score\na,b,nan\n", "x.csv:2: the score must be a number"),
         ("anchor\n", "no examples"),
-        ("", "no column of texts"),
+        ("", "give `text_columns`"),
     )
     def test_unusable(self, content, message):
         with self.assertRaisesRegex(InputError, message):
