@@ -2,13 +2,13 @@
 
     python sentence_transformers_training.py JOBS
 
-JOBS is a file with a list of jobs in JSON: checkpoint (a sentence-transformers folder), columns (name ->
-texts or scores, in the order in which they are trained on), loss, batch_size,
-learning_rate, num_steps, num_warmup_steps, max_seq_length, threads, seed, and dev, the
-columns of scored pairs; or else checkpoint and encode, a list of texts.
+JOBS is a file with a list of jobs in JSON: checkpoint (a sentence-transformers folder),
+columns (name -> texts or scores, in the order in which they are trained on), loss,
+batch_size, learning_rate, num_steps, num_warmup_steps, max_seq_length, threads, seed,
+and dev, the columns of scored pairs; or else checkpoint and encode, a list of texts.
 
-It trains with SentenceTransformerTrainer and prints a list in JSON: each step's loss, as the loss
-gives it, and the correlations of the cosines on dev; or the vectors of the texts.
+It trains with SentenceTransformerTrainer and prints a list in JSON: each step's loss,
+as the loss gives it, and the correlations of the cosines on dev; or the texts' vectors.
 """
 
 import json
