@@ -36,6 +36,7 @@ OURS, KERAS_HUB, TF_MODELS, HUGGING_FACE = (
 # The same two on Keras' other back end.
 OURS_JAX, KERAS_HUB_JAX = f"{OURS} JAX", f"{KERAS_HUB} JAX"
 CAPTUM = "captum"  # of explanations alone
+SENTENCE_TRANSFORMERS = "sentence-transformers"  # of embeddings alone
 CEILING = "ceiling"
 CEILING_FLOPS = 2 * 2048**3  # as in peers/pretraining_steps.py
 PEERS = [KERAS_HUB, TF_MODELS, HUGGING_FACE, OURS_JAX, KERAS_HUB_JAX]
@@ -78,6 +79,10 @@ ENVIRONMENTS = {
         ["--no-deps", "tf-models-official==2.20.0"],
     ),
     HUGGING_FACE: (["torch==2.13.0", "transformers==5.23.0", "numpy"],),
+    SENTENCE_TRANSFORMERS: (
+        ["torch==2.14.1", "transformers==5.24.0", "sentence-transformers==6.2.0"],
+        ["accelerate==1.15.0", "datasets==5.2.0", "scipy", "numpy"],
+    ),
     CAPTUM: (["torch==2.13.0", "transformers==5.23.0", "captum==0.9.0", "numpy"],),
 }
 _JAX = (["--constraint", str(REPOSITORY / "constraints.txt"), f"{REPOSITORY}[jax]"],)

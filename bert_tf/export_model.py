@@ -12,6 +12,7 @@ KerasHub preset. Formats:
     saved_model  for TensorFlow Serving: takes raw text
     litert       for devices, as Keras exports it; takes ids
     onnx         for ONNX Runtime, OpenVINO, Optimum: takes ids
+    sentence_transformers    the encoder, with the pooling of a run of run_embeddings
 """
 
 import math
@@ -41,7 +42,10 @@ if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
     from bert_tf.tasks.tables import Example, Examples
 
-FORMATS = ("tf1", "huggingface", "kerashub", "saved_model", "litert", "onnx")
+FORMATS = (
+    *("tf1", "huggingface", "kerashub", "saved_model", "litert", "onnx"),
+    "sentence_transformers",
+)
 
 # Flag's word -> the head's name.
 HEADS = {head.word: name for name, head in names.HEADS.items() if head.word}
@@ -154,8 +158,9 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
             listed = ", ".join(f"`{name}`" for name in for_serving)
             yield f"{listed} are only for `format=saved_model`: leave them out."
         heads = self.heads or (_NO_HEADS,)
-        if self.format == "kerashub" and heads != (_NO_HEADS,):
-            yield "`format=kerashub` writes only the encoder: leave `heads` out."
+        of_encoder = self.format in ("kerashub", "sentence_transformers")
+        if of_encoder and heads != (_NO_HEADS,):
+            yield f"`format={self.format}` writes only the encoder: leave `heads` out."
         if _NO_HEADS in heads and len(heads) > 1:
             yield f"`heads` must be {_NO_HEADS}, or of {', '.join(HEADS)}."
 
@@ -166,7 +171,8 @@ def export(checkpoint: str, output_dir: str, *, format: str, **options: Any) -> 
     Args:
         checkpoint: as for `open_source`; or what `save` has written.
         output_dir: a new or an empty folder.
-        format: tf1, huggingface, kerashub, saved_model, litert or onnx.
+        format: tf1, huggingface, kerashub, saved_model, litert, onnx or
+            sentence_transformers.
         **options: export_model's other flags, such as `heads=("classifier",)`.
 
     Raises:
@@ -222,6 +228,8 @@ def run(options: ExportOptions) -> None:
             _write_saved_model(path, model, reading)
         elif options.format == "onnx":
             export.write_onnx(path, model, options.quantize)
+        elif options.format == "sentence_transformers":
+            export.write_sentence_transformers(path, model)
         else:
             from bert_tf.conversion.serving import head_to_serve, write_litert
 

@@ -80,9 +80,10 @@ class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions):
     sentence_vectors: tuple[str, ...] = option(
         (),
         "Vectors of whole lines, separated by commas: the pooler's output (pooled), the"
-        " output of [CLS] (cls), the mean over all tokens including [CLS] and [SEP]"
-        " (mean). They have length 1 if the sentence-transformers folder says so.",
-        choices=("pooled", "cls", "mean"),
+        " output of [CLS] (cls), the mean or maximum over all tokens including [CLS]"
+        " and [SEP] (mean, max). They have length 1 if the sentence-transformers folder"
+        " or the run of run_embeddings says so.",
+        choices=("pooled", "cls", "mean", "max"),
         decides="numbers",
     )
     words: str | None = option(

@@ -42,6 +42,7 @@ LIGHT_MODULES = (
     "bert_tf.records.written_vocabulary",
     "bert_tf.tasks.data_set_options",
     "bert_tf.tasks.glue",
+    "bert_tf.tasks.embeddings_options",
     "bert_tf.tasks.multiple_choice_options",
     "bert_tf.tasks.paper_tables",
     "bert_tf.tasks.pretraining_options",

@@ -26,6 +26,7 @@ from bert_tf import (
     extract_features,
     probe,
     run_classifier,
+    run_embeddings,
     run_glue,
     run_ner,
     run_pretraining,
@@ -142,6 +143,12 @@ COMMANDS = {
         run_swag,
         f"{_TRAINING} --train_file={{SWAG_DIR}}/train.csv --do_eval"
         " --dev_file={SWAG_DIR}/val.csv --output_dir={out}/x",
+        2,
+    ),
+    "embeddings": Command(
+        run_embeddings,
+        f"{_TRAINING} --train_file={{STSB_DIR}}/train.tsv --max_score=5"
+        " --do_eval --dev_file={STSB_DIR}/dev.tsv --output_dir={out}/x",
         2,
     ),
     "questions": Command(

@@ -600,7 +600,7 @@ class TextModelsTest(FolderCase):
             max_seq_length=16,
             layers="-1",
             format="npz",
-            sentence_vectors="pooled,cls,mean",
+            sentence_vectors="pooled,cls,mean,max",
         )
         # A run of pre-training has a flag whose default is not its records' length.
         self.write(f"{folder}/flags.json", {"max_seq_length": 128})
@@ -608,7 +608,7 @@ class TextModelsTest(FolderCase):
         self.assertEqual(model.max_length, 16)
         self.assertEqual(type(model).__name__, "TextModel")
         with np.load(self.path("out.npz")) as expected:
-            for pooling in ("pooled", "cls", "mean"):
+            for pooling in ("pooled", "cls", "mean", "max"):
                 found = model.embed(firsts, seconds, pooling=pooling)
                 self.assertEqual(found.dtype, np.float32)
                 self.assertAllClose(found, expected[pooling].reshape(9, -1), atol=1e-5)
@@ -637,7 +637,7 @@ class TextModelsTest(FolderCase):
         with self.assertRaisesRegex(InputError, "no pooler: `pooling`"):
             model.embed("w1", pooling="pooled")
         with self.assertRaisesRegex(ValueError, "`pooling=.*` must be one of"):
-            model.embed("w1", pooling="max")
+            model.embed("w1", pooling="sum")
         with self.assertRaisesRegex(InputError, r"Text 1 \(from 0\) must have a word"):
             model.tag(["w1", " "])
         for max_length in (4, 17):

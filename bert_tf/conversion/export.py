@@ -314,6 +314,18 @@ def write_huggingface(folder: str, model: Source) -> None:
     _write_hugging_face_tokenizer(folder, model, attends_to_windows=attends)
 
 
+def write_sentence_transformers(folder: str, model: Source) -> None:
+    """Writes a folder that sentence-transformers reads: the encoder and its pooling."""
+    encoder = dataclasses.replace(model, weights=model.weights.with_heads(()))
+    write_huggingface(folder, encoder)
+    found = huggingface.sentence_settings(folder_of(model.path))
+    config = model.require_config()
+    most = config.max_position_embeddings
+    length = found.max_seq_length or flags_of_run(model.folder).get("max_seq_length")
+    found = found._replace(max_seq_length=min(length or most, most))
+    huggingface.write_modules(folder, found, config.hidden_size)
+
+
 def _hugging_face_config(model: Source) -> dict[str, Any]:
     """The content of config.json, with the labels."""
     config = model.require_config()
@@ -346,7 +358,7 @@ _READING = (
     *("max_seq_length", "long_text", "window_pooling", "doc_stride"),
     *("max_query_length", "n_best_size", "max_answer_length"),
     *("version_2_with_negative", "null_score_diff_threshold"),
-    *("text_a_column", "text_b_column"),
+    *("text_a_column", "text_b_column", "pooling", "normalize"),
 )
 
 

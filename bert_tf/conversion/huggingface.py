@@ -33,6 +33,7 @@ from bert_tf.base.config import (
     BertConfig,
 )
 from bert_tf.base.errors import InputError, first_line
+from bert_tf.base.options import flags_of_run
 from bert_tf.conversion import hdf5, names
 from bert_tf.conversion.weights import Tensor, Weights, check_against_config, listed
 
@@ -485,19 +486,24 @@ class SentenceSettings(NamedTuple):
     """What sentence-transformers does with a text; None for what no file says."""
 
     max_seq_length: int | None = None
-    pooling: str | None = None  # cls or mean
+    pooling: str | None = None  # cls, mean or max
     normalizes: bool = False  # vectors have length 1
 
 
 def sentence_settings(folder: str) -> SentenceSettings:
-    """The settings of a folder of sentence-transformers, logged; none of another one.
+    """The settings of a sentence-transformers folder or of a run, logged; or none.
 
     Raises:
         InputError: a module changes the vectors in a way that is not known here.
     """
     path = os.path.join(folder, _MODULES_NAME)
     if not files.exists(path):
-        return SentenceSettings()
+        flags = flags_of_run(folder)
+        if not flags.get("pooling"):
+            return SentenceSettings()
+        found = SentenceSettings(None, flags["pooling"], bool(flags.get("normalize")))
+        logging.info("%s: %s, unless given.", folder, found)
+        return found
     lengths = os.path.join(model_folder(folder), "sentence_bert_config.json")
     values = files.read_object(lengths) if files.exists(lengths) else {}
     length, pooling, normalizes = values.get("max_seq_length"), None, False
@@ -521,12 +527,41 @@ def sentence_settings(folder: str) -> SentenceSettings:
     return found
 
 
+_POOLING_MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max"}
+
+
+def write_modules(folder: str, settings: SentenceSettings, hidden_size: int) -> None:
+    """Writes what sentence-transformers needs next to a model in its folder."""
+    kinds = ["Transformer", "Pooling", *["Normalize"] * settings.normalizes]
+    modules = [
+        {
+            "idx": number,
+            "name": str(number),
+            "path": f"{number}_{kind}" if number else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for number, kind in enumerate(kinds)
+    ]
+    modes = {
+        f"pooling_mode_{theirs}": ours == (settings.pooling or "mean")
+        for theirs, ours in _POOLING_MODES.items()
+    }
+    for name, content in (
+        ("sentence_bert_config.json", {"max_seq_length": settings.max_seq_length}),
+        ("1_Pooling/config.json", {"word_embedding_dimension": hidden_size, **modes}),
+        (_MODULES_NAME, modules),
+    ):
+        path = os.path.join(folder, name)
+        files.make_folder(os.path.dirname(path))
+        files.write_atomically(path, json.dumps(content, indent=2) + "\n")
+
+
 def _pooling_in(path: str) -> str | None:
     values = files.read_object(path) if files.exists(path) else {}
     old = [name for name, value in values.items() if value is True]
     modes = [n.removeprefix("pooling_mode_") for n in old if "_mode_" in n]
     mode = values.get("pooling_mode") or "+".join(modes)
-    known = {"cls_token": "cls", "mean_tokens": "mean", "cls": "cls", "mean": "mean"}
+    known = _POOLING_MODES | {ours: ours for ours in _POOLING_MODES.values()}
     if mode and mode not in known:
         logging.warning("%s: pooling of %s is not computed here.", path, mode)
     return known.get(mode)
@@ -670,7 +705,8 @@ def write(
     (name,) = values["architectures"]
     heads = _heads_of(name)
     has_pooler = any(names.HEADS[head].is_pooled for head in heads)
-    has_pooler = has_pooler or _ENCODERS.get(name, False)
+    if not heads and names.POOLER[0].original in weights:
+        has_pooler = _ENCODERS[name]
     model_type = _model_type_of(name)
     # The encoder is on top in a model without a head.
     prefix = f"{model_type}." if heads else ""

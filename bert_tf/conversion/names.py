@@ -177,6 +177,8 @@ MASKED_LM, NEXT_SENTENCE = "masked LM", "next sentence prediction"
 REPLACED_TOKENS = "replaced tokens"
 CLASSIFIER, SPAN = "classifier", "span"
 MULTIPLE_CHOICE, TAGGING = "multiple choice", "tagging"
+# Of vectors of texts: no row below, as it has no weights.
+EMBEDDING = "embedding"
 # Of a classifier that reads a text's windows at once; without it, it reads one.
 WINDOWS = "window attention"
 

@@ -85,9 +85,10 @@ def build(
     Args:
         source: a checkpoint; the heads that it has are the outputs.
         dtype: float32, or float16 for weights and activations; outputs are float32.
-        pooling: "mean" or "cls": adds `sentence_embedding` to features.
+        pooling: "mean", "max" or "cls": adds `sentence_embedding` to features.
         normalizes: whether vectors of texts have length 1.
-        sentence_vectors: "mean", "cls", "pooled": features are these alone, [B, H].
+        sentence_vectors: of "mean", "max", "cls", "pooled": features are these alone,
+            [B, H].
         at_positions: whether the masked LM has an input of places, POSITIONS [B, P],
             and `masked_lm_logits` [B, P, V] of these alone.
 
@@ -405,15 +406,20 @@ class ModelGraph:
             vector = self._pooled_token(tokens)
         else:
             mask = graph.add("Unsqueeze", self.mask, graph.constant([2]))
-            mask = graph.add("Cast", mask, to=_type_of(graph.dtype))
             axis = graph.constant([1])
-            total = graph.add(
-                "ReduceSum", graph.add("Mul", tokens, mask), axis, keepdims=0
-            )
-            count = graph.add("ReduceSum", mask, axis, keepdims=0)
-            vector = graph.add(
-                "Div", total, graph.add("Max", count, graph.constant(1e-9))
-            )
+            if kind == "max":
+                is_token = graph.add("Cast", mask, to=_type_of(np.dtype(bool)))
+                some = graph.add("Where", is_token, tokens, graph.constant(-6e4))
+                vector = graph.add("ReduceMax", some, axes=[1], keepdims=0)
+            else:
+                mask = graph.add("Cast", mask, to=_type_of(graph.dtype))
+                total = graph.add(
+                    "ReduceSum", graph.add("Mul", tokens, mask), axis, keepdims=0
+                )
+                count = graph.add("ReduceSum", mask, axis, keepdims=0)
+                vector = graph.add(
+                    "Div", total, graph.add("Max", count, graph.constant(1e-9))
+                )
         if normalizes:
             norm = graph.add("ReduceL2", vector, axes=[1], keepdims=1)
             vector = graph.add(

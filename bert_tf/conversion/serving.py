@@ -345,7 +345,8 @@ class ServedFeatures(ServedModel):
     sequence_output [B, S, H]; pooled_output [B, H] if the model has a pooler;
     mean_output [B, H], over the tokens that are no padding, [CLS] and [SEP] included;
     tokens [B, S] in letters; input_mask [B, S]. As a folder of sentence-transformers
-    has it, cls_output [B, H], and the vectors of whole texts of length 1.
+    or a run of run_embeddings has it, cls_output or max_output [B, H], and the vectors
+    of whole texts of length 1.
     """
 
     def __init__(
@@ -370,6 +371,10 @@ class ServedFeatures(ServedModel):
             of_texts["pooled_output"] = outputs["pooled_output"]
         if self._pooling == "cls":
             of_texts["cls_output"] = states[:, 0]
+        if self._pooling == "max":
+            of_texts["max_output"] = tf.reduce_max(
+                tf.where(mask > 0, states, -1e9), axis=1
+            )
         if self._normalizes:
             of_texts = {
                 name: tf.math.l2_normalize(x, -1) for name, x in of_texts.items()

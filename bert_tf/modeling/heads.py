@@ -5,6 +5,7 @@
     BertMultipleChoice   the right one of several choices
     BertSpanPredictor    where an answer starts and ends in a passage
     BertTagger           a label for every word
+    BertEmbedder         a vector for every text
     BiLstmTagger         a label for every word, from frozen features
 
 A model's input is a whole parsed record: a dict with the model's inputs and, for
@@ -50,6 +51,8 @@ from bert_tf.modeling.objectives import (
     SPAN,
     TAGGING,
 )
+from bert_tf.modeling.pooling import POOLINGS, SentencePooling
+from bert_tf.modeling.similarity import LOSSES
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -118,7 +121,8 @@ class BertClassifier(HeadModel):
 
         # === Functional Model ===
         if window_pooling:
-            inputs, pooled = _in_parallel(encoder, "merge_windows")
+            inputs, encoded = _in_parallel(encoder, "merge_windows")
+            pooled = encoded["pooled_output"]
             with keras.name_scope("cls"):
                 attention = WindowAttention(dtype=dtype, name="window_attention")
                 pooled = attention(pooled, inputs["input_mask"])
@@ -145,14 +149,13 @@ class BertClassifier(HeadModel):
 
 
 def _in_parallel(encoder: BertEncoder, name: str) -> tuple[dict[str, Any], Any]:
-    """Inputs [B, N, S] of several sequences each, and the pooled outputs [B N, W]."""
+    """Inputs [B, N, S] of several sequences each, and the encoder's outputs [B N]."""
     merge = MergeChoices(dtype=encoder.dtype_policy, name=name)
     inputs = {
         key: keras.Input((None, *tensor.shape[1:]), dtype="int32", name=key)
         for key, tensor in encoder.input.items()
     }
-    encoded = encoder({key: merge(x) for key, x in inputs.items()})
-    return inputs, encoded["pooled_output"]
+    return inputs, encoder({key: merge(x) for key, x in inputs.items()})
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -196,9 +199,9 @@ class BertMultipleChoice(HeadModel):
         split_choices = SplitChoices(dtype=dtype, name="split_choices")
 
         # === Functional Model ===
-        inputs, pooled = _in_parallel(encoder, "merge_choices")
+        inputs, encoded = _in_parallel(encoder, "merge_choices")
         with keras.name_scope("cls"):
-            scores = projection(pooled_dropout(pooled))
+            scores = projection(pooled_dropout(encoded["pooled_output"]))
         logits = split_choices(scores, inputs["input_ids"])
 
         # === Config ===
@@ -208,7 +211,66 @@ class BertMultipleChoice(HeadModel):
         )
 
 
-# The models below score every token and have no pooler: nothing would train it.
+# The models below take every token's output and have no pooler: nothing would train it.
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertEmbedder(HeadModel):
+    """Vectors of texts, near to each other where the texts mean the same.
+
+    It adds no weight to the encoder (Reimers and Gurevych 2019).
+
+    Inputs: the encoder's, each with a dimension for the texts of an example: input_ids,
+    input_mask, segment_ids [B, N, S]. N may be another one in each batch. Output, in
+    float32: embeddings [B, N, H], of any length. Labels in the records: for losses of
+    scores label_ids [B, 1] floats; and, where present, is_real_example [B, 1].
+
+    Args:
+        config: a BertConfig, a dict of its fields, or a size's name.
+        pooling: "mean", "max" or "cls": what makes a vector of a text's tokens.
+        loss: a name of `bert_tf.modeling.similarity`.
+        scale: what the loss multiplies cosines by.
+        dtype: as BertClassifier's.
+        name: the model's name.
+        **options: as BertClassifier's.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig | Mapping[str, Any] | str,
+        *,
+        pooling: str = "mean",
+        loss: str = "multiple_negatives_ranking",
+        scale: float = 20.0,
+        dtype: Any = None,
+        name: str = "bert_embedder",
+        **options: Any,
+    ):
+        for given, names in ((pooling, POOLINGS), (loss, LOSSES)):
+            if given not in names:
+                raise ValueError(f"One of {', '.join(names)}. Received: {given!r}")
+
+        # === Layers ===
+        encoder = BertEncoder(config, use_pooler=False, dtype=dtype, **options)
+        sentence_pooling = SentencePooling(pooling, dtype=dtype, name="pooling")
+
+        # === Functional Model ===
+        inputs, encoded = _in_parallel(encoder, "merge_texts")
+        vectors = sentence_pooling(encoded["sequence_output"], inputs["input_mask"])
+
+        # === Config ===
+        super().__init__(
+            encoder,
+            inputs,
+            {"embeddings": vectors},
+            LOSSES[loss](scale),
+            name,
+            pooling=pooling,
+            loss=loss,
+            scale=scale,
+        )
+        if loss in ("cosine_similarity", "cosent"):
+            self.label_names = ("label_ids",)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

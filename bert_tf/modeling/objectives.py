@@ -325,7 +325,7 @@ def _of_labels(logits_name: str, ids_name: str, weights: Callable, *names: str) 
     return Objective({loss_name: of(_label_loss)}, {accuracy_name: of(_label_accuracy)})
 
 
-def _real_examples(labels: str) -> Callable[[Records], Any]:
+def real_examples(labels: str) -> Callable[[Records], Any]:
     """The weights of examples, 0 for what fills up a batch; `labels` has their rows."""
 
     def weights(records: Records) -> Any:
@@ -352,7 +352,7 @@ NEXT_SENTENCE = _of_labels(
     "next_sentence_accuracy",
 )
 CLASSIFICATION = _of_labels(
-    "logits", "label_ids", _real_examples("label_ids"), "cross_entropy", "accuracy"
+    "logits", "label_ids", real_examples("label_ids"), "cross_entropy", "accuracy"
 )
 # Only the first token of each word has a weight.
 TAGGING = _of_labels(
@@ -399,7 +399,7 @@ def _outputs_and_labels(records: Records, outputs: Outputs) -> tuple[Any, Any]:
 
 
 def _of_examples(function: Callable, kind: str) -> Loss:
-    weights = _real_examples("label_ids")
+    weights = real_examples("label_ids")
     return Loss(values=function, weights=weights, logits=("logits",), kind=kind)
 
 
@@ -436,7 +436,7 @@ def _span_accuracy(records: Records, outputs: Outputs) -> Any:
     return start * end
 
 
-_SPAN_WEIGHTS = _real_examples("start_positions")
+_SPAN_WEIGHTS = real_examples("start_positions")
 SPAN = Objective(
     {
         "cross_entropy": Loss(

@@ -107,3 +107,48 @@ class PooledTokens(Stored, keras.layers.Layer):
         return at_positions(
             sequence_output, ops.maximum(cls_positions + lengths - 1, 0)
         )
+
+
+# One vector for a text.
+#
+# The output at [CLS], or the mean or the maximum of the tokens' outputs, [CLS] and
+# [SEP] included (Reimers and Gurevych 2019, section 3).
+
+
+POOLINGS = ("mean", "max", "cls")
+
+
+def pooled_tokens(states: Any, input_mask: Any, pooling: str) -> Any:
+    """Tokens' outputs [B, S, ...] and the mask [B, S] to vectors [B, ...]."""
+    if pooling == "cls":
+        return states[:, 0]
+    mask = input_mask
+    for _ in states.shape[2:]:
+        mask = ops.expand_dims(mask, -1)
+    if pooling == "max":
+        return ops.max(ops.where(mask > 0, states, -1e9), axis=1)
+    is_token = ops.cast(mask, states.dtype)
+    # A row of padding has no token.
+    count = ops.maximum(ops.sum(is_token, axis=1), 1.0)
+    return ops.sum(states * is_token, axis=1) / count
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class SentencePooling(Stored, keras.layers.Layer):
+    """The vectors of each example's texts, in float32 under any policy."""
+
+    def __init__(self, pooling: str, dtype: Any = None, name: str | None = None):
+        super().__init__(autocast=False, dtype=dtype, name=name)
+        self.pooling = pooling
+
+    def call(self, sequence_output: Any, input_mask: Any) -> Any:
+        """Outputs [B N, S, H] and the mask [B, N, S] to [B, N, H]."""
+        mask = ops.reshape(input_mask, ops.shape(sequence_output)[:2])
+        states = ops.cast(sequence_output, "float32")
+        vectors = pooled_tokens(states, mask, self.pooling)
+        return ops.reshape(vectors, (*ops.shape(input_mask)[:2], vectors.shape[-1]))
+
+    def compute_output_spec(self, sequence_output: Any, input_mask: Any) -> Any:
+        """As `call`, on symbolic inputs."""
+        shape = (*input_mask.shape[:2], sequence_output.shape[-1])
+        return keras.KerasTensor(shape, "float32")

@@ -161,15 +161,17 @@ class RecordSpec:
         )
 
     @classmethod
-    def choices(cls, max_seq_length: int, num_choices: int) -> "RecordSpec":
-        """Several sequences, one of them the right choice."""
+    def choices(
+        cls, max_seq_length: int, num_choices: int, label_dtype: str = INT64
+    ) -> "RecordSpec":
+        """Several sequences: one is the right choice, or a float is their score."""
         return cls(
             (
                 *(
                     dataclasses.replace(feature, shape=(num_choices, *feature.shape))
                     for feature in _sequence_features(max_seq_length)
                 ),
-                Feature("label_ids", INT64, (1,)),
+                Feature("label_ids", label_dtype, (1,)),
                 Feature("is_real_example", INT64, (1,)),
             )
         )

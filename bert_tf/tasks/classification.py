@@ -309,7 +309,8 @@ class ClassificationTask(LabelledTask):
         # A row with another label cannot be used.
         data_set = dataclasses.replace(data_set, labels=target.labels)
         if holds_out and TRAIN in examples:
-            examples |= _held_out(options, target, examples[TRAIN])
+            by_label = target.kind == SINGLE_LABEL
+            examples |= train_and_dev(options, examples[TRAIN], by_label=by_label)
         for split in [one for one in splits if one != TRAIN]:
             examples[split] = read = data_set.read(options.folder, split)
             self._num_left_out += read.num_left_out
@@ -434,16 +435,12 @@ class ClassificationTask(LabelledTask):
             )
 
 
-def _held_out(
-    options: ClassifierOptions, target: Target, examples: Sequence[Example]
-) -> dict[str, Sequence[Example]]:
+def train_and_dev(
+    options: Any, examples: Sequence[Any], *, by_label: bool
+) -> dict[str, Sequence[Any]]:
     """The training and the development set of one file."""
-    train, dev = held_out(
-        examples,
-        options.dev_share,
-        options.random_seed,
-        by_label=target.kind == SINGLE_LABEL,
-    )
+    share, seed = options.dev_share, options.random_seed
+    train, dev = held_out(examples, share, seed, by_label=by_label)
     if not dev:
         raise InputError(
             f"`dev_share={options.dev_share}` of {len(examples)} examples holds out"

@@ -28,6 +28,7 @@ An npz file has these arrays:
     pooled    [N, H]     on request, as below
     cls       [N, L, W]
     mean      [N, L, W]
+    max       [N, L, W]
     settings             JSON: what they were made with
 
 Without tokens' vectors there are no `vectors`, `offsets` and `names`.
@@ -63,6 +64,7 @@ from bert_tf.conversion.source import Source, folder_of
 from bert_tf.instances.random_stream import compiled
 from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.pooling import pooled_tokens
 from bert_tf.records.batching import (
     Arrays,
     Batching,
@@ -93,8 +95,8 @@ NONE, SUM, MEAN, WEIGHTED, CONCAT = "none", "sum", "mean", "weighted", "concat"
 # Layers by name, next to the numbers.
 EMBEDDINGS, ALL = "embeddings", "all"
 # Vectors of a whole line.
-POOLED, CLS, MEAN_OF_TOKENS = "pooled", "cls", "mean"
-SENTENCE_VECTORS = (POOLED, CLS, MEAN_OF_TOKENS)
+POOLED, CLS, MEAN_OF_TOKENS, MAX_OF_TOKENS = "pooled", "cls", "mean", "max"
+SENTENCE_VECTORS = (POOLED, CLS, MEAN_OF_TOKENS, MAX_OF_TOKENS)
 # A word's vector from its pieces'.
 FIRST_PIECE, MEAN_OF_PIECES = "first", "mean"
 FORMATS = ("jsonl", "npz")
@@ -184,7 +186,7 @@ class LayerSelection:
 def feature_model(
     encoder: BertEncoder, selection: LayerSelection, options: "FeatureSettings"
 ) -> DictInputModel:
-    """A model of features [B, S, L, W], pooled [B, H], cls and mean [B, L, W]."""
+    """A model of features [B, S, L, W], pooled [B, H], cls, mean, max [B, L, W]."""
     # Layers above the highest requested one are not computed.
     inputs, states = encoder.input, encoder.output
     outputs: dict[str, Any] = {}
@@ -198,13 +200,8 @@ def feature_model(
         outputs[VECTORS] = vectors
     if POOLED in sentence_vectors:
         outputs[POOLED] = ops.cast(states["pooled_output"], "float32")
-    if CLS in sentence_vectors:
-        outputs[CLS] = vectors[:, 0]
-    if MEAN_OF_TOKENS in sentence_vectors:
-        is_token = ops.cast(inputs["input_mask"], "float32")[:, :, None, None]
-        # A row of padding has no token.
-        count = ops.maximum(ops.sum(is_token, axis=1), 1.0)
-        outputs[MEAN_OF_TOKENS] = ops.sum(vectors * is_token, axis=1) / count
+    for pooling in set(sentence_vectors) - {POOLED}:
+        outputs[pooling] = pooled_tokens(vectors, inputs["input_mask"], pooling)
     if options.normalizes:
         for name in sentence_vectors:
             outputs[name] = ops.normalize(outputs[name], axis=-1)

@@ -228,7 +228,7 @@ class TableSplit:
         return self.label is not None or bool(self.label_columns)
 
     def _texts(self, path: str, left_out: LeftOutRows) -> Iterator[Texts]:
-        rows, names_columns = _rows_of_file(path, self.separator)
+        rows, names_columns = rows_of_file(path, self.separator)
         first = next(rows, None)
         if first is None:
             raise InputError(f"{path}: the file is empty.")
@@ -238,7 +238,7 @@ class TableSplit:
         columns = [*self.only, self.text_a, self.text_b, self.label]
         columns += self.label_columns.values()
         places = {
-            column: _index(column, header, path)
+            column: index_of(column, header, path)
             for column in columns
             if column is not None
         }
@@ -289,7 +289,7 @@ def _joined(cells: Mapping[str, str], separator: str, *, numbers: bool) -> str:
     return separator.join(name for name in found if _FLAGS[found[name]])
 
 
-def _rows_of_file(
+def rows_of_file(
     path: str, separator: str
 ) -> tuple[Iterator[tuple[int, list[str]]], bool]:
     """The rows of a table, and whether its format has names for the columns."""
@@ -364,7 +364,7 @@ def _hint(header: Sequence[str]) -> str:
     return " Name the columns by `text_a_column`, `label_column` and the like."
 
 
-def _index(column: Column, header: list[str] | None, path: str) -> int:
+def index_of(column: Column, header: list[str] | None, path: str) -> int:
     """A column's number."""
     if isinstance(column, int):
         return column

@@ -22,6 +22,7 @@ from bert_tf.modeling.attribution import COMPLETE, integrated_gradients
 from bert_tf.tasks.explanations import Explanation, words_of
 from bert_tf.tasks.features import (
     CLS,
+    MAX_OF_TOKENS,
     MEAN_OF_TOKENS,
     POOLED,
     SENTENCE_VECTORS,
@@ -175,13 +176,10 @@ def pooled_states(
     vectors = {
         CLS: states[:, 0],
         MEAN_OF_TOKENS: (states * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1),
+        MAX_OF_TOKENS: np.where(mask > 0, states, -1e9).max(axis=1),
     }
     if POOLED in options.sentence_vectors:
         vectors[POOLED] = outputs["pooled_output"]
-    if options.normalizes:
-        for name, x in vectors.items():
-            norm = np.linalg.norm(x, axis=-1, keepdims=True)
-            vectors[name] = x / np.maximum(norm, 1e-12)
     return {name: x.astype(np.float32) for name, x in vectors.items()}
 
 
@@ -415,14 +413,17 @@ class TextModel:
         pairs: str | Sequence[str | None] | None = None,
         *,
         pooling: str | None = None,
+        normalize: bool | None = None,
     ) -> np.ndarray:
         """A vector for each text, or pair, as from extract_features: float32 [N, H].
 
-        `pooling` is "mean" over the last layer's tokens, [CLS] and [SEP] included;
-        "cls", the last layer's output at [CLS]; or "pooled", the pooler's. What is
-        beyond `max_length` tokens is cut, with a warning. A folder of
-        sentence-transformers gives the length and the pooling that are not given, and
-        whether vectors are normalized; any other has "mean".
+        `pooling` is "mean" or "max" over the last layer's tokens, [CLS] and [SEP]
+        included; "cls", the last layer's output at [CLS]; or "pooled", the pooler's.
+        With `normalize` each vector is divided by its length, so that products of two
+        are cosines. What is beyond `max_length` tokens is cut, with a warning. A run of
+        run_embeddings, or a folder of sentence-transformers, gives the length, the
+        pooling and the normalization that are not given; any other has "mean", not
+        normalized.
         """
         pooling = pooling or self._sentences.pooling or "mean"
         if pooling not in SENTENCE_VECTORS:
@@ -441,7 +442,11 @@ class TextModel:
         self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
         size = min(self._batch_size, len(inputs))
         found = self._extract(inputs, len(inputs), size)
-        return np.stack([one.sentence[pooling].reshape(-1) for one in found])
+        vectors = np.stack([one.sentence[pooling].reshape(-1) for one in found])
+        if self._sentences.normalizes if normalize is None else normalize:
+            norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+            vectors /= np.maximum(norms, 1e-12)
+        return vectors
 
     @property
     def _has_pooler(self) -> bool:
@@ -453,8 +458,10 @@ class TextModel:
         options = FeatureSettings(
             max_seq_length=self.max_length,
             token_vectors=False,
-            sentence_vectors=(CLS, MEAN_OF_TOKENS, *[POOLED] * self._has_pooler),
-            normalizes=self._sentences.normalizes,
+            sentence_vectors=(
+                *(CLS, MEAN_OF_TOKENS, MAX_OF_TOKENS),
+                *[POOLED] * self._has_pooler,
+            ),
         )
         if self.runtime == _KERAS:
             number = self.source.require_config().num_hidden_layers
@@ -467,11 +474,7 @@ class TextModel:
             file = runtimes.OnnxModel(self._onnx_path())
             step = functools.partial(pooled_states, file, options)
         else:
-            step = self._onnx_model(
-                (),
-                sentence_vectors=options.sentence_vectors,
-                normalizes=options.normalizes,
-            )
+            step = self._onnx_model((), sentence_vectors=options.sentence_vectors)
         predict = Predictor("features", step).run
         return lambda inputs, number, size: extract(
             inputs,

@@ -24,6 +24,7 @@ from bert_tf.tasks.data_set_options import (
     GlueOptions,
     TableOptions,
 )
+from bert_tf.tasks.embeddings_options import EmbeddingOptions
 from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
@@ -47,6 +48,7 @@ _WRONG = {
     "bert_tf.run_squad": "--output_dir=o --do_train --train_file=WRONG",
     "bert_tf.run_swag": "--output_dir=o --do_eval --dev_file=WRONG",
     "bert_tf.run_ner": "--output_dir=o --do_predict --test_file=FILE,WRONG",
+    "bert_tf.run_embeddings": "--output_dir=o --do_eval --dev_file=WRONG",
     "bert_tf.run_paper": "--output_dir=o --table=2 --init_checkpoint=FOLDER"
     " --glue_dir=WRONG",
     "bert_tf.compare": "FOLDER WRONG",
@@ -279,6 +281,7 @@ SAME_SELECTION = {
 READING = {
     *("max_seq_length", "long_text", "doc_stride", "window_pooling"),
     *("max_query_length", "version_2_with_negative", "document_context"),
+    *("pooling", "normalize"),
 }
 LAYERS = {"lora_rank", "adapter_size", "layer_mixture", "train_pooler"} | {
     *("features", "bilstm_size"),
@@ -297,6 +300,7 @@ FINE_TUNING = (
     ClassifierOptions,
     GlueOptions,
     ChoiceOptions,
+    EmbeddingOptions,
     SquadOptions,
     TaggingOptions,
 )

@@ -137,15 +137,16 @@ class OnnxGraphTest(tf.test.TestCase):
     def test_vectors_of_sentences(self):
         source = self.source(BertEncoder(CONFIG))
         inputs = self.inputs(3, S)
-        for pooling in ("mean", "cls"):
+        for pooling in ("mean", "max", "cls"):
             graph = onnx_graph.build(source, pooling=pooling, normalizes=True)
             found = self.run_onnx(graph, inputs)
             tokens = found["last_hidden_state"].astype(np.float64)
             vector = tokens[:, 0]
-            if pooling == "mean":
+            if pooling != "cls":
                 lengths = inputs["input_mask"].sum(axis=1)
                 rows = zip(tokens, lengths, strict=True)
-                vector = np.stack([row[:length].mean(axis=0) for row, length in rows])
+                of_rows = {"mean": np.mean, "max": np.max}[pooling]
+                vector = np.stack([of_rows(row[:n], axis=0) for row, n in rows])
             vector /= np.linalg.norm(vector, axis=1, keepdims=True)
             self.assertAllClose(found["sentence_embedding"], vector, atol=1e-6)
 

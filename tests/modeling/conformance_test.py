@@ -17,6 +17,7 @@ from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.fused import without_fusion, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import (
     BertClassifier,
+    BertEmbedder,
     BertMultipleChoice,
     BertPretrainer,
     BertSpanPredictor,
@@ -69,6 +70,7 @@ MODELS = {
         config, 3, adapter_size=4, train_pooler=True, **options
     ),
     "multiple_choice": BertMultipleChoice,
+    "embedder": BertEmbedder,
     "span": BertSpanPredictor,
     "tagger": lambda config, **options: BertTagger(config, 20, **options),
 }
@@ -88,6 +90,7 @@ SAVED = {
 RECORDS = {
     "multi_label": functools.partial(random_label_sets, num_labels=3),
     "multiple_choice": random_choices,
+    "embedder": random_choices,
     "windows": random_choices,
     "tagger": functools.partial(random_tags, num_labels=20),
     "every_option": lambda config: {

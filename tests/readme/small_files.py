@@ -48,6 +48,7 @@ class SmallFiles:
             "SWAG_DIR": str(data / "swag"),
             "CONLL_DIR": str(data / "conll2003"),
             "SNLI_DIR": self._snli(),
+            "STSB_DIR": self._sts_b(),
         }
         inputs.write_squad(self.variables["SQUAD_DIR"])
         inputs.write_swag(self.variables["SWAG_DIR"])
@@ -167,6 +168,17 @@ class SmallFiles:
                     [labels[number % 4], "()", self._sentence(), self._sentence(), "1"]
                     for number in range(_NUM_ROWS)
                 ),
+            )
+        return str(folder)
+
+    def _sts_b(self) -> str:
+        """The columns of STS-B that are read, with scores from 0 to 5."""
+        folder = self._data / "STS-B"
+        for split in ("train", "dev"):
+            self._table(
+                folder / f"{split}.tsv",
+                ["sentence1", "sentence2", "score"],
+                *([*self._pair(), f"{number % 6}.0"] for number in range(_NUM_ROWS)),
             )
         return str(folder)
 
