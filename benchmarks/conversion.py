@@ -372,6 +372,44 @@ def released_size(size: str, folder: pathlib.Path, peers: Peers) -> None:
         )
 
 
+def small_inputs() -> dict[str, np.ndarray]:
+    """Three sequences of 20 tokens for a model of the size SMALL, the last one padded."""
+    rng = np.random.default_rng(0)
+    mask = np.ones((3, 20), np.int32)
+    mask[-1, 12:] = 0
+    return {
+        "input_ids": rng.integers(0, SMALL["vocab_size"], (3, 20), np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": rng.integers(0, 2, (3, 20), np.int32) * mask,
+        "masked_lm_positions": rng.integers(0, 12, (3, 4), np.int32),
+    }
+
+
+def model_garden(folder: pathlib.Path, environments: pathlib.Path) -> None:
+    """Our models of Model Garden's TF2 checkpoints, and its own."""
+    python = pretraining_step.python_of(pretraining_step.TF_MODELS, environments)
+    if python is None:
+        return
+    from bert_tf.base.config import BertConfig
+    from bert_tf.conversion.loading import load_encoder, load_pretrainer
+
+    made, inputs = folder / "model_garden", folder / "garden_in.npz"
+    made.mkdir()
+    config = BertConfig(**SMALL, hidden_act="gelu")
+    (made / "bert_config.json").write_text(config.to_json_string())
+    record = small_inputs()
+    np.savez(inputs, **record)
+    kinds = last_json([python, str(PEERS / "model_garden.py"), str(made), str(inputs)])
+    print("\nModel Garden's TF2 checkpoints: abs. and relative difference")
+    for kind in kinds:
+        path = str(made / f"{kind}.ckpt")
+        ours = {**load_encoder(path)(record), **load_pretrainer(path)(record)}
+        theirs = np.load(made / f"{kind}.npz")
+        for name in theirs.files:
+            value = {name: np.asarray(ours[name])}
+            print(f"  {kind:14s} {name:22s} {difference(value, {name: theirs[name]})}")
+
+
 def original_code(
     folder: pathlib.Path, checkout: str, environments: pathlib.Path, peers: Peers
 ) -> None:
@@ -385,15 +423,7 @@ def original_code(
         {"make": str(made), "class": "BertForPreTraining", "config": config}
     )
     export(made, "tf1", tf1)
-    rng = np.random.default_rng(0)
-    mask = np.ones((3, 20), np.int32)
-    mask[-1, 12:] = 0
-    record = {
-        "input_ids": rng.integers(0, SMALL["vocab_size"], (3, 20), np.int32) * mask,
-        "input_mask": mask,
-        "segment_ids": rng.integers(0, 2, (3, 20), np.int32) * mask,
-        "masked_lm_positions": rng.integers(0, 12, (3, 4), np.int32),
-    }
+    record = small_inputs()
     inputs, outputs = folder / "original_in.npz", folder / "original_out.npz"
     np.savez(inputs, **record)
     script = str(PEERS / "original_models.py")
@@ -457,6 +487,7 @@ def main(_: list[str]) -> None:
         model = minilm_folder(environments)
         if model is not None:
             real_weights(folder, model, peers)
+        model_garden(folder, environments)
         if flags.FLAGS.original_dir:
             original_code(folder, flags.FLAGS.original_dir, environments, peers)
         for size in _MODELS.value:

@@ -32,11 +32,11 @@ def report(source: "Source") -> str:
 
 
 def _facts(source: "Source") -> Iterator[tuple[str, str]]:
-    from bert_tf.conversion.source import Format
+    from bert_tf.conversion.source import OF_TENSORFLOW
     from bert_tf.conversion.tensorflow import step_of
 
     yield "weights", source.weights.path
-    if source.format in (Format.RUN, Format.TF1):
+    if source.format in OF_TENSORFLOW:
         step = step_of(source.weights.path)
         if step is not None:
             yield "step", f"{step:,}"

@@ -7,6 +7,7 @@
                                                   ALBERT's: model.ckpt-best.*,
                                                   albert_config.json; ELECTRA's:
                                                   electra_small.*, no config
+    Model Garden's, its folder or prefix          bert_model.ckpt.*, bert_config.json
     Hugging Face's or sentence-transformers'      model.safetensors or tf_model.h5,
                                                   config.json
     a KerasHub preset, its folder or its handle   model.weights.h5, config.json
@@ -96,9 +97,13 @@ class Format(enum.StrEnum):
 
     RUN = "bert_tf run"
     TF1 = "TF1 release"
+    MODEL_GARDEN = "Model Garden checkpoint"
     HUGGING_FACE = "Hugging Face folder"
     KERAS_HUB = "KerasHub preset"
     ONNX = "ONNX export"
+
+
+OF_TENSORFLOW = (Format.RUN, Format.TF1, Format.MODEL_GARDEN)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -131,8 +136,8 @@ class Source:
     @property
     def checkpoint(self) -> str:
         """What its weights are read from: a checkpoint's path, or else the folder."""
-        is_ours = self.format in (Format.RUN, Format.TF1)
-        return tensorflow.find_checkpoint(self.path) if is_ours else self.folder
+        is_one = self.format in OF_TENSORFLOW
+        return tensorflow.find_checkpoint(self.path) if is_one else self.folder
 
     def classifier_problem_type(self) -> str | None:
         """What its classifier predicts; None where it has none."""
@@ -213,7 +218,10 @@ def find_format(path: str) -> Format:
         if files.exists(path):
             huggingface.refuse_pickles(path)
     prefix = tensorflow.find_checkpoint(path)
-    return Format.RUN if tensorflow.is_of_a_run(prefix) else Format.TF1
+    if tensorflow.is_of_a_run(prefix):
+        return Format.RUN
+    is_of_garden = tensorflow.is_of_model_garden(prefix)
+    return Format.MODEL_GARDEN if is_of_garden else Format.TF1
 
 
 def _refuse_others(folder: str, there: Sequence[str]) -> None:

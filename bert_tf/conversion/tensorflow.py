@@ -1,13 +1,14 @@
-"""TensorFlow's checkpoints: the original's TF1 releases, and a run's own.
+"""TensorFlow's checkpoints: the original's TF1 releases, Model Garden's, a run's own.
 
-Both are the same files, told apart by their keys:
+All are the same files, told apart by their keys:
 
 - ours: a `tf.train.Checkpoint` whose `weights` are a dictionary of the original's
   names (see `bert_tf.training.checkpoints`);
 - the original's, whose keys are those names themselves. What is no weight of BERT's is
   left out, as the original does: what an optimizer left among them (`adam_m`,
   `global_step`, a loss scale), and, in one line of the log, what other programs did
-  (`lamb_m`, moving averages, a CRF). ELECTRA's are renamed (see `names`).
+  (`lamb_m`, moving averages, a CRF). ELECTRA's are renamed (see `names`);
+- Model Garden's, a `tf.train.Checkpoint` of Keras layers (see `model_garden`).
 """
 
 import functools
@@ -26,7 +27,7 @@ from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.base.options import no_checkpoint
-from bert_tf.conversion import names
+from bert_tf.conversion import model_garden, names
 from bert_tf.conversion.weights import Tensor, Weights, listed
 
 # TensorFlow's reader turns some of its own errors into Python's: missing bytes are an
@@ -152,6 +153,11 @@ def is_of_a_run(prefix: str) -> bool:
     return any(key.startswith(_OUR_PREFIX) for key in CheckpointReader(prefix).shapes)
 
 
+def is_of_model_garden(prefix: str) -> bool:
+    """Whether Model Garden wrote a checkpoint."""
+    return bool(_keys_of_model_garden(CheckpointReader(prefix).shapes))
+
+
 def read_weights(path: str) -> Weights:
     """The weights of a checkpoint."""
     prefix = find_checkpoint(path)
@@ -163,6 +169,17 @@ def read_weights(path: str) -> Weights:
         if key.startswith(_OUR_PREFIX)
     }
     keys = ours
+    if of_garden := _keys_of_model_garden(shapes):
+        left = len(shapes) - len(of_garden) - ("_CHECKPOINTABLE_OBJECT_GRAPH" in shapes)
+        if left:
+            logging.info("%s: %d tensors are no weights of BERT's.", prefix, left)
+        return Weights(
+            prefix,
+            {
+                name: _garden_tensor(reader, name, key)
+                for name, key in of_garden.items()
+            },
+        )
     if not ours:
         is_electra = _is_of_electra(shapes)
         keys = {
@@ -183,6 +200,18 @@ def read_weights(path: str) -> Weights:
         for name, key in keys.items()
     }
     return Weights(prefix, tensors)
+
+
+def _keys_of_model_garden(keys: Iterable[str]) -> dict[str, str]:
+    """The keys of BERT's weights by name; empty for another program's checkpoint."""
+    by_shown = {shown_key(key): key for key in keys if key.endswith(KEY_SUFFIX)}
+    found = model_garden.keys_by_name(by_shown)
+    return {name: by_shown[shown] for name, shown in found.items()}
+
+
+def _garden_tensor(reader: CheckpointReader, name: str, key: str) -> Tensor:
+    shape, arrange = model_garden.arranged(name, reader.shapes[key])
+    return Tensor(shape, lambda: arrange(reader.read(key)))
 
 
 def _is_foreign(name: str, every: Container[str]) -> bool:
