@@ -195,6 +195,8 @@ class Plan:
         header = ["model", "weights", "tokens/s", "tokens per weight", "passes", ""]
         yield table(header, rows).rstrip()
         yield from self._warnings(pace, seconds, text)
+        if options.init_checkpoint is None:
+            yield from self._expected(pace, pace.tokens_per_second * seconds)
         yield (
             f"Time: {before / 60.0:,.0f} minutes for the records,"
             f" {self.training_hours:,.2f} hours of training. Disk:"
@@ -224,6 +226,20 @@ class Plan:
             yield (
                 f"The text is too short for the hours: it is seen {seen / total:,.0f}"
                 f" times. {hours:,.2f} hours are {MOST_PASSES} passes."
+            )
+
+    def _expected(self, pace: Pace, tokens: float) -> Iterator[str]:
+        """What the reference run of the size had reached after as many tokens."""
+        from bert_tf.tasks.reference_curves import references
+
+        if (reference := references().get(pace.size)) is None:
+            return
+        at = min(tokens, reference.tokens[-1])
+        if (bits := reference.bits_at(at)) is not None:
+            more = " or fewer" if at < tokens else ""
+            yield (
+                f"To expect: {bits:.2f}{more} bits per byte of held-out text, as a"
+                f" reference run had after {at / 1e6:.1f} M tokens ({reference.made})."
             )
 
     def commands(self) -> list[Command]:

@@ -97,6 +97,8 @@ class PlanTest(PlanCase):
         self.assertRegex(shown, r"\| mini +\| +5,413,440 \| +3,000 \| +6\.0 ")
         self.assertRegex(shown, r"The text is too short .* 0\.01 hours are 40 passes")
         self.assertNotIn("hours are too few", shown)
+        # reference_curves.json ends with 10.4 M tokens; 108 M are planned.
+        self.assertRegex(shown, r"To expect: 2\.91 or fewer bits .* 10\.4 M tokens")
         self.assertIn("--bert_size=tiny \\\n", shown)
         self.assertRegex(shown, r"--max_train_hours=(2\.99\d|3\.000)\n")
         # Nothing is measured twice.
