@@ -122,7 +122,7 @@ class ExtractFeaturesTest(FolderCase):
                 self.run_script(**options)
         for options, message in (
             ({"notoken_vectors": ""}, "--token_vectors=false needs --sentence_vectors"),
-            ({"sentence_vectors": "max"}, "must be one of pooled, cls, mean"),
+            ({"sentence_vectors": "sum"}, "must be one of pooled, cls, mean, max"),
             ({"vector_type": "float16"}, "no effect without --format=npz"),
         ):
             arguments = [f"--{k}={v}".rstrip("=") for k, v in options.items()]

@@ -127,6 +127,7 @@ class TextModelsTest(FolderCase):
         self.assertIn(said, "".join(logs.output))
         served = tf.saved_model.load(folder).signatures["one_text"]
         outputs = served(text_a=tf.constant(lines))
+        del expected["max"]  # only of a model whose pooling it is
         for name, vectors in expected.items():
             found = outputs[f"{name}_output"]
             self.assertAllClose(found, vectors, rtol=1e-5, atol=1e-6)

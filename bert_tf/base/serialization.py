@@ -17,6 +17,7 @@ from typing import Any
 _CLASSES = {
     "AdamWeightDecay": "bert_tf.optimization.optimizers",
     "BertClassifier": "bert_tf.modeling.heads",
+    "BertEmbedder": "bert_tf.modeling.heads",
     "BertEncoder": "bert_tf.modeling.encoder",
     "BertMultipleChoice": "bert_tf.modeling.heads",
     "BertPretrainer": "bert_tf.modeling.heads",
@@ -28,6 +29,7 @@ _CLASSES = {
     "LayerMixture": "bert_tf.modeling.pooling",
     "PackedPositions": "bert_tf.modeling.pooling",
     "PooledTokens": "bert_tf.modeling.pooling",
+    "SentencePooling": "bert_tf.modeling.pooling",
     "BiLstm": "bert_tf.modeling.bilstm",
     "Standardization": "bert_tf.modeling.standardization",
     "Embeddings": "bert_tf.modeling.layers",

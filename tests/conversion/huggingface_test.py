@@ -349,11 +349,12 @@ class WriteTest(HuggingFaceTestCase):
                 self.assertEqual(files.read_bytes(first), files.read_bytes(second))
 
     def test_what_a_class_lacks_is_refused_before_anything_is_written(self):
-        arrays = random_weights(lines_of("BertForMaskedLM"))
-        without_pooler = {k: v for k, v in arrays.items() if k.startswith("bert/")}
-        message = "BertModel needs .* bert/pooler/dense/kernel"
+        name = "BertForNextSentencePrediction"
+        arrays = random_weights(lines_of(name))
+        without_pooler = {k: v for k, v in arrays.items() if "pooler" not in k}
+        message = f"{name} needs .* bert/pooler/dense/kernel"
         with self.assertRaisesRegex(InputError, message):
-            self.write(without_pooler)
+            self.write(without_pooler, name)
         (folder,) = os.listdir(self.get_temp_dir())
         self.assertEqual(os.listdir(os.path.join(self.get_temp_dir(), folder)), [])
 

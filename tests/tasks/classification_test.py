@@ -235,7 +235,7 @@ class SessionTest(tf.test.TestCase):
         self.assertLen({one.source for one in both}, 40)
         self.assertEqual(examples(), found)
         self.assertNotEqual(examples(random_seed=7)["dev"], found["dev"])
-        with self.assertRaisesRegex(flags.Error, "Give --task_name or --tfds_name"):
+        with self.assertRaisesRegex(flags.Error, "Give --train_file, .* --task_name"):
             self.session(task_name=None, data_dir=None)
 
     @several_lengths()

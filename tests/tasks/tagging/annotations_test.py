@@ -187,5 +187,5 @@ class AnnotationsTest(FolderCase):
             found = read_sentences([path], layout, has_labels=None)
             self.assertEqual([one.words for one in found], words)
             self.assertEqual([one.source for one in found], [f"{path}:1", f"{path}:3"])
-        with self.assertRaisesRegex(InputError, "no labels: it is for `test_file`"):
+        with self.assertRaisesRegex(InputError, "no labels, which `train_file`"):
             read_sentences([path], layout)
