@@ -373,7 +373,7 @@ def released_size(size: str, folder: pathlib.Path, peers: Peers) -> None:
 
 
 def small_inputs() -> dict[str, np.ndarray]:
-    """Three sequences of 20 tokens for a model of the size SMALL, the last one padded."""
+    """Three sequences of 20 tokens for the size SMALL; the last one is padded."""
     rng = np.random.default_rng(0)
     mask = np.ones((3, 20), np.int32)
     mask[-1, 12:] = 0
