@@ -299,6 +299,7 @@ class Plan:
             "input_file": source,
             "output_file": target,
             "vocab_size": next(sizes),
+            "fewer_tokens": True,
             "do_lower_case": self.options.do_lower_case,
         }
         return Command(_LEARN, flags, target)

@@ -34,6 +34,12 @@ class VocabularyOptions(WrittenVocabularyOptions):
         least=1,
         decides="numbers",
     )
+    fewer_tokens: bool = option(
+        False,
+        "If the text supports fewer tokens than --vocab_size, learn as many as it"
+        " supports.",
+        decides="numbers",
+    )
     num_unused: int = option(
         0,
         "Number of places reserved for your own tokens: [unused0] and so on. With 99"
@@ -68,13 +74,15 @@ def run(options: VocabularyOptions) -> None:
     check_output_file(
         options,
         lambda content: (
-            content.startswith(beginning) and content.count(b"\n") == options.vocab_size
+            content.startswith(beginning)
+            and (options.fewer_tokens or content.count(b"\n") == options.vocab_size)
         ),
     )
     counts = count_words(options, options.do_lower_case)
     vocabulary = learning.learn_from_counts(
         counts,
         vocab_size=options.vocab_size,
+        fewer_tokens=options.fewer_tokens,
         num_unused=options.num_unused,
         min_frequency=options.min_frequency,
         character_coverage=options.character_coverage,

@@ -374,11 +374,14 @@ def learn_from_counts(
     counts: WordCounts,
     *,
     vocab_size: int,
+    fewer_tokens: bool = False,
     num_unused: int = 0,
     min_frequency: int = 2,
     character_coverage: float = 0.9999,
 ) -> Vocabulary:
     """Learns a vocabulary from a text whose words were counted before.
+
+    A text that supports fewer tokens is an InputError, unless `fewer_tokens` are right.
 
     The order is that of the released ones: [PAD], [unused0] and so on, [UNK], [CLS],
     [SEP], [MASK], then the characters, then the pieces, frequent ones first.
@@ -392,7 +395,7 @@ def learn_from_counts(
     tokens += merge_pieces(
         counts.words, alphabet, vocab_size - len(tokens), min_frequency=min_frequency
     )
-    if len(tokens) < vocab_size:
+    if len(tokens) < vocab_size and not fewer_tokens:
         raise InputError(
             f"`vocab_size` must be at most {len(tokens)}, which is all that this text "
             f"supports; give more text or a smaller size. Received: {vocab_size}"

@@ -187,6 +187,8 @@ class LearnVocabularyTest(tf.test.TestCase):
             self.assertEqual(list(learned), everything[:size])
         with self.assertRaisesRegex(InputError, "at most 26, .* Received: 27"):
             learn_vocabulary(lines, vocab_size=27)
+        most = learn_vocabulary(lines, vocab_size=27, fewer_tokens=True)
+        self.assertLen(most, 26)
         # Where not all characters fit, the most frequent ones do.
         fitting = list(learn_vocabulary(lines, vocab_size=10))
         self.assertEqual(fitting, [*SPECIAL, "g", "p", "u", "##g", "##u"])
