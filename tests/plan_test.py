@@ -190,7 +190,9 @@ class RealPlanTest(PlanCase):
         self.plan("--go", hours=0.02)
         results = self.read("out", "model", "eval_results.txt")
         self.assertIn("masked_lm_loss", results)
-        self.assertIn("0.02", self.read("out", "model", "README.md"))
+        self.assertRegex(
+            self.read("out", "model", "README.md"), r"\| hours +\| +0\.0[12] \|"
+        )
 
 
 if __name__ == "__main__":
