@@ -4,7 +4,8 @@ r"""Says how to pre-train on some text in so many hours, on this machine, and do
 
 counts the text, writes records of a sample and trains each size of model on it for some
 seconds, and prints what it would do, why, and the commands. With --go it runs them one
-after the other. Killed and started again, it resumes where it was.
+after the other. Killed and started again, it resumes where it was. --num_new_tokens
+adds words of the text to the vocabulary of --init_checkpoint.
 
 The size is the largest whose training sees at least 20 tokens per weight in the time
 (Hoffmann et al. 2022), else the smallest. With --init_checkpoint the model is that one.
@@ -327,6 +328,12 @@ class Plan:
         rate = LEARNING_RATES.get(size, _RATE)
         return {"bert_size": size, "learning_rate": rate, "dropout": 0.0}
 
+    def _sample(self, name: str) -> str:
+        """A path in the folder of the sample: one for each vocabulary."""
+        new_tokens = self.options.num_new_tokens
+        folder = f"sample_{new_tokens}" if new_tokens else "sample"
+        return self.options.path(folder, name)
+
     @property
     def _vocab_file(self) -> str:
         if self._makes_vocabulary:
@@ -356,20 +363,20 @@ class Plan:
         from bert_tf.records.manifest import MANIFEST_SUFFIX
 
         sample, sample_words, words = self._counted()
-        path, small = (options.path("sample", f"{n}.txt") for n in ("text", "small"))
+        path, small = (self._sample(f"{n}.txt") for n in ("text", "small"))
         files.make_folder(os.path.dirname(path))
         files.write_atomically(path, "\n".join(sample) + "\n")
         part = sample[: len(sample) // _SMALLER]
         files.write_atomically(small, "\n".join(part) + "\n")
         vocab_file = self._vocab_file
         if self._makes_vocabulary:
-            vocab_file = options.path("sample", "vocab.txt")
+            vocab_file = self._sample("vocab.txt")
             if not files.exists(vocab_file):
                 self._run(self._make_vocabulary(path, vocab_file))
-        target = options.path("sample", "text.tfrecord")
+        target = self._sample("text.tfrecord")
         # Two samples: what grows with the text, without what starting takes.
         starting = self._run(
-            self._create(small, options.path("sample", "small.tfrecord"), vocab_file)
+            self._create(small, self._sample("small.tfrecord"), vocab_file)
         )
         seconds = self._run(self._create(path, target, vocab_file))
         growing = max(seconds - starting, 0.0) * _SMALLER / (_SMALLER - 1)
@@ -421,13 +428,13 @@ class Plan:
         if known := self._measured.find(size, self.options.init_checkpoint):
             return Pace(**known)
         options = self.options
-        folder = options.path("sample", size.replace(" ", "_"))
+        folder = self._sample(size.replace(" ", "_"))
         logging.info("Measuring %s ...", size)
         self._run(
             Command(
                 _TRAIN,
                 {
-                    "input_file": options.path("sample", "text.tfrecord"),
+                    "input_file": self._sample("text.tfrecord"),
                     **self._model(size),
                     "output_dir": folder,
                     "do_train": True,

@@ -133,6 +133,10 @@ class PlanTest(PlanCase):
         self.assertIn("cuts a word into 1.60 tokens. `num_new_tokens=1000` adds", shown)
         shown = self.plan(model, "--num_new_tokens=50", "--go", hours=3.0)
         self.assertNotIn("num_new_tokens=1000", shown)
+        # Records of two vocabularies are not in one folder.
+        written = [values.get("output_file") for _, values in self.ran]
+        for folder in ("sample", "sample_50"):
+            self.assertIn(self.path("out", folder, "text.tfrecord"), written)
         extend, create, train = self.ran[-3:]
         self.assertEqual(extend[0], "extend_vocabulary")
         self.assertEqual(extend[1]["num_new_tokens"], "50")
