@@ -47,6 +47,7 @@ _TABLES = ("word", "token_type", "position")
 _OUR_PREFIX = "weights/"
 _GLOB = re.compile(r"[\[\\]")  # `*` and `?` match themselves
 KEY_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"  # of a variable in `tf.train.Checkpoint`
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"  # what has which variable
 _OUR_STEP = "progress/step" + KEY_SUFFIX
 # Adam's and LAMB's moments, and the scalars of steps and loss scales.
 _OPTIMIZERS_OWN = re.compile(
@@ -168,18 +169,10 @@ def read_weights(path: str) -> Weights:
         for key in shapes
         if key.startswith(_OUR_PREFIX)
     }
+    of_garden = {} if ours else _keys_of_model_garden(shapes)
+    if of_garden:
+        return _weights_of_model_garden(prefix, reader, of_garden)
     keys = ours
-    if of_garden := _keys_of_model_garden(shapes):
-        left = len(shapes) - len(of_garden) - ("_CHECKPOINTABLE_OBJECT_GRAPH" in shapes)
-        if left:
-            logging.info("%s: %d tensors are no weights of BERT's.", prefix, left)
-        return Weights(
-            prefix,
-            {
-                name: _garden_tensor(reader, name, key)
-                for name, key in of_garden.items()
-            },
-        )
     if not ours:
         is_electra = _is_of_electra(shapes)
         keys = {
@@ -209,9 +202,18 @@ def _keys_of_model_garden(keys: Iterable[str]) -> dict[str, str]:
     return {name: by_shown[shown] for name, shown in found.items()}
 
 
-def _garden_tensor(reader: CheckpointReader, name: str, key: str) -> Tensor:
-    shape, arrange = model_garden.arranged(name, reader.shapes[key])
-    return Tensor(shape, lambda: arrange(reader.read(key)))
+def _weights_of_model_garden(
+    prefix: str, reader: CheckpointReader, keys: dict[str, str]
+) -> Weights:
+    left = reader.shapes.keys() - keys.values() - {_OBJECT_GRAPH}
+    if left:
+        logging.info("%s: %d tensors are no weights of BERT's.", prefix, len(left))
+
+    def tensor(name: str, key: str) -> Tensor:
+        shape, arrange = model_garden.arranged(name, reader.shapes[key])
+        return Tensor(shape, lambda: arrange(reader.read(key)))
+
+    return Weights(prefix, {name: tensor(name, key) for name, key in keys.items()})
 
 
 def _is_foreign(name: str, every: Container[str]) -> bool:
