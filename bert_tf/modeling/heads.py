@@ -233,6 +233,9 @@ class BertEmbedder(HeadModel):
         dtype: as BertClassifier's.
         name: the model's name.
         **options: as BertClassifier's.
+
+    Raises:
+        ValueError: there is no such pooling or loss.
     """
 
     def __init__(
@@ -246,9 +249,15 @@ class BertEmbedder(HeadModel):
         name: str = "bert_embedder",
         **options: Any,
     ):
-        for given, names in ((pooling, POOLINGS), (loss, LOSSES)):
+        for argument, given, names in (
+            ("pooling", pooling, POOLINGS),
+            ("loss", loss, LOSSES),
+        ):
             if given not in names:
-                raise ValueError(f"One of {', '.join(names)}. Received: {given!r}")
+                raise ValueError(
+                    f"`{argument}` must be one of {', '.join(names)}. Received:"
+                    f" {given!r}"
+                )
 
         # === Layers ===
         encoder = BertEncoder(config, use_pooler=False, dtype=dtype, **options)

@@ -2,6 +2,10 @@ import numpy as np
 from absl.testing import parameterized
 
 from bert_tf.base.errors import InputError
+from bert_tf.base.options import declarations
+from bert_tf.modeling.heads import BertEmbedder
+from bert_tf.modeling.pooling import POOLINGS
+from bert_tf.modeling.similarity import LOSSES
 from bert_tf.tasks import embeddings
 from bert_tf.tasks.embeddings_options import EmbeddingOptions
 from tests.script_case import FolderCase
@@ -26,6 +30,18 @@ class EmbeddingsTest(FolderCase, parameterized.TestCase):
         found = self.read_texts(content, max_score=5)
         self.assertEqual(found.kind, kind)
         self.assertEqual([one[:2] for one in found.examples], [(texts, score)])
+
+    def test_flags_and_models_have_the_same_names(self):
+        # The options' module does not import Keras.
+        declared = declarations(EmbeddingOptions)
+        self.assertCountEqual(declared["pooling"].choices, POOLINGS)
+        self.assertCountEqual(declared["loss"].choices, LOSSES)
+        of_kinds = {name for some in embeddings.LOSSES_OF.values() for name in some}
+        self.assertCountEqual(declared["loss"].choices, of_kinds)
+        for argument in ("pooling", "loss"):
+            message = f"`{argument}` must be one of .*'other'"
+            with self.assertRaisesRegex(ValueError, message):
+                BertEmbedder("tiny", **{argument: "other"})
 
     def test_columns_by_flags(self):
         rows = "q,r,s\na,b,high\n"
