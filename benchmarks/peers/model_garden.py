@@ -1,10 +1,11 @@
-"""Model Garden's pre-trainers of random weights: checkpoints, and what they compute.
+"""Model Garden's models of random weights: checkpoints, and what they compute.
 
     python model_garden.py FOLDER INPUTS
 
-FOLDER/KIND.ckpt and FOLDER/KIND.npz are written for the encoders BertEncoder and
-BertEncoderV2; FOLDER has the bert_config.json. INPUTS is an .npz of input_ids,
-input_mask, segment_ids and masked_lm_positions. The last line printed is the kinds.
+FOLDER/KIND.ckpt and FOLDER/KIND.npz are written for pre-trainers and models with a head
+on the encoders BertEncoder and BertEncoderV2; FOLDER has the bert_config.json. INPUTS
+is an .npz of input_ids, input_mask, segment_ids and masked_lm_positions. An output is
+called HEAD.NAME by its name here. The last line printed is the kinds.
 """
 
 import json
@@ -20,6 +21,30 @@ from official.nlp.modeling import layers, models, networks
 
 def gelu(x):
     return tf.keras.activations.gelu(x, approximate=True)
+
+
+def named(kind, outputs):
+    """The outputs by the names of a checkpoint's head and of the model with it."""
+    if kind.endswith("tagger"):
+        return {"tagger.logits": outputs["logits"]}
+    if kind.endswith("spans"):
+        start, end = outputs
+        return {
+            "span_predictor.start_logits": start,
+            "span_predictor.end_logits": end,
+        }
+    if kind == "BertPretrainer":
+        return {
+            "pretrainer.masked_lm_logits": outputs["masked_lm"],
+            "pretrainer.next_sentence_logits": outputs["classification"],
+        }
+    if isinstance(outputs, dict):
+        return {
+            "encoder.sequence_output": outputs["sequence_output"],
+            "pretrainer.masked_lm_logits": outputs["mlm_logits"],
+            "pretrainer.next_sentence_logits": outputs["next_sentence"],
+        }
+    return {"classifier.logits": outputs}
 
 
 def main(folder: str, inputs_file: str) -> None:
@@ -49,27 +74,39 @@ def main(folder: str, inputs_file: str) -> None:
         "input_type_ids": given["segment_ids"],
         "masked_lm_positions": given["masked_lm_positions"],
     }
-    random = np.random.RandomState(0)
+    made = {}
     for kind, encoder in encoders.items():
         head = layers.ClassificationHead(
             inner_dim=sizes["hidden_size"], num_classes=2, name="next_sentence"
         )
-        model = models.BertPretrainerV2(
+        made[kind] = models.BertPretrainerV2(
             encoder_network=encoder, classification_heads=[head], mlm_activation=gelu
         )
+        made[f"{kind}, classifier"] = models.BertClassifier(encoder, 3)
+        made[f"{kind}, pooler of its own"] = models.BertClassifier(
+            encoder, 3, use_encoder_pooler=False
+        )
+        made[f"{kind}, tagger"] = models.BertTokenClassifier(encoder, 3)
+        made[f"{kind}, spans"] = models.BertSpanLabeler(encoder)
+    first = networks.BertEncoder(**sizes, intermediate_size=inner, activation=gelu)
+    made["BertPretrainer"] = models.BertPretrainer(
+        first,
+        num_classes=2,
+        num_token_predictions=given["masked_lm_positions"].shape[1],
+        embedding_table=first.get_embedding_table(),
+        activation=gelu,
+    )
+    random = np.random.RandomState(0)
+    for kind, model in made.items():
         model(inputs)
         for weight in model.weights:
             weight.assign(random.normal(0.0, 0.2, weight.shape).astype(np.float32))
-        outputs = model(inputs)
-        np.savez(
-            os.path.join(folder, f"{kind}.npz"),
-            sequence_output=outputs["sequence_output"],
-            masked_lm_logits=outputs["mlm_logits"],
-            next_sentence_logits=outputs["next_sentence"],
-        )
-        checkpoint = tf.train.Checkpoint(model=model, **model.checkpoint_items)
+        np.savez(os.path.join(folder, f"{kind}.npz"), **named(kind, model(inputs)))
+        # The pre-trainer is saved as its trainer does, the others as a whole.
+        items = model.checkpoint_items if kind in encoders else {}
+        checkpoint = tf.train.Checkpoint(model=model, **items)
         checkpoint.write(os.path.join(folder, f"{kind}.ckpt"))
-    print(json.dumps(list(encoders)))
+    print(json.dumps(list(made)))
 
 
 if __name__ == "__main__":

@@ -1,24 +1,28 @@
-"""The TF2 checkpoints of TensorFlow's Model Garden, by the original's names.
+"""The TF2 checkpoints of Model Garden and of NVIDIA, by the original's names.
 
-A `tf.train.Checkpoint` has as keys the attributes on the way to a variable, so one
-weight has several: below `model/`, `encoder/` or `model/encoder/`, an encoder of
-networks.BertEncoder has `layer_with_weights-4` where one of networks.BertEncoderV2 has
-`_transformer_layers/0`. Arrays differ from the original's where attention's weights
-have their heads as a dimension of its own, and in next sentence prediction's kernel,
-which is [inputs, outputs].
+A `tf.train.Checkpoint` has as keys the attributes on the way to a variable. A model's
+layers are numbered there: an encoder of networks.BertEncoder has `layer_with_weights-4`
+where one of networks.BertEncoderV2 has `_transformer_layers/0`. The encoder is at the
+top (`model/`, `encoder/`), or the first layer of a model whose other layers are heads.
+NVIDIA's (DeepLearningExamples, TensorFlow 2) are those of Model Garden's first release.
 
-BertPretrainerV2 has a pooler of next sentence prediction next to the encoder's, which
-is not trained; it is the pooler that the original means.
+Arrays differ from the original's where attention's weights have their heads as a
+dimension of its own, and in the kernels of heads, which are [inputs, outputs].
+
+A head with a pooler of its own leaves the encoder's untrained; it is the trained one
+that the original means. A head of two numbers per sequence was in the first release
+what one of two numbers per token still is: it is read as the span head.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 _Arrange = Callable[[np.ndarray], np.ndarray]
 
 _NUMBERED = "layer_with_weights-"
+_FIRST_LAYER, _SECOND_LAYER, _THIRD_LAYER = (f"{_NUMBERED}{n}" for n in range(3))
 # BertEncoder's layers by their numbers, before those of the Transformer.
 _FIRST = (
     "_embedding_layer",
@@ -26,87 +30,178 @@ _FIRST = (
     "_type_embedding_layer",
     "_embedding_norm_layer",
 )
-_ENCODER = {
-    "_embedding_layer/embeddings": "bert/embeddings/word_embeddings",
-    "_position_embedding_layer/embeddings": "bert/embeddings/position_embeddings",
-    "_type_embedding_layer/embeddings": "bert/embeddings/token_type_embeddings",
-    "_embedding_norm_layer/{}": "bert/embeddings/LayerNorm/{}",
-    "_pooler_layer/{}": "bert/pooler/dense/{}",
-}
+_EMBEDDING_NORM = re.compile(
+    rf"((?:.*/)?)(?:{_NUMBERED}{len(_FIRST) - 1}|{_FIRST[-1]})/gamma"
+)
+_VARIABLES = ("kernel", "bias", "gamma", "beta")
+
+
+def _each(table: Mapping[str, str]) -> dict[str, str]:
+    """A table whose `{}` stand for the variables of a layer."""
+    return {
+        key.format(variable): name.format(variable)
+        for key, name in table.items()
+        for variable in _VARIABLES
+    }
+
+
+def _scores(layer: str, head: str) -> dict[str, str]:
+    return {
+        f"{layer}kernel": f"{head}output_weights",
+        f"{layer}bias": f"{head}output_bias",
+    }
+
+
+_ENCODER = _each(
+    {
+        "_embedding_layer/embeddings": "bert/embeddings/word_embeddings",
+        "_position_embedding_layer/embeddings": "bert/embeddings/position_embeddings",
+        "_type_embedding_layer/embeddings": "bert/embeddings/token_type_embeddings",
+        "_embedding_norm_layer/{}": "bert/embeddings/LayerNorm/{}",
+        "_pooler_layer/{}": "bert/pooler/dense/{}",
+    }
+)
 _LAYER = {
     "_attention_layer/_query_dense": "attention/self/query",
     "_attention_layer/_key_dense": "attention/self/key",
     "_attention_layer/_value_dense": "attention/self/value",
     "_attention_layer/_output_dense": "attention/output/dense",
+    "_attention_output_dense": "attention/output/dense",  # in the first release
     "_attention_layer_norm": "attention/output/LayerNorm",
     "_intermediate_dense": "intermediate/dense",
     "_output_dense": "output/dense",
     "_output_layer_norm": "output/LayerNorm",
 }
-_HEADS = {
-    "masked_lm/embedding_table": "bert/embeddings/word_embeddings",
-    "masked_lm/dense/{}": "cls/predictions/transform/dense/{}",
-    "masked_lm/layer_norm/{}": "cls/predictions/transform/LayerNorm/{}",
-    "masked_lm/output_bias/bias": "cls/predictions/output_bias",
-    "next_sentence.pooler_dense/{}": "bert/pooler/dense/{}",
-    "classification_heads/0/out_proj/kernel": "cls/seq_relationship/output_weights",
-    "classification_heads/0/out_proj/bias": "cls/seq_relationship/output_bias",
-}
-_VARIABLES = ("kernel", "bias", "gamma", "beta")
-_NAMES = {
-    key.format(variable): name.format(variable)
-    for key, name in {**_ENCODER, **_HEADS}.items()
-    for variable in _VARIABLES
+_TRANSFORM = "cls/predictions/transform"
+_MASKED_LM = _each(
+    {
+        "embedding_table": "bert/embeddings/word_embeddings",
+        "dense/{}": f"{_TRANSFORM}/dense/{{}}",
+        "layer_norm/{}": f"{_TRANSFORM}/LayerNorm/{{}}",
+        "output_bias/bias": "cls/predictions/output_bias",
+    }
+)
+_FIRST_MASKED_LM = _each(
+    {
+        f"{_FIRST_LAYER}/{{}}": f"{_TRANSFORM}/dense/{{}}",
+        f"{_SECOND_LAYER}/{{}}": f"{_TRANSFORM}/LayerNorm/{{}}",
+        f"{_THIRD_LAYER}/bias": "cls/predictions/output_bias",
+    }
+)
+_POOLER = _each({"dense/{}": "bert/pooler/dense/{}"})
+_NEXT_SENTENCE = "cls/seq_relationship/"
+_CLASSIFIER = _POOLER | _scores("out_proj/", "")
+# Heads below names of their own, those of BertPretrainerV2.
+_NAMED = {
+    r"masked_lm/(.*)": _MASKED_LM,
+    r"classification_heads/0/(.*)": _POOLER | _scores("out_proj/", _NEXT_SENTENCE),
+    r"[^/]*\.pooler_(dense/.*)": _POOLER,
 }
 
 
-def keys_by_name(keys: Iterable[str]) -> dict[str, str]:
-    """The original's names of BERT's weights, and their keys (without escapes).
+def keys_by_name(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+    """The original's names of BERT's weights, and their keys.
 
     Empty for a checkpoint of something else.
+
+    Args:
+        shapes: of the variables, by their keys without escapes.
     """
-    parts = {key: _parts(key) for key in keys}
-    last = max(
-        (number for number, _ in parts.values() if number is not None), default=0
-    )
-    found: dict[str, str] = {}  # by name
-    for key, (number, rest) in parts.items():
-        name = _name(number, rest, last)
-        if name and (name not in found or rest.startswith("next_sentence.")):
-            found[name] = key
-    return found if "bert/embeddings/LayerNorm/gamma" in found else {}
+    norms = [match[1] for match in map(_EMBEDDING_NORM.fullmatch, shapes) if match]
+    if not norms:
+        return {}
+    encoder = norms[0]
+    names = _encoder_names([key for key in shapes if key.startswith(encoder)], encoder)
+    others = {key: shapes[key] for key in shapes if key not in names}
+    heads = _numbered_heads(others, encoder) | _named_heads(others)
+    found = {name: key for key, name in (names | heads).items()}
+    return found if "bert/encoder/layer_0/output/dense/kernel" in found else {}
 
 
-def _parts(key: str) -> tuple[int | None, str]:
-    """A numbered layer's number, and the key below it; else what may be a name."""
-    match = re.search(rf"(?:^|/){_NUMBERED}(\d+)/(.*)", key)
-    if match:
-        return int(match[1]), match[2]
-    start = re.search(
-        r"(?:^|/)(_|masked_lm/|next_sentence\.|classification_heads/)", key
-    )
-    return None, key[start.start(1) :] if start else ""
+def masked_lm_is_linear(shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether the masked LM's head has no activation, as in the first release."""
+    key = keys_by_name(shapes).get(f"{_TRANSFORM}/LayerNorm/gamma", "")
+    return key.endswith(f"{_SECOND_LAYER}/gamma")
 
 
-def _name(number: int | None, rest: str, last: int) -> str | None:
-    if number is not None:
+def _encoder_names(keys: list[str], encoder: str) -> dict[str, str]:
+    """The names of the encoder's weights by key."""
+    rests = {key: key.removeprefix(encoder) for key in keys}
+    numbers = [re.match(rf"{_NUMBERED}(\d+)/", rest) for rest in rests.values()]
+    last = max((int(number[1]) for number in numbers if number), default=0)
+    named = {key: _name(rest, last) for key, rest in rests.items()}
+    return {key: name for key, name in named.items() if name is not None}
+
+
+def _name(rest: str, last: int) -> str | None:
+    if match := re.match(rf"{_NUMBERED}(\d+)/(.*)", rest):
+        number, rest = int(match[1]), match[2]
         if number < len(_FIRST):
             rest = f"{_FIRST[number]}/{rest}"
         elif number == last and rest in ("kernel", "bias"):
             rest = f"_pooler_layer/{rest}"
         else:
             rest = f"_transformer_layers/{number - len(_FIRST)}/{rest}"
-    if rest in _NAMES:
-        return _NAMES[rest]
+    if rest in _ENCODER:
+        return _ENCODER[rest]
     layer = re.fullmatch(r"_transformer_layers/(\d+)/(.*)/(\w+)", rest)
     if layer is None or layer[2] not in _LAYER or layer[3] not in _VARIABLES:
         return None
     return f"bert/encoder/layer_{layer[1]}/{_LAYER[layer[2]]}/{layer[3]}"
 
 
+def _numbered_heads(
+    shapes: Mapping[str, tuple[int, ...]], encoder: str
+) -> dict[str, str]:
+    """The names of the weights of heads that are layers beside the encoder, by key."""
+    above = "model/"
+    if encoder.endswith(f"{_FIRST_LAYER}/"):
+        above = encoder.removesuffix(f"{_FIRST_LAYER}/")
+    heads: dict[str, dict[str, str]] = {}  # by layer: its keys by what is below it
+    for key in shapes:
+        if match := re.fullmatch(rf"{re.escape(above)}{_NUMBERED}(\d+)/(.*)", key):
+            heads.setdefault(match[1], {})[match[2]] = key
+    tables: dict[str, Mapping[str, str]] = {}
+    for number, keys in heads.items():
+        if "layer_norm/gamma" in keys:
+            tables[number] = _MASKED_LM
+        elif f"{_SECOND_LAYER}/gamma" in keys:
+            tables[number] = _FIRST_MASKED_LM
+    is_pretrainer = bool(tables)
+    for number, keys in heads.items():
+        if number in tables:
+            continue
+        head = _NEXT_SENTENCE if is_pretrainer else ""
+        kernel = keys.get(f"{_FIRST_LAYER}/kernel")
+        if kernel and not is_pretrainer and shapes[kernel][-1] == 2:
+            head = "cls/squad/"
+        tables[number] = (
+            _CLASSIFIER
+            | _scores("", "cls/tagging/")
+            | _scores(f"{_FIRST_LAYER}/", head)
+        )
+    return {
+        key: tables[number][rest]
+        for number, keys in heads.items()
+        for rest, key in keys.items()
+        if rest in tables[number]
+    }
+
+
+def _named_heads(keys: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+    """The names of the weights of heads with names of their own, by key."""
+    found = {}
+    for key in keys:
+        for pattern, table in _NAMED.items():
+            match = re.fullmatch(rf"(?:.*/)?{pattern}", key)
+            if match and match[1] in table:
+                found[key] = table[match[1]]
+    return found
+
+
 def arranged(name: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], _Arrange]:
     """The original's shape of a weight of this shape, and what makes the array so."""
-    if name == "cls/seq_relationship/output_weights":
+    if name.endswith("output_weights"):
         return shape[::-1], np.transpose
     if "/attention/self/" in name:
         wanted: tuple[int, ...] = (*shape[:-2], shape[-2] * shape[-1])

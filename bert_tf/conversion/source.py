@@ -285,6 +285,8 @@ def open_source(path: str) -> Source:
         # What is no format's but our own runs'.
         weights = tensorflow.read_weights(path).merged().without_standardization()
         config = config or tensorflow.config_of_electra(path, weights)
+        if format_ == Format.MODEL_GARDEN:
+            config = tensorflow.config_of_model_garden(path, config)
         config = config and dataclasses.replace(config, cls_normalization=False)
         tokenizer = read_tokenizer(folder)
     return Source(

@@ -11,12 +11,13 @@ All are the same files, told apart by their keys:
 - Model Garden's, a `tf.train.Checkpoint` of Keras layers (see `model_garden`).
 """
 
+import dataclasses
 import functools
 import itertools
 import os
 import re
 import tempfile
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ RELEASED_PREFIXES = (
     "model.ckpt-best",
     *("electra_small", "electra_base", "electra_large"),
 )
+
+_Shape = tuple[int, ...]
 
 _TABLES = ("word", "token_type", "position")
 
@@ -159,6 +162,14 @@ def is_of_model_garden(prefix: str) -> bool:
     return bool(_keys_of_model_garden(CheckpointReader(prefix).shapes))
 
 
+def config_of_model_garden(path: str, config: BertConfig | None) -> BertConfig | None:
+    """The config of one of Model Garden's checkpoints, whose file does not say all."""
+    shapes = CheckpointReader(find_checkpoint(path)).shapes
+    if config and model_garden.masked_lm_is_linear(_shown_shapes(shapes)):
+        return dataclasses.replace(config, masked_lm_hidden_act="linear")
+    return config
+
+
 def read_weights(path: str) -> Weights:
     """The weights of a checkpoint."""
     prefix = find_checkpoint(path)
@@ -195,11 +206,18 @@ def read_weights(path: str) -> Weights:
     return Weights(prefix, tensors)
 
 
-def _keys_of_model_garden(keys: Iterable[str]) -> dict[str, str]:
+def _shown_shapes(shapes: Mapping[str, _Shape]) -> dict[str, _Shape]:
+    """The shapes of Keras' variables by their keys without escapes."""
+    return {
+        shown_key(k): shape for k, shape in shapes.items() if k.endswith(KEY_SUFFIX)
+    }
+
+
+def _keys_of_model_garden(shapes: Mapping[str, _Shape]) -> dict[str, str]:
     """The keys of BERT's weights by name; empty for another program's checkpoint."""
-    by_shown = {shown_key(key): key for key in keys if key.endswith(KEY_SUFFIX)}
-    found = model_garden.keys_by_name(by_shown)
-    return {name: by_shown[shown] for name, shown in found.items()}
+    found = model_garden.keys_by_name(_shown_shapes(shapes))
+    keys = {shown_key(key): key for key in shapes}
+    return {name: keys[shown] for name, shown in found.items()}
 
 
 def _weights_of_model_garden(

@@ -206,6 +206,76 @@ class ModelGardenTest(FolderCase):
         # The encoder's own pooler, and the optimizer's.
         self.assertIn("3 tensors are no weights of BERT's", "\n".join(logs.output))
 
+    def test_heads_beside_the_encoder(self):
+        # The keys are those of tf-models-official 2.17's BertClassifier,
+        # BertTokenClassifier and BertSpanLabeler, whose encoder is their first layer.
+        cases = {
+            "classifier": (
+                {"out_proj": (HIDDEN, 3), "dense": (HIDDEN, HIDDEN)},
+                {"out_proj": "output", "dense": "bert/pooler/dense"},
+            ),
+            "tagger": ({"": (HIDDEN, 3)}, {"": "cls/tagging/output"}),
+            "spans": (
+                {"layer_with_weights-0": (HIDDEN, 2)},
+                {"layer_with_weights-0": "cls/squad/output"},
+            ),
+            "the first release's classifier, as NVIDIA's": (
+                {"layer_with_weights-0": (HIDDEN, 3)},
+                {"layer_with_weights-0": "output"},
+            ),
+        }
+        for case, (layers, names) in cases.items():
+            for is_v2 in (False, True):
+                with self.subTest(case, is_v2=is_v2):
+                    encoder, model = tf.Module(), tf.Module()
+                    wanted = self.encoder(is_v2, encoder)
+                    setattr(model, "layer_with_weights-0", encoder)
+                    for layer, shape in layers.items():
+                        kernel, bias = self.array(*shape), self.array(shape[1])
+                        place = ["layer_with_weights-1", *filter(None, [layer])]
+                        put(model, [*place, "kernel"], kernel)
+                        put(model, [*place, "bias"], bias)
+                        name = names[layer]
+                        if name.endswith("output"):
+                            wanted[f"{name}_weights"] = kernel.T
+                            wanted[f"{name}_bias"] = bias
+                        else:
+                            wanted[f"{name}/kernel"] = kernel
+                            wanted[f"{name}/bias"] = bias
+                    self.check(self.write_checkpoint(model=model), wanted)
+
+    def test_nvidias_pretrainer(self):
+        # The keys of DeepLearningExamples' TensorFlow 2 BERT: the model is a layer of
+        # the one with the loss; its masked LM has no activation.
+        encoder, pretrainer, model = tf.Module(), tf.Module(), tf.Module()
+        wanted = self.encoder(False, encoder)
+        for number in (4, 5):
+            layer = getattr(encoder, f"layer_with_weights-{number}")
+            layer._attention_output_dense = layer._attention_layer._output_dense
+            del layer._attention_layer._output_dense
+        setattr(pretrainer, "layer_with_weights-0", encoder)
+        setattr(model, "layer_with_weights-0", pretrainer)
+        head = {
+            "0/kernel": ("cls/predictions/transform/dense/kernel", (HIDDEN, HIDDEN)),
+            "0/bias": ("cls/predictions/transform/dense/bias", (HIDDEN,)),
+            "1/gamma": ("cls/predictions/transform/LayerNorm/gamma", (HIDDEN,)),
+            "1/beta": ("cls/predictions/transform/LayerNorm/beta", (HIDDEN,)),
+            "2/bias": ("cls/predictions/output_bias", (VOCAB,)),
+        }
+        for key, (name, shape) in head.items():
+            number, variable = key.split("/")
+            wanted[name] = self.array(*shape)
+            place = ["layer_with_weights-1", f"layer_with_weights-{number}", variable]
+            put(pretrainer, place, wanted[name])
+        place = ["layer_with_weights-2", "layer_with_weights-0"]
+        kernel, bias = self.array(HIDDEN, 2), self.array(2)
+        put(pretrainer, [*place, "kernel"], kernel)
+        put(pretrainer, [*place, "bias"], bias)
+        wanted["cls/seq_relationship/output_weights"] = kernel.T
+        wanted["cls/seq_relationship/output_bias"] = bias
+        source = self.check(self.write_checkpoint(model=model), wanted)
+        self.assertEqual(source.require_config().masked_lm_hidden_act, "linear")
+
     def test_another_programs_checkpoint_is_none(self):
         other = tf.Module()
         put(other, ["layer_with_weights-0", "kernel"], self.array(2, 2))
