@@ -237,6 +237,24 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.assertRegex(again, rf"\| 0 +\| +{re.escape(self.records)} \|")
         self.assertRegex(again, rf"\| 1 +\| +{re.escape(other)} \|")
 
+    def test_the_card_has_the_figures_before_training(self):
+        first = {"output_dir": self.path("first")}
+        self.run_script(do_train=True, do_eval=True, num_train_steps=1, **first)
+        before = self.results("first")
+        self.assertNotIn("step 0", self.read("first", "README.md"))
+        given = {"num_train_steps": 2, "init_checkpoint": self.path("first")}
+        self.run_script(do_train=True, do_eval=True, **given)
+        card = self.read("run", "README.md")
+        self.assertRegex(card, r"\| +\| +step 0 \| +step 2 \|")
+        for name in ("masked_lm_loss", "masked_lm_accuracy", "bits_per_byte"):
+            self.assertRegex(card, rf"\| {name} +\| +{before[name]:.4f} \|")
+        # A run that is given again does not evaluate what it began with once more.
+        metrics = self.read("run", "metrics.jsonl")
+        self.run_script(do_train=True, **{**given, "num_train_steps": 3})
+        again = self.read("run", "metrics.jsonl")
+        for text in (metrics, again):
+            self.assertEqual(text.count('"step": 0, '), 1)
+
     def test_bits_per_byte_of_a_model_without_knowledge(self):
         model = BertPretrainer(toy.CONFIG)
         for weight in model.weights:

@@ -338,6 +338,7 @@ class PretrainingRun(Run):
                     data_id=data_ids[0],
                     data_was=data_ids[1:],
                     evaluate=self._evaluation(held_out),
+                    evaluates_before=self._continues and self.options.do_eval,
                     num_evaluated=(1 + self._has_bits_per_byte)
                     * self.options.max_eval_steps
                     * self.options.eval_batch_size,
@@ -665,6 +666,14 @@ class PretrainingRun(Run):
             self._vocabulary is not None
             and self._electra is None
             and self.config.is_bidirectional
+        )
+
+    @property
+    def _continues(self) -> bool:
+        """Whether the run begins with a model that predicts masked tokens."""
+        source = self.init_checkpoint
+        return isinstance(source, Source) and names.MASKED_LM in names.heads_of(
+            source.weights
         )
 
     def _prepare(self) -> None:

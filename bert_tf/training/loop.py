@@ -385,6 +385,9 @@ class _Run:
             flags=self._start.flags if self._start else {},
         )
         self.closing.callback(self._reporter.close)
+        first = phases[0].evaluate if phases[0].evaluates_before else None
+        if first and not self.step and self._reporter.evaluation(0) is None:
+            self._reporter.report_evaluation(0, first(self.model))
         if self._evaluates(behind):
             recorded = self._reporter.evaluation(self.step)
             best = read_best(folder_of(self._folder))

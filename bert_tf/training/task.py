@@ -54,6 +54,7 @@ class Phase:
     data_id: int = 0
     data_was: Sequence[int] = ()  # its numbers by earlier versions
     evaluate: Evaluate | None = None  # what to do every `eval_steps`
+    evaluates_before: bool = False  # and whether to do it before the first step
     # Sequences that it reads, and whether the run ends with one more evaluation: a
     # training of so many hours leaves time for them.
     num_evaluated: int = 0
