@@ -35,7 +35,9 @@ HEAD = (
 )
 
 _DEVICES = flags.DEFINE_list(
-    "devices", ["v5e:1x1", "h100:1"], "KIND:TOPOLOGY of TPUs, h100:NUMBER of GPUs."
+    "devices",
+    ["v5e:1x1", "h100:1"],
+    "KIND:TOPOLOGY of TPUs, h100:NUMBER or a100:NUMBER of GPUs.",
 )
 _SIZES = flags.DEFINE_list("sizes", ["base"], f"Any of {', '.join(SIZES)}.")
 _BATCHES = flags.DEFINE_list(

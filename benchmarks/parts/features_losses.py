@@ -127,12 +127,11 @@ def our_losses(
     num_steps, batch_size = job["num_steps"], job["batch_size"]
     order = np.random.default_rng(SEED).permutation(len(table))
     rows = np.resize(order, [num_steps, batch_size])
-    data = table.batches(rows, MAX_SEQ_LENGTHS[job["kind"]])
-    batches = list(data.as_numpy_iterator())
-    np.savez(
-        job["batches"],
-        **{name: np.stack([batch[name] for batch in batches]) for name in batches[0]},
-    )
+    length = MAX_SEQ_LENGTHS[job["kind"]]
+    padded = [table.padded(numbers, length) for numbers in rows]
+    batches = {name: np.stack([one[name] for one in padded]) for name in padded[0]}
+    np.savez(job["batches"], **batches)
+    data = tf.data.Dataset.from_tensor_slices(batches)
     optimizer = create_optimizer(
         job["learning_rate"],
         num_steps,

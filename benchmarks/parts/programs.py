@@ -30,11 +30,15 @@ _PACKAGES = (
     "nvidia-cuda-nvcc-cu12",
 )
 # Kind -> the file that tells XLA about the device.
-_GPUS = {"h100": pathlib.Path(__file__).with_name("h100.txtpb")}
+_GPUS = {
+    kind: pathlib.Path(__file__).with_name(f"{kind}.txtpb") for kind in ("a100", "h100")
+}
 # Hertz, by kind: the makers' peak over the FLOPs of the matrix units in a cycle.
 CLOCKS = {"v5e": 1.5e9, "v5p": 1.75e9, "v6e": 1.75e9}
 # Bytes of a device's memory, by kind.
-MEMORY = {"v5e": 16 << 30, "v5p": 95 << 30, "v6e": 32 << 30, "h100": 80 << 30}
+MEMORY = {"v5e": 16 << 30, "v5p": 95 << 30, "v6e": 32 << 30} | {
+    kind: 80 << 30 for kind in _GPUS
+}
 
 _COLLECTIVES = (
     "all-reduce",
