@@ -10,7 +10,7 @@ KerasHub preset. Formats:
     huggingface  for transformers, with the head
     kerashub     for keras_hub.models.BertBackbone: the encoder
     saved_model  for TensorFlow Serving: takes raw text
-    litert       for devices, as Keras exports it; takes ids
+    litert       for phones and other devices, by LiteRT's own operations; takes ids
     onnx         for ONNX Runtime, OpenVINO, Optimum: takes ids
     sentence_transformers    the encoder, with the pooling of a run of run_embeddings
 """
@@ -114,16 +114,17 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
 
     quantize: str | None = option(
         None,
-        "For onnx: float16 halves the size; int8 quarters it and is faster on a CPU."
-        " Both change the outputs. Default: float32.",
+        "For onnx and litert: float16 halves the size; int8 quarters it and is faster"
+        " on a CPU. Both change the outputs. Default: float32.",
         choices=("float16", "int8"),
         decides="result",
     )
 
     eval_file: str | None = option(
         None,
-        "For onnx: a table with labels, on which the classifier and the export are"
-        " compared: scores, number of different answers, milliseconds per text, sizes.",
+        "For onnx and litert: a table with labels, on which the classifier and the"
+        " export are compared: scores, number of different answers, milliseconds per"
+        " text, sizes.",
         path=Path.FILE,
         decides="nothing",
     )
@@ -149,10 +150,12 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
     def problems(self) -> Iterator[str]:
         """Options without effect on a format."""
         yield from super().problems()
-        if self.eval_file and self.format != "onnx":
-            yield "`eval_file` is only for `format=onnx`: leave it out."
-        if self.quantize and self.format != "onnx":
-            yield "`quantize` is only for `format=onnx`: leave it out."
+        for name in ("quantize", "eval_file"):
+            if getattr(self, name) and self.format not in ("onnx", "litert"):
+                yield (
+                    f"`{name}` is only for `format=onnx` and `format=litert`: leave it"
+                    " out."
+                )
         for_serving = ("max_seq_length", *_OF_SPANS)
         if self.format != "saved_model" and any(map(self.is_given, for_serving)):
             listed = ", ".join(f"`{name}`" for name in for_serving)
@@ -213,6 +216,13 @@ def run(options: ExportOptions) -> None:
     if options.format == "saved_model":
         reading = _reading(model, options)
     examples = _examples_of(options, model) if options.eval_file else []
+    if examples and options.format == "litert":
+        from bert_tf.conversion import runtimes
+
+        if runtimes.litert() is None:
+            raise InputError(
+                "`eval_file` needs LiteRT's interpreter: pip install ai-edge-litert"
+            )
     if folder.is_done(export.identity(model, settings | reading)):
         logging.info("All is done already: %s.", options.output_dir)
         _compare(options, examples)
@@ -233,7 +243,7 @@ def run(options: ExportOptions) -> None:
         else:
             from bert_tf.conversion.serving import head_to_serve, write_litert
 
-            write_litert(path, model, head_to_serve(model))
+            write_litert(path, model, head_to_serve(model), options.quantize)
     logging.info("Wrote %s: %s.", options.format, options.output_dir)
     _compare(options, examples)
 
@@ -250,6 +260,11 @@ def _examples_of(options: ExportOptions, model: "Source") -> "Examples":
         name: getattr(options, name) or of_run.get(name)
         for name in ("text_a_column", "text_b_column", "label_column")
     }
+    if of_run.get("window_pooling") == "attention":
+        raise InputError(
+            f"{model.path} attends to several windows of a text, which no"
+            f" `format={options.format}` does: leave `eval_file` out."
+        )
     for name in ("text_a_column", "label_column"):
         if columns[name] is None:
             raise InputError(f"`eval_file` needs `{name}`: {model.path} has none.")
@@ -272,19 +287,26 @@ def _compare(options: ExportOptions, examples: "Sequence[Example]") -> None:
 
     from bert_tf.base.metrics import OWN_METRICS, scores
     from bert_tf.conversion.onnx_files import FILE_NAME
+    from bert_tf.conversion.runtimes import LITERT_NAME, LiteRtModel
     from bert_tf.text_models import TextClassifier, load
 
     found: dict[str, tuple[np.ndarray, list[float], int]] = {}
-    opened = {
-        "checkpoint": load(options.checkpoint, runtime="onnxruntime"),
-        options.quantize or "float32": load(options.output_dir),
-    }
+    is_onnx = options.format == "onnx"
+    path = os.path.join(options.output_dir, FILE_NAME if is_onnx else LITERT_NAME)
+    if is_onnx:
+        before = load(options.checkpoint, runtime="onnxruntime")
+        after = load(options.output_dir)
+    else:
+        before, after = (load(options.checkpoint, runtime="keras") for _ in range(2))
+        file = LiteRtModel(path)
+        after.compute_with(file, file)
+    opened = {"checkpoint": before, options.quantize or "float32": after}
     models = {n: x for n, x in opened.items() if isinstance(x, TextClassifier)}
     pairs = [(one.text_a, one.text_b) for one in examples]
     for name, model in models.items():
         size = sum(map(math.prod, model.source.weights.shapes.values())) * 4
         if name != "checkpoint":
-            size = files.size(os.path.join(options.output_dir, FILE_NAME))
+            size = files.size(path)
         found[name] = model.logits(*zip(*pairs, strict=True)), [], size
     for pair in pairs[:_NUM_TIMED]:
         for name, model in models.items():  # in turns

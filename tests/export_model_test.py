@@ -187,6 +187,9 @@ class ExportModelTest(RunClassifierTestCase):
         folder = self.checkpoint(model)
         flags = {"max_seq_length": 9, "long_text": "window"}
         runs.write_json(flags | {"window_pooling": "attention"}, folder, "flags.json")
+        with self.assertRaisesRegex(InputError, "no `format=litert` does: leave"):
+            given = "--heads=classifier", f"--eval_file={folder}/flags.json"
+            self.export(folder, "litert", self.path("x"), *given)
         with self.assertRaisesRegex(InputError, "with attention to their windows"):
             self.export(folder, "saved_model", self.path("x"))
         with self.assertRaisesRegex(InputError, "`max_query_length` has no effect"):
@@ -223,7 +226,8 @@ class ExportModelTest(RunClassifierTestCase):
             ("kerashub", "--heads=masked_lm", "only the encoder"),
             ("litert", "--max_seq_length=128", serving_alone),
             ("litert", "--doc_stride=128", serving_alone),
-            ("litert", "--quantize=int8", "is only for --format=onnx"),
+            ("tf1", "--quantize=int8", "is only for --format=onnx and --format=litert"),
+            ("saved_model", "--eval_file=c", "eval_file is only for --format=onnx and"),
         ):
             with self.assertRaisesRegex(cli.flags.Error, message):
                 self.export("a", kind, "b", flag)
@@ -260,18 +264,24 @@ class ExportModelTest(RunClassifierTestCase):
         reason="onnxruntime is in the environment of `make test-exports`",
     )
     def test_onnx_on_a_table_beside_the_checkpoint(self):
+        self.check_on_a_table("onnx", "int8")
+
+    def test_litert_on_a_table_beside_the_checkpoint(self):
+        self.check_on_a_table("litert")
+
+    def check_on_a_table(self, kind, *quantized):
         folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))
         write_labels(folder, ["no", "yes"], None)
         rows = [("good", "no"), ("bad w1", "yes"), ("w2", "no"), ("w3 w4 w5", "no")]
         self.write("dev.tsv", [("t", "l"), *rows])
         found = bert_tf.load(folder).predict([text for text, _ in rows])
         right = [one.label == gold for one, (_, gold) in zip(found, rows, strict=True)]
-        for quantize in ("", "int8"):
+        for quantize in ("", *quantized):
             lines = printed(
                 export_model,
                 f"--checkpoint={folder}",
-                f"--output_dir={self.path(f'onnx{quantize}')}",
-                "--format=onnx",
+                f"--output_dir={self.path(f'{kind}{quantize}')}",
+                f"--format={kind}",
                 *[f"--quantize={quantize}"] * bool(quantize),
                 f"--eval_file={self.path('data', 'dev.tsv')}",
                 "--text_a_column=t",
@@ -286,13 +296,11 @@ class ExportModelTest(RunClassifierTestCase):
 
     def test_an_export_that_does_not_run_is_none(self):
         folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))
-
-        def broken(model, path, **_):
-            with open(path, "wb") as file:
-                file.write(b"no flatbuffer")
-
+        converter = mock.Mock(convert=lambda: b"no flatbuffer")
         with (
-            mock.patch.object(BertClassifier, "export", broken),
+            mock.patch.object(
+                tf.lite.TFLiteConverter, "from_concrete_functions", lambda *_: converter
+            ),
             self.assertRaisesRegex(InputError, "litert` cannot express this model"),
         ):
             self.export(folder, "litert", self.path("x"))

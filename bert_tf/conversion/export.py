@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -374,10 +373,6 @@ def _write_reading(folder: str, flags: Mapping[str, Any]) -> None:
         )
 
 
-# What a runtime may differ by, of the largest output; an int8 model is another one.
-_ONNX_TOLERANCES = {None: 1e-3, "float16": 0.03, "int8": math.inf}
-
-
 def write_onnx(folder: str, model: Source, quantize: str | None = None) -> None:
     """Writes model.onnx, and beside it what Optimum needs: config.json, the tokenizer.
 
@@ -430,7 +425,7 @@ def write_onnx(folder: str, model: Source, quantize: str | None = None) -> None:
             dataclasses.replace(model, weights=weights), heads[0]
         )
     if keras_model is not None:
-        runtimes.check(path, "onnx", keras_model, _ONNX_TOLERANCES[quantize])
+        runtimes.check(path, "onnx", keras_model, quantize)
 
 
 def write_kerashub(folder: str, model: Source) -> None:

@@ -8,6 +8,8 @@ An ONNX file's inputs and outputs have transformers' names: see `onnx_graph`.
 """
 
 import importlib.util
+import math
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,8 +25,14 @@ from bert_tf.conversion import onnx_graph
 
 Arrays = Mapping[str, np.ndarray]
 
+LITERT_NAME = "model.tflite"
+
 # Two lengths, so that none of them is a constant of the file.
 _LENGTHS = (7, 16)
+
+# What a runtime may differ by, of the largest output, by `quantize`. float32 on a CPU
+# differs by a hundredth of this; an int8 model is another one.
+_TOLERANCES = {None: 1e-3, "float16": 0.03, "int8": math.inf}
 
 
 class OnnxModel:
@@ -65,7 +73,38 @@ class OnnxModel:
         return outputs
 
 
-def check(path: str, format_: str, model: keras.Model, tolerance: float = 1e-3) -> None:
+class LiteRtModel:
+    """A file of LiteRT on this machine's CPU, called as the Keras model is.
+
+    Several threads must not call it at once.
+    """
+
+    def __init__(self, path: str) -> None:
+        package = litert()
+        assert package is not None
+        interpreter = package.Interpreter(path, num_threads=os.cpu_count())
+        self._run = interpreter.get_signature_runner()
+        self._inputs = self._run.get_input_details()
+        shapes = [one["shape_signature"] for one in self._inputs.values()]
+        self._takes_one_row = any(shape[0] == 1 for shape in shapes)
+
+    def __call__(self, batch: Mapping[str, Any], training: bool = False) -> Arrays:
+        """The outputs of a batch, under the names of the Keras model's."""
+        assert not training
+        keras_backend.refuse_fork()
+        inputs = {name: np.asarray(batch[name], np.int32) for name in self._inputs}
+        if not self._takes_one_row:
+            return self._run(**inputs)
+        rows = [
+            self._run(**{name: x[row : row + 1] for name, x in inputs.items()})
+            for row in range(len(inputs["input_ids"]))
+        ]
+        return {name: np.concatenate([one[name] for one in rows]) for name in rows[0]}
+
+
+def check(
+    path: str, format_: str, model: keras.Model, quantize: str | None = None
+) -> None:
     """Runs what was written, and compares its outputs with the model's.
 
     Logs that this was not done where the runtime is not installed.
@@ -74,13 +113,13 @@ def check(path: str, format_: str, model: keras.Model, tolerance: float = 1e-3) 
         path: the file, or a SavedModel's folder.
         format_: saved_model, litert or onnx.
         model: the model that was exported.
-        tolerance: the largest difference, of the largest output; float32 on a CPU
-            differs by a hundredth of the default.
+        quantize: "float16" or "int8", which may differ by more.
 
     Raises:
         InputError: the runtime cannot run it, or the outputs differ.
     """
     opener, package, errors = _RUNTIMES[format_]
+    tolerance = _TOLERANCES[quantize]
     if format_ == "onnx":
         errors += _errors_of_onnx()
     try:
@@ -164,15 +203,17 @@ def _saved_model(path: str) -> Callable[[Arrays], Arrays]:
     return run
 
 
-def _litert(path: str) -> Callable[[Arrays], Arrays] | None:
+def litert() -> Any:
+    """The module that has LiteRT's interpreter; None where there is none."""
     if importlib.util.find_spec("ai_edge_litert") is not None:
         from ai_edge_litert import interpreter
-    elif hasattr(tf.lite, "Interpreter"):
-        interpreter = tf.lite
-    else:
-        return None
-    runner = interpreter.Interpreter(path).get_signature_runner()
-    return lambda inputs: runner(**inputs)
+
+        return interpreter
+    return tf.lite if hasattr(tf.lite, "Interpreter") else None
+
+
+def _litert(path: str) -> LiteRtModel | None:
+    return None if litert() is None else LiteRtModel(path)
 
 
 def _onnx(path: str) -> Callable[[Arrays], Arrays] | None:

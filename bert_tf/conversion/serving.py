@@ -16,6 +16,7 @@ row splits.
 """
 
 import dataclasses
+import functools
 import os
 import pkgutil
 from collections.abc import Callable, Sequence
@@ -24,8 +25,9 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from bert_tf.base.config import MULTI_LABEL, REGRESSION
-from bert_tf.base.errors import InputError
+from bert_tf.base import files
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, BertConfig
+from bert_tf.base.errors import InputError, first_line
 from bert_tf.conversion import loading, names, runtimes
 from bert_tf.conversion.graph_tokenizer import GraphEncoding, GraphTokenizer
 from bert_tf.conversion.source import Source
@@ -147,6 +149,27 @@ def _best_places(
     return _BestPlaces(as_good & (number == tf.gather(earliest, slot)), most, earliest)
 
 
+def _flat_outputs(model: keras.Model, inputs: _Tensors) -> _Tensors:
+    """A model's outputs as tensors: the layers' states come out one by one."""
+    flat: _Tensors = {}
+    for name, value in model(inputs, training=False).items():
+        if isinstance(value, list | tuple):
+            flat.update({f"{name}_{i}": part for i, part in enumerate(value)})
+        else:
+            flat[name] = value
+    return flat
+
+
+def _function_of(model: keras.Model, batch_size: int | None = None) -> Any:
+    """A model as a function of its own inputs, of any length."""
+    specs = {
+        name: tf.TensorSpec([batch_size, *tensor.shape[1:]], tf.int32, name)
+        for name, tensor in model.input.items()
+    }
+    call = functools.partial(_flat_outputs, model)
+    return tf.function(call, input_signature=[specs])
+
+
 class ServedModel(tf.Module):
     """A Keras model, its tokenizer and the signatures of both."""
 
@@ -178,11 +201,7 @@ class ServedModel(tf.Module):
 
     def signatures(self) -> dict[str, Any]:
         """The signatures by name; without a vocabulary, `tensors` is the only one."""
-        inputs = {
-            name: tf.TensorSpec([None] * len(tensor.shape), tf.int32, name)
-            for name, tensor in self._model.input.items()
-        }
-        found = {"tensors": tf.function(self._call, input_signature=[inputs])}
+        found: dict[str, Any] = {"tensors": _function_of(self._model)}
         if self.tokenizer is None:
             return {**found, SERVING_DEFAULT: found["tensors"]}
         for name, (function, specs) in self._text_signatures().items():
@@ -206,15 +225,7 @@ class ServedModel(tf.Module):
         raise NotImplementedError
 
     def _call(self, inputs: _Tensors) -> _Tensors:
-        outputs = self._model(inputs, training=False)
-        # A signature returns tensors: the layers' states come out one by one.
-        flat: _Tensors = {}
-        for name, value in outputs.items():
-            if isinstance(value, list | tuple):
-                flat.update({f"{name}_{i}": part for i, part in enumerate(value)})
-            else:
-                flat[name] = value
-        return flat
+        return _flat_outputs(self._model, inputs)
 
     def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """The ids of texts: [B, (tokens)]."""
@@ -694,14 +705,51 @@ def write_saved_model(
     return signatures
 
 
-def write_litert(folder: str, source: Source, head: str) -> None:
-    """Writes the model for LiteRT, by Keras' own export."""
-    path = os.path.join(folder, "model.tflite")
+def write_litert(
+    folder: str, source: Source, head: str, quantize: str | None = None
+) -> None:
+    """Writes the model for LiteRT, of LiteRT's own operations alone.
+
+    Its inputs and outputs have the Keras model's names. The interpreter resizes batch
+    and length; a BiLSTM's batch is 1, as LiteRT's lists have rows of one size.
+
+    Args:
+        folder: where to write.
+        source: a checkpoint with this head.
+        head: of `names`, or FEATURES.
+        quantize: "float16" for weights; "int8" for weights by output, and for the
+            activations of each call. None: float32.
+
+    Raises:
+        InputError: LiteRT lacks an operation of the model.
+    """
+    from tensorflow.lite.python.convert import ConverterError  # it has no other name
+
     model = _load(source, head)
+    function = _function_of(model, 1 if _has_bilstm(model.bert_config) else None)
+    # Of a Keras model the converter leaves the variables empty.
+    variables = tf.Module()
+    variables.values = [variable.value for variable in model.variables]
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(
+        [function.get_concrete_function()], variables
+    )
+    if quantize is not None:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if quantize == "float16":
+        converter.target_spec.supported_types = [tf.float16]
     try:
-        model.export(path, format="litert", verbose=False)
-    except ImportError as error:
+        content = converter.convert()
+    except ConverterError as error:
+        # After the place in the code.
+        reason = first_line(error).rpartition("error: ")[2]
         raise InputError(
-            f"`format=litert` needs a package that is not installed: {error}"
+            f"`format=litert` cannot express this model: {reason}"
         ) from error
-    runtimes.check(path, "litert", model)
+    path = os.path.join(folder, runtimes.LITERT_NAME)
+    files.write_atomically(path, content)
+    runtimes.check(path, "litert", model, quantize)
+
+
+def _has_bilstm(config: BertConfig) -> bool:
+    second = config.second_encoder
+    return config.bilstm or (second is not None and _has_bilstm(second))

@@ -43,7 +43,8 @@ class AttentionBias(Stored, keras.layers.Layer):
             index = ops.arange(ops.shape(input_mask)[1], dtype="int32")
             to, attending = index[None, :], index[:, None]
             is_seen = to <= attending if self.left_to_right else to >= attending
-            visible *= ops.cast(is_seen, self.compute_dtype)[None, None, :, :]
+            is_seen = ops.cast(is_seen, self.compute_dtype)
+            visible *= ops.expand_dims(is_seen, (0, 1))
         return (1.0 - visible) * ATTENTION_MASK_PENALTY
 
 

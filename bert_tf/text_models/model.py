@@ -242,9 +242,13 @@ class TextModel:
         # A Keras model, or a `runtimes.OnnxModel`; None where the encoder is all.
         self.model: Any = None
         if self._head is not None:
-            self.model, self._step = self._opened_model(self._head)
-            self._predict = Predictor("texts", self._step).run
+            self.compute_with(*self._opened_model(self._head))
         self._prepare()
+
+    def compute_with(self, model: Any, step: Callable[..., Any]) -> None:
+        """Has a head's outputs computed by a model with this step: batch -> outputs."""
+        self.model, self._step = model, step
+        self._predict = Predictor("texts", step).run
 
     def _opened_model(self, head: str) -> tuple[Any, Callable[..., Any]]:
         """A head's model, and its step: batch -> outputs."""
