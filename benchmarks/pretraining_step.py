@@ -37,6 +37,7 @@ OURS, KERAS_HUB, TF_MODELS, HUGGING_FACE = (
 OURS_JAX, KERAS_HUB_JAX = f"{OURS} JAX", f"{KERAS_HUB} JAX"
 CAPTUM = "captum"  # of explanations alone
 SENTENCE_TRANSFORMERS = "sentence-transformers"  # of embeddings alone
+CTRANSLATE2 = "CTranslate2"  # of serving alone, with transformers
 CEILING = "ceiling"
 CEILING_FLOPS = 2 * 2048**3  # as in peers/pretraining_steps.py
 PEERS = [KERAS_HUB, TF_MODELS, HUGGING_FACE, OURS_JAX, KERAS_HUB_JAX]
@@ -82,6 +83,9 @@ ENVIRONMENTS = {
     SENTENCE_TRANSFORMERS: (
         ["torch==2.14.1", "transformers==5.24.0", "sentence-transformers==6.2.0"],
         ["accelerate==1.15.0", "datasets==5.2.0", "scipy", "numpy"],
+    ),
+    CTRANSLATE2: (
+        ["torch==2.14.1", "transformers==5.24.0", "ctranslate2==4.8.5", "numpy"],
     ),
     CAPTUM: (["torch==2.13.0", "transformers==5.23.0", "captum==0.9.0", "numpy"],),
 }

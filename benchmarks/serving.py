@@ -1,10 +1,10 @@
 r"""Milliseconds for a call: one text at a time, and the first texts after loading.
 
-    python benchmarks/serving.py [--checkpoint=RUN_OF_CLASSIFICATION]
+    python benchmarks/serving.py --env_dir=ENVIRONMENTS
 
-Without a checkpoint a random one of all-MiniLM-L6-v2's size (6 layers of 384) is made.
-Each way runs in a process of its own, in turns with the others; what is not installed
-is left out, with a line:
+Without --checkpoint, a run of classification, a random one of all-MiniLM-L6-v2's size
+(6 layers of 384) is made. Each way runs in a process of its own, in turns with the
+others, and must give the same logits; what is not installed is left out, with a line:
 
     load, Keras       bert_tf.load(RUN, runtime="keras").predict, texts to labels
     load, ONNX        the same with ONNX Runtime
@@ -13,7 +13,15 @@ is left out, with a line:
     ONNX Runtime      the run's ONNX file and tokenizer.json without bert_tf: a session,
                       and the package tokenizers; texts to logits
     OpenVINO          the same file and tokenizer, by OpenVINO
+    Keras call        the Keras model in a tf.function of any length, and the tokenizer;
+                      texts to logits: what the SavedModel's graph is measured by
     keras predict     model.predict(tokenizer(text)), texts to logits
+    transformers      the run's Hugging Face folder in PyTorch, texts to logits
+    torch.compile     the same, compiled for any length while it is loaded
+    CTranslate2       the same folder, converted; the classifier's product by numpy
+
+The last three run in an environment of their own, which the first run makes under
+--env_dir and later ones find there (about 1 GB).
 
 p50 and p99 are over 100 calls with one text of 20 and of 128 tokens; "first" are 200
 texts of 3 to 128 tokens right after loading; texts/s are of 256 texts of up to 128
@@ -23,7 +31,9 @@ tokens, 32 in a call.
 import argparse
 import importlib.util
 import json
+import math
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -31,6 +41,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
+
+from parts.results import environment
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
@@ -63,7 +75,9 @@ def make_checkpoint(folder: str) -> None:
     model = BertClassifier(config, 2)
     random = np.random.default_rng(0)
     for weight in model.weights:
-        weight.assign(random.normal(0, 0.05, weight.shape))
+        # Around 1 what layer normalization multiplies by: the texts must matter.
+        mean = float(weight.path.endswith("gamma"))
+        weight.assign(random.normal(mean, 0.05, weight.shape))
     os.makedirs(folder)
     with RunCheckpoints(folder, model) as checkpoints:
         checkpoints.save(1, 1)
@@ -76,8 +90,9 @@ def make_checkpoint(folder: str) -> None:
         json.dump({"max_seq_length": MAX_LENGTH}, file)
 
 
-# A way: the folder with the checkpoint and its exports -> texts to results.
-Predict = Callable[[list[str]], object]
+# A way: the folder with the checkpoint and its exports -> texts to logits [N, C], or to
+# predictions with probabilities.
+Predict = Callable[[list[str]], Any]
 
 
 def load_keras(folder: str) -> Predict:
@@ -105,14 +120,14 @@ def saved_model(folder: str) -> Predict:
     del tensorflow_text  # its operations are registered
     model = tf.saved_model.load(f"{folder}/saved_model")
     signature = model.signatures["one_text"]
-    return lambda texts: signature(text_a=tf.constant(texts))
+    return lambda texts: signature(text_a=tf.constant(texts))["logits"]
 
 
 def _tokenized(folder: str) -> Callable[[list[str]], dict[str, Any]]:
     import numpy as np
     import tokenizers
 
-    tokenizer = tokenizers.Tokenizer.from_file(f"{folder}/onnx/tokenizer.json")
+    tokenizer = tokenizers.Tokenizer.from_file(f"{folder}/huggingface/tokenizer.json")
     tokenizer.enable_truncation(MAX_LENGTH)
     tokenizer.enable_padding()
 
@@ -132,7 +147,7 @@ def onnxruntime_alone(folder: str) -> Predict:
 
     inputs = _tokenized(folder)
     session = onnxruntime.InferenceSession(f"{folder}/onnx/model.onnx")
-    return lambda texts: session.run(None, inputs(texts))
+    return lambda texts: session.run(None, inputs(texts))[0]
 
 
 def openvino_alone(folder: str) -> Predict:
@@ -140,7 +155,7 @@ def openvino_alone(folder: str) -> Predict:
 
     inputs = _tokenized(folder)
     model = openvino.compile_model(f"{folder}/onnx/model.onnx", "CPU")
-    return lambda texts: model(inputs(texts))
+    return lambda texts: model(inputs(texts))[0]
 
 
 def keras_predict(folder: str) -> Predict:
@@ -150,28 +165,108 @@ def keras_predict(folder: str) -> Predict:
     tokenizer = bert_tf.load_tokenizer(f"{folder}/checkpoint")
     return lambda texts: classifier.predict(
         tokenizer(texts, max_length=MAX_LENGTH), verbose=0
-    )
+    )["logits"]
 
 
-# What a way is called -> how it opens the model, the packages that it needs.
-WAYS: dict[str, tuple[Callable[[str], Predict], tuple[str, ...]]] = {
+def keras_call(folder: str) -> Predict:
+    import tensorflow as tf
+
+    import bert_tf
+
+    model = bert_tf.load_classifier(f"{folder}/checkpoint")
+    tokenizer = bert_tf.load_tokenizer(f"{folder}/checkpoint")
+    specs = {name: tf.TensorSpec([None, None], tf.int32) for name in model.input}
+    call = tf.function(lambda x: model(x, training=False), input_signature=[specs])
+
+    def predict(texts: list[str]) -> Any:
+        found = tokenizer(texts, max_length=MAX_LENGTH)
+        return call({name: tf.constant(found[name], tf.int32) for name in specs})[
+            "logits"
+        ]
+
+    return predict
+
+
+def transformers_eager(folder: str, is_compiled: bool = False) -> Predict:
+    # What is compiled is not read from an earlier process.
+    os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
+    import torch
+    import transformers
+
+    path = f"{folder}/huggingface"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(path).eval()
+    call = torch.compile(model, dynamic=True) if is_compiled else model
+    options = {"padding": True, "truncation": True, "max_length": MAX_LENGTH}
+
+    def predict(texts: list[str]) -> Any:
+        with torch.inference_mode():
+            return call(**tokenizer(texts, return_tensors="pt", **options)).logits
+
+    if is_compiled:  # PyTorch compiles one text, and several, each for any length
+        predict(["w1 w2"])
+        predict(["w1 w2", "w1"])
+    return predict
+
+
+def transformers_compiled(folder: str) -> Predict:
+    return transformers_eager(folder, is_compiled=True)
+
+
+def ctranslate2_alone(folder: str) -> Predict:
+    import ctranslate2
+    import numpy as np
+    import transformers
+
+    path, converted = f"{folder}/huggingface", f"{folder}/ctranslate2"
+    if not os.path.exists(converted):  # which the best "ready" does not have
+        converter = ctranslate2.converters.TransformersConverter(path)
+        converter.convert(converted)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    whole = transformers.AutoModelForSequenceClassification.from_pretrained(path)
+    kernel, bias = (x.detach().numpy() for x in whole.classifier.parameters())
+    encoder = ctranslate2.Encoder(converted, intra_threads=os.cpu_count())
+
+    def predict(texts: list[str]) -> Any:
+        found = tokenizer(texts, truncation=True, max_length=MAX_LENGTH)
+        pooled = encoder.forward_batch(found["input_ids"]).pooler_output
+        return np.array(pooled) @ kernel.T + bias
+
+    return predict
+
+
+# What a way is called -> how it opens the model, the packages that it needs here; None
+# where it has an environment of its own.
+WAYS: dict[str, tuple[Callable[[str], Predict], tuple[str, ...] | None]] = {
     "load, Keras": (load_keras, ()),
     "load, ONNX": (load_onnx, ("onnx", "onnxruntime")),
     "load, int8": (load_int8, ("onnx", "onnxruntime")),
     "SavedModel": (saved_model, ()),
     "ONNX Runtime": (onnxruntime_alone, ("onnx", "onnxruntime", "tokenizers")),
     "OpenVINO": (openvino_alone, ("onnx", "openvino", "tokenizers")),
+    "Keras call": (keras_call, ()),
     "keras predict": (keras_predict, ()),
+    "transformers": (transformers_eager, None),
+    "torch.compile": (transformers_compiled, None),
+    "CTranslate2": (ctranslate2_alone, None),
 }
 
 
-def measure(way: str, folder: str) -> dict[str, float]:
-    """One way's times: seconds until it is ready, then milliseconds."""
+def margin(found: Any) -> float:
+    """How much larger the first text's second logit is than its first one."""
+    if hasattr(found[0], "probabilities"):
+        one, other = found[0].probabilities.values()
+        return math.log(other / one)
+    return float(found[0][1] - found[0][0])
+
+
+def measure(way: str, folder: str, has_margin: bool) -> dict[str, Any]:
+    """One way's times: seconds until it is ready, then milliseconds; and margins."""
     import numpy as np
 
     began = time.perf_counter()
     predict = WAYS[way][0](folder)
-    found = {"ready": time.perf_counter() - began}
+    found: dict[str, Any] = {"ready": time.perf_counter() - began}
     random = np.random.default_rng(1)
 
     def text(length: int) -> str:
@@ -195,12 +290,14 @@ def measure(way: str, folder: str) -> dict[str, float]:
     for start in range(0, NUM_TEXTS, BATCH):
         predict(texts[start : start + BATCH])
     found["seconds"] = time.perf_counter() - began
+    if has_margin:
+        found["margins"] = [margin(predict([one])) for one in texts[:8]]
     return found
 
 
 def make_exports(folder: str) -> None:
     """What the ways read besides the checkpoint, where it can be made."""
-    kinds = {"saved_model": ["--format=saved_model"]}
+    kinds = {kind: [f"--format={kind}"] for kind in ("saved_model", "huggingface")}
     if importlib.util.find_spec("onnxruntime") is not None:
         kinds["onnx"] = ["--format=onnx"]
         kinds["int8"] = ["--format=onnx", "--quantize=int8"]
@@ -208,17 +305,47 @@ def make_exports(folder: str) -> None:
         command = [sys.executable, "-m", "bert_tf.export_model", *arguments]
         given = [f"--checkpoint={folder}/checkpoint", f"--output_dir={folder}/{name}"]
         subprocess.run([*command, *given], check=True, cwd=ROOT)
+    # CTranslate2's converter asks for what transformers 5 no longer writes.
+    path = pathlib.Path(folder, "huggingface", "config.json")
+    config = {"position_embedding_type": "absolute", **json.loads(path.read_text())}
+    path.write_text(json.dumps(config))
+
+
+def python_of(way: str, env_dir: pathlib.Path) -> str | None:
+    """The Python that runs a way; None, with a line, where something is missing."""
+    packages = WAYS[way][1]
+    if packages is None:
+        import pretraining_step
+
+        return pretraining_step.python_of(pretraining_step.CTRANSLATE2, env_dir)
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"{way}: left out, {' and '.join(missing)} not installed")
+    return None if missing else sys.executable
+
+
+def check_margins(rounds: dict[str, list[dict[str, Any]]]) -> None:
+    """Ends the run if a way computes another classifier; int8 is another one."""
+    expected = rounds["Keras call"][0]["margins"]
+    scale = max(map(abs, expected))
+    for way, found in rounds.items():
+        pairs = zip(found[0]["margins"], expected, strict=True)
+        difference = max(abs(one - other) for one, other in pairs) / scale
+        if way != "load, int8" and not difference < 1e-3:
+            raise SystemExit(f"{way}: its logits differ by {difference:.1g}.")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checkpoint", default="")
+    parser.add_argument("--env_dir", help="of the peers; else a temporary folder")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--way", choices=WAYS, help="only this one, as JSON")
     parser.add_argument("--folder", help="with --way: the checkpoint and its exports")
     options, _ = parser.parse_known_args()  # `make benchmark` gives all their data
     if options.way:
-        print(json.dumps(measure(options.way, options.folder)))
+        has_margin = not options.checkpoint
+        print(json.dumps(measure(options.way, options.folder, has_margin)))
         return
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = os.path.join(folder, "checkpoint")
@@ -227,18 +354,21 @@ def main() -> None:
         else:
             make_checkpoint(checkpoint)
         make_exports(folder)
-        ways = []
-        for way, (_, packages) in WAYS.items():
-            missing = [p for p in packages if importlib.util.find_spec(p) is None]
-            if missing:
-                print(f"{way}: left out, {' and '.join(missing)} not installed")
-            else:
-                ways.append(way)
-        rounds: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+        environments = pathlib.Path(options.env_dir or folder).resolve()
+        pythons = {way: python_of(way, environments) for way in WAYS}
+        ways = [way for way, python in pythons.items() if python]
+        rounds: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
         for way in ways * options.rounds:
-            command = [sys.executable, __file__, f"--way={way}", f"--folder={folder}"]
-            result = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+            command = [pythons[way], __file__, f"--way={way}", f"--folder={folder}"]
+            result = subprocess.run(
+                [*command, f"--checkpoint={options.checkpoint}"],
+                check=True,
+                stdout=subprocess.PIPE,
+                env=environment(),
+            )
             rounds[way].append(json.loads(result.stdout.splitlines()[-1]))
+    if not options.checkpoint:
+        check_margins(rounds)
     print(
         f"{'':14}{'20 tokens':>16}{'128 tokens':>16}{'first ' + str(FIRST):>16}"
         f"{'texts/s':>10}{'ready':>8}\n{'way':14}"
@@ -246,7 +376,10 @@ def main() -> None:
     )
     columns = ("20 p50", "20 p99", "128 p50", "128 p99", "worst", "mean")
     for way, found in rounds.items():
-        best = {name: min(one[name] for one in found) for name in found[0]}
+        best = {
+            name: min(one[name] for one in found)
+            for name in (*columns, "ready", "seconds")
+        }
         times = "".join(f"{best[name]:8.1f}" for name in columns)
         rate = NUM_TEXTS / best["seconds"]
         print(f"{way:14}{times}{rate:10.0f}{best['ready']:7.1f}s")
