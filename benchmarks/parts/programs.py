@@ -36,9 +36,9 @@ _GPUS = {
 # Hertz, by kind: the makers' peak over the FLOPs of the matrix units in a cycle.
 CLOCKS = {"v5e": 1.5e9, "v5p": 1.75e9, "v6e": 1.75e9}
 # Bytes of a device's memory, by kind.
-MEMORY = {"v5e": 16 << 30, "v5p": 95 << 30, "v6e": 32 << 30} | {
-    kind: 80 << 30 for kind in _GPUS
-}
+MEMORY = {"v5e": 16 << 30, "v5p": 95 << 30, "v6e": 32 << 30} | dict.fromkeys(
+    _GPUS, 80 << 30
+)
 
 _COLLECTIVES = (
     "all-reduce",
