@@ -79,8 +79,8 @@ $(JAX_VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 test-exports: $(EXPORT_VENV)/.installed
 	$(EXPORT_VENV)/bin/python -m pytest -n auto --dist worksteal -m 'not slow' \
 	  tests/export_model_test.py tests/conversion/runtimes_test.py \
-	  tests/conversion/onnx_graph_test.py tests/conversion/litert_test.py \
-	  tests/text_models_test.py \
+	  tests/conversion/onnx_graph_test.py tests/conversion/onnx_folder_test.py \
+	  tests/conversion/litert_test.py tests/text_models_test.py \
 	  tests/serving_page_test.py \
 	  -k 'litert or onnx or run or text_models or serving' $(PYTEST_ARGS)
 

@@ -15,6 +15,8 @@ KerasHub preset. Formats:
     sentence_transformers    the encoder, with the pooling of a run of run_embeddings
 """
 
+import hashlib
+import json
 import math
 import os
 import time
@@ -120,6 +122,15 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
         decides="result",
     )
 
+    calibration_file: str | None = option(
+        None,
+        "For --quantize=int8: a table of some hundred texts, on which the ranges of the"
+        " activations are measured once. Default: every call measures its own.",
+        path=Path.FILE,
+        only_with="quantize=int8",
+        decides="result",
+    )
+
     eval_file: str | None = option(
         None,
         "For onnx and litert: a table with labels, on which the classifier and the"
@@ -130,14 +141,14 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
     )
     text_a_column: str | None = option(
         None,
-        "For --eval_file: column of the texts. Default: the run's.",
-        only_with="eval_file",
+        "For --eval_file and --calibration_file: column of the texts. Default: the"
+        " run's.",
         decides="nothing",
     )
     text_b_column: str | None = option(
         None,
-        "For --eval_file: column of the second texts. Default: the run's, or none.",
-        only_with="eval_file",
+        "For --eval_file and --calibration_file: column of the second texts. Default:"
+        " the run's, or none.",
         decides="nothing",
     )
     label_column: str | None = option(
@@ -156,6 +167,11 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
                     f"`{name}` is only for `format=onnx` and `format=litert`: leave it"
                     " out."
                 )
+        if self.calibration_file and self.format != "onnx":
+            yield "`calibration_file` is only for `format=onnx`: leave it out."
+        if not self.calibration_file:
+            columns = ("text_a_column", "text_b_column")
+            yield from self.require_for(columns, needs="eval_file")
         for_serving = ("max_seq_length", *_OF_SPANS)
         if self.format != "saved_model" and any(map(self.is_given, for_serving)):
             listed = ", ".join(f"`{name}`" for name in for_serving)
@@ -223,6 +239,12 @@ def run(options: ExportOptions) -> None:
             raise InputError(
                 "`eval_file` needs LiteRT's interpreter: pip install ai-edge-litert"
             )
+    calibration = None
+    if options.calibration_file:
+        rows = _rows(options, model, options.calibration_file)
+        calibration = [(one.text_a, one.text_b) for one in rows]
+        content = json.dumps(calibration).encode()
+        settings["calibration"] = hashlib.sha256(content).hexdigest()
     if folder.is_done(export.identity(model, settings | reading)):
         logging.info("All is done already: %s.", options.output_dir)
         _compare(options, examples)
@@ -237,7 +259,7 @@ def run(options: ExportOptions) -> None:
         elif options.format == "saved_model":
             _write_saved_model(path, model, reading)
         elif options.format == "onnx":
-            export.write_onnx(path, model, options.quantize)
+            export.write_onnx(path, model, options.quantize, calibration)
         elif options.format == "sentence_transformers":
             export.write_sentence_transformers(path, model)
         else:
@@ -249,31 +271,28 @@ def run(options: ExportOptions) -> None:
 
 
 def _examples_of(options: ExportOptions, model: "Source") -> "Examples":
-    """The rows of `eval_file`, in the columns that are given, or else the run's."""
+    """The rows of `eval_file`."""
+    if [*names.heads_of(model.weights)] != [names.CLASSIFIER]:
+        raise InputError("`eval_file` is for classifiers: leave it out.")
+    assert options.eval_file is not None
+    return _rows(options, model, options.eval_file, "label_column")
+
+
+def _rows(
+    options: ExportOptions, model: "Source", path: str, *needed: str
+) -> "Examples":
+    """A table's rows, in the columns that are given, or else the run's."""
     from bert_tf.tasks.data_set_options import as_column
     from bert_tf.tasks.tables import TableSplit
 
-    if [*names.heads_of(model.weights)] != [names.CLASSIFIER]:
-        raise InputError("`eval_file` is for classifiers: leave it out.")
     of_run = flags_of_run(model.folder)
-    columns = {
-        name: getattr(options, name) or of_run.get(name)
-        for name in ("text_a_column", "text_b_column", "label_column")
-    }
-    if of_run.get("window_pooling") == "attention":
-        raise InputError(
-            f"{model.path} attends to several windows of a text, which no"
-            f" `format={options.format}` does: leave `eval_file` out."
-        )
-    for name in ("text_a_column", "label_column"):
-        if columns[name] is None:
-            raise InputError(f"`eval_file` needs `{name}`: {model.path} has none.")
-    assert options.eval_file is not None
-    text_a, text_b, label = (
-        None if name is None else as_column(name) for name in columns.values()
-    )
-    assert text_a is not None
-    return TableSplit(text_a=text_a, text_b=text_b, label=label).read(options.eval_file)
+    columns: dict[str, Any] = {}
+    for name in ("text_a_column", "text_b_column", *needed):
+        column = getattr(options, name) or of_run.get(name)
+        if column is None and name != "text_b_column":
+            raise InputError(f"{path} needs `{name}`: {model.path} has none.")
+        columns[name.removesuffix("_column")] = column and as_column(column)
+    return TableSplit(**columns).read(path)
 
 
 _NUM_TIMED = 50  # texts, one after the other

@@ -228,9 +228,17 @@ class ExportModelTest(RunClassifierTestCase):
             ("litert", "--doc_stride=128", serving_alone),
             ("tf1", "--quantize=int8", "is only for --format=onnx and --format=litert"),
             ("saved_model", "--eval_file=c", "eval_file is only for --format=onnx and"),
+            ("onnx", "--text_a_column=t", "has no effect without --eval_file"),
         ):
             with self.assertRaisesRegex(cli.flags.Error, message):
                 self.export("a", kind, "b", flag)
+        self.write("some.tsv", [["t"]])
+        calibration = f"--calibration_file={self.path('data', 'some.tsv')}"
+        for flags in ((calibration,), (calibration, "--quantize=float16")):
+            with self.assertRaisesRegex(
+                cli.flags.Error, "has no effect without --quantize=int8"
+            ):
+                self.export("a", "onnx", "b", *flags)
 
     def test_litert_runs_in_its_interpreter(self):
         folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))
@@ -293,6 +301,44 @@ class ExportModelTest(RunClassifierTestCase):
             self.assertEqual(lines[2].split()[0], quantize or "float32")
             changed = r"\d" if quantize else "0"
             self.assertRegex(lines[3], f"^{changed} of 4 answers differ; the outputs")
+
+    @pytest.mark.skipif(
+        importlib.util.find_spec("onnxruntime") is None,
+        reason="onnxruntime is in the environment of `make test-exports`",
+    )
+    def test_onnx_with_the_ranges_of_a_table(self):
+        import onnx
+
+        folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))
+        rows = [("w1 w2", "good"), ("w3", "bad"), ("w4 w5 w6", "w7")]
+        self.write("some.tsv", [("t", "u"), *rows])
+        table = self.path("data", "some.tsv")
+        flags = "--quantize=int8", f"--calibration_file={table}", "--text_a_column=t"
+        path = self.export(folder, "onnx", self.path("onnx"), *flags)
+        graph = onnx.load(os.path.join(path, "model.onnx")).graph
+        kinds = {node.op_type for node in graph.node}
+        self.assertIn("QuantizeLinear", kinds)
+        self.assertNotIn("DynamicQuantizeLinear", kinds)
+        weights = {one.name: one for one in graph.initializer}
+        kernel = "bert/encoder/layer_0/attention/self/query/kernel"
+        self.assertEqual([*weights[f"{kernel}_scale"].dims], [8])
+        expected, found = (bert_tf.load(x).logits(*rows[0]) for x in (folder, path))
+        self.assertAllClose(found, expected, atol=0.1 * np.abs(expected).max())
+        # Other texts make another file.
+        with self.assertLogs() as logs:
+            self.export(folder, "onnx", path, *flags)
+        self.assertIn("All is done already", logs.output[-1])
+        with self.assertRaisesRegex(InputError, "is not empty"):
+            self.export(folder, "onnx", path, *flags, "--text_b_column=u")
+        self.write("empty.tsv", [("t", "u")])
+        empty = self.path("data", "empty.tsv")
+        for arguments, message in (
+            (flags[:2], "some.tsv needs `text_a_column`: .*model has none"),
+            ((*flags[:2], "--text_a_column=x"), "some.tsv: .*'x'"),
+            ((flags[0], f"--calibration_file={empty}", flags[2]), "empty.tsv: no exam"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.export(folder, "onnx", self.path("no"), *arguments)
 
     def test_an_export_that_does_not_run_is_none(self):
         folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import keras
@@ -62,6 +62,8 @@ from bert_tf.conversion.weights import (
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
+
+TextPairs = Iterable[tuple[str, str | None]]
 
 
 def completed(
@@ -317,12 +319,24 @@ def write_sentence_transformers(folder: str, model: Source) -> None:
     """Writes a folder that sentence-transformers reads: the encoder and its pooling."""
     encoder = dataclasses.replace(model, weights=model.weights.with_heads(()))
     write_huggingface(folder, encoder)
-    found = huggingface.sentence_settings(folder_of(model.path))
-    config = model.require_config()
-    most = config.max_position_embeddings
-    length = found.max_seq_length or flags_of_run(model.folder).get("max_seq_length")
-    found = found._replace(max_seq_length=min(length or most, most))
-    huggingface.write_modules(folder, found, config.hidden_size)
+    _write_modules(folder, model, huggingface.sentence_settings(folder_of(model.path)))
+
+
+def _write_modules(
+    folder: str, model: Source, settings: huggingface.SentenceSettings
+) -> None:
+    settings = settings._replace(max_seq_length=_max_length(model, settings))
+    huggingface.write_modules(folder, settings, model.require_config().hidden_size)
+
+
+def _max_length(model: Source, settings: huggingface.SentenceSettings) -> int:
+    """Where `load` cuts texts."""
+    most = model.require_config().max_position_embeddings
+    of_run = flags_of_run(model.folder).get("max_seq_length")
+    return min(of_run or settings.max_seq_length or most, most)
+
+
+_NO_SENTENCES = huggingface.SentenceSettings()
 
 
 def _hugging_face_config(model: Source) -> dict[str, Any]:
@@ -341,9 +355,13 @@ def _hugging_face_config(model: Source) -> dict[str, Any]:
 
 
 def _write_hugging_face_tokenizer(
-    folder: str, model: Source, *, attends_to_windows: bool = False
+    folder: str,
+    model: Source,
+    *,
+    sentences: huggingface.SentenceSettings = _NO_SENTENCES,
+    attends_to_windows: bool = False,
 ) -> None:
-    _write_tokenizer(folder, model)
+    _write_tokenizer(folder, model, _max_length(model, sentences))
     flags = flags_of_run(model.folder)
     if flags.get("window_pooling") == "attention" and not attends_to_windows:
         flags = {n: x for n, x in flags.items() if n not in _OF_WINDOWS}
@@ -373,8 +391,16 @@ def _write_reading(folder: str, flags: Mapping[str, Any]) -> None:
         )
 
 
-def write_onnx(folder: str, model: Source, quantize: str | None = None) -> None:
-    """Writes model.onnx, and beside it what Optimum needs: config.json, the tokenizer.
+def write_onnx(
+    folder: str,
+    model: Source,
+    quantize: str | None = None,
+    calibration: TextPairs | None = None,
+) -> None:
+    """Writes model.onnx, and beside it what other libraries need to open the folder.
+
+    config.json and the tokenizer are for Optimum, fastembed and transformers.js; where
+    the pooling is known, modules.json and its folders for sentence-transformers.
 
     Args:
         folder: where to write.
@@ -382,9 +408,11 @@ def write_onnx(folder: str, model: Source, quantize: str | None = None) -> None:
         quantize: "float16" for weights and activations; "int8" for weights by output
             and for the activations of each call, of 7 bits, so that no processor's
             sums overflow. None: float32.
+        calibration: for int8: texts, or pairs, on which the ranges of the activations
+            are measured once, instead of in each call.
     """
     config, heads = model.require_config(), names.heads_of(model.weights)
-    sentences = huggingface.SentenceSettings()
+    sentences = _NO_SENTENCES
     if not heads:
         sentences = huggingface.sentence_settings(folder_of(model.path))
     content = onnx_graph.build(
@@ -395,15 +423,8 @@ def write_onnx(folder: str, model: Source, quantize: str | None = None) -> None:
     )
     path = os.path.join(folder, onnx_files.FILE_NAME)
     if quantize == "int8":
-        from onnxruntime import quantization
-
-        quantization.quantize_dynamic(
-            content,
-            path,
-            weight_type=quantization.QuantType.QInt8,
-            per_channel=True,
-            reduce_range=True,
-        )
+        batches = None if calibration is None else _batches(model, calibration)
+        onnx_files.write_int8(path, content, batches)
     else:
         files.write_atomically(path, content.SerializeToString())
     # The graph has the constants that transformers' config lacks.
@@ -415,7 +436,9 @@ def write_onnx(folder: str, model: Source, quantize: str | None = None) -> None:
         os.path.join(folder, huggingface.CONFIG_NAME),
         json.dumps(values, indent=2) + "\n",
     )
-    _write_hugging_face_tokenizer(folder, model)
+    _write_hugging_face_tokenizer(folder, model, sentences=sentences)
+    if sentences.pooling:
+        _write_modules(folder, model, sentences)
     keras_model = loading.load_encoder(model) if not heads else None
     if heads and heads[0] != names.REPLACED_TOKENS:  # which has no model of its own
         weights = model.weights.with_heads(
@@ -426,6 +449,20 @@ def write_onnx(folder: str, model: Source, quantize: str | None = None) -> None:
         )
     if keras_model is not None:
         runtimes.check(path, "onnx", keras_model, quantize)
+
+
+def _batches(model: Source, texts: TextPairs) -> Iterator[dict[str, np.ndarray]]:
+    """The inputs of an ONNX model for one text after the other, cut as `load` does."""
+    tokenizer = loading.load_tokenizer(model)
+    sentences = huggingface.sentence_settings(folder_of(model.path))
+    length = _max_length(model, sentences)
+    has_choices = names.MULTIPLE_CHOICE in names.heads_of(model.weights)
+    for text, second in texts:
+        inputs = tokenizer([text], [second], max_length=length, truncation=True)
+        yield {
+            onnx_graph.INPUTS[name]: np.int64(x[:, None] if has_choices else x)
+            for name, x in inputs.items()
+        }
 
 
 def write_kerashub(folder: str, model: Source) -> None:
@@ -458,10 +495,10 @@ def _refuse_added(model: Source) -> None:
         )
 
 
-def _write_tokenizer(folder: str, model: Source) -> None:
+def _write_tokenizer(folder: str, model: Source, max_length: int | None = None) -> None:
     vocabulary, casing = model.tokenizer.vocabulary, model.tokenizer.do_lower_case
     if vocabulary is not None:
-        positions = model.require_config().max_position_embeddings
-        write_tokenizer(folder, vocabulary, bool(casing), positions)
+        most = max_length or model.require_config().max_position_embeddings
+        write_tokenizer(folder, vocabulary, bool(casing), most)
     if (words := read_words(model.folder)) != TrainedWords():
         write_words(folder, words)

@@ -1,6 +1,7 @@
-"""The weights in ONNX files that `onnx_graph` has written."""
+"""ONNX files of what `onnx_graph` builds: int8 weights, and the weights in a file."""
 
 import functools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,46 @@ if TYPE_CHECKING:
 
 FILE_NAME = "model.onnx"
 _QUANTIZED = "_quantized"
+
+
+def write_int8(
+    path: str,
+    model: "onnx.ModelProto",
+    batches: Iterator[dict[str, np.ndarray]] | None = None,
+) -> None:
+    """Writes a model with weights of 7 bits, each output with a scale of its own.
+
+    The scale of the activations is that of each call, or of all `batches` together.
+    """
+    from onnxruntime import quantization
+
+    options = {
+        "weight_type": quantization.QuantType.QInt8,
+        "per_channel": True,
+        "reduce_range": True,
+    }
+    if batches is None:
+        quantization.quantize_dynamic(model, path, **options)
+        return
+
+    class Reader(quantization.CalibrationDataReader):
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            return next(batches, None)
+
+    # Only what has weights, whose results stay float32: the rest costs accuracy.
+    kinds = ["MatMul", "Gather"]
+    quantization.quantize_static(
+        model,
+        path,
+        Reader(),
+        op_types_to_quantize=kinds,
+        activation_type=quantization.QuantType.QUInt8,
+        extra_options={
+            "MatMulConstBOnly": True,
+            "OpTypesToExcludeOutputQuantization": kinds,
+        },
+        **options,
+    )
 
 
 def read_weights(path: str) -> Weights:

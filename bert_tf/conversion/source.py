@@ -185,10 +185,10 @@ def find_format(path: str) -> Format:
         if not any(files.exists(p) and not files.is_folder(p) for p in there):
             if kerashub.is_preset_folder(path):
                 return Format.KERAS_HUB
-            if huggingface.is_folder_of_hugging_face(path):
-                return Format.HUGGING_FACE
             if export is not None and onnx_files.FILE_NAME in export.names:
                 return Format.ONNX
+            if huggingface.is_folder_of_hugging_face(path):
+                return Format.HUGGING_FACE
             _refuse_others(path, sorted(files.names_in(path)))
             raise InputError(
                 f"{path}: no checkpoint in this folder: neither a run's file"

@@ -10,7 +10,7 @@ from tests.readme.commands import Script, commands, error_of, script_of_file
 from tests.readme.project import Project
 
 # A block's language: commands, Python, or what is neither run nor checked.
-LANGUAGES = ("sh", "python", "text", "json")
+LANGUAGES = ("sh", "python", "text", "json", "js")
 # A page shows so many without scrolling.
 COMMAND_COLUMNS = 72
 # What a table's column is headed with that names another project's flags and files.
@@ -22,7 +22,7 @@ THEIR_COLUMNS = re.compile(
 # Commands of others, whose flags are theirs.
 OTHERS_COMMANDS = (
     *("cd", "curl", "export", "gcloud", "git", "gunicorn", "mkdir", "pip", "python3"),
-    *("source", "uvicorn"),
+    *("docker", "node", "npm", "source", "uvicorn"),
     *("tar", "tensorboard", "unzip", "wget", "gsutil", "hf"),
 )
 # Not a value to check, but what a reader puts there: DIR, $GLUE_DIR, N:M, "...".
