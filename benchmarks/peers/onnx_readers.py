@@ -68,7 +68,8 @@ def main() -> None:
         jobs = json.load(file)
     own = {"sentence-transformers": sentence_transformers, "fastembed": fastembed}
     for job in jobs:
-        np.savez(job["outputs"], **own.get(job["by"], optimum)(job))
+        outputs: Any = own.get(job["by"], optimum)(job)
+        np.savez(job["outputs"], **outputs)
     print(json.dumps(len(jobs)))
 
 

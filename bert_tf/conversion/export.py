@@ -460,7 +460,7 @@ def _batches(model: Source, texts: TextPairs) -> Iterator[dict[str, np.ndarray]]
     for text, second in texts:
         inputs = tokenizer([text], [second], max_length=length, truncation=True)
         yield {
-            onnx_graph.INPUTS[name]: np.int64(x[:, None] if has_choices else x)
+            onnx_graph.INPUTS[name]: (x[:, None] if has_choices else x).astype(np.int64)
             for name, x in inputs.items()
         }
 

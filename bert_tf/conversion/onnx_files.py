@@ -37,10 +37,11 @@ def write_int8(
     if batches is None:
         quantization.quantize_dynamic(model, path, **options)
         return
+    left = batches
 
     class Reader(quantization.CalibrationDataReader):
         def get_next(self) -> dict[str, np.ndarray] | None:
-            return next(batches, None)
+            return next(left, None)
 
     # Only what has weights, whose results stay float32: the rest costs accuracy.
     kinds = ["MatMul", "Gather"]
