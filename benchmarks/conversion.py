@@ -477,7 +477,7 @@ def onnx_readers(
     model = minilm_folder(environments)
     if python is None or model is None:
         return
-    from bert_tf.text_models import load
+    import bert_tf
 
     jobs: list[dict[str, Any]] = []
     made = []
@@ -505,7 +505,8 @@ def onnx_readers(
     for job in jobs:
         theirs = dict(np.load(job["outputs"]))
         if "vectors" in theirs:
-            found = load(job["checkpoint"], runtime="keras").embed(job["texts"])
+            opened = bert_tf.load(job["checkpoint"], runtime="keras")
+            found = opened.embed(job["texts"])
             ours, theirs = {"vectors": found}, {"vectors": theirs["vectors"]}
         else:
             ours = our_outputs(pathlib.Path(job["checkpoint"]), theirs)
