@@ -5,16 +5,16 @@
 The domain is chemistry and medicine: DATA's articles (wikipedia_en/*.xz) of 200 words
 or more of which at least 6 in 1,000 are among WORDS. Every tenth of them is held out.
 The other articles are general text: the checkpoint is pre-trained on them for
---general_minutes, with a vocabulary of 8,000 tokens. With --hf_dir it is a Hugging Face
-folder instead, whose masked LM, if it has none, is new.
+--general_minutes, with a vocabulary of 8,000 tokens. With --hf_dir it is instead the
+encoder of a Hugging Face folder, with a new masked LM.
 
 Each seed trains on the domain for so many minutes: on from the checkpoint; on from it
 with --num_new_tokens words of the domain added to its vocabulary; and from scratch with
 a vocabulary of the domain. All have --recipe=budget and the flags below.
 
 Prints the held-out bits per byte, which compare vocabularies, and tokens per word, mean
-and deviation over the seeds, and the checkpoint's before. A finished run is not made
-again. Run it on a machine that does nothing else: minutes are minutes.
+and deviation over the seeds, and the checkpoint's, if it is our own. A finished run is
+not made again. Run it on a machine that does nothing else: minutes are minutes.
 """
 
 import json
@@ -196,8 +196,10 @@ def main(argv: list[str]) -> None:
         "the same, vocabulary extended": ("extended", extended, begun),
         "from scratch": ("domain", learned(folder, "domain"), shape),
     }
-    before = scores(folder, f"{start.name}_0", input_file=held_out["own"], **begun)
-    made: dict[str, list[float]] = {"the checkpoint": [before["bits_per_byte"]]}
+    made: dict[str, list[float]] = {}
+    if not given:
+        before = scores(folder, "general_0", input_file=held_out["own"], **begun)
+        made["the checkpoint"] = [before["bits_per_byte"]]
     for seed in _SEEDS.value:
         for variant, (kind, path, settings) in variants.items():
             name = f"{start.name}_{kind}_{_MINUTES.value:g}min_seed{seed}"
