@@ -117,17 +117,21 @@ def records(folder: pathlib.Path, text: str, vocab: pathlib.Path) -> pathlib.Pat
 
 
 def scores(folder: pathlib.Path, name: str, **settings: Any) -> dict[str, float]:
-    """The evaluation at the end of a run, which is made if it is not there."""
+    """The evaluation of a run in a folder, which is made if it is not there."""
     result = folder / name / "result.json"
     if not result.exists():
+        run = {"output_dir": folder / name, **settings}
+        if "do_train" in run:
+            # By itself: its minutes have no evaluation.
+            finished(command("run_pretraining", **run))
+            run = {flag: value for flag, value in run.items() if flag not in trained(0)}
         finished(
             command(
                 "run_pretraining",
-                output_dir=folder / name,
                 do_eval=True,
                 eval_batch_size=32,
                 max_eval_steps=50,
-                **settings,
+                **run,
             )
         )
         lines = (folder / name / "eval_results.txt").read_text().splitlines()
