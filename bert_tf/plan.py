@@ -35,7 +35,7 @@ from bert_tf.base.parallel import available_cores
 from bert_tf.base.pictures import table
 from bert_tf.records.text_input import TextOptions, text_chunks
 from bert_tf.tasks.pretraining_options import PretrainingOptions
-from bert_tf.text.documents import read_chunk
+from bert_tf.text.documents import find_sources, read_chunk
 from bert_tf.training.training_options import ModelOptions
 
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
@@ -114,9 +114,10 @@ class Command(NamedTuple):
 class Text:
     """What the text has: counted, or foreseen from a part of it."""
 
+    num_bytes: float  # of text, without compression
     words: float
     tokens: float
-    seconds: float  # to write its records
+    seconds: float  # to make the vocabulary and the records
     record_bytes: float
 
 
@@ -160,13 +161,13 @@ class Plan:
         )
         chunks = text_chunks(options, passed_over=[options.output_dir])
         self._chunks = chunks
-        self._num_bytes = sum(chunk.num_bytes for chunk in chunks)
+        self._file_bytes = sum(chunk.num_bytes for chunk in chunks)
 
     def lines(self) -> Iterator[str]:
         """What is planned, and why."""
         options, text = self.options, self._text()
         yield (
-            f"Text: {self._num_bytes / 1e6:,.1f} MB, about {text.words:,.0f} words and"
+            f"Text: {text.num_bytes / 1e6:,.1f} MB, about {text.words:,.0f} words and"
             f" {text.tokens:,.0f} tokens ({text.tokens / max(text.words, 1.0):.2f} per"
             " word)."
         )
@@ -199,7 +200,7 @@ class Plan:
         if options.init_checkpoint is None:
             yield from self._expected(pace, pace.tokens_per_second * seconds)
         yield (
-            f"Time: {before / 60.0:,.0f} minutes for the records,"
+            f"Time: {before / 60.0:,.1f} minutes for the records,"
             f" {self.training_hours:,.2f} hours of training. Disk:"
             f" {text.record_bytes / 1e9:,.2f} GB of records."
         )
@@ -249,7 +250,9 @@ class Plan:
         found = []
         vocab_file = self._vocab_file
         if self._makes_vocabulary:
-            found.append(self._make_vocabulary(options.input_file, vocab_file))
+            num_bytes = self._text().num_bytes
+            source = options.input_file
+            found.append(self._make_vocabulary(source, vocab_file, num_bytes))
         text_flags = {
             name: getattr(options, name)
             for name in ("input_format", "text_field", "encoding", "clean", "language")
@@ -284,8 +287,10 @@ class Plan:
         options = self.options
         return options.init_checkpoint is None or options.num_new_tokens is not None
 
-    def _make_vocabulary(self, source: str | None, target: str) -> Command:
-        """Learns a vocabulary of the text, or extends the checkpoint's."""
+    def _make_vocabulary(
+        self, source: str | None, target: str, num_bytes: float
+    ) -> Command:
+        """Learns a vocabulary of so much text, or extends the checkpoint's."""
         if self.options.init_checkpoint is not None:
             extension = {
                 "input_file": source,
@@ -295,7 +300,7 @@ class Plan:
                 "do_lower_case": self._do_lower_case,
             }
             return Command(_EXTEND, extension, target)
-        sizes = (size for least, size in _VOCABULARIES if self._num_bytes >= least)
+        sizes = (size for least, size in _VOCABULARIES if num_bytes >= least)
         flags = {
             "input_file": source,
             "output_file": target,
@@ -354,63 +359,79 @@ class Plan:
         return self.options.do_lower_case
 
     def _text(self) -> Text:
-        """Counts the text, and writes the records of a sample."""
+        """Counts the text, and makes the vocabulary and records of a sample."""
         options = self.options
         checkpoint, new_tokens = options.init_checkpoint, options.num_new_tokens
-        made_from = [self._num_bytes, checkpoint, new_tokens]
+        held_out = (
+            find_sources(options.eval_file, "eval_file") if options.eval_file else []
+        )
+        held_out_bytes = sum(map(files.size, held_out))
+        made_from = [self._file_bytes, held_out_bytes, checkpoint, new_tokens]
         if known := self._measured.find("text", made_from):
             return Text(**known)
         from bert_tf.records.manifest import MANIFEST_SUFFIX
 
-        sample, sample_words, words = self._counted()
+        sample, sample_words, words, num_bytes = self._counted()
         path, small = (self._sample(f"{n}.txt") for n in ("text", "small"))
         files.make_folder(os.path.dirname(path))
         files.write_atomically(path, "\n".join(sample) + "\n")
         part = sample[: len(sample) // _SMALLER]
         files.write_atomically(small, "\n".join(part) + "\n")
         vocab_file = self._vocab_file
+        taken = []
         if self._makes_vocabulary:
             vocab_file = self._sample("vocab.txt")
-            if not files.exists(vocab_file):
-                self._run(self._make_vocabulary(path, vocab_file))
+            if files.exists(vocab_file):  # of a plan that was killed
+                files.remove(vocab_file)
+            learn = self._make_vocabulary(path, vocab_file, num_bytes)
+            taken.append((self._run(learn), 1.0))
         target = self._sample("text.tfrecord")
         # Two samples: what grows with the text, without what starting takes.
         starting = self._run(
             self._create(small, self._sample("small.tfrecord"), vocab_file)
         )
         seconds = self._run(self._create(path, target, vocab_file))
-        growing = max(seconds - starting, 0.0) * _SMALLER / (_SMALLER - 1)
+        taken.append((seconds, 1.0))
+        if held_out:
+            taken.append((seconds, held_out_bytes / self._file_bytes))
         manifest = files.read_json(target + MANIFEST_SUFFIX)
         factor = words / max(sample_words, 1)
+        growing = factor * _SMALLER / (_SMALLER - 1)
         size = sum(shard["num_bytes"] for shard in manifest["shards"])
         text = Text(
+            num_bytes=float(num_bytes),
             words=float(words),
             tokens=float(factor * manifest["report"]["read"]["tokens"]),
-            seconds=float(starting + factor * growing),
+            seconds=sum(
+                starting + growing * share * max(seconds - starting, 0.0)
+                for seconds, share in taken
+            ),
             record_bytes=float(factor * size),
         )
         self._measured.keep("text", made_from, dataclasses.asdict(text))
         return text
 
-    def _counted(self) -> tuple[list[str], int, int]:
-        """Lines of a sample, its words, and the words of all of the text."""
+    def _counted(self) -> tuple[list[str], int, float, float]:
+        """Lines of a sample, its words, and the words and bytes of all of the text."""
         sample: list[str] = []
-        num_bytes = kept = sample_words = words = 0
+        file_bytes = kept = sample_words = words = num_bytes = 0
         dropped: Counter[str] = Counter()
         chunks = list(self._chunks)
         random.Random(0).shuffle(chunks)
         for chunk in chunks:
             for line in read_chunk(chunk, dropped):
-                number = len(line.text.split())
+                number, size = len(line.text.split()), len(line.text.encode())
                 words += number
+                num_bytes += size
                 if kept < _SAMPLE_BYTES:
                     sample += line.sentences or [""]
                     sample_words += number
-                    kept += len(line.text.encode())
-            num_bytes += chunk.num_bytes
-            if num_bytes >= _COUNTED_BYTES:
+                    kept += size
+            file_bytes += chunk.num_bytes
+            if file_bytes >= _COUNTED_BYTES:
                 break
-        return sample, sample_words, round(words * self._num_bytes / max(num_bytes, 1))
+        times = self._file_bytes / max(file_bytes, 1)
+        return sample, sample_words, words * times, num_bytes * times
 
     def _paces(self) -> list[Pace]:
         """Trains each size for some seconds, until one is too slow for the hours."""
