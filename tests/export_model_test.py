@@ -192,7 +192,7 @@ class ExportModelTest(RunClassifierTestCase):
         folder = self.checkpoint(model)
         flags = {"max_seq_length": 9, "long_text": "window"}
         runs.write_json(flags | {"window_pooling": "attention"}, folder, "flags.json")
-        with self.assertRaisesRegex(InputError, "no `format=litert` does: leave"):
+        with self.assertRaisesRegex(InputError, "neither onnx nor litert does: leave"):
             given = "--heads=classifier", f"--eval_file={folder}/flags.json"
             self.export(folder, "litert", self.path("x"), *given)
         with self.assertRaisesRegex(InputError, "with attention to their windows"):

@@ -49,8 +49,8 @@ _TASKS: dict[str, tuple[Callable[..., FineTuningTask], type[options.Options], st
 }
 _SPLIT = "dev"
 _NUM_TIMED = 50  # examples, one after the other
-# SQuAD 2.0's scores of some questions, and by the best threshold for the file.
-_OF_PARTS = ("HasAns_", "NoAns_", "best_")
+# Scores of some of SQuAD 2.0's questions, by its best threshold, by strict entities.
+_NOT_SHOWN = ("HasAns_", "NoAns_", "best_", "strict_")
 
 
 def open_task(
@@ -69,8 +69,8 @@ def open_task(
     heads = names.heads_of(source.weights) or [names.EMBEDDING]
     if names.CLASSIFIER in heads and of_run.get("window_pooling") == "attention":
         raise InputError(
-            f"{source.path} attends to several windows of a text, which no export with"
-            " an `eval_file` does: leave `eval_file` out."
+            f"{source.path} attends to several windows of a text, which neither onnx"
+            " nor litert does: leave `eval_file` out."
         )
     if len(heads) > 1 or heads[0] not in _TASKS:
         raise InputError(
@@ -82,7 +82,8 @@ def open_task(
     if kind is EmbeddingOptions:
         columns = _of_vectors(columns)
     known = options.declarations(kind)
-    if (useless := [*columns.keys() - known]) and not has_other_texts:
+    useless = [name for name in columns if name not in known]
+    if useless and not has_other_texts:
         raise InputError(
             f"`{useless[0]}` has no effect: {command}, which reads the `eval_file` of"
             " such a model, has no such columns. Leave it out."
@@ -232,7 +233,7 @@ def compare(
     shown = [
         n
         for n in task.metrics
-        if n in scores[0] and not n.endswith("loss") and not n.startswith(_OF_PARTS)
+        if n in scores[0] and not n.endswith("loss") and not n.startswith(_NOT_SHOWN)
     ]
     width = max(10, *map(len, shown)) + 2
     print(f"{'':12}{''.join(f'{n:>{width}}' for n in shown)}{'ms each':>12}{'MB':>8}")
