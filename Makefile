@@ -81,8 +81,8 @@ test-exports: $(EXPORT_VENV)/.installed
 	  tests/export_model_test.py tests/conversion/runtimes_test.py \
 	  tests/conversion/onnx_graph_test.py tests/conversion/onnx_folder_test.py \
 	  tests/conversion/litert_test.py tests/text_models_test.py \
-	  tests/serving_page_test.py \
-	  -k 'litert or onnx or run or text_models or serving' $(PYTEST_ARGS)
+	  tests/serving_page_test.py tests/tasks/export_scores_test.py \
+	  -k 'litert or onnx or run or text_models or serving or scores' $(PYTEST_ARGS)
 
 $(EXPORT_VENV)/.installed: setup.cfg pyproject.toml constraints.txt constraints-exports.txt
 	test -x $(EXPORT_VENV)/bin/python || $(PYTHON) -m venv $(EXPORT_VENV)

@@ -15,11 +15,17 @@ bias, gradients clipped at 1, linear warmup over 10 % and linear decay from ther
   of CoSENT on its training set, with dropout; and examples per second of processor
   time, of the two cores together: those of two thirds of an epoch, the difference
   between an epoch and a third of it, so that start-up and compiling do not count.
+- quantization: the same two scores of the weights as they are, and of their ONNX files
+  of float32 and of int8, with the files' sizes, as export_model's --eval_file prints
+  them; it needs onnxruntime, and no environment.
 - exports: the largest difference of the vectors of the development set's texts between
   `embed` of the trained run and `encode` of what export_model writes of it.
 """
 
+import contextlib
 import csv
+import importlib.util
+import io
 import json
 import os
 import pathlib
@@ -37,7 +43,9 @@ from absl import app, flags, logging
 from parts.commands import finished
 from parts.results import PEERS, REPOSITORY, environment
 
-_ONLY = flags.DEFINE_list("only", ["losses", "scores"], "The parts (exports: scores).")
+_ONLY = flags.DEFINE_list(
+    "only", ["losses", "scores", "quantization"], "The parts (exports: scores)."
+)
 _NUM_STEPS = flags.DEFINE_integer("num_steps", 50, "The steps of the losses.")
 
 BATCH_SIZE, LENGTH, SEED, LEARNING_RATE = 16, 32, 1, 2e-5
@@ -251,6 +259,28 @@ def run_scores(bench: Bench, train: list[Row], dev: list[Row]) -> None:
     )
 
 
+def run_quantization(folder: pathlib.Path, weights: pathlib.Path, dev: str) -> None:
+    """Prints the scores of ONNX files, and their sizes."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        print("quantization: left out, onnxruntime not installed")
+        return
+    import bert_tf
+
+    print("\n| ONNX file | Spearman | Pearson | MB |\n|---|---|---|---|")
+    for quantize in (None, "int8"):
+        with contextlib.redirect_stdout(io.StringIO()) as told:
+            bert_tf.export(
+                str(weights),
+                str(folder / f"onnx_{quantize}"),
+                format="onnx",
+                quantize=quantize,
+                eval_file=dev,
+            )
+        name, *scores, _, size = told.getvalue().splitlines()[2].split()
+        shown = " | ".join(f"{100 * float(score):.2f}" for score in scores)
+        print(f"| {name} | {shown} | {size} |", flush=True)
+
+
 def main(_: list[str]) -> None:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
     logging.set_verbosity(logging.ERROR)
@@ -263,11 +293,17 @@ def main(_: list[str]) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
         environments = pathlib.Path(pretraining_step._ENV_DIR.value or folder).resolve()
+        weights = conversion.minilm_folder(environments)
+        if weights is None:
+            return
+        if "quantization" in _ONLY.value:
+            run_quantization(folder, weights, str(data / "dev.tsv"))
+        if not {"losses", "scores"} & {*_ONLY.value}:
+            return
         python = pretraining_step.python_of(
             pretraining_step.SENTENCE_TRANSFORMERS, environments
         )
-        weights = conversion.minilm_folder(environments)
-        if python is None or weights is None:
+        if python is None:
             return
         bench = Bench(folder, python, weights)
         train, dev = (rows_of(data / f"{split}.tsv") for split in ("train", "dev"))

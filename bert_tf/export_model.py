@@ -17,10 +17,7 @@ KerasHub preset. Formats:
 
 import hashlib
 import json
-import math
-import os
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
@@ -42,7 +39,8 @@ from bert_tf.training.training_options import DeviceOptions, ModelOptions
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
-    from bert_tf.tasks.tables import Example, Examples
+    from bert_tf.tasks.tables import Examples
+    from bert_tf.tasks.task import FineTuningTask
 
 FORMATS = (
     *("tf1", "huggingface", "kerashub", "saved_model", "litert", "onnx"),
@@ -55,6 +53,8 @@ _NO_HEADS = "none"
 
 # For saved_model with a span head; the first for other heads that have windows, too.
 _OF_SPANS = ("doc_stride", "max_query_length", "max_answer_length")
+
+_COLUMNS = ("text_a_column", "text_b_column", "label_column")
 
 # [CLS] A [SEP] B [SEP] with a token cut away, as in the original.
 _LEAST_SEQ_LENGTH = 5
@@ -133,9 +133,9 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
 
     eval_file: str | None = option(
         None,
-        "For onnx and litert: a table with labels, on which the classifier and the"
-        " export are compared: scores, number of different answers, milliseconds per"
-        " text, sizes.",
+        "For onnx and litert: a file with answers, in the format that the evaluation"
+        " of the model's task reads, on which the model and the export are compared:"
+        " scores, number of different answers, milliseconds per example, sizes.",
         path=Path.FILE,
         decides="nothing",
     )
@@ -153,7 +153,8 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
     )
     label_column: str | None = option(
         None,
-        "For --eval_file: column of the labels. Default: the run's.",
+        "For --eval_file: column of the labels, or of the scores of two texts. Default:"
+        " the run's.",
         only_with="eval_file",
         decides="nothing",
     )
@@ -170,8 +171,7 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
         if self.calibration_file and self.format != "onnx":
             yield "`calibration_file` is only for `format=onnx`: leave it out."
         if not self.calibration_file:
-            columns = ("text_a_column", "text_b_column")
-            yield from self.require_for(columns, needs="eval_file")
+            yield from self.require_for(_COLUMNS[:2], needs="eval_file")
         for_serving = ("max_seq_length", *_OF_SPANS)
         if self.format != "saved_model" and any(map(self.is_given, for_serving)):
             listed = ", ".join(f"`{name}`" for name in for_serving)
@@ -231,14 +231,22 @@ def run(options: ExportOptions) -> None:
     reading: dict[str, Any] = {}
     if options.format == "saved_model":
         reading = _reading(model, options)
-    examples = _examples_of(options, model) if options.eval_file else []
-    if examples and options.format == "litert":
+    task = None
+    if options.eval_file:
         from bert_tf.conversion import runtimes
+        from bert_tf.tasks import export_scores
 
-        if runtimes.litert() is None:
+        if options.format == "litert" and runtimes.litert() is None:
             raise InputError(
                 "`eval_file` needs LiteRT's interpreter: pip install ai-edge-litert"
             )
+        columns = {n: x for n in _COLUMNS if (x := getattr(options, n)) is not None}
+        task = export_scores.open_task(
+            model,
+            options.eval_file,
+            columns,
+            has_other_texts=options.calibration_file is not None,
+        )
     calibration = None
     if options.calibration_file:
         rows = _rows(options, model, options.calibration_file)
@@ -247,7 +255,7 @@ def run(options: ExportOptions) -> None:
         settings["calibration"] = hashlib.sha256(content).hexdigest()
     if folder.is_done(export.identity(model, settings | reading)):
         logging.info("All is done already: %s.", options.output_dir)
-        _compare(options, examples)
+        _compare(options, model, task)
         return
     with folder as path:
         if options.format == "tf1":
@@ -267,32 +275,17 @@ def run(options: ExportOptions) -> None:
 
             write_litert(path, model, head_to_serve(model), options.quantize)
     logging.info("Wrote %s: %s.", options.format, options.output_dir)
-    _compare(options, examples)
+    _compare(options, model, task)
 
 
-def _examples_of(options: ExportOptions, model: "Source") -> "Examples":
-    """The rows of `eval_file`."""
-    if [*names.heads_of(model.weights)] != [names.CLASSIFIER]:
-        raise InputError("`eval_file` is for classifiers: leave it out.")
-    if flags_of_run(model.folder).get("window_pooling") == "attention":
-        raise InputError(
-            f"{model.path} attends to several windows of a text, which no"
-            f" `format={options.format}` does: leave `eval_file` out."
-        )
-    assert options.eval_file is not None
-    return _rows(options, model, options.eval_file, "label_column")
-
-
-def _rows(
-    options: ExportOptions, model: "Source", path: str, *needed: str
-) -> "Examples":
+def _rows(options: ExportOptions, model: "Source", path: str) -> "Examples":
     """A table's rows, in the columns that are given, or else the run's."""
     from bert_tf.tasks.data_set_options import as_column
     from bert_tf.tasks.tables import TableSplit
 
     of_run = flags_of_run(model.folder)
     columns: dict[str, Any] = {}
-    for name in ("text_a_column", "text_b_column", *needed):
+    for name in _COLUMNS[:2]:
         column = getattr(options, name) or of_run.get(name)
         if column is None and name != "text_b_column":
             raise InputError(f"{path} needs `{name}`: {model.path} has none.")
@@ -300,60 +293,15 @@ def _rows(
     return TableSplit(**columns).read(path)
 
 
-_NUM_TIMED = 50  # texts, one after the other
+def _compare(
+    options: ExportOptions, model: "Source", task: "FineTuningTask | None"
+) -> None:
+    """Prints the scores of the checkpoint and of the export on `eval_file`, if any."""
+    if task is not None:
+        from bert_tf.tasks import export_scores
 
-
-def _compare(options: ExportOptions, examples: "Sequence[Example]") -> None:
-    """Prints what the export costs, and gains, on some examples."""
-    if not examples:
-        return
-    import numpy as np
-
-    from bert_tf.base.metrics import OWN_METRICS, scores
-    from bert_tf.conversion.onnx_files import FILE_NAME
-    from bert_tf.conversion.runtimes import LITERT_NAME, LiteRtModel
-    from bert_tf.text_models import TextClassifier, load
-
-    found: dict[str, tuple[np.ndarray, list[float], int]] = {}
-    is_onnx = options.format == "onnx"
-    path = os.path.join(options.output_dir, FILE_NAME if is_onnx else LITERT_NAME)
-    if is_onnx:
-        before = load(options.checkpoint, runtime="onnxruntime")
-        after = load(options.output_dir)
-    else:
-        before, after = (load(options.checkpoint, runtime="keras") for _ in range(2))
-        file = LiteRtModel(path)
-        after.compute_with(file, file)
-    opened = {"checkpoint": before, options.quantize or "float32": after}
-    models = {n: x for n, x in opened.items() if isinstance(x, TextClassifier)}
-    pairs = [(one.text_a, one.text_b) for one in examples]
-    for name, model in models.items():
-        size = sum(map(math.prod, model.source.weights.shapes.values())) * 4
-        if name != "checkpoint":
-            size = files.size(path)
-        found[name] = model.logits(*zip(*pairs, strict=True)), [], size
-    for pair in pairs[:_NUM_TIMED]:
-        for name, model in models.items():  # in turns
-            began = time.perf_counter()
-            model.predict(*pair)
-            found[name][1].append(1e3 * (time.perf_counter() - began))
-    target = models["checkpoint"].target
-    golds = np.array([target.encode(one.label, one.source) for one in examples])
-    metric = OWN_METRICS[target.kind][0]
-    print(f"{'':12}{metric:>12}{'ms a text':>12}{'MB':>8}")
-    answers = {}
-    for name, (logits, times, size) in found.items():
-        answers[name] = target.predictions(logits)
-        wanted = golds.reshape(answers[name].shape)
-        score = scores([metric], answers[name], wanted)[metric]
-        print(f"{name:12}{score:12.4f}{np.median(times):12.2f}{size / 1e6:8.1f}")
-    one, other = answers.values()
-    changed = (one != other).reshape(len(one), -1).any(axis=1).sum()
-    logits, others = (values[0] for values in found.values())
-    print(
-        f"{changed} of {len(one)} answers differ; the outputs by at most"
-        f" {np.abs(logits - others).max():.2g}."
-    )
+        name = options.quantize or "float32"
+        export_scores.compare(task, model, options.format, options.output_dir, name)
 
 
 def _write_saved_model(path: str, model: "Source", reading: dict[str, Any]) -> None:

@@ -28,6 +28,11 @@ from tests.run_classifier_test import TOKENS, WORDS, RunClassifierTestCase
 from tests.script_case import printed
 from tests.training import toy
 
+needs_onnxruntime = pytest.mark.skipif(
+    importlib.util.find_spec("onnxruntime") is None,
+    reason="onnxruntime is in the environment of `make test-exports`",
+)
+
 
 class ExportModelTest(RunClassifierTestCase):
     def checkpoint(self, model=None, name="model"):
@@ -187,7 +192,7 @@ class ExportModelTest(RunClassifierTestCase):
         folder = self.checkpoint(model)
         flags = {"max_seq_length": 9, "long_text": "window"}
         runs.write_json(flags | {"window_pooling": "attention"}, folder, "flags.json")
-        with self.assertRaisesRegex(InputError, "no `format=litert` does: leave"):
+        with self.assertRaisesRegex(InputError, "neither onnx nor litert does: leave"):
             given = "--heads=classifier", f"--eval_file={folder}/flags.json"
             self.export(folder, "litert", self.path("x"), *given)
         with self.assertRaisesRegex(InputError, "with attention to their windows"):
@@ -267,10 +272,7 @@ class ExportModelTest(RunClassifierTestCase):
             sizes.append(os.path.getsize(os.path.join(path, "model.onnx")))
         self.assertLess(sizes[1], sizes[0])
 
-    @pytest.mark.skipif(
-        importlib.util.find_spec("onnxruntime") is None,
-        reason="onnxruntime is in the environment of `make test-exports`",
-    )
+    @needs_onnxruntime
     def test_onnx_on_a_table_beside_the_checkpoint(self):
         self.check_on_a_table("onnx", "int8")
 
@@ -295,17 +297,14 @@ class ExportModelTest(RunClassifierTestCase):
                 "--text_a_column=t",
                 "--label_column=l",
             ).splitlines()
-            self.assertEqual(lines[0].split(), ["accuracy", "ms", "a", "text", "MB"])
+            self.assertEqual(lines[0].split(), ["accuracy", "ms", "each", "MB"])
             name, score, *_ = lines[1].split()
             self.assertEqual((name, float(score)), ("checkpoint", np.mean(right)))
             self.assertEqual(lines[2].split()[0], quantize or "float32")
             changed = r"\d" if quantize else "0"
             self.assertRegex(lines[3], f"^{changed} of 4 answers differ; the outputs")
 
-    @pytest.mark.skipif(
-        importlib.util.find_spec("onnxruntime") is None,
-        reason="onnxruntime is in the environment of `make test-exports`",
-    )
+    @needs_onnxruntime
     def test_onnx_with_the_ranges_of_a_table(self):
         import onnx
 

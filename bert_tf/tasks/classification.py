@@ -28,6 +28,7 @@ from bert_tf.conversion.adapter_files import AdapterFiles
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
 from bert_tf.conversion.tokenizer_files import read_labels
+from bert_tf.conversion.weights import num_outputs
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.records.batching import ROWS, ExampleTable, Predict, rows_digest
@@ -453,6 +454,16 @@ def train_and_dev(
         *(options.dev_share, options.random_seed),
     )
     return {TRAIN: train, "dev": dev}
+
+
+def target_of(source: Source) -> Target:
+    """What a checkpoint's classifier predicts; labels without names are 0, 1, ..."""
+    kind = source.classifier_problem_type()
+    assert kind is not None
+    number = num_outputs(source.weights, names.CLASSIFIER)
+    is_number = kind == REGRESSION and number == 1
+    labels = source.labels or tuple(map(str, range(number)))
+    return Target(kind=kind, labels=() if is_number else tuple(labels))
 
 
 def _target(

@@ -9,7 +9,6 @@ import numpy as np
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
-from bert_tf.conversion.weights import num_outputs
 from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks import classification
 from bert_tf.tasks.multiple_choice import ChoiceExample, ChoiceFeaturizer
@@ -55,14 +54,8 @@ class TextClassifier(TextModel):
     _head = names.CLASSIFIER
 
     def _prepare(self) -> None:
-        source = self.source
-        kind = source.classifier_problem_type()
-        assert kind is not None
-        number = num_outputs(source.weights, names.CLASSIFIER)
-        is_number = kind == REGRESSION and number == 1
-        labels = source.labels or tuple(map(str, range(number)))
-        self.labels = () if is_number else tuple(labels)
-        self.target = Target(kind=kind, labels=self.labels)
+        self.target = classification.target_of(self.source)
+        self.labels = self.target.labels
 
     def predict(
         self, texts: Texts, pairs: str | Sequence[str | None] | None = None
