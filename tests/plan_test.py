@@ -195,7 +195,7 @@ class RealPlanTest(PlanCase):
         results = self.read("out", "model", "eval_results.txt")
         self.assertIn("masked_lm_loss", results)
         self.assertRegex(
-            self.read("out", "model", "README.md"), r"\| hours +\| +0\.0[12] \|"
+            self.read("out", "model", "README.md"), r"\| hours +\| +0\.0\d \|"
         )
 
 

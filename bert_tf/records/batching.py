@@ -62,6 +62,8 @@ def static_lengths(
 
         cost(n, k) = min over m < n of cost(m, k - 1) + n (W(n) - W(m))
     """
+    if max_lengths == 1:
+        return (int(max(lengths)),)
     ends, counts = np.unique(lengths, return_counts=True)
     covered = np.concatenate([[0], np.cumsum(counts)])
     # cost_of[m, n]: those after the m-th distinct length and up to the n-th, padded to
@@ -185,7 +187,6 @@ class ExampleTable:
     """
 
     spec: RecordSpec  # what a record holds
-    made_from: str  # a digest of all that the records were made from
     lengths: np.ndarray  # [N] int64, the tokens of each record's longest sequence
     full_length: int  # of a record with as much as any can have
     mean_length: float  # the tokens of a sequence, on average
@@ -198,7 +199,7 @@ class ExampleTable:
     ) -> None:
         self.spec = spec
         features = [(f.name, f.dtype, f.length) for f in spec.features]
-        self.made_from = digest([_WAY_OF_MAKING, features, made_from])
+        self._made_from = [_WAY_OF_MAKING, features, made_from]
         self._sequences = [f.name for f in spec.features if f.flag == "max_seq_length"]
         columns: dict[str, list[np.ndarray]] = {f.name: [] for f in spec.features}
         lengths = []
@@ -241,6 +242,11 @@ class ExampleTable:
         values = {name: np.concatenate(some) for name, some in columns.items()}
         self._arrays = starts, own, values
         self._made: dict[str, MakeFeature] = {}
+
+    @functools.cached_property
+    def made_from(self) -> str:
+        """A digest of all that the records were made from."""
+        return digest(self._made_from)
 
     def with_feature(self, name: str, make: MakeFeature) -> "ExampleTable":
         """The same records, with one more feature, made of each batch as it is read."""
