@@ -305,10 +305,6 @@ def make_exports(folder: str) -> None:
         command = [sys.executable, "-m", "bert_tf.export_model", *arguments]
         given = [f"--checkpoint={folder}/checkpoint", f"--output_dir={folder}/{name}"]
         subprocess.run([*command, *given], check=True, cwd=ROOT)
-    # CTranslate2's converter asks for what transformers 5 no longer writes.
-    path = pathlib.Path(folder, "huggingface", "config.json")
-    config = {"position_embedding_type": "absolute", **json.loads(path.read_text())}
-    path.write_text(json.dumps(config))
 
 
 def python_of(way: str, env_dir: pathlib.Path) -> str | None:

@@ -145,7 +145,8 @@ _DISTILBERT_NAMES = (
     ("vocab_projector.bias", "cls.predictions.bias"),
 )
 # Settings that change the computation, and their only values in BERT.
-_FIXED = {"position_embedding_type": "absolute", "add_cross_attention": False}
+_POSITIONS = "position_embedding_type"
+_FIXED = {_POSITIONS: "absolute", "add_cross_attention": False}
 # What transformers calls labels without names.
 _NO_LABEL = "LABEL_"
 
@@ -448,6 +449,8 @@ def to_config(
         **dict.fromkeys(further, 1),
         **({"embedding_size": config.embedding_width} if further else {}),
         "hidden_act": _THEIR_GELUS.get(config.hidden_act, config.hidden_act),
+        # transformers 5 leaves it out; CTranslate2 asks for it.
+        _POSITIONS: _FIXED[_POSITIONS],
         "pad_token_id": 0,
         "tie_word_embeddings": True,
         "dtype": "float32",
