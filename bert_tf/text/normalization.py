@@ -182,13 +182,21 @@ _WORDS = {True: re.compile(rf"[{_CJK}]|[^{_CJK}\s]+"), False: re.compile(r"\S+")
 
 
 def words_of_text(
-    text: str, *, splits_cjk: bool, splits_punctuation: bool = False
+    text: str,
+    *,
+    splits_cjk: bool,
+    splits_punctuation: bool = False,
+    segmenter: str = NO_SEGMENTER,
 ) -> list[Span]:
     """Where the words of plain text are: between white space, or each an ideograph.
 
-    Or a sign of punctuation, as to the tokenizer.
+    Or a sign of punctuation, or what a segmenter separates, as to the tokenizer.
     """
-    spans = [match.span() for match in _WORDS[splits_cjk].finditer(text)]
+    spans = [
+        match.span()
+        for segment in segments(text, segmenter)
+        for match in _WORDS[splits_cjk].finditer(text, *segment)
+    ]
     if not splits_punctuation:
         return spans
     words = patterns_for(text).words

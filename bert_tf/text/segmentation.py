@@ -26,8 +26,9 @@ _BLOCKS = (
 )
 # Ideographs are words of their own later; before kana they say what its words are.
 _IDEOGRAPHS = "\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-# Between the letters of a run; the first one is a boundary to ICU, the others are not.
-_JOINERS = "\u200b\u200c\u200d\u2060"
+# Between the letters of a run there may be joiners, and spaces of no width.
+_JOINERS = "\u200c\u200d\u2060"
+_SPACE = "\u200b"
 
 
 def require_segmenter(segmenter: str) -> None:
@@ -52,7 +53,7 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
         if (kind := unicodedata.category(char)[0]) in chars:
             chars[kind] += char
     letters = chars["L"]
-    rest = chars["M"] + _JOINERS
+    rest = chars["M"] + _JOINERS + _SPACE
     return (
         re.compile(f"[{letters}]"),
         re.compile(f"[{letters}{_IDEOGRAPHS}][{letters}{_IDEOGRAPHS}{rest}]*"),
@@ -69,6 +70,12 @@ def segments(text: str, segmenter: str) -> list[tuple[int, int]]:
     places = {0, len(text)}
     for match in run.finditer(text):
         if letter.search(match.group()):
-            for span in WordBreaker(match.group(), "").segments():
-                places.update(match.start() + place for place in span)
+            ends = (end for _, end in WordBreaker(match.group(), "").segments())
+            places.add(match.start())
+            # A space of no width belongs to the word before it.
+            places.update(
+                match.start() + end
+                for end in ends
+                if not match.group().startswith(_SPACE, end)
+            )
     return list(itertools.pairwise(sorted(places)))

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from bert_tf.base.errors import InputError
 from bert_tf.text.learning import learn_vocabulary
-from bert_tf.text.normalization import align_words, split_words
+from bert_tf.text.normalization import align_words, split_words, words_of_text
 from bert_tf.text.segmentation import segments
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -72,6 +72,16 @@ class SegmentationTest(tf.test.TestCase):
     def test_joiners_are_no_boundaries_but_the_space_of_no_width(self):
         self.assertEqual(words_of("ไทย\u200bคำ"), ["ไทย", "คำ"])
         self.assertEqual(words_of("ខ្មែ\u200cរ"), ["ខ្មែរ"])
+
+    def test_words_of_plain_text(self):
+        text = "ไทย\u200bคำ, 話します"
+        spans = words_of_text(text, splits_cjk=True, segmenter="icu")
+        self.assertEqual(
+            [text[start:end] for start, end in spans],
+            ["ไทย\u200b", "คำ", ",", "話", "し", "ます"],
+        )
+        spans = words_of_text(text, splits_cjk=True)
+        self.assertEqual(spans, [(0, 7), (8, 9), (9, 12)])
 
     def test_the_words_are_found_before_their_vowels_are_removed(self):
         # Thai vowels above and below are accents (Mn) to the original.
