@@ -26,9 +26,9 @@ _BLOCKS = (
 )
 # Ideographs are words of their own later; before kana they say what its words are.
 _IDEOGRAPHS = "\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-# Between the letters of a run there may be joiners, and spaces of no width.
-_JOINERS = "\u200c\u200d\u2060"
+# Between the letters of a run there may be spaces of no width, and joiners.
 _SPACE = "\u200b"
+_JOINERS = "\u200c\u200d\u2060"
 
 
 def require_segmenter(segmenter: str) -> None:
@@ -52,12 +52,9 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     for char in (chr(n) for first, last in _BLOCKS for n in range(first, last + 1)):
         if (kind := unicodedata.category(char)[0]) in chars:
             chars[kind] += char
-    letters = chars["L"]
-    rest = chars["M"] + _JOINERS + _SPACE
-    return (
-        re.compile(f"[{letters}]"),
-        re.compile(f"[{letters}{_IDEOGRAPHS}][{letters}{_IDEOGRAPHS}{rest}]*"),
-    )
+    first = chars["L"] + _IDEOGRAPHS
+    rest = first + chars["M"] + _SPACE + _JOINERS
+    return re.compile(f"[{chars['L']}]"), re.compile(f"[{first}][{rest}]*")
 
 
 def segments(text: str, segmenter: str) -> list[tuple[int, int]]:
@@ -69,13 +66,9 @@ def segments(text: str, segmenter: str) -> list[tuple[int, int]]:
 
     places = {0, len(text)}
     for match in run.finditer(text):
-        if letter.search(match.group()):
-            ends = (end for _, end in WordBreaker(match.group(), "").segments())
+        if letter.search(found := match.group()):
             places.add(match.start())
-            # A space of no width belongs to the word before it.
-            places.update(
-                match.start() + end
-                for end in ends
-                if not match.group().startswith(_SPACE, end)
-            )
+            for _, end in WordBreaker(found, "").segments():
+                if not found.startswith(_SPACE, end):  # it belongs to the word before
+                    places.add(match.start() + end)
     return list(itertools.pairwise(sorted(places)))

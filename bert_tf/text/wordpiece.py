@@ -218,13 +218,12 @@ class WordPieceTokenizer:
     @property
     def settings(self) -> dict[str, Any]:
         """All that the ids of a text depend on, as JSON."""
-        settings = {
+        has_none = self.segmenter == NO_SEGMENTER
+        return {
             "vocabulary": self.vocabulary.sha256,
             "do_lower_case": self.do_lower_case,
+            **({} if has_none else {"segmenter": self.segmenter}),
         }
-        if self.segmenter != NO_SEGMENTER:
-            settings["segmenter"] = self.segmenter
-        return settings
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text's tokens; no [CLS] or [SEP] is added."""
