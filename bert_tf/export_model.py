@@ -311,7 +311,12 @@ def _write_saved_model(path: str, model: "Source", reading: dict[str, Any]) -> N
     signatures = write_saved_model(path, model, head_to_serve(model), **reading)
     write_labels(path, model.labels or None, model.problem_type)
     logging.info("Its signatures: %s.", ", ".join(sorted(signatures)))
-    if model.tokenizer.vocabulary is None:
+    if model.tokenizer.has_segmenter:
+        logging.warning(
+            "No graph separates words with `segmenter=%s`: the SavedModel takes ids.",
+            model.tokenizer.segmenter,
+        )
+    elif model.tokenizer.vocabulary is None:
         logging.warning(
             "%s has no vocabulary, so the SavedModel takes ids; give --vocab_file.",
             model.path,

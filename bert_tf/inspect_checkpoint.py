@@ -55,6 +55,8 @@ def _facts(source: "Source") -> Iterator[tuple[str, str]]:
         yield "  sha256", tokenizer.vocabulary.sha256
     casing = {True: "lower-cased", False: "cased", None: "not said"}
     yield "casing", casing[tokenizer.do_lower_case]
+    if tokenizer.has_segmenter:
+        yield "segmenter", str(tokenizer.segmenter)
     if tokenizer.difference:
         yield "tokenizer", f"another one than ours: {tokenizer.difference}"
     yield from _training(source)

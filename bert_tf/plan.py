@@ -36,6 +36,7 @@ from bert_tf.base.pictures import table
 from bert_tf.records.text_input import TextOptions, text_chunks
 from bert_tf.tasks.pretraining_options import PretrainingOptions
 from bert_tf.text.documents import find_sources, read_chunk
+from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.training.training_options import ModelOptions
 
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
@@ -307,6 +308,7 @@ class Plan:
             "vocab_size": next(sizes),
             "fewer_tokens": True,
             "do_lower_case": self.options.do_lower_case,
+            "segmenter": self._segmenter,
         }
         return Command(_LEARN, flags, target)
 
@@ -318,6 +320,7 @@ class Plan:
             "output_file": target,
             "vocab_file": vocab_file,
             "do_lower_case": self._do_lower_case,
+            "segmenter": self._segmenter,
             "max_seq_length": _LENGTH,
             "max_predictions_per_seq": _PREDICTIONS,
             "masking": "dynamic",  # other masks each time that a record is seen
@@ -335,9 +338,8 @@ class Plan:
 
     def _sample(self, name: str) -> str:
         """A path in the folder of the sample: one for each vocabulary."""
-        new_tokens = self.options.num_new_tokens
-        folder = f"sample_{new_tokens}" if new_tokens else "sample"
-        return self.options.path(folder, name)
+        parts = filter(None, ("sample", self.options.num_new_tokens, self._segmenter))
+        return self.options.path("_".join(map(str, parts)), name)
 
     @property
     def _vocab_file(self) -> str:
@@ -358,6 +360,16 @@ class Plan:
             return None  # the checkpoint's
         return self.options.do_lower_case
 
+    @property
+    def _segmenter(self) -> str | None:
+        """The segmenter that is given, or else the checkpoint's; None for none."""
+        from bert_tf.conversion.tokenizer_files import segmenter_of
+
+        found: str | None = self.options.segmenter
+        if self.options.init_checkpoint and not self.options.is_given("segmenter"):
+            found = segmenter_of(self._folder)
+        return None if found == NO_SEGMENTER else found
+
     def _text(self) -> Text:
         """Counts the text, and makes the vocabulary and records of a sample."""
         options = self.options
@@ -367,6 +379,8 @@ class Plan:
         )
         held_out_bytes = sum(map(files.size, held_out))
         made_from = [self._file_bytes, held_out_bytes, checkpoint, new_tokens]
+        if self._segmenter:
+            made_from.append(self._segmenter)
         if known := self._measured.find("text", made_from):
             return Text(**known)
         from bert_tf.records.manifest import MANIFEST_SUFFIX

@@ -66,6 +66,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "pip install 'bert-tf[beam]'": (),
     "pip install 'bert-tf[jax]'": (),
     "pip install 'bert-tf[near]'": (),
+    "pip install 'bert-tf[segmenter]'": (),
     "pip install 'bert-tf[serve]'": (),
     "pip install 'bert-tf[wiki]'": (),
     "pip install huggingface_hub": (),

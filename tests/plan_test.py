@@ -146,6 +146,20 @@ class PlanTest(PlanCase):
         with self.assertRaisesRegex(flags.Error, "needs --init_checkpoint"):
             self.plan("--num_new_tokens=50")
 
+    def test_a_segmenter_and_that_of_a_checkpoint(self):
+        self.plan("--segmenter=icu", hours=3.0)
+        (learn, learned), (create, created), *_ = self.ran
+        self.assertEqual(
+            (learn, create), ("learn_vocabulary", "create_pretraining_data")
+        )
+        self.assertEqual((learned["segmenter"], created["segmenter"]), ("icu", "icu"))
+        self.assertIn("sample_icu", learned["output_file"])
+        self.ran.clear()
+        self.write("released/tokenizer_config.json", {"segmenter": "icu"})
+        released, other = self.path("released"), self.path("other")
+        self.plan(f"--init_checkpoint={released}", f"--output_dir={other}")
+        self.assertEqual(self.ran[0][1]["segmenter"], "icu")
+
     def test_what_is_refused(self):
         self.plan()
         self.text = self.write("other.txt", TEXT)

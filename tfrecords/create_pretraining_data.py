@@ -139,6 +139,7 @@ def run(options: PretrainingDataOptions) -> None:
         vocabulary,
         options.to(InstanceSettings, **changes),
         do_lower_case=options.do_lower_case,
+        segmenter=options.segmenter,
         num_shards=options.num_shards,
         deduplicate=options.deduplicate,
         min_document_tokens=options.min_document_tokens,

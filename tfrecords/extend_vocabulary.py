@@ -32,7 +32,7 @@ from bert_tf.training.training_options import ModelOptions
 _SHOWN = 10
 
 
-class ExtensionOptions(WrittenVocabularyOptions):
+class ExtensionOptions(WrittenVocabularyOptions, hides=("segmenter",)):
     """The vocabulary to extend, how far, and the text."""
 
     init_checkpoint: str = with_default(
@@ -76,12 +76,15 @@ def run(options: ExtensionOptions) -> None:
     from bert_tf.text.extension import extend_vocabulary, is_extension
 
     source = open_source(options.init_checkpoint)
-    vocabulary = load_tokenizer(source).vocabulary
+    tokenizer = load_tokenizer(source)
+    vocabulary = tokenizer.vocabulary
     path = source.tokenizer.path or source.path
     given = options.value_if_given("do_lower_case")
     do_lower_case = checked_casing(source, vocabulary, given, path)
     check_output_file(options, lambda content: is_extension(vocabulary, content))
-    counts = count_words(options, do_lower_case, passed_over=[path])
+    counts = count_words(
+        options, do_lower_case, tokenizer.segmenter, passed_over=[path]
+    )
     extension = extend_vocabulary(
         vocabulary,
         counts.words,

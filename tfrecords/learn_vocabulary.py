@@ -78,7 +78,7 @@ def run(options: VocabularyOptions) -> None:
             and (options.fewer_tokens or content.count(b"\n") == options.vocab_size)
         ),
     )
-    counts = count_words(options, options.do_lower_case)
+    counts = count_words(options, options.do_lower_case, options.segmenter)
     vocabulary = learning.learn_from_counts(
         counts,
         vocab_size=options.vocab_size,

@@ -105,7 +105,9 @@ def completed(
     return dataclasses.replace(
         source,
         config=config,
-        tokenizer=TokenizerFiles(vocabulary, path, do_lower_case),
+        tokenizer=TokenizerFiles(
+            vocabulary, path, do_lower_case, segmenter=source.tokenizer.segmenter
+        ),
     )
 
 
@@ -136,6 +138,8 @@ def identity(model: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
         model.labels,
         model.problem_type,
     ]
+    if model.tokenizer.has_segmenter:
+        described.append(model.tokenizer.segmenter)
     digest.update(json.dumps(described).encode())
     # As it is read back.
     return json.loads(json.dumps({**settings, "model": digest.hexdigest()}))
@@ -233,6 +237,12 @@ def write_tf1(folder: str, model: Source) -> None:
             f"{model.weights.path}: the original's code cannot compute this model"
             f" ({other}). Export it as huggingface or saved_model."
         )
+    if model.tokenizer.has_segmenter:
+        logging.warning(
+            "Words are separated with `segmenter=%s` by bert_tf alone: other programs"
+            " that read the folder cut them otherwise.",
+            model.tokenizer.segmenter,
+        )
     _write_release(folder, model, as_electras=as_electras)
 
 
@@ -289,7 +299,9 @@ def save(
         folder=output_dir,
         weights=weights,
         config=config,
-        tokenizer=TokenizerFiles(vocabulary, "", tokenizer.do_lower_case),
+        tokenizer=TokenizerFiles(
+            vocabulary, "", tokenizer.do_lower_case, segmenter=tokenizer.segmenter
+        ),
         labels=None if labels is None else tuple(labels),
         problem_type=getattr(model, "problem_type", None),
     )
@@ -308,6 +320,7 @@ def _as_float32(variable: keras.Variable) -> np.ndarray:
 
 def write_huggingface(folder: str, model: Source) -> None:
     """Writes a folder that transformers reads, head included."""
+    _refuse_segmenter(model)
     _refuse_added(model)
     values = _hugging_face_config(model)
     huggingface.write(folder, model.weights, model.require_config(), values)
@@ -411,6 +424,7 @@ def write_onnx(
         calibration: for int8: texts, or pairs, on which the ranges of the activations
             are measured once, instead of in each call.
     """
+    _refuse_segmenter(model)
     config, heads = model.require_config(), names.heads_of(model.weights)
     sentences = _NO_SENTENCES
     if not heads:
@@ -467,6 +481,7 @@ def _batches(model: Source, texts: TextPairs) -> Iterator[dict[str, np.ndarray]]
 
 def write_kerashub(folder: str, model: Source) -> None:
     """Writes a preset that KerasHub's BertBackbone reads: the encoder."""
+    _refuse_segmenter(model)
     _refuse_added(model)
     heads = names.heads_of(model.weights)
     if heads:
@@ -495,10 +510,21 @@ def _refuse_added(model: Source) -> None:
         )
 
 
+def _refuse_segmenter(model: Source) -> None:
+    """Raises InputError for a tokenizer that other programs do not have."""
+    if model.tokenizer.has_segmenter:
+        raise InputError(
+            f"{model.path} was trained with segmenter={model.tokenizer.segmenter}, with"
+            " which no other program's tokenizer separates words. Export it as"
+            " saved_model or litert, which take ids, or load it with bert_tf.load."
+        )
+
+
 def _write_tokenizer(folder: str, model: Source, max_length: int | None = None) -> None:
-    vocabulary, casing = model.tokenizer.vocabulary, model.tokenizer.do_lower_case
-    if vocabulary is not None:
+    tokenizer = model.tokenizer
+    if tokenizer.vocabulary is not None:
         most = max_length or model.require_config().max_position_embeddings
-        write_tokenizer(folder, vocabulary, bool(casing), most)
+        casing, segmenter = bool(tokenizer.do_lower_case), tokenizer.segmenter
+        write_tokenizer(folder, tokenizer.vocabulary, casing, most, segmenter)
     if (words := read_words(model.folder)) != TrainedWords():
         write_words(folder, words)

@@ -24,7 +24,7 @@ from bert_tf.conversion.source import (
     open_source,
     open_tokenizer,
 )
-from bert_tf.conversion.tokenizer_files import VOCAB_NAME, casing_of
+from bert_tf.conversion.tokenizer_files import VOCAB_NAME, casing_of, segmenter_of
 from bert_tf.conversion.weights import (
     Weights,
     added_options,
@@ -37,6 +37,7 @@ from bert_tf.modeling.adapters import is_added
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.extension import added_tokens
+from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
@@ -177,8 +178,8 @@ def opened(checkpoint: str | Source) -> Source:
     return open_source(checkpoint) if isinstance(checkpoint, str) else checkpoint
 
 
-def load_tokenizer(path: str | Source, **options: bool) -> WordPieceTokenizer:
-    """The tokenizer of a checkpoint: its vocabulary and its casing.
+def load_tokenizer(path: str | Source, **options: Any) -> WordPieceTokenizer:
+    """The tokenizer of a checkpoint: its vocabulary, casing and segmenter.
 
     Args:
         path: as for `open_source`, or the opened checkpoint.
@@ -201,6 +202,7 @@ def load_tokenizer(path: str | Source, **options: bool) -> WordPieceTokenizer:
         options.setdefault("do_lower_case", tokenizer.do_lower_case)
     elif tokenizer.vocabulary.has_upper_case:
         options.setdefault("do_lower_case", False)
+    options.setdefault("segmenter", tokenizer.segmenter or NO_SEGMENTER)
     tokenizer.vocabulary.require_special_tokens(tokenizer.path or path)
     return WordPieceTokenizer(tokenizer.vocabulary, **options)
 
@@ -399,12 +401,17 @@ class ModelFiles(NamedTuple):
     config: BertConfig
     vocabulary: Vocabulary
     do_lower_case: bool
+    segmenter: str
     source: Source | None
 
     @property
     def tokenizer(self) -> WordPieceTokenizer:
-        """The tokenizer of the vocabulary and its casing."""
-        return WordPieceTokenizer(self.vocabulary, do_lower_case=self.do_lower_case)
+        """The tokenizer of the vocabulary, its casing and its segmenter."""
+        return WordPieceTokenizer(
+            self.vocabulary,
+            do_lower_case=self.do_lower_case,
+            segmenter=self.segmenter,
+        )
 
 
 def read_model_files(options: Any, output_dir: str) -> ModelFiles:
@@ -440,7 +447,8 @@ def read_model_files(options: Any, output_dir: str) -> ModelFiles:
         source, config = extended(source, config, vocabulary, "`vocab_file`")
     config.check_vocabulary(len(vocabulary), path)
     casing = checked_casing(source, vocabulary, do_lower_case, "`vocab_file`")
-    return ModelFiles(config, vocabulary, casing, source)
+    found = segmenter_of(output_dir) if source is None else source.tokenizer.segmenter
+    return ModelFiles(config, vocabulary, casing, found or NO_SEGMENTER, source)
 
 
 def _own_file(output_dir: str, name: str, flag: str) -> str:
@@ -514,3 +522,14 @@ def checked_casing(
             f" trained with {there}."
         )
     return do_lower_case
+
+
+def checked_segmenter(source: Source | None, segmenter: str | None) -> str:
+    """The records' segmenter, or else the checkpoint's; None is not known."""
+    there = source and source.tokenizer.segmenter
+    if source and there and segmenter and segmenter != there:
+        raise InputError(
+            f"The records were made with `segmenter={segmenter}`, but the checkpoint"
+            f" {source.path} was trained with {there}."
+        )
+    return segmenter or there or NO_SEGMENTER

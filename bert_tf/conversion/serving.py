@@ -691,9 +691,11 @@ def write_saved_model(
             " knows no [MASK]. Export its encoder: `heads=none`."
         )
     model = _load(source, head)
+    # A graph cannot separate words: it takes ids.
+    has_text = not source.tokenizer.has_segmenter
     module = _server(head)(
         model,
-        source.tokenizer.vocabulary,
+        source.tokenizer.vocabulary if has_text else None,
         do_lower_case=bool(source.tokenizer.do_lower_case),
         max_seq_length=max_seq_length,
         labels=source.labels,

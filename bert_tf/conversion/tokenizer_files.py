@@ -1,7 +1,7 @@
 """The files in a folder that define how its text is tokenized and what its labels are.
 
     vocab.txt              one token per line
-    tokenizer_config.json  {"do_lower_case": true, ...}
+    tokenizer_config.json  {"do_lower_case": true, ...}; "segmenter" if there is one
     tokenizer.json         Hugging Face's: vocabulary, casing and rules in one; newer
                            versions write it instead of vocab.txt
     special_tokens_map.json, added_tokens.json
@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 from bert_tf.base import files, strict_json
 from bert_tf.base.config import MULTI_LABEL, PROBLEM_TYPES, REGRESSION
 from bert_tf.base.errors import InputError
+from bert_tf.text.segmentation import NO_SEGMENTER, SEGMENTERS
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
@@ -165,6 +166,12 @@ class TokenizerFiles(NamedTuple):
     path: str | None  # the vocabulary's file, for messages
     do_lower_case: bool | None
     difference: str | None = None  # from ours: the file and the first setting
+    segmenter: str | None = None
+
+    @property
+    def has_segmenter(self) -> bool:
+        """Whether words are separated first, which no other program does."""
+        return self.segmenter not in (None, NO_SEGMENTER)
 
     def require_same(self) -> None:
         """Raises InputError if the folder's tokenizer is another one than ours."""
@@ -203,7 +210,11 @@ def read_tokenizer(folder: str) -> TokenizerFiles:
                 " does not belong to the weights."
             )
     return TokenizerFiles(
-        vocabulary, path, casing_of(folder), next(_differences(folder, tokenizer), None)
+        vocabulary,
+        path,
+        casing_of(folder),
+        next(_differences(folder, tokenizer), None),
+        segmenter_of(folder),
     )
 
 
@@ -212,6 +223,7 @@ def write_tokenizer(
     vocabulary: Vocabulary,
     do_lower_case: bool,
     max_length: int | None = None,
+    segmenter: str | None = None,
 ) -> None:
     """Writes vocab.txt and tokenizer_config.json, as transformers reads them too."""
     settings: dict[str, Any] = {
@@ -223,6 +235,8 @@ def write_tokenizer(
     }
     if max_length is not None:
         settings["model_max_length"] = max_length
+    if segmenter not in (None, NO_SEGMENTER):
+        settings["segmenter"] = segmenter
     vocabulary.save(os.path.join(folder, VOCAB_NAME))
     files.write_atomically(
         os.path.join(folder, TOKENIZER_CONFIG_NAME),
@@ -299,6 +313,20 @@ def casing_of(folder: str) -> bool | None:
         name,
     )
     return None if match is None else match[1] != "cased"
+
+
+def segmenter_of(folder: str) -> str | None:
+    """A checkpoint folder's segmenter; None if nothing gives it."""
+    path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
+    if not files.exists(path):
+        return None
+    segmenter = files.read_object(path).get("segmenter", NO_SEGMENTER)
+    if segmenter not in SEGMENTERS:
+        raise InputError(
+            f"{path}: `segmenter` must be one of {', '.join(SEGMENTERS)}. Received:"
+            f" {segmenter!r}."
+        )
+    return segmenter
 
 
 def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]:

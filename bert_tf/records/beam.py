@@ -76,10 +76,9 @@ def tokenize(
     """Yields a chunk's parts, outlines and summary, or what is wrong with it."""
     index, chunk = numbered_chunk
     summary = TokenizedChunk()
-    of_text = manifest.do_lower_case, manifest.deduplicate, manifest.longest_sentence
     number = 0
     try:
-        for part in tokenized_parts(chunk, vocabulary, *of_text, summary):
+        for part in tokenized_parts(chunk, vocabulary, *manifest.of_text, summary):
             place = (index, number)
             number += len(part.document_lengths)
             yield place, part[:4]

@@ -37,6 +37,7 @@ from bert_tf.base import files, finished
 from bert_tf.base.errors import InputError
 from bert_tf.base.strict_json import from_values
 from bert_tf.instances.settings import FULL_SENTENCES, NUM_SPECIAL_TOKENS
+from bert_tf.text.segmentation import NO_SEGMENTER
 
 FORMAT_VERSION = 1
 MANIFEST_SUFFIX = ".manifest.json"
@@ -105,6 +106,7 @@ class Manifest:
     source_files: tuple[SourceFile, ...]  # the input, in the order of reading
     shards: tuple[Shard, ...]  # in the order in which records were dealt to them
     complete: bool  # whether all shards have their final names
+    segmenter: str = NO_SEGMENTER  # or "icu": what separated words without spaces
     # What a sequence is: "nsp": two segments, the second one the next or a random one;
     # "sop": two neighbouring segments, in order or swapped; "none": whole sentences in
     # one segment.
@@ -149,6 +151,12 @@ class Manifest:
         """The tokens that fit a sequence; None if a longer sentence takes several."""
         length = self.max_sequence_length if self.packed else self.max_seq_length
         return None if self.pairs == FULL_SENTENCES else length - NUM_SPECIAL_TOKENS
+
+    @property
+    def of_text(self) -> tuple[bool, str, str, int | None]:
+        """What the tokens of a text depend on in addition to the vocabulary."""
+        of_words = self.do_lower_case, self.segmenter
+        return *of_words, self.deduplicate, self.longest_sentence
 
     @property
     def num_records(self) -> int:
@@ -316,6 +324,7 @@ def relative_name(record_file: str, manifest_file: str) -> str:
 # The settings that have the names of their flags.
 _FLAGS = (
     "do_lower_case",
+    "segmenter",
     "masking",
     "do_whole_word_mask",
     "masked_lm_prob",

@@ -469,6 +469,11 @@ class PretrainingRecords:
             do_lower_case = manifest.do_lower_case
         return self.vocabulary, do_lower_case
 
+    @property
+    def segmenter(self) -> str | None:
+        """What separated the words of the text, if there is a manifest."""
+        return self.manifests[0].segmenter if self.manifests else None
+
     @functools.cached_property
     def vocabulary(self) -> Vocabulary | None:
         """The user's vocabulary, or else the one next to the records, if any."""
@@ -512,10 +517,19 @@ class PretrainingRecords:
                 f" (pairs={other._kind.pairs}) cannot be used together."
             )
         manifests = [*self.manifests[:1], *other.manifests]
-        used = {(each.vocab_sha256, each.do_lower_case): each for each in manifests}
+        used = {
+            (one.vocab_sha256, one.do_lower_case, one.segmenter): one
+            for one in manifests
+        }
         if len(used) > 1:
             first, second, *_ = used.values()
             if first.vocab_sha256 == second.vocab_sha256:
+                if first.segmenter != second.segmenter:
+                    raise InputError(
+                        f"{first.path} and {second.path} cannot be used together: one"
+                        f" was made with `segmenter={first.segmenter}`, the other with"
+                        f" {second.segmenter}."
+                    )
                 raise InputError(
                     f"{first.path} and {second.path} cannot be used together: one is"
                     " of lower-cased text, the other is not (`do_lower_case`)."

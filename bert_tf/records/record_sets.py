@@ -64,6 +64,7 @@ from bert_tf.records.tokenized_corpus import (
 from bert_tf.records.writing import ShardWriter, remove_leftovers
 from bert_tf.text.documents import Chunk, Source
 from bert_tf.text.dropped import drop, dropped_lines
+from bert_tf.text.segmentation import NO_SEGMENTER, require_segmenter
 from bert_tf.text.tfds import DatasetSource
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -413,6 +414,7 @@ def plan_record_set(
     settings: InstanceSettings,
     *,
     do_lower_case: bool = True,
+    segmenter: str = NO_SEGMENTER,
     num_shards: int | None = None,
     deduplicate: str = NO_DEDUPLICATION,
     min_document_tokens: int = 0,
@@ -427,6 +429,7 @@ def plan_record_set(
         )
     if deduplicate == NEAR:
         require_hashes()
+    require_segmenter(segmenter)
     if do_lower_case and vocabulary.has_upper_case:
         logging.warning(
             "`vocab_file` has capital letters, which lower-cased text never has: give"
@@ -465,6 +468,7 @@ def plan_record_set(
         vocab_sha256=vocabulary.sha256,
         vocab_size=len(vocabulary),
         do_lower_case=do_lower_case,
+        segmenter=segmenter,
         source_files=_describe_sources(chunks, num_workers),
         input_format="+".join(sorted({_format(chunk.source) for chunk in chunks})),
         encoding="+".join(sorted({chunk.source.encoding for chunk in chunks})),
@@ -551,8 +555,7 @@ def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
     record_set.vocabulary.save(vocab_file)
     chunks = record_set.chunks
     num_bytes = sum(chunk.num_bytes for chunk in chunks)
-    of_text = manifest.do_lower_case, manifest.deduplicate, manifest.longest_sentence
-    tokenize = functools.partial(tokenize_chunk, folder, vocab_file, *of_text)
+    tokenize = functools.partial(tokenize_chunk, folder, vocab_file, *manifest.of_text)
     tokenized = []
     with tqdm(
         total=num_bytes, desc="Tokenizing", unit="B", unit_scale=True, disable=None

@@ -20,6 +20,7 @@ from bert_tf.text.documents import (
     make_chunks,
 )
 from bert_tf.text.encodings import AUTO, encoding_name
+from bert_tf.text.segmentation import NO_SEGMENTER, SEGMENTERS
 from bert_tf.text.splitting import LANGUAGE_HELP, language_code
 
 # Small enough that all cores have work for texts from a few dozen MB.
@@ -105,6 +106,14 @@ class TextOptions(Options, title=all_options.DATA):
         "The language whose rules split lines into sentences, by its code."
         + LANGUAGE_HELP,
         decides="reading",
+    )
+    segmenter: str = option(
+        NO_SEGMENTER,
+        "What separates the words of scripts without spaces (Thai, Lao, Khmer, Burmese,"
+        " kana) before they are cut into WordPieces. icu: ICU's word break iterator;"
+        " other text is not changed. none: as the original, a phrase is one word.",
+        choices=SEGMENTERS,
+        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:

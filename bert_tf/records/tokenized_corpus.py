@@ -90,9 +90,13 @@ def _cut(continues: np.ndarray, longest: int) -> list[int]:
 
 
 @functools.lru_cache(maxsize=1)
-def _packed_tokenizer(vocabulary: Vocabulary, do_lower_case: bool) -> PackedTokenizer:
+def _packed_tokenizer(
+    vocabulary: Vocabulary, do_lower_case: bool, segmenter: str
+) -> PackedTokenizer:
     """One tokenizer per process, so that its caches serve all chunks."""
-    tokenizer = WordPieceTokenizer(vocabulary, do_lower_case=do_lower_case)
+    tokenizer = WordPieceTokenizer(
+        vocabulary, do_lower_case=do_lower_case, segmenter=segmenter
+    )
     return PackedTokenizer(tokenizer, token_dtype(len(vocabulary)))
 
 
@@ -100,6 +104,7 @@ def tokenized_parts(
     chunk: Chunk,
     vocabulary: Vocabulary,
     do_lower_case: bool,
+    segmenter: str,
     deduplicate: str,
     longest_sentence: int | None,
     counts: TokenizedChunk,
@@ -110,7 +115,7 @@ def tokenized_parts(
     Where lines are split into sentences, longer ones are cut into several.
     """
     dtype = np.dtype(token_dtype(len(vocabulary)))
-    encode = _packed_tokenizer(vocabulary, do_lower_case).encode
+    encode = _packed_tokenizer(vocabulary, do_lower_case, segmenter).encode
     dropped: Counter[str] = Counter()
     cuts = longest_sentence if chunk.language else None
     continues = np.zeros(len(vocabulary), np.bool_)
@@ -279,6 +284,7 @@ def tokenize_chunk(
     work_folder: str,
     vocab_file: str,
     do_lower_case: bool,
+    segmenter: str,
     deduplicate: str,
     longest_sentence: int | None,
     numbered_chunk: tuple[int, Chunk],
@@ -295,7 +301,7 @@ def tokenize_chunk(
         shutil.rmtree(folder)
     vocabulary = Vocabulary.from_file(vocab_file)
     summary = TokenizedChunk()
-    of_text = do_lower_case, deduplicate, longest_sentence
+    of_text = do_lower_case, segmenter, deduplicate, longest_sentence
     parts = tokenized_parts(chunk, vocabulary, *of_text, summary)
     temporary = f"{folder}.tmp-{os.getpid()}"
     os.makedirs(temporary)

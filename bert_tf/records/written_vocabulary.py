@@ -41,6 +41,7 @@ class WrittenVocabularyOptions(TextOptions, hides=("split_sentences", "language"
 def count_words(
     options: WrittenVocabularyOptions,
     do_lower_case: bool,
+    segmenter: str,
     passed_over: Sequence[str] = (),
 ) -> "WordCounts":
     """The words of the options' text; logs their number and what was left out."""
@@ -50,6 +51,7 @@ def count_words(
     counts, dropped = learning.count_words(
         text_chunks(options, passed_over=[options.output_file, *passed_over]),
         do_lower_case=do_lower_case,
+        segmenter=segmenter,
         max_words=options.max_words,
         num_workers=options.num_workers or available_cores(),
     )

@@ -15,6 +15,7 @@ from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.pictures import table
 from bert_tf.records.manifest import Manifest
+from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.training import run_folder
 from bert_tf.training.reporting import CURVES_NAME, METRICS_NAME, read_metrics
 from bert_tf.training.run_folder import Start
@@ -107,7 +108,9 @@ def _machine() -> str:
 def _casing(manifests: Sequence[Manifest]) -> str:
     if not manifests:
         return ""
-    return ", lower case" if manifests[0].do_lower_case else ", cased"
+    casing = ", lower case" if manifests[0].do_lower_case else ", cased"
+    segmenter = manifests[0].segmenter
+    return casing + (f", segmenter {segmenter}" if segmenter != NO_SEGMENTER else "")
 
 
 def _text(manifests: Sequence[Manifest], data_license: str | None) -> Iterator[str]:

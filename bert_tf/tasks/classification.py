@@ -95,8 +95,7 @@ class TextFeaturizer:
     def settings(self) -> dict[str, Any]:
         """All that the records depend on in addition to the examples, as JSON."""
         return {
-            "vocabulary": self.tokenizer.vocabulary.sha256,
-            "do_lower_case": self.tokenizer.do_lower_case,
+            **self.tokenizer.settings,
             "max_seq_length": self.max_seq_length,
             "target": [self.target.kind, self.target.labels, self.target.separator],
             "windows": self.windows,

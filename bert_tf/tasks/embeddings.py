@@ -288,8 +288,7 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
                 }
 
         made_from = {
-            "vocabulary": tokenizer.vocabulary.sha256,
-            "do_lower_case": tokenizer.do_lower_case,
+            **tokenizer.settings,
             "max_seq_length": length,
             "examples": self._digest(split),
             "times": times,

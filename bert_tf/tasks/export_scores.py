@@ -115,7 +115,11 @@ def open_task(
                 given_names=frozenset([file]),
             ),
             loading.ModelFiles(
-                config, tokenizer.vocabulary, tokenizer.do_lower_case, source
+                config,
+                tokenizer.vocabulary,
+                tokenizer.do_lower_case,
+                tokenizer.segmenter,
+                source,
             ),
             create_strategy(),
         )

@@ -335,6 +335,7 @@ class FineTuning:
             self.model_files.config,
             self.model_files.vocabulary,
             self.model_files.do_lower_case,
+            self.model_files.segmenter,
             self.options,
             head=task.head,
             task=task.trains_task,

@@ -313,8 +313,7 @@ class ChoiceFeaturizer(TextFeaturizer):
     def settings(self) -> dict[str, Any]:
         """All that the records depend on in addition to the examples, as JSON."""
         return {
-            "vocabulary": self.tokenizer.vocabulary.sha256,
-            "do_lower_case": self.tokenizer.do_lower_case,
+            **self.tokenizer.settings,
             "max_seq_length": self.max_seq_length,
             "labels": self.target.labels,
         }

@@ -19,6 +19,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import (
     checked_casing,
+    checked_segmenter,
     extended,
     refuse_other_function,
 )
@@ -606,6 +607,7 @@ class PretrainingRun(Run):
             )
         self._vocabulary = vocabulary
         self._do_lower_case = do_lower_case is not False
+        self._segmenter = checked_segmenter(source, every[0].segmenter)
 
     def _refuse_other_metrics(self) -> None:
         """Raises InputError now for errors that the first evaluation would meet."""
@@ -683,6 +685,7 @@ class PretrainingRun(Run):
             self.config,
             self._vocabulary,
             self._do_lower_case,
+            self._segmenter,
             self.options,
             head=names.REPLACED_TOKENS if self._electra else names.MASKED_LM,
             task=self.task.name,

@@ -19,6 +19,7 @@ from bert_tf.text.normalization import (
     is_punctuation,
     split_words,
 )
+from bert_tf.text.segmentation import NO_SEGMENTER, require_segmenter
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
@@ -46,15 +47,20 @@ class WordCounts:
         """How often each character occurs, including forgotten words."""
         return _characters(self.words) + self._forgotten_characters
 
-    def add_lines(self, lines: Iterable[str], do_lower_case: bool) -> None:
+    def add_lines(
+        self,
+        lines: Iterable[str],
+        do_lower_case: bool,
+        segmenter: str = NO_SEGMENTER,
+    ) -> None:
         """Counts the words of a text."""
         runs: Counter[str] = Counter()
         for line in lines:
             runs.update(SPLITTING_CONTROLS.sub("", line).split())
             if len(runs) >= _RUNS_AT_A_TIME:
-                self._cut(runs, do_lower_case)
+                self._cut(runs, do_lower_case, segmenter)
                 runs.clear()
-        self._cut(runs, do_lower_case)
+        self._cut(runs, do_lower_case, segmenter)
 
     def add(self, other: "WordCounts") -> None:
         """Adds the counts of the text that follows."""
@@ -65,10 +71,12 @@ class WordCounts:
         self.max_error += other.max_error
         self._forget()
 
-    def _cut(self, runs: Mapping[str, int], do_lower_case: bool) -> None:
+    def _cut(
+        self, runs: Mapping[str, int], do_lower_case: bool, segmenter: str
+    ) -> None:
         words = self.words
         for run, count in runs.items():
-            for word in split_words(run, do_lower_case):
+            for word in split_words(run, do_lower_case, segmenter):
                 words[word] += count
         self._forget()
 
@@ -94,14 +102,16 @@ def count_words(
     chunks: Sequence[Chunk],
     *,
     do_lower_case: bool,
+    segmenter: str = NO_SEGMENTER,
     max_words: int | None = None,
     num_workers: int = 1,
 ) -> tuple[WordCounts, Counter[str]]:
     """Counts the words of a text on several cores."""
+    require_segmenter(segmenter)
     counts = WordCounts(max_words)
     dropped: Counter[str] = Counter()
     results = ordered_map(
-        functools.partial(_count_chunk, do_lower_case, max_words),
+        functools.partial(_count_chunk, do_lower_case, segmenter, max_words),
         chunks,
         num_workers=max(1, min(num_workers, len(chunks))),
     )
@@ -117,12 +127,12 @@ def count_words(
 
 
 def _count_chunk(
-    do_lower_case: bool, max_words: int | None, chunk: Chunk
+    do_lower_case: bool, segmenter: str, max_words: int | None, chunk: Chunk
 ) -> tuple[WordCounts, Counter[str]]:
     counts = WordCounts(max_words)
     dropped: Counter[str] = Counter()
     lines = (line.text for line in read_chunk(chunk, dropped))
-    counts.add_lines(lines, do_lower_case)
+    counts.add_lines(lines, do_lower_case, segmenter)
     return counts, dropped
 
 
@@ -358,13 +368,15 @@ def learn_vocabulary(
     *,
     vocab_size: int,
     do_lower_case: bool = True,
+    segmenter: str = NO_SEGMENTER,
     num_unused: int = 0,
     **settings: Any,
 ) -> Vocabulary:
     """Learns a vocabulary of `vocab_size` tokens; settings as `learn_from_counts`."""
     first_tokens(vocab_size, num_unused)  # a wrong size is known before the work
+    require_segmenter(segmenter)
     counts = WordCounts()
-    counts.add_lines(lines, do_lower_case)
+    counts.add_lines(lines, do_lower_case, segmenter)
     return learn_from_counts(
         counts, vocab_size=vocab_size, num_unused=num_unused, **settings
     )

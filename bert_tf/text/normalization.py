@@ -8,10 +8,13 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from bert_tf.text.segmentation import NO_SEGMENTER, segments
+
 # Text into words: the original's BasicTokenizer, whole strings at a time.
 #
 # The steps, in this order:
 #
+# 0. With a segmenter, put spaces where it has boundaries.
 # 1. Remove U+0000, U+FFFD and the control and format characters (Cc, Cf) but \t \n \r.
 # 2. Put spaces around each CJK ideograph.
 # 3. Split at white space: \t \n \r, Zs, U+2028 and U+2029.
@@ -141,7 +144,9 @@ def patterns_for(text: str) -> Patterns:
     return patterns(_ASTRAL.search(text) is not None)
 
 
-def split_words(text: str, do_lower_case: bool) -> list[str]:
+def split_words(
+    text: str, do_lower_case: bool, segmenter: str = NO_SEGMENTER
+) -> list[str]:
     """The words of a text, normalised."""
     if text.isascii():
         if text.isalnum():
@@ -149,6 +154,8 @@ def split_words(text: str, do_lower_case: bool) -> list[str]:
         if not text.isprintable():
             text = _ASCII_REMOVED.sub("", text)
         return _ASCII_WORDS.findall(text.lower() if do_lower_case else text)
+    if segmenter != NO_SEGMENTER:
+        text = " ".join(text[start:end] for start, end in segments(text, segmenter))
     using = patterns_for(text)
     if using.rare.search(text):
         text = using.removed.sub("", text)
@@ -175,23 +182,34 @@ _WORDS = {True: re.compile(rf"[{_CJK}]|[^{_CJK}\s]+"), False: re.compile(r"\S+")
 
 
 def words_of_text(
-    text: str, *, splits_cjk: bool, splits_punctuation: bool = False
+    text: str,
+    *,
+    splits_cjk: bool,
+    splits_punctuation: bool = False,
+    segmenter: str = NO_SEGMENTER,
 ) -> list[Span]:
     """Where the words of plain text are: between white space, or each an ideograph.
 
-    Or a sign of punctuation, as to the tokenizer.
+    Or a sign of punctuation, or what a segmenter separates, as to the tokenizer.
     """
-    spans = [match.span() for match in _WORDS[splits_cjk].finditer(text)]
+    spans = [
+        match.span()
+        for segment in segments(text, segmenter)
+        for match in _WORDS[splits_cjk].finditer(text, *segment)
+    ]
     if not splits_punctuation:
         return spans
     words = patterns_for(text).words
     return [match.span() for span in spans for match in words.finditer(text, *span)]
 
 
-def align_words(run: str, do_lower_case: bool) -> Iterator[tuple[str, list[Span]]]:
+def align_words(
+    run: str, do_lower_case: bool, segmenter: str = NO_SEGMENTER
+) -> Iterator[tuple[str, list[Span]]]:
     """Yields the words of a run without white space, with each character's source."""
     words = patterns_for(run).words
-    for part in _parts_at_ideographs(run):
+    separated = segments(run, segmenter)
+    for part in (one for span in separated for one in _parts_at_ideographs(run, *span)):
         if do_lower_case:
             part = _without_accents(_decompose(_lower(part)))
         text = "".join(char for char, _ in part)
@@ -200,10 +218,10 @@ def align_words(run: str, do_lower_case: bool) -> Iterator[tuple[str, list[Span]
             yield match.group(), spans
 
 
-def _parts_at_ideographs(run: str) -> Iterator[list[Placed]]:
+def _parts_at_ideographs(run: str, start: int, end: int) -> Iterator[list[Placed]]:
     placed = [
         (char, (index, index + 1))
-        for index, char in enumerate(run)
+        for index, char in enumerate(run[start:end], start)
         if not is_removed(char)
     ]
     kept = "".join(char for char, _ in placed)

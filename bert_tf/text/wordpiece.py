@@ -16,6 +16,7 @@ from bert_tf.text.normalization import (
     patterns_for,
     split_words,
 )
+from bert_tf.text.segmentation import NO_SEGMENTER, require_segmenter
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
 
 # Shapes: R records, L tokens of a record.
@@ -160,7 +161,7 @@ def _longest(pieces: Iterable[str]) -> dict[str, int]:
 
 
 class WordPieceTokenizer:
-    """Text to ids and back, for one vocabulary and casing.
+    """Text to ids and back, for one vocabulary, casing and segmenter.
 
         inputs = tokenizer(["A text.", "Another one."])
         outputs = model.predict(inputs)
@@ -174,6 +175,7 @@ class WordPieceTokenizer:
         *,
         do_lower_case: bool = True,
         recognize_special_tokens: bool = False,
+        segmenter: str = NO_SEGMENTER,
     ):
         """Prepares the tables.
 
@@ -183,13 +185,18 @@ class WordPieceTokenizer:
             recognize_special_tokens: let "[MASK]" and the like, written in the text,
                 stand for the special token. Otherwise, as in the original, they are
                 ordinary text: "[", "mask", "]".
+            segmenter: "icu" separates the words of scripts without spaces (Thai, Lao,
+                Khmer, Burmese, kana) by ICU; "none".
 
         Raises:
+            InputError: the segmenter is another one, or not installed.
             ValueError: the vocabulary lacks [UNK].
         """
         self.vocabulary = vocabulary
         self.do_lower_case = do_lower_case
         self.recognize_special_tokens = recognize_special_tokens
+        require_segmenter(segmenter)
+        self.segmenter = segmenter
         self._unknown = (vocabulary.unk_id,)
         starts = dict(vocabulary.ids)
         continuations = {
@@ -207,6 +214,16 @@ class WordPieceTokenizer:
         self._aligned: Cache[tuple[tuple[int, int, int], ...]] = Cache(self._align_run)
         self._run_ids = self._of_run.__getitem__
         self._word_ids = self._of_word.__getitem__
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that the ids of a text depend on, as JSON."""
+        has_none = self.segmenter == NO_SEGMENTER
+        return {
+            "vocabulary": self.vocabulary.sha256,
+            "do_lower_case": self.do_lower_case,
+            **({} if has_none else {"segmenter": self.segmenter}),
+        }
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text's tokens; no [CLS] or [SEP] is added."""
@@ -363,7 +380,7 @@ class WordPieceTokenizer:
             begin += len(part)
 
     def _encode_run(self, run: str) -> tuple[int, ...]:
-        words = split_words(run, self.do_lower_case)
+        words = split_words(run, self.do_lower_case, self.segmenter)
         if len(words) == 1:
             return self._of_word[words[0]]
         return tuple(chain.from_iterable(map(self._word_ids, words)))
@@ -372,7 +389,7 @@ class WordPieceTokenizer:
         """(id, start, end) of each token of a run without white space."""
         tokens = self.vocabulary.tokens
         aligned = []
-        for word, spans in align_words(run, self.do_lower_case):
+        for word, spans in align_words(run, self.do_lower_case, self.segmenter):
             ids = self._of_word[word]
             if ids == self._unknown:
                 start = min(start for start, _ in spans)
@@ -419,6 +436,7 @@ class WordPieceTokenizer:
             WordPieceTokenizer,
             do_lower_case=self.do_lower_case,
             recognize_special_tokens=self.recognize_special_tokens,
+            segmenter=self.segmenter,
         )
         return make, (self.vocabulary,)
 

@@ -162,6 +162,7 @@ class WordTagger(TextModel):
                 text,
                 splits_cjk=self._words.splits_cjk,
                 splits_punctuation=self._words.splits_punctuation,
+                segmenter=self.tokenizer.segmenter,
             )
             words = tuple(text[start:end] for start, end in spans)
         else:

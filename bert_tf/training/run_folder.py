@@ -2,7 +2,7 @@
 
     bert_config.json       the architecture
     vocab.txt              the vocabulary, one token per line
-    tokenizer_config.json  {"do_lower_case": true}
+    tokenizer_config.json  {"do_lower_case": true}; "segmenter" if there is one
     flags.json             the resolved flags of the last start that trained
     starts.jsonl           one JSON object per start that trained: the step it started
                            from, its task, its data, its settings, its flags
@@ -45,8 +45,10 @@ from bert_tf.conversion.tokenizer_files import (
     VOCAB_NAME,
     casing_of,
     read_labels,
+    segmenter_of,
     write_labels,
 )
+from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import trackers
 from bert_tf.training.checkpoints import (
@@ -104,6 +106,7 @@ def prepare(
     config: BertConfig,
     vocabulary: Vocabulary | None,
     do_lower_case: bool,
+    segmenter: str,
     options: Options,
     *,
     head: str,
@@ -146,6 +149,8 @@ def prepare(
             old_new = f"{len(there)} tokens", f"{len(vocabulary)}, or other ones"
         elif casing not in (None, do_lower_case):
             old_new = f"do_lower_case={casing}", str(do_lower_case)
+        elif segmenter_of(folder) not in (None, segmenter):
+            old_new = f"segmenter={segmenter_of(folder)}", segmenter
         if old_new:
             raise InputError(
                 f"`output_dir={folder}` holds a run with another vocabulary or casing:"
@@ -156,9 +161,11 @@ def prepare(
     if vocabulary is not None:
         if not is_own_vocab:
             vocabulary.save(vocab_path)
+        settings: dict[str, Any] = {"do_lower_case": do_lower_case}
+        if segmenter != NO_SEGMENTER:
+            settings["segmenter"] = segmenter
         files.write_atomically(
-            os.path.join(folder, TOKENIZER_CONFIG_NAME),
-            json.dumps({"do_lower_case": do_lower_case}) + "\n",
+            os.path.join(folder, TOKENIZER_CONFIG_NAME), json.dumps(settings) + "\n"
         )
     if not has_run:
         _write_flags(folder, options.as_flags())

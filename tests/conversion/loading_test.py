@@ -221,10 +221,12 @@ class ModelFilesTest(FolderTestCase):
     def test_all_comes_along_with_the_checkpoint_or_else_from_the_run(self):
         folder = self.folder("model", casing=False)
         for checkpoint, given in ((folder, {}), (None, {"output_dir": folder})):
-            config, vocabulary, casing, source = self.resolve(checkpoint, **given)
+            found = self.resolve(checkpoint, **given)
+            config, vocabulary, casing, segmenter, source = found
             self.assertEqual(config, toy.CONFIG)
             self.assertEqual(list(vocabulary), TOKENS)
             self.assertFalse(casing)
+            self.assertEqual(segmenter, "none")
             self.assertEqual(source is None, checkpoint is None)
 
     def test_what_is_said_nowhere_is_asked_for(self):

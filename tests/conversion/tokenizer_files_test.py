@@ -112,12 +112,24 @@ class TokenizerFilesTest(FolderCase):
             folder = self.folder()
             write_tokenizer(folder, Vocabulary(TOKENS), do_lower_case)
             path = os.path.join(folder, "vocab.txt")
-            expected = (Vocabulary(TOKENS), path, do_lower_case, None)
+            expected = (Vocabulary(TOKENS), path, do_lower_case, None, "none")
             self.assertEqual(read_tokenizer(folder), expected)
             text = pathlib.Path(folder, "tokenizer_config.json").read_text()
             settings = json.loads(text)
             self.assertEqual(settings["tokenizer_class"], "BertTokenizer")
             self.assertEqual(settings["do_lower_case"], do_lower_case)
+            self.assertNotIn("segmenter", settings)
+
+    def test_a_segmenter(self):
+        folder = self.folder()
+        self.assertIsNone(read_tokenizer(folder).segmenter)
+        write_tokenizer(folder, Vocabulary(TOKENS), True, segmenter="icu")
+        self.assertEqual(read_tokenizer(folder).segmenter, "icu")
+        self.assertTrue(read_tokenizer(folder).has_segmenter)
+        path = pathlib.Path(folder, "tokenizer_config.json")
+        path.write_text(json.dumps({"segmenter": "mecab"}))
+        with self.assertRaisesRegex(InputError, "config.json: `segmenter` .*'mecab'"):
+            read_tokenizer(folder)
 
     def test_the_tokenizers_library_gives_the_same_ids(self):
         words = [*TOKENS, "caf", "##\u00e9", "cafe", "\u4e2d", "!", "a", "##a", "CAT"]

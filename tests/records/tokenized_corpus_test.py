@@ -83,7 +83,9 @@ class TokenizedPartsTest(tf.test.TestCase):
             chunk = mock.Mock(language=language)
             vocabulary = Vocabulary(["[PAD]", "a", "b", "c", "##d", "[UNK]"])
             return list(
-                tokenized_parts(chunk, vocabulary, True, deduplicate, 5, self.counts)
+                tokenized_parts(
+                    chunk, vocabulary, True, "none", deduplicate, 5, self.counts
+                )
             )
 
     def test_documents_sentences_tokens(self):
@@ -180,7 +182,9 @@ class CorpusCase(tf.test.TestCase):
             paths, input_format="text", chunk_bytes=chunk_bytes, **options
         )
         self.summaries = [
-            tokenize_chunk(folder, vocab_file, True, deduplicate, None, numbered)
+            tokenize_chunk(
+                folder, vocab_file, True, "none", deduplicate, None, numbered
+            )
             for numbered in enumerate(chunks)
         ]
         self.folder = folder

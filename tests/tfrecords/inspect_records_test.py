@@ -79,7 +79,7 @@ class SoundRecordsTest(ScriptCase):
         for expected in (
             "complete: 5 records in 2 file(s); 9 entries in the vocabulary",
             "max_seq_length=8, max_predictions_per_seq=2, do_lower_case=True,"
-            " masking=static, do_whole_word_mask=False, masked_lm_prob=0.15",
+            " segmenter=none, masking=static, do_whole_word_mask=False",
             "dupe_factor=1, random_seed=12345, pairs=nsp, nsp_labels=original",
             "1 of 7 bytes in all: a.txt",
             "7 of 8 tokens (A 5, B 2); 1 predictions; B is random\n",

@@ -25,6 +25,7 @@ class PrepareTest(FolderCase):
         config=toy.CONFIG,
         vocabulary=VOCABULARY,
         do_lower_case=True,
+        segmenter="none",
         head=names.CLASSIFIER,
         **identity,
     ):
@@ -35,6 +36,7 @@ class PrepareTest(FolderCase):
             config,
             vocabulary,
             do_lower_case,
+            segmenter,
             values,
             head=head,
             **identity,

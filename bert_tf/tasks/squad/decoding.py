@@ -31,6 +31,7 @@ from absl import logging
 from bert_tf.tasks.long_texts import Window
 from bert_tf.tasks.squad.windows import QuestionFeatures
 from bert_tf.text.normalization import Span, split_words
+from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.text.wordpiece import WordPieceTokenizer, joined
 
 # How an answer's tokens become text: aligned with their words, as in the original,
@@ -77,7 +78,9 @@ class Alignment(NamedTuple):
     failure: str = ""  # why it is all of the words
 
 
-def align(token_text: str, words: str, do_lower_case: bool) -> Alignment:
+def align(
+    token_text: str, words: str, do_lower_case: bool, segmenter: str = NO_SEGMENTER
+) -> Alignment:
     """Finds the tokens' text in their words: the original's get_final_text.
 
     The tokens' text is lower-cased without accents; the answer is the text as written.
@@ -88,7 +91,7 @@ def align(token_text: str, words: str, do_lower_case: bool) -> Alignment:
     and on a piece of a word that occurs in the words twice, of which it takes the
     first. `--answer_text=offsets` needs none of this.
     """
-    normalized = " ".join(split_words(words, do_lower_case))
+    normalized = " ".join(split_words(words, do_lower_case, segmenter))
     start = normalized.find(token_text)
     if start < 0 or not token_text:
         return Alignment(0, len(words), "its tokens are not in the words")
@@ -254,7 +257,9 @@ class Decoder:
         ids = paragraph.ids[first : last + 1]
         vocabulary = self.tokenizer.vocabulary.tokens
         token_text = joined([vocabulary[token_id] for token_id in ids])
-        alignment = align(token_text, text, self.tokenizer.do_lower_case)
+        alignment = align(
+            token_text, text, self.tokenizer.do_lower_case, self.tokenizer.segmenter
+        )
         if alignment.failure and self.verbose_logging:
             logging.info(
                 "Question %s: answer %r becomes all of %r: %s.",

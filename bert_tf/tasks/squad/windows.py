@@ -125,8 +125,7 @@ class QuestionFeaturizer:
     def settings(self) -> dict[str, Any]:
         """What features depend on in addition to the questions, as JSON."""
         return {
-            "vocabulary": self.tokenizer.vocabulary.sha256,
-            "do_lower_case": self.tokenizer.do_lower_case,
+            **self.tokenizer.settings,
             "max_seq_length": self.max_seq_length,
             "doc_stride": self.doc_stride,
             "max_query_length": self.max_query_length,

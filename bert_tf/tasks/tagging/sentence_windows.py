@@ -71,8 +71,7 @@ class SentenceFeaturizer:
     def settings(self) -> dict[str, Any]:
         """All that windows depend on in addition to the sentences, as JSON."""
         return {
-            "vocabulary": self.tokenizer.vocabulary.sha256,
-            "do_lower_case": self.tokenizer.do_lower_case,
+            **self.tokenizer.settings,
             "max_seq_length": self.max_seq_length,
             "doc_stride": self.doc_stride,
             "document_context": self.document_context,

@@ -64,6 +64,7 @@ from bert_tf.tasks.tagging.labels import is_nested
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.normalization import Span, words_of_text
+from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.text.tfds import TfdsRows
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ class Layout:
     widens_spans: bool = True  # to whole words; else such spans are refused
     splits_cjk: bool = True  # plain text, at each ideograph
     splits_punctuation: bool = False  # and at each sign of punctuation
+    segmenter: str = NO_SEGMENTER  # and where it separates words
 
     @classmethod
     def of(cls, options: "TaggingOptions") -> "Layout":
@@ -581,7 +583,12 @@ def _texts_with_spans(
     widened: list[str] = []
     num_spans = 0
     for one in annotations.read_texts(path, layout.word_column, layout.label_column):
-        spans = words_of_text(one.text, splits_cjk=True, splits_punctuation=True)
+        spans = words_of_text(
+            one.text,
+            splits_cjk=True,
+            splits_punctuation=True,
+            segmenter=layout.segmenter,
+        )
         labels = None
         if has_labels and one.spans is None:
             raise InputError(f"{one.source}: it has no spans, not even an empty list.")
@@ -613,6 +620,7 @@ def _plain_texts(
             line,
             splits_cjk=layout.splits_cjk,
             splits_punctuation=layout.splits_punctuation,
+            segmenter=layout.segmenter,
         )
         if spans:
             yield _of_text(line, spans, None, document, f"{path}:{number}")

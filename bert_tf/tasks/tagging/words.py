@@ -91,7 +91,9 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         self.trained = read_words(finetuning.folder_of_model(options))
         if self.trained == TrainedWords() and model_files.source is not None:
             self.trained = read_words(model_files.source.folder)
-        splits: Mapping[str, Sequence[Sentence]] = read_splits(options, self.trained)
+        splits: Mapping[str, Sequence[Sentence]] = read_splits(
+            options, self.trained, model_files.segmenter
+        )
         self._options, self._model_files = options, model_files
         recorded = read_labels(finetuning.folder_of_model(options))[0]
         there = model_files.source.labels if model_files.source is not None else None
@@ -288,13 +290,14 @@ class TaggingTask(FineTuningTask[WordPredictions]):
 
 
 def read_splits(
-    options: TaggingOptions, trained: TrainedWords
+    options: TaggingOptions, trained: TrainedWords, segmenter: str
 ) -> dict[str, list[Sentence]]:
     """The sentences, by split."""
     layout = dataclasses.replace(
         Layout.of(options),
         splits_cjk=trained.splits_cjk,
         splits_punctuation=trained.splits_punctuation,
+        segmenter=segmenter,
     )
     found: dict[str, list[Sentence]] = {}
     for split, source in sources(options):

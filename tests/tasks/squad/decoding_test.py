@@ -1,3 +1,6 @@
+import importlib.util
+import unittest
+
 import numpy as np
 import tensorflow as tf
 from absl import logging
@@ -45,6 +48,12 @@ class AlignTest(tf.test.TestCase):
         self.assert_found("Café", "(Café)", "Café", do_lower_case=False)
         # The original takes the first of two: these could be the tokens of the last.
         self.assertEqual(align("an", "Banana", True), (1, 3, ""))
+
+    @unittest.skipUnless(importlib.util.find_spec("icu4py"), "the extra `segmenter`")
+    def test_words_without_spaces(self):
+        words = "ภาษาไทยเป็นภาษา"
+        self.assertEqual(align("ไทย เป็น", words, False, "icu"), (4, 11, ""))
+        self.assertEqual(align("ไทย เป็น", words, False)[:2], (0, 15))
 
     def test_where_characters_are_not_one_to_one_it_is_all_words(self):
         others = "other characters"

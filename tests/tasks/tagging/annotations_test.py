@@ -1,7 +1,9 @@
 """Texts with spans, as each tool writes them."""
 
 import gzip
+import importlib.util
 import json
+import unittest
 
 from bert_tf.base.errors import InputError
 from bert_tf.tasks.tagging.annotations import read_texts
@@ -94,6 +96,13 @@ class AnnotationsTest(FolderCase):
             file.write(json.dumps(TOOLS["doccano"]))
         (one,) = read_sentences([self.path("x.jsonl.gz")], Layout())
         self.assertEqual(one.labels, LABELS)
+
+    @unittest.skipUnless(importlib.util.find_spec("icu4py"), "the extra `segmenter`")
+    def test_words_without_spaces(self):
+        value = {"text": "ภาษาไทยเป็นภาษา", "label": [[4, 7, "NAME"]]}
+        (one,) = self.sentences(value, segmenter="icu")
+        self.assertEqual(one.words, ("ภาษา", "ไทย", "เป็น", "ภาษา"))
+        self.assertEqual(one.labels, ("O", "B-NAME", "O", "O"))
 
     def test_places_are_lines_or_entries(self):
         bad = {"text": "a b", "label": [[0, 2.5, "X"]]}

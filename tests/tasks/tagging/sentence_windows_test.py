@@ -1,3 +1,6 @@
+import importlib.util
+import unittest
+
 import numpy as np
 import tensorflow as tf
 
@@ -43,6 +46,17 @@ class FeaturesTest(tf.test.TestCase):
             ([CLS, C, SEP], [1], [5]),
         ]
         self.assertEqual(found, expected)
+
+    @unittest.skipUnless(importlib.util.find_spec("icu4py"), "the extra `segmenter`")
+    def test_a_word_that_is_given_is_one_word(self):
+        tokenizer = WordPieceTokenizer(
+            Vocabulary([*TOKENS, "ภาษา", "ไทย"]), segmenter="icu", do_lower_case=False
+        )
+        (one,) = SentenceFeaturizer(tokenizer, max_seq_length=8)(
+            [sentence("ภาษาไทย a")]
+        )
+        self.assertEqual(one.ids, [CLS, KYO + 1, KYO + 2, A, SEP])
+        self.assertEqual(one.places.tolist(), [1, 3])
 
     def test_a_document_is_one_text(self):
         sentences = [sentence("a b"), sentence("c"), sentence("b", document=1)]
