@@ -357,7 +357,9 @@ class Plan:
     @property
     def _do_lower_case(self) -> bool | None:
         if self.options.init_checkpoint and not self.options.is_given("do_lower_case"):
-            return None  # the checkpoint's
+            from bert_tf.conversion.tokenizer_files import casing_of
+
+            return casing_of(self._folder)
         return self.options.do_lower_case
 
     @property

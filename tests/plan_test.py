@@ -146,6 +146,13 @@ class PlanTest(PlanCase):
         with self.assertRaisesRegex(flags.Error, "needs --init_checkpoint"):
             self.plan("--num_new_tokens=50")
 
+    def test_the_casing_is_the_checkpoints(self):
+        self.write("released/tokenizer_config.json", {"do_lower_case": False})
+        released = f"--init_checkpoint={self.path('released')}"
+        self.plan(released)
+        self.assertEqual(self.ran[0][0], "create_pretraining_data")
+        self.assertEqual(self.ran[0][1]["do_lower_case"], "False")
+
     def test_a_segmenter_and_that_of_a_checkpoint(self):
         self.plan("--segmenter=icu", hours=3.0)
         (learn, learned), (create, created), *_ = self.ran
