@@ -385,9 +385,9 @@ class _Run:
             flags=self._start.flags if self._start else {},
         )
         self.closing.callback(self._reporter.close)
-        first = phases[0].evaluate if phases[0].evaluates_before else None
-        if first and not self.step and self._reporter.evaluation(0) is None:
-            self._reporter.report_evaluation(0, first(self.model))
+        is_first = not self.step and self._reporter.evaluation(0) is None
+        if phases[0].evaluates_before and phases[0].evaluate and is_first:
+            self._reporter.report_evaluation(0, self._timed_evaluation(phases[0]))
         if self._evaluates(behind):
             recorded = self._reporter.evaluation(self.step)
             best = read_best(folder_of(self._folder))
@@ -544,8 +544,9 @@ class _Run:
     ) -> None:
         """Updates the budget by the pace, and the progress bar by the steps left."""
         assert self._budget is not None
-        if not self._has_evaluated:  # compiling, and a whole step's time for each
-            of_one = seconds_per_step / phase.batch_size
+        # Compiling, and half of a step's time for each: forward alone is a third of it.
+        if not self._has_evaluated:
+            of_one = 0.5 * seconds_per_step / phase.batch_size
             seconds = self._compiling_seconds + phase.num_evaluated * of_one
             self._budget.evaluated(seconds)
         self._budget.update(
@@ -649,14 +650,19 @@ class _Run:
 
     def _evaluate(self, phase: Phase) -> None:
         """Evaluates, records it, and keeps the best checkpoint."""
+        results = self._timed_evaluation(phase)
+        self._reporter.report_evaluation(self.step, results)
+        self._keep_best(results, phase)
+
+    def _timed_evaluation(self, phase: Phase) -> Mapping[str, float]:
+        """An evaluation's results; the budget is told how long it took."""
         assert phase.evaluate is not None
         began = time.monotonic()
         results = phase.evaluate(self.model)
         if self._budget:
             self._has_evaluated = True
             self._budget.evaluated(time.monotonic() - began)
-        self._reporter.report_evaluation(self.step, results)
-        self._keep_best(results, phase)
+        return results
 
     def _keep_best(self, results: Mapping[str, float], phase: Phase) -> None:
         """Keeps the step's checkpoint if its evaluation is the best one."""
