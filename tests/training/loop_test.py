@@ -262,12 +262,13 @@ class ResumeTest(LoopTestCase):
         def clock():
             return now[0]
 
-        def train(seconds):
+        def train(seconds, folder="hours", **of_phase):
             calls.clear()
+            phase = toy.phase(self.records, ENDLESS, evaluate=evaluate, **of_phase)
             return self.train(
-                "hours",
+                folder,
                 max_train_hours=seconds / 3600.0,
-                phases=[toy.phase(self.records, ENDLESS, evaluate=evaluate)],
+                phases=[phase],
                 eval_steps=10**6,
                 log_steps=1,
             )[1]
@@ -295,6 +296,11 @@ class ResumeTest(LoopTestCase):
         self.assertIn("its 0.0166667 hours are used", "\n".join(log.output))
         # A minute more: 16 seconds are not for steps, as it compiles again.
         self.assertEqual(train(120.0), 39 + 60 - 10 - 11)
+        # 12.5 seconds are left: compiling, and half of a step's time for every 4 of 12
+        # examples. Or 5, which an evaluation before the first step has taken.
+        self.assertEqual(train(60.0, "estimated", num_evaluated=12), 38)
+        before = {"num_evaluated": 12, "evaluates_before": True}
+        self.assertEqual(train(60.0, "measured", **before), 60 - 10 - 5 - 5)
 
     def test_weights_that_are_not_finite_are_not_saved(self):
         with self.assertRaisesRegex(InputError, "weights are not finite after step 1"):
