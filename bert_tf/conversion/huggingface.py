@@ -449,12 +449,13 @@ def to_config(
         **dict.fromkeys(further, 1),
         **({"embedding_size": config.embedding_width} if further else {}),
         "hidden_act": _THEIR_GELUS.get(config.hidden_act, config.hidden_act),
-        # transformers 5 leaves it out; CTranslate2 asks for it.
-        _POSITIONS: _FIXED[_POSITIONS],
         "pad_token_id": 0,
         "tie_word_embeddings": True,
         "dtype": "float32",
     }
+    if model_type == "bert":
+        # transformers 5 leaves it out; CTranslate2 asks for it.
+        values[_POSITIONS] = _FIXED[_POSITIONS]
     if config.left_to_right:
         if model_type != "bert":
             raise InputError(f"transformers' {architecture} is never left-to-right.")
