@@ -28,7 +28,12 @@ from typing import Any
 from absl import app, flags
 from parts.commands import finished
 from parts.results import machine, spread
-from parts.text_records import LENGTH, PREDICTIONS, command, work_folder
+from parts.text_records import (
+    command,
+    learn_vocabulary,
+    work_folder,
+    write_records,
+)
 
 WORDS = (
     "acid acids atoms bacteria blood cell cells chemical clinical compound compounds"
@@ -84,35 +89,14 @@ def write_texts(folder: pathlib.Path) -> None:
 def learned(folder: pathlib.Path, name: str) -> pathlib.Path:
     """A vocabulary of one of the texts."""
     path = folder / f"{name}_vocab.txt"
-    if not path.exists():
-        finished(
-            command(
-                "tfrecords.learn_vocabulary",
-                input_file=folder / f"{name}.txt",
-                output_file=path,
-                vocab_size=_VOCAB_SIZE.value,
-                do_lower_case=True,
-            )
-        )
+    learn_vocabulary(folder / f"{name}.txt", path, _VOCAB_SIZE.value)
     return path
 
 
 def records(folder: pathlib.Path, text: str, vocab: pathlib.Path) -> pathlib.Path:
-    """The records of a text, masked as they are read."""
+    """The records of a text by a vocabulary."""
     path = folder / f"{text}_by_{vocab.stem}.tfrecord"
-    finished(
-        command(
-            "tfrecords.create_pretraining_data",
-            input_file=folder / f"{text}.txt",
-            output_file=path,
-            vocab_file=vocab,
-            do_lower_case=True,
-            max_seq_length=LENGTH,
-            max_predictions_per_seq=PREDICTIONS,
-            masking="dynamic",
-            dupe_factor=1,
-        )
-    )
+    write_records(folder / f"{text}.txt", path, vocab)
     return path
 
 

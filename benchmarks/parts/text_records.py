@@ -41,37 +41,47 @@ def command(module: str, **settings: Any) -> list[str]:
     ]
 
 
-def records(
-    work_dir: pathlib.Path, text: str, held_out: str, vocab_size: int
-) -> dict[str, str]:
-    """The flags for records of both, masked as they are read; written if missing."""
-    vocab = work_dir / "vocab.txt"
+def learn_vocabulary(text: Any, vocab: pathlib.Path, vocab_size: int) -> None:
+    """A lower-cased vocabulary of a text, if there is none."""
     if not vocab.exists():
-        work_dir.mkdir(parents=True, exist_ok=True)
-        settings = {"vocab_size": vocab_size, "do_lower_case": True}
         finished(
             command(
                 "tfrecords.learn_vocabulary",
                 input_file=text,
                 output_file=vocab,
-                **settings,
+                vocab_size=vocab_size,
+                do_lower_case=True,
             )
         )
+
+
+def write_records(text: Any, target: pathlib.Path, vocab: pathlib.Path) -> None:
+    """Records of a text, masked as they are read, if they are missing."""
+    finished(
+        command(
+            "tfrecords.create_pretraining_data",
+            input_file=text,
+            output_file=target,
+            vocab_file=vocab,
+            do_lower_case=True,
+            max_seq_length=LENGTH,
+            max_predictions_per_seq=PREDICTIONS,
+            masking="dynamic",
+            dupe_factor=1,
+        )
+    )
+
+
+def records(
+    work_dir: pathlib.Path, text: str, held_out: str, vocab_size: int
+) -> dict[str, str]:
+    """The flags for records of both, masked as they are read; written if missing."""
+    vocab = work_dir / "vocab.txt"
+    work_dir.mkdir(parents=True, exist_ok=True)
+    learn_vocabulary(text, vocab, vocab_size)
     made = {"input_file": (text, "text"), "eval_input_file": (held_out, "held_out")}
     for source, name in made.values():
-        finished(
-            command(
-                "tfrecords.create_pretraining_data",
-                input_file=source,
-                output_file=work_dir / f"{name}.tfrecord",
-                vocab_file=vocab,
-                do_lower_case=True,
-                max_seq_length=LENGTH,
-                max_predictions_per_seq=PREDICTIONS,
-                masking="dynamic",
-                dupe_factor=1,
-            )
-        )
+        write_records(source, work_dir / f"{name}.tfrecord", vocab)
     return {
         flag: str(work_dir / f"{name}.tfrecord") for flag, (_, name) in made.items()
     }
