@@ -24,6 +24,15 @@ PYTEST_ARGS ?=
 
 venv: $(VENV)/.installed
 
+# $(1): an environment with the packages of the first one behind its own.
+define environment
+	test -x $(1)/bin/python || $(PYTHON) -m venv $(1)
+	echo "import site; site.addsitedir('$$($(BIN)/python -c '$(PACKAGES)')')" \
+	  > "$$($(1)/bin/python -c '$(PACKAGES)')/first.pth"
+	$(1)/bin/python -m pip install --quiet --upgrade pip
+endef
+PACKAGES := import sysconfig; print(sysconfig.get_path("purelib"))
+
 # The stamp is newer than the files that say what to install: a second `make` does nothing.
 $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -49,11 +58,10 @@ test-slow: venv
 test-beam: $(BEAM_VENV)/.installed
 	$(BEAM_VENV)/bin/python -m pytest tests/records/beam_test.py $(PYTEST_ARGS)
 
-$(BEAM_VENV)/.installed: setup.cfg pyproject.toml constraints.txt constraints-beam.txt
-	test -x $(BEAM_VENV)/bin/python || $(PYTHON) -m venv $(BEAM_VENV)
+$(BEAM_VENV)/.installed: $(VENV)/.installed constraints-beam.txt
+	$(call environment,$(BEAM_VENV))
 	awk -F== 'NR == FNR { other[$$1]; print; next } !($$1 in other)' \
 	  constraints-beam.txt constraints.txt > $(BEAM_VENV)/constraints.txt
-	$(BEAM_VENV)/bin/python -m pip install --quiet --upgrade pip
 	$(BEAM_VENV)/bin/python -m pip install --quiet \
 	  --constraint $(BEAM_VENV)/constraints.txt --editable '.[beam,test]'
 	touch $@
@@ -67,9 +75,8 @@ test-jax: $(JAX_VENV)/.installed
 	  $(JAX_VENV)/bin/python -m pytest -n auto --dist worksteal \
 	  -m 'jax and not slow' $(PYTEST_ARGS)
 
-$(JAX_VENV)/.installed: setup.cfg pyproject.toml constraints.txt
-	test -x $(JAX_VENV)/bin/python || $(PYTHON) -m venv $(JAX_VENV)
-	$(JAX_VENV)/bin/python -m pip install --quiet --upgrade pip
+$(JAX_VENV)/.installed: $(VENV)/.installed
+	$(call environment,$(JAX_VENV))
 	$(JAX_VENV)/bin/python -m pip install --quiet --constraint constraints.txt \
 	  --editable '.[jax,test]'
 	touch $@
@@ -77,18 +84,15 @@ $(JAX_VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 # The runtimes of exported models, which `make test` does without. Nothing that these
 # packages require is installed: the package's own requirements are newer.
 test-exports: $(EXPORT_VENV)/.installed
-	$(EXPORT_VENV)/bin/python -m pytest -n auto --dist worksteal -m 'not slow' \
+	$(EXPORT_VENV)/bin/python -m pytest -n auto --dist worksteal -m 'not slow' -rs \
 	  tests/export_model_test.py tests/conversion/runtimes_test.py \
 	  tests/conversion/onnx_graph_test.py tests/conversion/onnx_folder_test.py \
 	  tests/conversion/litert_test.py tests/text_models_test.py \
 	  tests/serving_page_test.py tests/tasks/export_scores_test.py \
 	  -k 'litert or onnx or run or text_models or serving or scores' $(PYTEST_ARGS)
 
-$(EXPORT_VENV)/.installed: setup.cfg pyproject.toml constraints.txt constraints-exports.txt
-	test -x $(EXPORT_VENV)/bin/python || $(PYTHON) -m venv $(EXPORT_VENV)
-	$(EXPORT_VENV)/bin/python -m pip install --quiet --upgrade pip
-	$(EXPORT_VENV)/bin/python -m pip install --quiet --constraint constraints.txt \
-	  --editable '.[test]'
+$(EXPORT_VENV)/.installed: $(VENV)/.installed constraints-exports.txt
+	$(call environment,$(EXPORT_VENV))
 	$(EXPORT_VENV)/bin/python -m pip install --quiet --no-deps \
 	  --requirement constraints-exports.txt
 	touch $@
@@ -102,10 +106,8 @@ venv-accelerators: $(ACCELERATOR_VENV)/.installed
 
 # Nothing that these packages require is installed: it is of use with a GPU alone. Where
 # they cannot be had the tests are skipped, and the next `make` tries again.
-$(ACCELERATOR_VENV)/.installed: setup.cfg pyproject.toml constraints.txt \
-		constraints-accelerators.txt
-	test -x $(ACCELERATOR_VENV)/bin/python || $(PYTHON) -m venv $(ACCELERATOR_VENV)
-	$(ACCELERATOR_VENV)/bin/python -m pip install --quiet --upgrade pip
+$(ACCELERATOR_VENV)/.installed: $(VENV)/.installed constraints-accelerators.txt
+	$(call environment,$(ACCELERATOR_VENV))
 	$(ACCELERATOR_VENV)/bin/python -m pip install --quiet --constraint constraints.txt \
 	  --editable '.[jax,test]'
 	! $(ACCELERATOR_VENV)/bin/python -m pip install --quiet --no-deps \
