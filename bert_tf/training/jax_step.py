@@ -43,6 +43,9 @@ from bert_tf.training.task import Task
 _BATCHES_AHEAD = 2
 # Steps that may be under way before Python waits for the oldest one.
 _STEPS_AHEAD = 2
+# Else a product whose gradient is divided is computed in as many pieces as there are
+# chips, each sent on in turn: `small` on 64 chips moves 9.5 instead of 7.4 GB a step.
+_TPU_OPTIONS = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": 10**6}
 
 
 class JaxStrategy:
@@ -337,6 +340,7 @@ def training_step(
     @functools.partial(
         jax.jit,
         donate_argnums=(0, 1),
+        compiler_options=_TPU_OPTIONS if strategy.device_kind == "TPU" else None,
         out_shardings=((replicated, replicated, slot_shares), replicated, replicated),
     )
     def step(
