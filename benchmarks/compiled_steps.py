@@ -6,7 +6,10 @@
 Google's compiler for TPUs (`libtpu`) and XLA's for NVIDIA's GPUs compile the step of
 this package on JAX for devices that are not here, and beside it that of KerasHub's
 backbone and masked LM head as Keras fits it: bfloat16, dropout 0.1, a vocabulary of
-30,522, forward, backward, clipping and the update of every weight.
+30,522, forward, backward, clipping and the update of every weight. --steps=tasks
+compiles the steps of every task, of training, evaluation and prediction, with each
+task's head, a vocabulary of 30,522 and rows of different lengths. A step that does not
+compile, or that calls the host, is a line with its name.
 
 NOTHING IS RUN: every figure is the compiler's. Memory is what a device needs with all
 arguments; the estimate is the sum of the instructions' estimated cycles, which counts
@@ -17,6 +20,7 @@ A compilation takes one to three minutes on one core.
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -26,7 +30,7 @@ from parts import programs
 from parts.results import REPOSITORY
 from peers import pretraining_steps
 
-OURS, KERAS_HUB = "bert_tf", "KerasHub"
+OURS, KERAS_HUB, TASKS = "bert_tf", "KerasHub", "tasks"
 SIZES = {"small": (4, 512), "base": (12, 768), "large": (24, 1024)}  # layers, hidden
 PREDICTIONS = {128: 20, 512: 76}
 HEAD = (
@@ -43,7 +47,9 @@ _SIZES = flags.DEFINE_list("sizes", ["base"], f"Any of {', '.join(SIZES)}.")
 _BATCHES = flags.DEFINE_list(
     "batches", ["128x128"], "SEQUENCESxLENGTH of each device, such as 32x512."
 )
-_STEPS = flags.DEFINE_list("steps", [OURS, KERAS_HUB], "Whose steps to compile.")
+_STEPS = flags.DEFINE_list(
+    "steps", [OURS, KERAS_HUB], f"The steps to compile: {OURS}, {KERAS_HUB}, {TASKS}."
+)
 _LARGEST = flags.DEFINE_bool("largest", False, "Also find the largest batch that fits.")
 _OPTIONS = flags.DEFINE_list(
     "options", [], "NAME=VALUE for XLA, such as xla_gpu_deterministic_ops=true."
@@ -72,13 +78,24 @@ def figures(case: dict) -> dict:
         intermediate_size=4 * case["hidden"],
     )
     batch = pretraining_steps.records(settings)
+    options = case["options"]
     if case["step"] == OURS:
         program = programs.training_program(
-            pretraining_task(config), strategy, batch, **case["options"]
+            pretraining_task(config), strategy, batch, **options
         )
-    else:
+    elif case["step"] == KERAS_HUB:
         program = keras_program(strategy, settings)
+    else:
+        from benchmarks.parts import every_step
+
+        of_task = every_step.cases(config, case["length"])[case["step"]]
+        program = every_step.program(
+            of_task, strategy, case["batch"], case["mode"], **options
+        )
+    if program.host_callbacks():
+        raise SystemExit(f"Error: it calls the host: {program.host_callbacks()}")
     flops = training_flops(config, {key: value.shape for key, value in batch.items()})
+    flops *= case["mode"] == ""  # of the pre-training step with full rows
     return {
         "memory": program.memory_bytes,
         "cycles": program.cycles,
@@ -123,7 +140,10 @@ def compile_apart(case: dict) -> dict | None:
     )
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if "Error" in line]
-        print(f"  {case['step']}: {(lines or ['no message'])[-1][:300]}", flush=True)
+        print(
+            f"  {case['step']} {case['mode']}: {(lines or ['no message'])[-1][:300]}",
+            flush=True,
+        )
         return None
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -131,13 +151,16 @@ def compile_apart(case: dict) -> dict | None:
 def show(case: dict, found: dict) -> None:
     """Prints one row."""
     name = f"{case['step']}, {case['size']}, {case['batch']} x {case['length']}"
+    if case["mode"]:
+        name = f"{case['step']}: {case['mode']}"
     clock = programs.CLOCKS.get(case["devices"].split(":")[0])
     estimate = f"{'-':>10}{'-':>7}{'-':>6}{'-':>9}"
     if clock and found["cycles"]:
         seconds = found["cycles"] / clock
         estimate = (
             f"{found['cycles'] / 1e6:10.1f}{1e3 * seconds:7.1f}"
-            f"{found['seconds_at_peak'] / seconds:6.0%}{found['moved'] / 1e9:9.1f}"
+            f"{found['seconds_at_peak'] / seconds or math.nan:6.0%}"
+            f"{found['moved'] / 1e9:9.1f}"
         )
     sizes = sorted(found["collectives"].items())
     exchanged = ", ".join(f"{kind} {size / 1e6:.1f}" for kind, size in sizes)
@@ -164,6 +187,22 @@ def largest_batch(case: dict, found: dict) -> int:
     return 0
 
 
+def steps() -> list[tuple[str, str]]:
+    """The steps that were asked for, and those of tasks with their mode."""
+    found = [(name, "") for name in (OURS, KERAS_HUB) if name in _STEPS.value]
+    if TASKS in _STEPS.value:
+        os.environ.update(programs.ENVIRONMENT)
+        sys.path.insert(0, str(REPOSITORY))
+        from benchmarks.parts import every_step
+        from bert_tf.base.config import BertConfig
+
+        any_config = BertConfig(vocab_size=1)
+        found += [(name, "training") for name in every_step.cases(any_config, 128)]
+        for name in every_step.INFERENCE:
+            found += [(name, "evaluation"), (name, "prediction")]
+    return found
+
+
 def main(_: list[str]) -> None:
     """Compiles all cases."""
     missing = programs.missing_packages()
@@ -178,9 +217,10 @@ def main(_: list[str]) -> None:
             for shape in _BATCHES.value:
                 batch, length = map(int, shape.split("x"))
                 layers, hidden = SIZES[size]
-                for step in _STEPS.value:
+                for step, mode in steps():
                     case = {
                         "step": step,
+                        "mode": mode,
                         "size": size,
                         "devices": devices,
                         "layers": layers,
