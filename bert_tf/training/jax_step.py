@@ -43,8 +43,8 @@ from bert_tf.training.task import Task
 _BATCHES_AHEAD = 2
 # Steps that may be under way before Python waits for the oldest one.
 _STEPS_AHEAD = 2
-# Else a product whose gradient is divided is computed in as many pieces as there are
-# chips, each sent on in turn: `small` on 64 chips moves 9.5 instead of 7.4 GB a step.
+# Else a product whose result is divided may be computed in as many pieces as there are
+# chips, each sent on in turn, in more memory: see accelerators_test.py, "choices".
 _TPU_OPTIONS = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": 10**6}
 
 
