@@ -20,12 +20,18 @@ here and dynamic padding there. Examples a second: all processes of a task are s
 and warmed up (what compiles is compiled by then) and then take turns, each --seconds of
 training and of prediction, --rounds times; the medians count.
 
+Quantization (--only=quantization): a run for each task in --score_precision with the
+first seed, and what export_model's --eval_file prints of its ONNX files of float32 and
+of int8: the dev set's scores, milliseconds and megabytes, and the answers that differ.
+It needs onnxruntime, and no environment.
+
 Each run's result is a file under --work_dir, and what is there is not run again. On two
 cores the scores take some hours, the rest half an hour; --only, --tasks, --seeds,
 --sides and --precisions choose. The tables are printed in Markdown.
 """
 
 import csv
+import importlib.util
 import json
 import os
 import pathlib
@@ -45,7 +51,7 @@ from parts.commands import Worker
 from parts.results import PEERS, REPOSITORY, Result, compared, machine, spread
 from parts.sides import HUGGING_FACE, OURS
 
-SCORES, SPEED = "scores", "speed"
+SCORES, SPEED, QUANTIZATION = "scores", "speed", "quantization"
 
 
 class Table(NamedTuple):
@@ -83,7 +89,9 @@ WAYS = (
 WORKERS = {OURS: "our_finetuning.py", HUGGING_FACE: "huggingface_finetuning.py"}
 
 _TASKS = flags.DEFINE_list("tasks", list(TASKS), "The tasks.")
-_ONLY = flags.DEFINE_enum("only", None, [SCORES, SPEED], "Only this part.")
+_ONLY = flags.DEFINE_enum(
+    "only", None, [SCORES, SPEED, QUANTIZATION], "Only this part."
+)
 _SST2_ROWS = flags.DEFINE_integer("sst2_rows", 10_000, "Training rows of SST-2.")
 
 
@@ -200,8 +208,8 @@ def run_scores(bench: Bench) -> None:
         )
 
 
-def our_scores(bench: Bench, job: dict[str, Any]) -> dict[str, Any]:
-    """A run of run_classifier."""
+def our_run(bench: Bench, job: dict[str, Any]) -> tuple[pathlib.Path, float]:
+    """The folder of a run of run_classifier, and the seconds of its training."""
     name = f"{job['task']}-{job['seed']}-{job['precision']}"
     folder = bench.work_dir / "runs" / name
     own = [
@@ -211,7 +219,13 @@ def our_scores(bench: Bench, job: dict[str, Any]) -> dict[str, Any]:
         f"--pad={job['padding']}",
         f"--eval_batch_size={job['batch_size']}",
     ]
-    seconds = sides.our_run(bench.pythons[OURS], "run_classifier", job, folder, *own)
+    python = bench.pythons[OURS]
+    return folder, sides.our_run(python, "run_classifier", job, folder, *own)
+
+
+def our_scores(bench: Bench, job: dict[str, Any]) -> dict[str, Any]:
+    """The scores of a run of run_classifier."""
+    folder, seconds = our_run(bench, job)
     with open(folder / "dev_predictions.tsv", encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         predictions: list = [row["prediction"] for row in rows]
@@ -271,6 +285,33 @@ def print_scores(bench: Bench) -> None:
                 f" | {spread(theirs)}{walls[HUGGING_FACE]} | {compared(ours, theirs)} |"
             )
     print("\nRange: the larger one of the two sides' (highest minus lowest seed).")
+
+
+# Quantization.
+
+
+def run_quantization(bench: Bench) -> None:
+    """Prints what export_model says of each task's ONNX files."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        print("quantization: left out, onnxruntime not installed")
+        return
+    import bert_tf
+
+    seed, precision = int(sides.SEEDS.value[0]), sides.SCORE_PRECISION.value
+    for task in _TASKS.value:
+        folder, _ = our_run(
+            bench, bench.job(task, seed=seed, precision=precision, padding="length")
+        )
+        for quantize in (None, "int8"):
+            print(f"\n{task}, {quantize or 'float32'}:", flush=True)
+            bert_tf.export(
+                str(folder),
+                str(folder / f"onnx_{quantize}"),
+                format="onnx",
+                quantize=quantize,
+                eval_file=str(bench.data[task] / "dev.tsv"),
+            )
+        shutil.rmtree(folder)
 
 
 # Examples a second.
@@ -435,7 +476,7 @@ def main(_: list[str]) -> None:
         work_dir, environments = sides.folders(temporary)
         glue = pathlib.Path(flags.FLAGS.data_dir).resolve()
         glue = glue / "glue" if (glue / "glue").is_dir() else glue
-        found = sides.start(environments)
+        found = sides.start(environments, alone=_ONLY.value == QUANTIZATION)
         if found is None:
             return
         data = {task: glue / task for task in TASKS}
@@ -444,12 +485,14 @@ def main(_: list[str]) -> None:
         )
         bench = Bench(data, work_dir, *found)
         began = time.perf_counter()
-        if _ONLY.value != SPEED:
+        if _ONLY.value in (None, SCORES):
             run_scores(bench)
             print_scores(bench)
-        if _ONLY.value != SCORES:
+        if _ONLY.value in (None, SPEED):
             run_speed(bench)
             print_speed(bench)
+        if _ONLY.value == QUANTIZATION:
+            run_quantization(bench)
         minutes = (time.perf_counter() - began) / 60
         print(f"\nThis start: {minutes:.0f} minutes, {machine()}")
 

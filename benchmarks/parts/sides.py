@@ -49,15 +49,21 @@ def folders(temporary: str) -> tuple[pathlib.Path, pathlib.Path]:
     return work_dir, environments
 
 
-def start(environments: pathlib.Path) -> tuple[pathlib.Path, dict[str, str]] | None:
-    """The weights and side -> its Python; None where they cannot be had."""
+def start(
+    environments: pathlib.Path, *, alone: bool = False
+) -> tuple[pathlib.Path, dict[str, str]] | None:
+    """The weights and side (or ours `alone`) -> its Python; None where they are not."""
     folder = (
         pathlib.Path(_INIT_CHECKPOINT.value).resolve()
         if _INIT_CHECKPOINT.value
         else conversion.minilm_folder(environments)
     )
+    if folder is None:
+        return None
+    if alone:
+        return folder, {OURS: sys.executable}
     python = pretraining_step.python_of(pretraining_step.HUGGING_FACE, environments)
-    if folder is None or python is None:
+    if python is None:
         return None
     return folder, {OURS: sys.executable, HUGGING_FACE: python}
 

@@ -214,6 +214,12 @@ class ExportScoresTest(FolderCase):
         last = self.check(run_ner, folder, path, score, **flags)
         self.assertRegex(last, r"^\d+ of 240 answers differ; the outputs of")
 
+    @pytest.mark.slow
+    def test_entities_by_litert(self):
+        flags = {"max_seq_length": 9, "doc_stride": 4}
+        folder = self.run_of(BertTagger(toy.CONFIG, 2), flags, labels=["O", "B-LOC"])
+        self.check(run_ner, folder, self.tagged()[0], **flags)
+
     @needs_onnxruntime
     def test_answers(self):
         flags = {"max_seq_length": 9, "doc_stride": 2, "max_query_length": 3}
@@ -233,6 +239,12 @@ class ExportScoresTest(FolderCase):
             return {"exact_match": 100 * np.mean(right)}
 
         self.check(run_squad, folder, path, score, **flags)
+
+    @pytest.mark.slow
+    def test_answers_by_litert(self):
+        flags = {"max_seq_length": 9, "doc_stride": 2, "max_query_length": 3}
+        folder = self.run_of(BertSpanPredictor(toy.CONFIG), flags)
+        self.check(run_squad, folder, self.squad(), **flags)
 
     @needs_onnxruntime
     def test_questions_without_an_answer(self):
