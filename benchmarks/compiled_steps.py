@@ -210,7 +210,11 @@ def main(_: list[str]) -> None:
         print(f"Nothing is compiled: not installed: {', '.join(missing)}.")
         return
     print("Figures of the compiler; nothing was run.", flush=True)
-    options = dict(option.split("=", 1) for option in _OPTIONS.value)
+    known = {"true": True, "false": False}
+    options = {
+        name: known.get(value, value)
+        for name, value in (option.split("=", 1) for option in _OPTIONS.value)
+    }
     for devices in _DEVICES.value:
         print(f"{devices}, for each device:\n{HEAD}", flush=True)
         for size in _SIZES.value:
