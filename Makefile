@@ -98,9 +98,10 @@ $(EXPORT_VENV)/.installed: $(VENV)/.installed constraints-exports.txt
 	touch $@
 
 # What the compilers of TPUs and GPUs make of each step on JAX, where there is neither.
+# 5: nothing was collected, where the compilers cannot be had.
 test-accelerators: venv-accelerators
 	KERAS_BACKEND=jax $(ACCELERATOR_VENV)/bin/python -m pytest -n 2 --dist worksteal \
-	  -rs tests/training/accelerators_test.py $(PYTEST_ARGS)
+	  -rs tests/training/accelerators_test.py $(PYTEST_ARGS) || test $$? = 5
 
 venv-accelerators: $(ACCELERATOR_VENV)/.installed
 
