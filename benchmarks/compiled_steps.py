@@ -50,6 +50,11 @@ _BATCHES = flags.DEFINE_list(
 _STEPS = flags.DEFINE_list(
     "steps", [OURS, KERAS_HUB], f"The steps to compile: {OURS}, {KERAS_HUB}, {TASKS}."
 )
+flags.register_validator(
+    _STEPS,
+    lambda names: {*names} <= {OURS, KERAS_HUB, TASKS},
+    message=f"there are {OURS}, {KERAS_HUB} and {TASKS}.",
+)
 _LARGEST = flags.DEFINE_bool("largest", False, "Also find the largest batch that fits.")
 _OPTIONS = flags.DEFINE_list(
     "options", [], "NAME=VALUE for XLA, such as xla_gpu_deterministic_ops=true."
@@ -215,13 +220,14 @@ def main(_: list[str]) -> None:
         name: known.get(value, value)
         for name, value in (option.split("=", 1) for option in _OPTIONS.value)
     }
+    chosen = steps()
     for devices in _DEVICES.value:
         print(f"{devices}, for each device:\n{HEAD}", flush=True)
         for size in _SIZES.value:
             for shape in _BATCHES.value:
                 batch, length = map(int, shape.split("x"))
                 layers, hidden = SIZES[size]
-                for step, mode in steps():
+                for step, mode in chosen:
                     case = {
                         "step": step,
                         "mode": mode,
