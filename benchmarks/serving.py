@@ -3,8 +3,9 @@ r"""Milliseconds for a call: one text at a time, and the first texts after loadi
     python benchmarks/serving.py --env_dir=ENVIRONMENTS
 
 Without --checkpoint, a run of classification, a random one of all-MiniLM-L6-v2's size
-(6 layers of 384) is made. Each way runs in a process of its own, in turns with the
-others, and must give the same logits; what is not installed is left out, with a line:
+(6 layers of 384) is made. Each way runs in a process of its own, takes turns with the
+others, ten calls each, and must give the same logits; what is not installed is left
+out, with a line:
 
     load, Keras       bert_tf.load(RUN, runtime="keras").predict, texts to labels
     load, ONNX        the same with ONNX Runtime
@@ -49,6 +50,8 @@ sys.path.insert(0, ROOT)
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 FIRST, CALLS = 200, 100
+TURN = 10  # calls of one way, before the next way has its turn
+PAUSE = 0.1  # seconds after them, until a runtime's threads no longer wait for work
 NUM_TEXTS, BATCH = 256, 32
 MAX_LENGTH = 128
 LENGTHS = (20, 128)
@@ -260,38 +263,116 @@ def margin(found: Any) -> float:
     return float(found[0][1] - found[0][0])
 
 
-def measure(way: str, folder: str, has_margin: bool) -> dict[str, Any]:
-    """One way's times: seconds until it is ready, then milliseconds; and margins."""
-    import numpy as np
+class Server:
+    """What a way's own process does: it opens the model, then answers requests."""
 
-    began = time.perf_counter()
-    predict = WAYS[way][0](folder)
-    found: dict[str, Any] = {"ready": time.perf_counter() - began}
-    random = np.random.default_rng(1)
+    def __init__(self, way: str, folder: str):
+        import numpy as np
 
-    def text(length: int) -> str:
-        return " ".join(f"w{word}" for word in random.integers(0, NUM_WORDS, length))
-
-    def milliseconds(length: int) -> float:
-        given = [text(length - 2)]
         began = time.perf_counter()
-        predict(given)
+        self._predict = WAYS[way][0](folder)
+        self._seconds = time.perf_counter() - began
+        self._random = np.random.default_rng(1)
+
+    def _text(self, length: int) -> str:
+        words = self._random.integers(0, NUM_WORDS, length - 2)
+        return " ".join(f"w{word}" for word in words)
+
+    def _milliseconds(self, length: int) -> float:
+        given = [self._text(length)]
+        began = time.perf_counter()
+        self._predict(given)
         return 1000 * (time.perf_counter() - began)
 
-    first = [milliseconds(length) for length in random.integers(3, 129, FIRST)]
-    found |= {"worst": max(first), "mean": statistics.mean(first)}
+    def first(self) -> dict[str, float]:
+        """Seconds until it is ready; milliseconds of the first calls."""
+        lengths = self._random.integers(3, MAX_LENGTH + 1, FIRST)
+        times = [self._milliseconds(length) for length in lengths]
+        mean = statistics.mean(times)
+        return {"ready": self._seconds, "worst": max(times), "mean": mean}
+
+    def calls(self, length: int) -> list[float]:
+        """Milliseconds of one turn's calls, after one that does not count."""
+        return [self._milliseconds(length) for _ in range(TURN + 1)][1:]
+
+    def batches(self) -> float:
+        """Seconds for all texts."""
+        texts = [self._text(n) for n in self._random.integers(5, 129, NUM_TEXTS)]
+        began = time.perf_counter()
+        for start in range(0, NUM_TEXTS, BATCH):
+            self._predict(texts[start : start + BATCH])
+        return time.perf_counter() - began
+
+    def margins(self) -> list[float]:
+        """How much larger the second logit of some texts is than the first one."""
+        texts = [" ".join(f"w{word}" for word in range(n, 2 * n)) for n in range(3, 80)]
+        return [margin(self._predict([text])) for text in texts[::10]]
+
+    def answer_all(self) -> None:
+        """Answers the requests of the standard input, a line of JSON each."""
+        for line in sys.stdin:
+            method, *arguments = json.loads(line)
+            print(json.dumps(getattr(self, method)(*arguments)), flush=True)
+
+
+class Way:
+    """A way's process, seen from here."""
+
+    def __init__(self, name: str, python: str, folder: str):
+        self._process = subprocess.Popen(
+            [python, __file__, f"--way={name}", f"--folder={folder}"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment(),
+            text=True,
+        )
+        self.name = name
+
+    def ask(self, method: str, *arguments: Any) -> Any:
+        """The answer of `Server.method`; what libraries print before it is skipped."""
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps([method, *arguments]) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            try:
+                return json.loads(line)
+            except json.JSONDecodeError:
+                print(line, end="", file=sys.stderr)
+        raise SystemExit(f"{self.name}: its process ended.")
+
+    def end(self) -> None:
+        """Ends the process."""
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def measure(
+    ways: dict[str, str], folder: str, has_margins: bool
+) -> dict[str, dict[str, Any]]:
+    """One round: for each way the figures of the table, by their names.
+
+    All processes live at once. They take turns of some calls, so that a machine that
+    becomes slow is slow for all of them.
+    """
+    servers, found = [], {}
+    for name, python in ways.items():
+        servers.append(Way(name, python, folder))
+        found[name] = servers[-1].ask("first")
     for length in LENGTHS:
-        milliseconds(length)
-        times = [milliseconds(length) for _ in range(CALLS)]
-        found[f"{length} p50"] = statistics.median(times)
-        found[f"{length} p99"] = statistics.quantiles(times, n=100)[98]
-    texts = [text(length) for length in random.integers(3, 127, NUM_TEXTS)]
-    began = time.perf_counter()
-    for start in range(0, NUM_TEXTS, BATCH):
-        predict(texts[start : start + BATCH])
-    found["seconds"] = time.perf_counter() - began
-    if has_margin:
-        found["margins"] = [margin(predict([one])) for one in texts[:8]]
+        times: dict[str, list[float]] = {name: [] for name in ways}
+        for _ in range(CALLS // TURN):
+            for server in servers:
+                times[server.name] += server.ask("calls", length)
+                time.sleep(PAUSE)
+        for name, these in times.items():
+            found[name][f"{length} p50"] = statistics.median(these)
+            found[name][f"{length} p99"] = statistics.quantiles(these, n=100)[98]
+    for server in servers:
+        found[server.name]["seconds"] = server.ask("batches")
+        if has_margins:
+            found[server.name]["margins"] = server.ask("margins")
+        server.end()
     return found
 
 
@@ -320,12 +401,12 @@ def python_of(way: str, env_dir: pathlib.Path) -> str | None:
     return None if missing else sys.executable
 
 
-def check_margins(rounds: dict[str, list[dict[str, Any]]]) -> None:
+def check_margins(found: dict[str, dict[str, Any]]) -> None:
     """Ends the run if a way computes another classifier; int8 is another one."""
-    expected = rounds["Keras call"][0]["margins"]
+    expected = found["Keras call"]["margins"]
     scale = max(map(abs, expected))
-    for way, found in rounds.items():
-        pairs = zip(found[0]["margins"], expected, strict=True)
+    for way, figures in found.items():
+        pairs = zip(figures["margins"], expected, strict=True)
         difference = max(abs(one - other) for one, other in pairs) / scale
         if way != "load, int8" and not difference < 1e-3:
             raise SystemExit(f"{way}: its logits differ by {difference:.1g}.")
@@ -336,13 +417,14 @@ def main() -> None:
     parser.add_argument("--checkpoint", default="")
     parser.add_argument("--env_dir", help="of the peers; else a temporary folder")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--way", choices=WAYS, help="only this one, as JSON")
+    parser.add_argument("--ways", help="only these, such as: load, ONNX;ONNX Runtime")
+    parser.add_argument("--way", choices=WAYS, help="serve this one")
     parser.add_argument("--folder", help="with --way: the checkpoint and its exports")
     options, _ = parser.parse_known_args()  # `make benchmark` gives all their data
     if options.way:
-        has_margin = not options.checkpoint
-        print(json.dumps(measure(options.way, options.folder, has_margin)))
+        Server(options.way, options.folder).answer_all()
         return
+    wanted = options.ways.split(";") if options.ways else WAYS
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = os.path.join(folder, "checkpoint")
         if options.checkpoint:
@@ -351,29 +433,21 @@ def main() -> None:
             make_checkpoint(checkpoint)
         make_exports(folder)
         environments = pathlib.Path(options.env_dir or folder).resolve()
-        pythons = {way: python_of(way, environments) for way in WAYS}
-        ways = [way for way, python in pythons.items() if python]
-        rounds: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
-        for way in ways * options.rounds:
-            command = [pythons[way], __file__, f"--way={way}", f"--folder={folder}"]
-            result = subprocess.run(
-                [*command, f"--checkpoint={options.checkpoint}"],
-                check=True,
-                stdout=subprocess.PIPE,
-                env=environment(),
-            )
-            rounds[way].append(json.loads(result.stdout.splitlines()[-1]))
-    if not options.checkpoint:
-        check_margins(rounds)
+        pythons = {way: python_of(way, environments) for way in wanted}
+        ways = {way: python for way, python in pythons.items() if python}
+        of_two = not options.checkpoint  # the random classifier's classes
+        rounds = [measure(ways, folder, of_two) for _ in range(options.rounds)]
+    if of_two and "Keras call" in ways:
+        check_margins(rounds[0])
     print(
         f"{'':14}{'20 tokens':>16}{'128 tokens':>16}{'first ' + str(FIRST):>16}"
         f"{'texts/s':>10}{'ready':>8}\n{'way':14}"
         f"{'p50':>8}{'p99':>8}{'p50':>8}{'p99':>8}{'worst':>8}{'mean':>8}"
     )
     columns = ("20 p50", "20 p99", "128 p50", "128 p99", "worst", "mean")
-    for way, found in rounds.items():
+    for way in ways:
         best = {
-            name: min(one[name] for one in found)
+            name: min(found[way][name] for found in rounds)
             for name in (*columns, "ready", "seconds")
         }
         times = "".join(f"{best[name]:8.1f}" for name in columns)
