@@ -6,7 +6,8 @@
 Without --input_file the text is --data_dir's wikipedia_en/*.xz. Trains each variant for
 so many minutes, its last checkpoint included, on the same records: `paper`; `budget`;
 `budget - PART`, which has the paper's value of a part; and `paper + PART`. --parts
-chooses the parts, and --variants those whose names begin so.
+chooses the parts, or several at once, as in beta_2&bias_correction; --variants those
+whose names begin so.
 The learning rate falls to 0 at the end of the minutes in all of them. The vocabulary
 has 8,000 tokens, lower case; sequences of up to 128 tokens.
 
@@ -38,7 +39,7 @@ _EVAL_FILE = flags.DEFINE_string("eval_file", None, "Held-out text.")
 _MINUTES = flags.DEFINE_float("minutes", 5.0, "Minutes of each run.")
 _SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "The seeds.")
 _PARTS = flags.DEFINE_list(
-    "parts", PARTS, "The parts of the recipe to take one by one."
+    "parts", PARTS, "The parts of the recipe to take one by one, or joined by &."
 )
 _VARIANTS = flags.DEFINE_list("variants", None, "Only these: paper,budget -, ...")
 _SIZE = flags.DEFINE_string("bert_size", "tiny", "The model's size.")
@@ -65,10 +66,11 @@ def variants() -> dict[str, dict[str, Any]]:
     """The flags of each variant by its name."""
     paper, budget = settings_of(PAPER), settings_of(BUDGET)
     found = {PAPER: paper, BUDGET: budget}
-    for part in _PARTS.value:
-        found[f"{BUDGET} - {part}"] = {**budget, part: paper[part]}
-    for part in _PARTS.value:
-        found[f"{PAPER} + {part}"] = {**paper, part: budget[part]}
+    together = {part: part.split("&") for part in _PARTS.value}
+    for part, names in together.items():
+        found[f"{BUDGET} - {part}"] = budget | {name: paper[name] for name in names}
+    for part, names in together.items():
+        found[f"{PAPER} + {part}"] = paper | {name: budget[name] for name in names}
     wanted = tuple(_VARIANTS.value or [""])
     return {name: flags for name, flags in found.items() if name.startswith(wanted)}
 
