@@ -43,7 +43,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from parts.results import environment
+from parts.commands import Worker
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
@@ -315,38 +315,6 @@ class Server:
             print(json.dumps(getattr(self, method)(*arguments)), flush=True)
 
 
-class Way:
-    """A way's process, seen from here."""
-
-    def __init__(self, name: str, python: str, folder: str):
-        self._process = subprocess.Popen(
-            [python, __file__, f"--way={name}", f"--folder={folder}"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment(),
-            text=True,
-        )
-        self.name = name
-
-    def ask(self, method: str, *arguments: Any) -> Any:
-        """The answer of `Server.method`; what libraries print before it is skipped."""
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.write(json.dumps([method, *arguments]) + "\n")
-        self._process.stdin.flush()
-        for line in self._process.stdout:
-            try:
-                return json.loads(line)
-            except json.JSONDecodeError:
-                print(line, end="", file=sys.stderr)
-        raise SystemExit(f"{self.name}: its process ended.")
-
-    def end(self) -> None:
-        """Ends the process."""
-        assert self._process.stdin
-        self._process.stdin.close()
-        self._process.wait()
-
-
 def measure(
     ways: dict[str, str], folder: str, has_margins: bool
 ) -> dict[str, dict[str, Any]]:
@@ -355,25 +323,32 @@ def measure(
     All processes live at once. They take turns of some calls, so that a machine that
     becomes slow is slow for all of them.
     """
-    servers, found = [], {}
+    workers, found = {}, {}
     for name, python in ways.items():
-        servers.append(Way(name, python, folder))
-        found[name] = servers[-1].ask("first")
+        workers[name] = Worker(
+            [python, __file__, f"--way={name}", f"--folder={folder}"]
+        )
+        found[name] = asked(workers[name], "first")
     for length in LENGTHS:
         times: dict[str, list[float]] = {name: [] for name in ways}
         for _ in range(CALLS // TURN):
-            for server in servers:
-                times[server.name] += server.ask("calls", length)
+            for name, worker in workers.items():
+                times[name] += asked(worker, "calls", length)
                 time.sleep(PAUSE)
         for name, these in times.items():
             found[name][f"{length} p50"] = statistics.median(these)
             found[name][f"{length} p99"] = statistics.quantiles(these, n=100)[98]
-    for server in servers:
-        found[server.name]["seconds"] = server.ask("batches")
+    for name, worker in workers.items():
+        found[name]["seconds"] = asked(worker, "batches")
         if has_margins:
-            found[server.name]["margins"] = server.ask("margins")
-        server.end()
+            found[name]["margins"] = asked(worker, "margins")
+        worker.end()
     return found
+
+
+def asked(worker: Worker, method: str, *arguments: Any) -> Any:
+    """What a method of a worker's `Server` returns."""
+    return json.loads(worker.answer(json.dumps([method, *arguments])))
 
 
 def make_exports(folder: str) -> None:
