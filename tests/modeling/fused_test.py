@@ -191,6 +191,15 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
             deviation = (rate * (1 - rate) / part.size) ** 0.5
             self.assertLess(abs(part.mean() - (1 - rate)), 5 * deviation)
 
+    def test_words_of_its_masks(self):
+        # sklearn.utils.murmurhash3_32(b"", seed=begin + n * 0x9E3779B9), where the
+        # row's begin is the first one of RandomBitsTest.
+        words = [0x0B2D0548, 0x37E39C16, 0xF2C67EDA, 0x614583D3, 0xA907C80E, 0x42CA5DA3]
+        words += [0x17400506, 0x7FD0059B]
+        for rate in (0.1, 0.5, 0.9):
+            kept = dropout(tf.ones((1, 8)), tf.constant([0, 0]), rate)[0] != 0
+            self.assertAllEqual(kept, np.array(words) >= rate * 2**32)
+
     def test_half_precision_keeps_the_mean(self):
         # Numbers all over a binade, so that their own rounding cancels.
         x = tf.cast(
