@@ -118,9 +118,12 @@ class SelfAttention(keras.layers.Layer):
         biases = [query.bias * scale, key.bias, value.bias]
         if keras_backend.is_jax():
             # XLA chooses layouts for these products, and needs no transposed copies.
-            shape = (*ops.shape(x)[:2], self.num_heads, self.head_size)
+            heads = (self.num_heads, self.head_size)
             queries, keys, values = (
-                ops.reshape(fused.plus_bias(ops.matmul(x, kernel), bias), shape)
+                fused.plus_bias(
+                    ops.einsum("bsh,had->bsad", x, ops.reshape(kernel, (-1, *heads))),
+                    ops.reshape(bias, heads),
+                )
                 for kernel, bias in zip(kernels, biases, strict=True)
             )
             scores = ops.einsum("bqad,bkad->baqk", queries, keys)
@@ -160,8 +163,10 @@ class ResidualOutput(keras.layers.Layer):
         adapter_size: int = 0,
         dtype: Any = None,
         norm_name: str = "LayerNorm",
+        num_heads: int = 1,
     ):
         super().__init__(dtype=dtype, name="output")
+        self.num_heads = num_heads  # whose outputs the inputs are
         self.dense = dense(config, config.hidden_size, self.dtype_policy)
         self.adapter = (
             Adapter(adapter_size, config.hidden_size, self.dtype_policy)
@@ -198,7 +203,13 @@ class ResidualOutput(keras.layers.Layer):
             return norm(residual + x)
         if training and seed is None:
             seed = next_seed(dropout)
-        x = ops.matmul(x, dense.kernel)
+        if self.num_heads > 1 and keras_backend.is_jax():
+            # As the products of SelfAttention.
+            kernel = ops.reshape(dense.kernel, (self.num_heads, -1, dense.units))
+            x = ops.reshape(x, (*ops.shape(x)[:2], *kernel.shape[:2]))
+            x = ops.einsum("bsad,adh->bsh", x, kernel)
+        else:
+            x = ops.matmul(x, dense.kernel)
         if self.adapter is None:
             x = fused.dropped_residual(x, dense.bias, residual, seed, dropout.rate)
         else:
@@ -231,7 +242,12 @@ class TransformerLayer(Stored, keras.layers.Layer):
         self.recompute = recompute
         self.activation = activation(config.hidden_act)
         self.attention = SelfAttention(config, self.dtype_policy)
-        self.attention_output = ResidualOutput(config, adapter_size, self.dtype_policy)
+        self.attention_output = ResidualOutput(
+            config,
+            adapter_size,
+            self.dtype_policy,
+            num_heads=config.num_attention_heads,
+        )
         self.intermediate = dense(config, config.intermediate_size, self.dtype_policy)
         self.feed_forward_output = ResidualOutput(
             config,

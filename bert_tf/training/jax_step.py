@@ -43,9 +43,15 @@ from bert_tf.training.task import Task
 _BATCHES_AHEAD = 2
 # Steps that may be under way before Python waits for the oldest one.
 _STEPS_AHEAD = 2
-# Else a product whose result is divided may be computed in as many pieces as there are
-# chips, each sent on in turn, in more memory: see accelerators_test.py, "choices".
-_TPU_OPTIONS = {"xla_jf_spmd_threshold_for_windowed_einsum_mib": 10**6}
+_TPU_OPTIONS = {
+    # Else a product whose result is divided may be computed in as many pieces as there
+    # are chips, each sent on in turn, in more memory: see accelerators_test.py,
+    # "choices".
+    "xla_jf_spmd_threshold_for_windowed_einsum_mib": 10**6,
+    # With the default of 16 MiB of a chip's memory for vectors a product's windows are
+    # too small if a layer normalization's gradient goes with it: 2.2 M cycles, not 0.7.
+    "xla_tpu_scoped_vmem_limit_kib": 32 * 1024,
+}
 
 
 class JaxStrategy:
