@@ -33,6 +33,9 @@ _enabled: contextvars.ContextVar[bool] = contextvars.ContextVar("enabled", defau
 _in_inference: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "in_inference", default=False
 )
+_by_head: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "by_head", default=False
+)
 
 
 def compiled(function: Function) -> Function:
@@ -147,6 +150,20 @@ def compiles_inference() -> bool:
     length, are faster with the backend's own operations.
     """
     return _in_inference.get() and _is_on()
+
+
+def products_by_head(is_on: bool) -> contextlib.AbstractContextManager:
+    """Within it attention's projections are products by head.
+
+    A TPU's compiler chooses their layouts, where it copies the results of products of
+    rows; a GPU's transposes them.
+    """
+    return set_context((_by_head, is_on))
+
+
+def are_products_by_head() -> bool:
+    """Whether it is within `products_by_head`."""
+    return _by_head.get()
 
 
 # Dropout whose mask is computed where it is used, and never stored.

@@ -1,5 +1,6 @@
 """The transformer block: attention, then the feed-forward layers."""
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -118,13 +119,8 @@ class SelfAttention(keras.layers.Layer):
         biases = [query.bias * scale, key.bias, value.bias]
         if keras_backend.is_jax():
             # XLA chooses layouts for these products, and needs no transposed copies.
-            heads = (self.num_heads, self.head_size)
-            queries, keys, values = (
-                fused.plus_bias(
-                    ops.einsum("bsh,had->bsad", x, ops.reshape(kernel, (-1, *heads))),
-                    ops.reshape(bias, heads),
-                )
-                for kernel, bias in zip(kernels, biases, strict=True)
+            queries, keys, values = map(
+                functools.partial(self._projected, x), kernels, biases
             )
             scores = ops.einsum("bqad,bkad->baqk", queries, keys)
         else:
@@ -143,6 +139,15 @@ class SelfAttention(keras.layers.Layer):
             return ops.einsum("baqk,bkad->bqad", weights, values), probabilities
         context = ops.transpose(ops.matmul(weights, values), (0, 2, 1, 3))
         return context, probabilities
+
+    def _projected(self, x: Any, kernel: Any, bias: Any) -> Any:
+        """[B, S, H] to [B, S, A, D]."""
+        heads = (self.num_heads, self.head_size)
+        if fused.are_products_by_head():
+            kernel, bias = ops.reshape(kernel, (-1, *heads)), ops.reshape(bias, heads)
+            return fused.plus_bias(ops.einsum("bsh,had->bsad", x, kernel), bias)
+        x = fused.plus_bias(ops.matmul(x, kernel), bias)
+        return ops.reshape(x, (*ops.shape(x)[:2], *heads))
 
     def _by_head(self, x: Any) -> Any:
         """[B, S, H] to [B, A, S, D]."""
@@ -203,8 +208,7 @@ class ResidualOutput(keras.layers.Layer):
             return norm(residual + x)
         if training and seed is None:
             seed = next_seed(dropout)
-        if self.num_heads > 1 and keras_backend.is_jax():
-            # As the products of SelfAttention.
+        if self.num_heads > 1 and fused.are_products_by_head():
             kernel = ops.reshape(dense.kernel, (self.num_heads, -1, dense.units))
             x = ops.reshape(x, (*ops.shape(x)[:2], *kernel.shape[:2]))
             x = ops.einsum("bsad,adh->bsh", x, kernel)

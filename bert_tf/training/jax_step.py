@@ -22,7 +22,7 @@ import numpy as np
 from jax import numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from bert_tf.modeling.fused import per_example_dropout
+from bert_tf.modeling.fused import per_example_dropout, products_by_head
 from bert_tf.modeling.objectives import Records
 from bert_tf.training.step import (
     GLOBAL_CLIP_NORM,
@@ -294,6 +294,7 @@ def training_step(
     names = names_of_sums(objective, loss_scale)
     replicated = strategy.replicated
     shares, slot_shares = strategy.shares(weights), strategy.shares(slots)
+    is_tpu = strategy.device_kind == "TPU"
 
     def gradients_of(
         values: list[Any],
@@ -307,7 +308,7 @@ def training_step(
         """A micro-batch's part of the gradient, its sums, and the model's new state."""
 
         def scaled_loss(values: list[Any]) -> tuple[Any, Any]:
-            with per_example_dropout(examples, again):
+            with per_example_dropout(examples, again), products_by_head(is_tpu):
                 outputs, after = model.stateless_call(
                     values, other_values, batch, training=True
                 )
@@ -346,7 +347,7 @@ def training_step(
     @functools.partial(
         jax.jit,
         donate_argnums=(0, 1),
-        compiler_options=_TPU_OPTIONS if strategy.device_kind == "TPU" else None,
+        compiler_options=_TPU_OPTIONS if is_tpu else None,
         out_shardings=((replicated, replicated, slot_shares), replicated, replicated),
     )
     def step(

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from bert_tf.base import keras_backend
 from bert_tf.base.errors import InputError
+from bert_tf.modeling import fused
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.training import strategy
 from bert_tf.training.device_steps import prediction_step
@@ -304,6 +305,26 @@ class PredictionTest(tf.test.TestCase):
             examples.randomize(model, seed)
             expected = examples.outputs_of(model, records)["logits"]
             self.assertAllClose(predict(records)["logits"], expected, atol=1e-6)
+
+
+class ProductsByHeadTest(tf.test.TestCase):
+    def test_gradients_are_those_of_products_of_rows(self):
+        config = examples.small_config(hidden_dropout_prob=0.5)
+        model = BertClassifier(config, 3)
+        examples.randomize(model)
+        records = examples.random_records(config)
+        inputs = {name: records[name] for name in model.input}
+        before = [x.value for x in model.non_trainable_variables]
+
+        def loss(weights):
+            outputs, _ = model.stateless_call(weights, before, inputs, training=True)
+            return ((outputs["logits"] - 0.1) ** 2).sum()
+
+        def gradients(is_on):
+            with fused.products_by_head(is_on):
+                return jax.grad(loss)([x.value for x in model.trainable_variables])
+
+        self.assertAllClose(gradients(True), gradients(False), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow
