@@ -60,7 +60,7 @@ class RunSwagTest(ScriptCase):
             "train_file": self.write_csv("train.csv", rows(128, 1)),
             # Another number of endings than that of training.
             "dev_file": self.write_json("dev.jsonl", rows(30, 2, num_endings=4)),
-            "num_train_epochs": 4,
+            "num_train_epochs": 6,
         }
         test = [{**row, "label": ""} for row in rows(5, 3)]
         returned = self.run_script(
@@ -71,7 +71,7 @@ class RunSwagTest(ScriptCase):
         results = self.results()
         self.assertAllClose(returned.scores["accuracy"], results["eval_accuracy"])
         self.assertGreater(results["eval_accuracy"], 0.8)
-        self.assertEqual(results["global_step"], 32)
+        self.assertEqual(results["global_step"], 48)
         self.check_predictions(test)
         self.check_evaluation(results, options["dev_file"])
         other = self.write_csv("other.csv", rows(128, 4))
