@@ -41,6 +41,11 @@ _SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "The seeds.")
 _PARTS = flags.DEFINE_list(
     "parts", PARTS, "The parts of the recipe to take one by one, or joined by &."
 )
+flags.register_validator(
+    _PARTS,
+    lambda parts: {*"&".join(parts).split("&")} <= {*PARTS, ""},
+    message=f"there are {', '.join(PARTS)}.",
+)
 _VARIANTS = flags.DEFINE_list("variants", None, "Only these: paper,budget -, ...")
 _SIZE = flags.DEFINE_string("bert_size", "tiny", "The model's size.")
 _MAX_EVAL_STEPS = flags.DEFINE_integer("max_eval_steps", 50, "Batches of 32 to score.")

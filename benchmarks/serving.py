@@ -400,6 +400,8 @@ def main() -> None:
         Server(options.way, options.folder).answer_all()
         return
     wanted = options.ways.split(";") if options.ways else WAYS
+    if unknown := {*wanted} - {*WAYS}:
+        parser.error(f"--ways: {sorted(unknown)}; there are {'; '.join(WAYS)}")
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = os.path.join(folder, "checkpoint")
         if options.checkpoint:

@@ -174,7 +174,7 @@ def are_products_by_head() -> bool:
 # instead of reading it from memory. Each row is a sequence of SplitMix (Steele, Lea,
 # Flood 2014, "Fast splittable pseudorandom number generators") in 32 bits, with
 # MurmurHash3's finalizer (Appleby), that begins at a word of Threefry: two products a
-# number, where Threefry itself takes some eighty operations.
+# number, where Threefry itself takes 13 rounds of five operations.
 _GOLDEN_GAMMA = 0x9E3779B9  # 2^32 over the golden ratio
 _FINALIZER = ((16, 0x85EBCA6B), (13, 0xC2B2AE35))
 

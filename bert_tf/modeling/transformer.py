@@ -1,6 +1,5 @@
 """The transformer block: attention, then the feed-forward layers."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -119,8 +118,9 @@ class SelfAttention(keras.layers.Layer):
         biases = [query.bias * scale, key.bias, value.bias]
         if keras_backend.is_jax():
             # XLA chooses layouts for these products, and needs no transposed copies.
-            queries, keys, values = map(
-                functools.partial(self._projected, x), kernels, biases
+            queries, keys, values = (
+                self._projected(x, kernel, bias)
+                for kernel, bias in zip(kernels, biases, strict=True)
             )
             scores = ops.einsum("bqad,bkad->baqk", queries, keys)
         else:

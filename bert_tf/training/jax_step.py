@@ -49,7 +49,7 @@ _TPU_OPTIONS = {
     # "choices".
     "xla_jf_spmd_threshold_for_windowed_einsum_mib": 10**6,
     # With the default of 16 MiB of a chip's memory for vectors a product's windows are
-    # too small if a layer normalization's gradient goes with it: 2.2 M cycles, not 0.7.
+    # too small where a layer normalization's gradient is computed with it.
     "xla_tpu_scoped_vmem_limit_kib": 32 * 1024,
 }
 
