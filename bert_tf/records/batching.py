@@ -208,12 +208,13 @@ class ExampleTable:
             lengths.append(mask.sum(axis=-1, dtype=np.int64))
             is_token = np.arange(mask.shape[-1]) < lengths[-1][..., None]
             assert (mask == is_token).all(), "padding within a sequence"
+            is_padding = ~is_token
             for name, value in block.items():
                 if name in self._sequences:
-                    assert not value[~is_token].any(), f"{name}: padding that is not 0"
+                    assert not value[is_padding].any(), f"{name}: padding that is not 0"
                     value = value[is_token]
                 # As `RecordSpec.parse` gives them.
-                is_int = np.issubdtype(value.dtype, np.integer)
+                is_int = value.dtype.kind in "iu"
                 columns[name].append(
                     value.astype(np.int32 if is_int else np.float32, copy=False)
                 )
@@ -228,7 +229,7 @@ class ExampleTable:
         # Of each sequence: [N], or [N, C].
         own = np.concatenate(lengths)
         self.lengths = own.reshape(len(own), -1).max(axis=1)
-        self.mean_length = float(own.mean())
+        self.mean_length = float(own.sum() / own.size)
         self.full_length = width = spec.max_seq_length
         # The tokens of a window where records have one or more of them, else None.
         self._window: int | None = None
@@ -329,14 +330,32 @@ class ExampleTable:
     ) -> "EvaluationBatches":
         """All records once; `rows` in a batch numbers them, and pads the last batch."""
         num_batches = self.num_batches(batch_size)
-        if max_lengths is None:
+        if max_lengths is None or num_batches == 1:
+            longest, order = self.full_length, np.arange(len(self))
+            if max_lengths is not None:
+                longest, order = max(self.lengths), self.lengths.argsort(kind="stable")
             rows = np.full([num_batches, batch_size], PADDING)
-            rows.ravel()[: len(self)] = np.arange(len(self))
-            lengths = np.full(num_batches, self.full_length)
-            return EvaluationBatches(self, rows, lengths)
+            rows.ravel()[: len(self)] = order
+            return EvaluationBatches(self, rows, np.full(num_batches, longest))
         found = batch_lengths(self.lengths, num_batches, max_lengths)
         plan = LengthPlan(self.lengths, batch_size, found, seed=None).epoch(0)
         return EvaluationBatches(self, plan.rows, np.array(found)[plan.buckets])
+
+    def predicted(
+        self,
+        name: str,
+        shape: Sequence[int],
+        outputs: "Predict",
+        batch_size: int,
+        max_lengths: int | None,
+    ) -> np.ndarray:
+        """A model's output of that shape for every record, [N, ...] float32."""
+        # What is PADDING, -1, comes into one more row at the end.
+        values = np.zeros([len(self) + 1, *shape], np.float32)
+        batches = self.batches(batch_size, max_lengths)
+        for batch, found in outputs(batches, len(batches)):
+            values[batch[ROWS]] = found[name]
+        return values[:-1]
 
 
 class EvaluationBatches:

@@ -1,6 +1,7 @@
 """What a record holds: one table that writes, parses, checks and explains records."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -136,6 +137,7 @@ class RecordSpec:
         return cls((*features, label))
 
     @classmethod
+    @functools.cache
     def classification(
         cls, max_seq_length: int, label_dtype: str = INT64, num_labels: int = 1
     ) -> "RecordSpec":

@@ -31,7 +31,7 @@ from bert_tf.conversion.tokenizer_files import read_labels
 from bert_tf.conversion.weights import num_outputs
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
-from bert_tf.records.batching import ROWS, ExampleTable, Predict, rows_digest
+from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import glue
 from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of, splits_of
@@ -156,12 +156,8 @@ class TextFeaturizer:
         max_lengths: int | None,
     ) -> np.ndarray:
         """The outputs of the examples that `blocks` read last, [N, C], in order."""
-        logits = np.zeros([len(records), self.target.num_outputs], np.float32)
-        for batch, found in outputs(
-            records.batches(batch_size, max_lengths), records.num_batches(batch_size)
-        ):
-            is_real = batch[ROWS] >= 0
-            logits[batch[ROWS][is_real]] = found["logits"][is_real]
+        shape = (self.target.num_outputs,)
+        logits = records.predicted("logits", shape, outputs, batch_size, max_lengths)
         return pooled_windows(logits, self.window_counts, self.window_pooling)
 
 

@@ -41,7 +41,7 @@ from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import folder_of
 from bert_tf.modeling.heads import BertEmbedder
 from bert_tf.modeling.similarity import LOSSES
-from bert_tf.records.batching import ROWS, ExampleTable, Predict, rows_digest
+from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import FLOAT32, RecordSpec
 from bert_tf.tasks import tables
 from bert_tf.tasks.classification import train_and_dev
@@ -307,12 +307,8 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
         records, size = self.records(split), self.options.eval_batch_size
         number = len(self._sets[split].examples[0].texts)
         width = self._model_files.config.hidden_size
-        vectors = np.zeros([len(records), number, width], np.float32)
-        batches = records.batches(size, self.options.max_lengths)
-        for batch, found in outputs(batches, records.num_batches(size)):
-            is_real = batch[ROWS] >= 0
-            vectors[batch[ROWS][is_real]] = found["embeddings"][is_real]
-        return vectors
+        shape, lengths = (number, width), self.options.max_lengths
+        return records.predicted("embeddings", shape, outputs, size, lengths)
 
     def score(self, split: str, vectors: np.ndarray) -> dict[str, float]:
         """The correlations with the scores; without these, what is retrieved."""

@@ -6,6 +6,7 @@ split. A short last batch is dealt out as far as it goes. TPUs need whole batche
 the last one up, or repeat the records.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -123,10 +124,13 @@ def _batches(
         sizes = {dataset.batch_size}
     for size in sizes:
         check_batch_size(strategy, size, flag=flag)
-    with progress_bar(total, unit="batch", label=what) as bar:
+    # A single batch may be one text, which takes less time than a bar.
+    shown = progress_bar(total, unit="batch", label=what) if total != 1 else None
+    with contextlib.nullcontext() if shown is None else shown:
         try:
             for batch in dataset:
                 yield batch
-                bar.update(1)
+                if shown is not None:
+                    shown.update(1)
         except READING_ERRORS as error:
             raise InputError(record_error(error)) from error
