@@ -200,8 +200,12 @@ class RunPretrainingTest(RunPretrainingTestCase):
             self.assertLogs(level="INFO") as logs,
         ):
             self.run_script(do_train=True, do_eval=True, log_steps=1, eval_steps=2)
+            self.run_script(do_eval=True)
+        # Also by a later evaluation, which draws the curves again.
+        self.assertEqual(drawing.call_count, 2)
+        self.assertLen([call for call in drawing.call_args_list if call.args[2]], 2)
         said = [one for one in logs.output if "Reference tiny at 0.0 M tokens" in one]
-        self.assertLen(said, 3)
+        self.assertLen(said, 4)
         self.assertIn("2.50 bits per byte (made by hand)", said[-1])
         # At its tokens, or where the run was then.
         steps, bits = drawing.call_args.args[2]["eval/bits_per_byte"]

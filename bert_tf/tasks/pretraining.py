@@ -402,8 +402,10 @@ class PretrainingRun(Run):
         results: Mapping[str, float] = {}
         if self.options.do_eval:
             results = self._report_evaluation(model, step)
-        if self.options.do_train and is_chief(self.strategy):
-            self._write_card(model, step)
+        if is_chief(self.strategy):
+            self._draw_reference()
+            if self.options.do_train:
+                self._write_card(model, step)
         return results
 
     def _report_evaluation(self, model: keras.Model, step: int) -> Mapping[str, float]:
@@ -419,16 +421,21 @@ class PretrainingRun(Run):
         )
         return results
 
+    def _draw_reference(self) -> None:
+        """Draws the run's curves again, with those of its size behind them."""
+        reference = reference_curves.of_run(self.options.output_dir)
+        steps, tokens = self._tokens_seen()
+        if reference is None or len(steps) == 1:
+            return
+        behind = {}
+        for name in ("bits_per_byte", "masked_lm_loss"):
+            at, values = reference.until(tokens[-1], name)
+            there = np.interp(at, tokens, steps).tolist()
+            behind[f"{EVALUATION}{name}"] = (there, values)
+        write_curves(self.options.output_dir, self.task.name, behind)
+
     def _write_card(self, model: keras.Model, step: int) -> None:
         options = self.options
-        if reference := reference_curves.of_run(options.output_dir):
-            steps, tokens = self._tokens_seen()
-            behind = {}
-            for name in ("bits_per_byte", "masked_lm_loss"):
-                at, values = reference.until(tokens[-1], name)
-                there = np.interp(at, tokens, steps).tolist()
-                behind[f"{EVALUATION}{name}"] = (there, values)
-            write_curves(options.output_dir, self.task.name, behind)
         write_card(
             options.output_dir,
             config=self.config,
