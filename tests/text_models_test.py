@@ -38,6 +38,7 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
+from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks.features import SENTENCE_VECTORS
 from tests import answer_test
 from tests.conversion import runs
@@ -277,6 +278,24 @@ class TextModelsTest(FolderCase):
         for number in (3, 5, 9):
             model.tag(" ".join(["w3"] * number))
         self.assertEmpty(traces)
+
+    def test_one_text_is_one_row(self):
+        lengths = {"max_query_length": 4, "doc_stride": 4}
+        for head, options, call in (
+            (BertClassifier(toy.CONFIG, 3), {}, lambda model: model.predict("w1 w2")),
+            (BertTagger(toy.CONFIG, 3), {}, lambda model: model.tag("w1 w2")),
+            (
+                BertSpanPredictor(toy.CONFIG),
+                lengths,
+                lambda model: model.answer("w1", "w2 w3"),
+            ),
+        ):
+            model = bert_tf.load(self.random_checkpoint(head, **options))
+            padded = ExampleTable.padded
+            with mock.patch.object(ExampleTable, "padded", autospec=True) as made:
+                made.side_effect = padded
+                call(model)
+            self.assertEqual([len(one.args[1]) for one in made.call_args_list], [1])
 
     def both_runtimes(self, model, **options):
         """The models that two runtimes make of a checkpoint."""
@@ -518,7 +537,9 @@ class TextModelsTest(FolderCase):
                 sentences += any(f"**{one.text}**" in line for line in lines)
         self.assertGreater(sentences, 0)
         twice = bert_tf.load(folder).answer([question] * 2, [context, "Denver beat."])
-        self.assertEqual(twice[0][0], found[0])
+        one, again = found[0], twice[0][0]  # of batches of other sizes
+        self.assertEqual((again.text, again.span), (one.text, one.span))
+        self.assertAlmostEqual(again.probability, one.probability, places=6)
         self.assertLen(twice, 2)
 
     def test_tag_is_run_ners(self):

@@ -173,12 +173,8 @@ class Answerer:
                 zip(questions, contexts, strict=True)
             )
         ]
-        batching = Batching(
-            batch_size=self._batch_size, max_seq_length=self._max_seq_length
-        )
-        for logits in question_logits(
-            self._featurizer(asked), self._predict, batching, len(asked)
-        ):
+        features = list(self._featurizer(asked))
+        for logits in self._all_logits(features, Batching.max_lengths):
             yield self._decoded(logits) if logits[1] else []
 
     def answers(self, features: QuestionFeatures) -> list[NBestEntry]:
@@ -213,17 +209,20 @@ class Answerer:
         return number, first + shift, last + shift
 
     def _logits(self, features: QuestionFeatures) -> QuestionLogits:
-        (found,) = question_logits(
-            [features],
-            self._predict,
-            Batching(
-                batch_size=min(self._batch_size, len(features.windows)),
-                max_seq_length=self._max_seq_length,
-                max_lengths=1,
-            ),
-            num_questions=1,
-        )
+        (found,) = self._all_logits([features], max_lengths=1)
         return found
+
+    def _all_logits(
+        self, features: Sequence[QuestionFeatures], max_lengths: int | None
+    ) -> Iterator[QuestionLogits]:
+        """Their logits, in batches of no more rows than there are windows."""
+        num_windows = sum(len(one.windows) for one in features)
+        batching = Batching(
+            batch_size=min(self._batch_size, num_windows),
+            max_seq_length=self._max_seq_length,
+            max_lengths=max_lengths,
+        )
+        return question_logits(features, self._predict, batching, len(features))
 
 
 # The runs on SQuAD: questions in, answers out.
