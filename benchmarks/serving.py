@@ -21,6 +21,10 @@ out, with a line:
     torch.compile     the same, compiled for any length while it is loaded
     CTranslate2       the same folder, converted; the classifier's product by numpy
 
+--methods=embed,tag,answer,fill measures these of `bert_tf.load`'s methods with ONNX
+Runtime, each with a random model of its head, beside the same model's ONNX file and
+tokenizer.json without bert_tf: one text to its result, and to the file's outputs.
+
 The last three run in an environment of their own, which the first run makes under
 --env_dir and later ones find there (about 1 GB).
 
@@ -30,6 +34,7 @@ tokens, 32 in a call.
 """
 
 import argparse
+import functools
 import importlib.util
 import json
 import math
@@ -40,7 +45,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from parts.commands import Worker
@@ -56,14 +61,17 @@ NUM_TEXTS, BATCH = 256, 32
 MAX_LENGTH = 128
 LENGTHS = (20, 128)
 NUM_WORDS = 1000
+NUM_LABELS = 9
+NUM_ASKED = 6  # words of a text that are the question about the others
+METHODS = ("embed", "tag", "answer", "fill")
 
 
-def make_checkpoint(folder: str) -> None:
-    """A classifier with random weights, and its vocabulary."""
+def make_checkpoint(folder: str, method: str = "predict") -> None:
+    """A model with random weights that has the method, and its vocabulary."""
     import numpy as np
 
     from bert_tf.base.config import BertConfig
-    from bert_tf.modeling.heads import BertClassifier
+    from bert_tf.modeling import heads
     from bert_tf.training.checkpoints import RunCheckpoints
 
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -75,7 +83,14 @@ def make_checkpoint(folder: str) -> None:
         num_attention_heads=12,
         intermediate_size=1536,
     )
-    model = BertClassifier(config, 2)
+    made: dict[str, Callable[[], Any]] = {
+        "predict": lambda: heads.BertClassifier(config, 2),
+        "embed": lambda: heads.BertClassifier(config, 2),
+        "tag": lambda: heads.BertTagger(config, NUM_LABELS),
+        "answer": lambda: heads.BertSpanPredictor(config),
+        "fill": lambda: heads.BertPretrainer(config),
+    }
+    model = made[method]()
     random = np.random.default_rng(0)
     for weight in model.weights:
         # Around 1 what layer normalization multiplies by: the texts must matter.
@@ -126,7 +141,7 @@ def saved_model(folder: str) -> Predict:
     return lambda texts: signature(text_a=tf.constant(texts))["logits"]
 
 
-def _tokenized(folder: str) -> Callable[[list[str]], dict[str, Any]]:
+def _tokenized(folder: str) -> Callable[[list[Any]], dict[str, Any]]:
     import numpy as np
     import tokenizers
 
@@ -134,7 +149,7 @@ def _tokenized(folder: str) -> Callable[[list[str]], dict[str, Any]]:
     tokenizer.enable_truncation(MAX_LENGTH)
     tokenizer.enable_padding()
 
-    def inputs(texts: list[str]) -> dict[str, Any]:
+    def inputs(texts: list[Any]) -> dict[str, Any]:
         found = tokenizer.encode_batch(texts)
         return {
             "input_ids": np.array([one.ids for one in found], np.int64),
@@ -238,6 +253,40 @@ def ctranslate2_alone(folder: str) -> Predict:
     return predict
 
 
+def given_to(method: str, texts: list[str]) -> tuple[list[str], ...]:
+    """A method's arguments, as many words as the texts have."""
+    words = [text.split() for text in texts]
+    if method == "answer":
+        return tuple(
+            [" ".join(each[part]) for each in words]
+            for part in (slice(NUM_ASKED), slice(NUM_ASKED, None))
+        )
+    if method == "fill":
+        return ([" ".join([*each[:-1], "[MASK]"]) for each in words],)
+    return (texts,)
+
+
+def load_method(folder: str, method: str) -> Predict:
+    import bert_tf
+
+    model = bert_tf.load(f"{folder}/checkpoint", runtime="onnxruntime")
+    return lambda texts: getattr(model, method)(*given_to(method, texts))
+
+
+def outputs_alone(folder: str, method: str) -> Predict:
+    import onnxruntime
+
+    inputs = _tokenized(folder)
+    session = onnxruntime.InferenceSession(f"{folder}/onnx/model.onnx")
+
+    def predict(texts: list[str]) -> Any:
+        first, *second = given_to(method, texts)
+        pairs = [*zip(first, *second, strict=True)]
+        return session.run(None, inputs(pairs if second else first))
+
+    return predict
+
+
 # What a way is called -> how it opens the model, the packages that it needs here; None
 # where it has an environment of its own.
 WAYS: dict[str, tuple[Callable[[str], Predict], tuple[str, ...] | None]] = {
@@ -252,6 +301,13 @@ WAYS: dict[str, tuple[Callable[[str], Predict], tuple[str, ...] | None]] = {
     "transformers": (transformers_eager, None),
     "torch.compile": (transformers_compiled, None),
     "CTranslate2": (ctranslate2_alone, None),
+}
+# The ways of a method: with the package, and without.
+WITH, WITHOUT = "load", "ONNX Runtime"
+METHOD_WAYS = {
+    f"{method} {way}": (functools.partial(function, method=method), WAYS[WITHOUT][1])
+    for method in METHODS
+    for way, function in ((WITH, load_method), (WITHOUT, outputs_alone))
 }
 
 
@@ -270,7 +326,7 @@ class Server:
         import numpy as np
 
         began = time.perf_counter()
-        self._predict = WAYS[way][0](folder)
+        self._predict = {**WAYS, **METHOD_WAYS}[way][0](folder)
         self._seconds = time.perf_counter() - began
         self._random = np.random.default_rng(1)
 
@@ -351,13 +407,13 @@ def asked(worker: Worker, method: str, *arguments: Any) -> Any:
     return json.loads(worker.answer(json.dumps([method, *arguments])))
 
 
-def make_exports(folder: str) -> None:
-    """What the ways read besides the checkpoint, where it can be made."""
+def make_exports(folder: str, names: Iterable[str], heads: str = "") -> None:
+    """What the ways read besides the checkpoint."""
     kinds = {kind: [f"--format={kind}"] for kind in ("saved_model", "huggingface")}
-    if importlib.util.find_spec("onnxruntime") is not None:
-        kinds["onnx"] = ["--format=onnx"]
-        kinds["int8"] = ["--format=onnx", "--quantize=int8"]
-    for name, arguments in kinds.items():
+    kinds["onnx"] = ["--format=onnx", *[f"--heads={heads}"] * bool(heads)]
+    kinds["int8"] = ["--format=onnx", "--quantize=int8"]
+    for name in names:
+        arguments = kinds[name]
         command = [sys.executable, "-m", "bert_tf.export_model", *arguments]
         given = [f"--checkpoint={folder}/checkpoint", f"--output_dir={folder}/{name}"]
         subprocess.run([*command, *given], check=True, cwd=ROOT)
@@ -365,7 +421,7 @@ def make_exports(folder: str) -> None:
 
 def python_of(way: str, env_dir: pathlib.Path) -> str | None:
     """The Python that runs a way; None, with a line, where something is missing."""
-    packages = WAYS[way][1]
+    packages = {**WAYS, **METHOD_WAYS}[way][1]
     if packages is None:
         import pretraining_step
 
@@ -387,17 +443,50 @@ def check_margins(found: dict[str, dict[str, Any]]) -> None:
             raise SystemExit(f"{way}: its logits differ by {difference:.1g}.")
 
 
+def show_methods(methods: list[str], num_rounds: int) -> None:
+    """Prints what each method takes beside its model's outputs alone."""
+    print(
+        f"{'':8}{'20 tokens':>26}{'128 tokens':>26}\n{'method':8}"
+        + f"{WITH:>6}{WITHOUT:>14}{'':6}" * 2
+    )
+    for method in methods:
+        ways = {f"{method} {way}": sys.executable for way in (WITH, WITHOUT)}
+        if not all(python_of(way, pathlib.Path()) for way in ways):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            make_checkpoint(os.path.join(folder, "checkpoint"), method)
+            heads = "none" if method == "embed" else ""
+            make_exports(folder, ["huggingface", "onnx"], heads)
+            rounds = [measure(ways, folder, False) for _ in range(num_rounds)]
+        cells = ""
+        for length in LENGTHS:
+            one, other = (
+                min(found[way][f"{length} p50"] for found in rounds) for way in ways
+            )
+            cells += f"{one:6.1f}{other:14.1f}{one / other:6.2f}"
+        print(f"{method:8}{cells}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checkpoint", default="")
     parser.add_argument("--env_dir", help="of the peers; else a temporary folder")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--ways", help="only these, such as: load, ONNX;ONNX Runtime")
-    parser.add_argument("--way", choices=WAYS, help="serve this one")
+    parser.add_argument(
+        "--methods", help="these in place of the ways, such as: embed,tag"
+    )
+    parser.add_argument("--way", choices=[*WAYS, *METHOD_WAYS], help="serve this one")
     parser.add_argument("--folder", help="with --way: the checkpoint and its exports")
     options, _ = parser.parse_known_args()  # `make benchmark` gives all their data
     if options.way:
         Server(options.way, options.folder).answer_all()
+        return
+    if options.methods:
+        methods = options.methods.split(",")
+        if unknown := {*methods} - {*METHODS}:
+            parser.error(f"--methods: {sorted(unknown)}; there are {METHODS}")
+        show_methods(methods, options.rounds)
         return
     wanted = options.ways.split(";") if options.ways else WAYS
     if unknown := {*wanted} - {*WAYS}:
@@ -408,7 +497,10 @@ def main() -> None:
             os.symlink(os.path.abspath(options.checkpoint), checkpoint)
         else:
             make_checkpoint(checkpoint)
-        make_exports(folder)
+        has_onnx = importlib.util.find_spec("onnxruntime") is not None
+        make_exports(
+            folder, ["saved_model", "huggingface", *["onnx", "int8"] * has_onnx]
+        )
         environments = pathlib.Path(options.env_dir or folder).resolve()
         pythons = {way: python_of(way, environments) for way in wanted}
         ways = {way: python for way, python in pythons.items() if python}

@@ -440,19 +440,25 @@ class _Batches(Generic[Item]):
     ) -> None:
         self.groups = collections.deque([first])
         self._others = others
-        self.batch_size = batching.batch_size
+        self._batching, self.batch_size = batching, batching.batch_size
         items, table = first
         num_batches = table.num_batches(batching.batch_size)
         self.total = num_batches * max(num_items, len(items)) // len(items)
+
+    @functools.cached_property
+    def _lengths(self) -> tuple[int, ...]:
         # The first group decides on the lengths, so that later ones compile nothing.
+        batching, (_, table) = self._batching, self.groups[0]
         found: tuple[int, ...] = ()
         if batching.max_lengths:
             found = batch_lengths(table.lengths, self.total, batching.max_lengths)
         # A later row may be longer than all of these.
         shorter = (length for length in found if length < batching.max_seq_length)
-        self._lengths = (*shorter, batching.max_seq_length)
+        return (*shorter, batching.max_seq_length)
 
     def _of_table(self, table: ExampleTable) -> EvaluationBatches:
+        if self.total == 1:  # such as one text: a plan takes as long as its arrays
+            return table.batches(self.batch_size, self._batching.max_lengths)
         plan = LengthPlan(table.lengths, self.batch_size, self._lengths, seed=None)
         rows, buckets = plan.epoch(0)
         return EvaluationBatches(table, rows, np.array(self._lengths)[buckets])

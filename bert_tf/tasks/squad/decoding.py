@@ -207,12 +207,14 @@ class Decoder:
         scores = of_first + of_last
         if null is not None:
             scores = np.append(scores, null.score)
-        for number in np.argsort(-scores, kind="stable").tolist():
+        order = np.argsort(-scores, kind="stable")
+        columns = [x.tolist() for x in (first, last, of_first, of_last)]
+        for number in order.tolist():
             if null is not None and number == len(first):
                 yield null
             else:
-                tokens = int(first[number]), int(last[number])
-                yield Candidate(tokens, float(of_first[number]), float(of_last[number]))
+                begin, end, *logits = (column[number] for column in columns)
+                yield Candidate((begin, end), *logits)
 
     def _pairs(
         self,

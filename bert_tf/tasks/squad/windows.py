@@ -269,8 +269,9 @@ def _block(
     starts, lengths, offsets, first, last, is_impossible = places.T[:, :, None]
     vocabulary = features[0].paragraph.tokenizer.vocabulary
     input_ids[:, 0] = vocabulary.cls_id
+    rows = np.arange(len(windows))[:, None]
     for place in (offsets - 1, offsets + lengths):
-        np.put_along_axis(input_ids, place, vocabulary.sep_id, axis=1)
+        input_ids[rows, place] = vocabulary.sep_id
     position = np.arange(max_seq_length)
     is_token = position <= offsets + lengths
     block = {

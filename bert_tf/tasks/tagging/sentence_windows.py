@@ -18,6 +18,8 @@ A record (`schema`), L being max_seq_length:
                                        other tokens, words with more context in
                                        another window, labels unknown to the model
 
+The last two are there for training alone.
+
 W words, C labels.
 """
 
@@ -42,7 +44,8 @@ from bert_tf.text.wordpiece import WordPieceTokenizer
 _SPECIAL_TOKENS = 2
 # The label of a word whose label the model does not have.
 NO_LABEL = -1
-_SEQUENCES = ("input_ids", "input_mask", "segment_ids", "label_ids", "label_weights")
+_INPUTS = ("input_ids", "input_mask", "segment_ids")
+_LABELS = ("label_ids", "label_weights")
 _RECORDS_AT_ONCE = 1024
 # A word of more pieces than this may be a text without spaces.
 _LONG_WORD = 8
@@ -135,28 +138,31 @@ class SentenceFeaturizer:
                 )
 
 
-def schema(max_seq_length: int) -> RecordSpec:
+def schema(max_seq_length: int, *, for_training: bool) -> RecordSpec:
     """The features of a record."""
     return RecordSpec(
         [
             Feature(name, INT64, (max_seq_length,), "max_seq_length")
-            for name in _SEQUENCES
+            for name in (*_INPUTS, *(_LABELS if for_training else ()))
         ]
     )
 
 
 def blocks(
-    features: Iterable[SentenceFeatures], labels: np.ndarray, max_seq_length: int
+    features: Iterable[SentenceFeatures],
+    labels: np.ndarray | None,
+    max_seq_length: int,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The records of windows, many at once."""
+    """The records of windows, many at once; without labels, for predictions."""
+    names = (*_INPUTS, *(() if labels is None else _LABELS))
     for group in grouped(features, _RECORDS_AT_ONCE):
-        block = {
-            name: np.zeros([len(group), max_seq_length], np.int64)
-            for name in _SEQUENCES
-        }
+        shape = len(group), max_seq_length
+        block = {name: np.zeros(shape, np.int64) for name in names}
         for row, (ids, places, words) in enumerate(group):
             block["input_ids"][row, : len(ids)] = ids
             block["input_mask"][row, : len(ids)] = 1
+            if labels is None:
+                continue
             is_known = labels[words] != NO_LABEL
             block["label_ids"][row, places[is_known]] = labels[words[is_known]]
             block["label_weights"][row, places[is_known]] = 1

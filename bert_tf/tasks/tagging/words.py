@@ -279,7 +279,7 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         labels = self._label_ids[split]
         records = ExampleTable(
             blocks(self.featurizer(sentences), labels, length),
-            schema(length),
+            schema(length, for_training=True),
             self._made_from(split),
         )
         logging.info(

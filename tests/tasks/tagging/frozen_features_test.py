@@ -80,7 +80,7 @@ class WordVectorsTest(tf.test.TestCase):
     def records(self):
         return ExampleTable(
             blocks(WordFeaturizer(OfTokens(), {})([]), LABELS, 8),
-            schema(8),
+            schema(8, for_training=True),
         )
 
     def check(self, batch):

@@ -125,6 +125,6 @@ class TaskTest(tf.test.TestCase):
             ("label_weights", [[0, 1, 0, 0, 0, 0, 0], [0, 0, 1, 0, 1, 0, 0]]),
         ):
             self.assertAllEqual(block[name], rows)
-        spec = schema(7)
+        spec = schema(7, for_training=True)
         parsed = spec.parse(tf.constant(spec.serialize_block(block)))
         self.assertAllEqual(parsed["label_ids"], block["label_ids"])
