@@ -43,6 +43,8 @@ from bert_tf.training.task import Task
 _BATCHES_AHEAD = 2
 # Steps that may be under way before Python waits for the oldest one.
 _STEPS_AHEAD = 2
+# A chip computes with 128 columns, also where there are fewer.
+_FEW_COLUMNS = 32
 _TPU_OPTIONS = {
     # Else a product whose result is divided may be computed in as many pieces as there
     # are chips, each sent on in turn, in more memory: see accelerators_test.py,
@@ -105,6 +107,20 @@ class JaxStrategy:
                 spec = PartitionSpec(*[None] * axis, "batch")
                 return NamedSharding(self.replicated.mesh, spec)
         return self.replicated
+
+    def sums(self, weights: list[Any]) -> list[NamedSharding]:
+        """Where a gradient is summed over the devices: in its shares, or whole first.
+
+        For its columns of the embeddings' gradient a device adds up the rows of all
+        devices' tokens. They become narrower, and more, with every device.
+        """
+        found = self.shares(weights)
+        for number, (weight, share) in enumerate(zip(weights, found, strict=True)):
+            axis = len(share.spec) - 1
+            most = _FEW_COLUMNS * self.num_replicas_in_sync
+            if axis > 0 and weight.shape[axis] <= most:
+                found[number] = self.replicated
+        return found
 
     def divide(self, variables: list[Any]) -> list[jax.Array]:
         """Puts variables in their `shares` one by one; returns the values."""
@@ -294,6 +310,7 @@ def training_step(
     names = names_of_sums(objective, loss_scale)
     replicated = strategy.replicated
     shares, slot_shares = strategy.shares(weights), strategy.shares(slots)
+    sums_of_gradients = strategy.sums(weights)
     is_tpu = strategy.device_kind == "TPU"
 
     def gradients_of(
@@ -317,6 +334,7 @@ def training_step(
             return loss * scale, (sums, after)
 
         gradients, (sums, after) = jax.grad(scaled_loss, has_aux=True)(values)
+        gradients = jax.lax.with_sharding_constraint(gradients, sums_of_gradients)
         return jax.lax.with_sharding_constraint(gradients, shares), sums, after
 
     def over_micro_batches(
