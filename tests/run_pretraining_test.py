@@ -212,6 +212,16 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.assertEqual((steps[0], bits), (0.0, [3.0, 2.5]))
         self.assertBetween(steps[1], 0.1, 1.0)
 
+    def test_an_evaluation_alone_needs_no_model_flag(self):
+        trained = self.run_script(do_train=True, do_eval=True)
+        found = self.run_script(do_eval=True, bert_config_file=None)
+        self.assertAllClose(found.scores, trained.scores)
+        nothing = {"do_eval": True, "bert_config_file": None}
+        with self.assertRaisesRegex(
+            InputError, "Give `init_checkpoint`, .*`bert_size`"
+        ):
+            self.run_script(output_dir=self.path("none"), **nothing)
+
     def test_the_card_has_the_license_and_the_model_before(self):
         self.run_script(
             do_train=True,

@@ -425,7 +425,7 @@ def read_model_files(options: Any, output_dir: str) -> ModelFiles:
     elif source is not None:
         config = source.require_config()
     else:
-        path = _own_file(output_dir, CONFIG_NAME, "bert_config_file")
+        path = own_file(output_dir, CONFIG_NAME, "bert_config_file")
         config = BertConfig.from_json_file(path)
     do_lower_case = options.value_if_given("do_lower_case")
     if options.vocab_file:
@@ -438,7 +438,7 @@ def read_model_files(options: Any, output_dir: str) -> ModelFiles:
     else:
         if not files.exists(os.path.join(output_dir, VOCAB_NAME)) and source:
             source.tokenizer.require_same()
-        path = _own_file(output_dir, VOCAB_NAME, "vocab_file")
+        path = own_file(output_dir, VOCAB_NAME, "vocab_file")
         vocabulary = Vocabulary.from_file(path)
         if do_lower_case is None:
             do_lower_case = casing_of(output_dir)
@@ -451,7 +451,8 @@ def read_model_files(options: Any, output_dir: str) -> ModelFiles:
     return ModelFiles(config, vocabulary, casing, found or NO_SEGMENTER, source)
 
 
-def _own_file(output_dir: str, name: str, flag: str) -> str:
+def own_file(output_dir: str, name: str, flag: str) -> str:
+    """A file of a run, where no flag says otherwise; InputError if it has none."""
     path = os.path.join(output_dir, name)
     if not files.exists(path):
         raise InputError(

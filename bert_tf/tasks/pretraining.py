@@ -21,9 +21,10 @@ from bert_tf.conversion.loading import (
     checked_casing,
     checked_segmenter,
     extended,
+    own_file,
     refuse_other_function,
 )
-from bert_tf.conversion.source import Source, open_source
+from bert_tf.conversion.source import CONFIG_NAME, Source, open_source
 from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
@@ -705,14 +706,16 @@ class PretrainingRun(Run):
 
 
 def model_config(options: PretrainingOptions, source: Source | None) -> BertConfig:
-    """The architecture that the flags give, or else that of the initial checkpoint."""
+    """The architecture of the flags, of the initial checkpoint, or of the run's folder."""
     if options.bert_size:
         config = BertConfig.from_size(options.bert_size)
     elif options.bert_config_file:
         config = BertConfig.from_json_file(options.bert_config_file)
-    else:
-        assert source is not None  # One of the three flags is given.
+    elif source is not None:
         config = source.require_config()
+    else:
+        path = own_file(options.output_dir, CONFIG_NAME, "bert_size")
+        config = BertConfig.from_json_file(path)
     direction = "left_to_right" if options.left_to_right else options.direction
     if direction == "both":
         return config

@@ -220,9 +220,10 @@ class PretrainingOptions(
         """Options that exclude each other, such as those that the phases give."""
         yield from super().problems()
         yield from self.refuse_together("bert_config_file", "bert_size")
-        yield from self.need_one_given(
-            "bert_config_file", "bert_size", "init_checkpoint"
-        )
+        if self.do_train:  # else the run's folder has it
+            yield from self.need_one_given(
+                "bert_config_file", "bert_size", "init_checkpoint"
+            )
         yield from self.refuse_together("stacking", "phases")
         for name in ("stacking", "phases", "num_schedule_steps"):
             yield from self.refuse_together("max_train_hours", name)
