@@ -23,7 +23,8 @@ out, with a line:
 
 --methods=embed,tag,answer,fill measures these of `bert_tf.load`'s methods with ONNX
 Runtime, each with a random model of its head, beside the same model's ONNX file and
-tokenizer.json without bert_tf: one text to its result, and to the file's outputs.
+tokenizer.json without bert_tf, and the least code that finds the same in the outputs: a
+mean vector, a label for each word, the best span, the five likeliest tokens.
 
 The last three run in an environment of their own, which the first run makes under
 --env_dir and later ones find there (about 1 GB).
@@ -62,7 +63,8 @@ MAX_LENGTH = 128
 LENGTHS = (20, 128)
 NUM_WORDS = 1000
 NUM_LABELS = 9
-NUM_ASKED = 6  # words of a text that are the question about the others
+LONGEST_ANSWER = 30  # tokens, run_squad's default
+NUM_ASKED = 6  # words of a text, at most, that are the question about the others
 METHODS = ("embed", "tag", "answer", "fill")
 
 
@@ -141,39 +143,39 @@ def saved_model(folder: str) -> Predict:
     return lambda texts: signature(text_a=tf.constant(texts))["logits"]
 
 
-def _tokenized(folder: str) -> Callable[[list[Any]], dict[str, Any]]:
-    import numpy as np
+def _tokenizer(folder: str) -> Any:
     import tokenizers
 
     tokenizer = tokenizers.Tokenizer.from_file(f"{folder}/huggingface/tokenizer.json")
     tokenizer.enable_truncation(MAX_LENGTH)
     tokenizer.enable_padding()
+    return tokenizer
 
-    def inputs(texts: list[Any]) -> dict[str, Any]:
-        found = tokenizer.encode_batch(texts)
-        return {
-            "input_ids": np.array([one.ids for one in found], np.int64),
-            "attention_mask": np.array([one.attention_mask for one in found], np.int64),
-            "token_type_ids": np.array([one.type_ids for one in found], np.int64),
-        }
 
-    return inputs
+def _arrays(encodings: list[Any]) -> dict[str, Any]:
+    import numpy as np
+
+    return {
+        "input_ids": np.array([one.ids for one in encodings], np.int64),
+        "attention_mask": np.array([one.attention_mask for one in encodings], np.int64),
+        "token_type_ids": np.array([one.type_ids for one in encodings], np.int64),
+    }
 
 
 def onnxruntime_alone(folder: str) -> Predict:
     import onnxruntime
 
-    inputs = _tokenized(folder)
+    tokenizer = _tokenizer(folder)
     session = onnxruntime.InferenceSession(f"{folder}/onnx/model.onnx")
-    return lambda texts: session.run(None, inputs(texts))[0]
+    return lambda texts: session.run(None, _arrays(tokenizer.encode_batch(texts)))[0]
 
 
 def openvino_alone(folder: str) -> Predict:
     import openvino
 
-    inputs = _tokenized(folder)
+    tokenizer = _tokenizer(folder)
     model = openvino.compile_model(f"{folder}/onnx/model.onnx", "CPU")
-    return lambda texts: model(inputs(texts))[0]
+    return lambda texts: model(_arrays(tokenizer.encode_batch(texts)))[0]
 
 
 def keras_predict(folder: str) -> Predict:
@@ -254,13 +256,15 @@ def ctranslate2_alone(folder: str) -> Predict:
 
 
 def given_to(method: str, texts: list[str]) -> tuple[list[str], ...]:
-    """A method's arguments, as many words as the texts have."""
+    """A method's arguments, of as many tokens as the texts have."""
     words = [text.split() for text in texts]
     if method == "answer":
-        return tuple(
-            [" ".join(each[part]) for each in words]
-            for part in (slice(NUM_ASKED), slice(NUM_ASKED, None))
-        )
+        asked_by = [max(1, min(NUM_ASKED, len(each) // 3)) for each in words]
+        pairs = [
+            (" ".join(each[:number]), " ".join(each[number:-1] or each))
+            for number, each in zip(asked_by, words, strict=True)
+        ]
+        return tuple(map(list, zip(*pairs, strict=True)))
     if method == "fill":
         return ([" ".join([*each[:-1], "[MASK]"]) for each in words],)
     return (texts,)
@@ -273,18 +277,56 @@ def load_method(folder: str, method: str) -> Predict:
     return lambda texts: getattr(model, method)(*given_to(method, texts))
 
 
-def outputs_alone(folder: str, method: str) -> Predict:
+def method_alone(folder: str, method: str) -> Predict:
+    """Of one text, without the package."""
+    import numpy as np
     import onnxruntime
 
-    inputs = _tokenized(folder)
+    tokenizer = _tokenizer(folder)
+    mask_id, num_tokens = tokenizer.token_to_id("[MASK]"), tokenizer.get_vocab_size()
     session = onnxruntime.InferenceSession(f"{folder}/onnx/model.onnx")
+    names = [one.name for one in session.get_outputs()]
 
     def predict(texts: list[str]) -> Any:
-        first, *second = given_to(method, texts)
-        pairs = [*zip(first, *second, strict=True)]
-        return session.run(None, inputs(pairs if second else first))
+        ((text, *more),) = zip(*given_to(method, texts), strict=True)
+        found = tokenizer.encode(text, *more)
+        outputs = dict(zip(names, session.run(None, _arrays([found])), strict=True))
+        if method == "embed":
+            return outputs["last_hidden_state"].mean(axis=1)
+        if method == "tag":
+            labels = outputs["logits"][0].argmax(axis=-1).tolist()
+            words = enumerate(found.word_ids)
+            first = {word: place for place, word in reversed([*words])}
+            return [labels[first[word]] for word in sorted({*first} - {None})]
+        if method == "answer":
+            start, end = outputs["start_logits"][0], outputs["end_logits"][0]
+            first = found.sequence_ids.index(1)
+            sums = start[first:-1, None] + end[None, first:-1]
+            is_span = np.tril(np.triu(np.ones_like(sums)), LONGEST_ANSWER - 1) > 0
+            best = np.where(is_span, sums, -np.inf).argmax()
+            begin, last = np.unravel_index(best, sums.shape)
+            offsets = found.offsets[first:]
+            return more[0][offsets[begin][0] : offsets[last][1]]
+        logits = outputs["logits"][0, found.ids.index(mask_id), :num_tokens]
+        shares = np.exp(logits - logits.max())
+        shares /= shares.sum()
+        best = np.argsort(-shares)[:5].tolist()
+        return [(tokenizer.id_to_token(one), float(shares[one])) for one in best]
 
     return predict
+
+
+def comparable(method: str, found: Any) -> Any:
+    """What both ways of a method must agree on, as JSON has it."""
+    if method == "embed":
+        return found[0].tolist()
+    if isinstance(found, str) or (method == "tag" and not hasattr(found[0], "labels")):
+        return found
+    if method == "tag":
+        return [int(label) for label in found[0].labels]
+    if method == "answer":
+        return found[0][0].text
+    return [token for token, _ in (found if len(found) > 1 else found[0][0])]
 
 
 # What a way is called -> how it opens the model, the packages that it needs here; None
@@ -307,7 +349,7 @@ WITH, WITHOUT = "load", "ONNX Runtime"
 METHOD_WAYS = {
     f"{method} {way}": (functools.partial(function, method=method), WAYS[WITHOUT][1])
     for method in METHODS
-    for way, function in ((WITH, load_method), (WITHOUT, outputs_alone))
+    for way, function in ((WITH, load_method), (WITHOUT, method_alone))
 }
 
 
@@ -364,6 +406,11 @@ class Server:
         texts = [" ".join(f"w{word}" for word in range(n, 2 * n)) for n in range(3, 80)]
         return [margin(self._predict([text])) for text in texts[::10]]
 
+    def results(self, method: str) -> list[Any]:
+        """What a method finds in some texts, as far as it is comparable."""
+        texts = [self._text(length) for length in range(20, MAX_LENGTH, 9)]
+        return [comparable(method, self._predict([text])) for text in texts]
+
     def answer_all(self) -> None:
         """Answers the requests of the standard input, a line of JSON each."""
         for line in sys.stdin:
@@ -372,9 +419,11 @@ class Server:
 
 
 def measure(
-    ways: dict[str, str], folder: str, has_margins: bool
+    ways: dict[str, str], folder: str, last: dict[str, list[str]]
 ) -> dict[str, dict[str, Any]]:
     """One round: for each way the figures of the table, by their names.
+
+    `last` has requests by the names of their figures.
 
     All processes live at once. They take turns of some calls, so that a machine that
     becomes slow is slow for all of them.
@@ -395,9 +444,7 @@ def measure(
             found[name][f"{length} p50"] = statistics.median(these)
             found[name][f"{length} p99"] = statistics.quantiles(these, n=100)[98]
     for name, worker in workers.items():
-        found[name]["seconds"] = asked(worker, "batches")
-        if has_margins:
-            found[name]["margins"] = asked(worker, "margins")
+        found[name] |= {figure: asked(worker, *one) for figure, one in last.items()}
         worker.end()
     return found
 
@@ -443,6 +490,15 @@ def check_margins(found: dict[str, dict[str, Any]]) -> None:
             raise SystemExit(f"{way}: its logits differ by {difference:.1g}.")
 
 
+def is_same(one: Any, other: Any) -> bool:
+    """Whether results are equal, numbers to 1e-4."""
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(is_same, one, other))
+    if isinstance(one, float):
+        return math.isclose(one, other, abs_tol=1e-4)
+    return bool(one == other)
+
+
 def show_methods(methods: list[str], num_rounds: int) -> None:
     """Prints what each method takes beside its model's outputs alone."""
     print(
@@ -455,9 +511,13 @@ def show_methods(methods: list[str], num_rounds: int) -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             make_checkpoint(os.path.join(folder, "checkpoint"), method)
-            heads = "none" if method == "embed" else ""
+            heads = {"embed": "none", "fill": "masked_lm"}.get(method, "")
             make_exports(folder, ["huggingface", "onnx"], heads)
-            rounds = [measure(ways, folder, False) for _ in range(num_rounds)]
+            last = {"results": ["results", method]}
+            rounds = [measure(ways, folder, last) for _ in range(num_rounds)]
+        one, other = (rounds[0][way]["results"] for way in ways)
+        if not is_same(one, other):
+            raise SystemExit(f"{method}: the results differ:\n{one}\n{other}")
         cells = ""
         for length in LENGTHS:
             one, other = (
@@ -505,7 +565,8 @@ def main() -> None:
         pythons = {way: python_of(way, environments) for way in wanted}
         ways = {way: python for way, python in pythons.items() if python}
         of_two = not options.checkpoint  # the random classifier's classes
-        rounds = [measure(ways, folder, of_two) for _ in range(options.rounds)]
+        last = {"seconds": ["batches"], **({"margins": ["margins"]} if of_two else {})}
+        rounds = [measure(ways, folder, last) for _ in range(options.rounds)]
     if of_two and "Keras call" in ways:
         check_margins(rounds[0])
     print(
