@@ -151,6 +151,7 @@ class RecordSpec:
         )
 
     @classmethod
+    @functools.cache
     def spans(cls, max_seq_length: int, for_training: bool) -> "RecordSpec":
         """Windows for question answering."""
         labels = ("start_positions", "end_positions", "is_impossible")

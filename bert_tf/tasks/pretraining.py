@@ -706,7 +706,7 @@ class PretrainingRun(Run):
 
 
 def model_config(options: PretrainingOptions, source: Source | None) -> BertConfig:
-    """The architecture of the flags, of the initial checkpoint, or of the run's folder."""
+    """The architecture of the flags, the initial checkpoint, or the run's folder."""
     if options.bert_size:
         config = BertConfig.from_size(options.bert_size)
     elif options.bert_config_file:

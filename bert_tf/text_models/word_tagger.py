@@ -18,9 +18,9 @@ from bert_tf.tasks.tagging.labels import (
     scheme_of_labels,
     usual_spelling,
 )
-from bert_tf.tasks.tagging.sentence_windows import NO_LABEL, SentenceFeaturizer
+from bert_tf.tasks.tagging.sentence_windows import SentenceFeaturizer
 from bert_tf.tasks.tagging.sentences import Sentence
-from bert_tf.tasks.tagging.word_predictions import predict_words
+from bert_tf.tasks.tagging.word_predictions import likeliest_labels
 from bert_tf.text.normalization import Span, words_of_text
 from bert_tf.text.vocabulary import UNK
 from bert_tf.text.wordpiece import Encoding, pair_features
@@ -77,9 +77,8 @@ class WordTagger(TextModel):
             return []
         found = [self._words_of(text, number) for number, text in enumerate(given)]
         features = list(self._featurizer(self._sentences_of(found)))
-        predicted = predict_words(
+        predicted = likeliest_labels(
             features,
-            np.full(sum(len(one.words) for one in found), NO_LABEL),
             self._predict,
             Batching(
                 batch_size=min(self._batch_size, len(features)),
@@ -87,7 +86,7 @@ class WordTagger(TextModel):
                 max_lengths=MAX_LENGTHS,
             ),
         )
-        names = iter(self.labels[number] for number in predicted.label_ids)
+        names = iter(self.labels[number] for number in predicted)
         tagged = []
         for text, words, spans in found:
             labels = tuple(itertools.islice(names, len(words)))

@@ -208,13 +208,13 @@ class Decoder:
         if null is not None:
             scores = np.append(scores, null.score)
         order = np.argsort(-scores, kind="stable")
-        columns = [x.tolist() for x in (first, last, of_first, of_last)]
+        pairs = [*zip(first.tolist(), last.tolist(), strict=True)]
+        of_first, of_last = of_first.tolist(), of_last.tolist()
         for number in order.tolist():
-            if null is not None and number == len(first):
+            if null is not None and number == len(pairs):
                 yield null
             else:
-                begin, end, *logits = (column[number] for column in columns)
-                yield Candidate((begin, end), *logits)
+                yield Candidate(pairs[number], of_first[number], of_last[number])
 
     def _pairs(
         self,

@@ -24,6 +24,7 @@ W words, C labels.
 """
 
 import dataclasses
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -138,6 +139,7 @@ class SentenceFeaturizer:
                 )
 
 
+@functools.cache
 def schema(max_seq_length: int, *, for_training: bool) -> RecordSpec:
     """The features of a record."""
     return RecordSpec(

@@ -2,10 +2,11 @@
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
 from bert_tf.base import files, metrics
 from bert_tf.records.batching import PADDING, ROWS, Batching, ExampleTable, Predict
@@ -46,13 +47,37 @@ def predict_words(
     predict: Predict,
     batching: Batching,
 ) -> WordPredictions:
-    """Predicts the words of some windows."""
+    """Predicts the words of some windows, whose true labels may be NO_LABEL."""
+    count = len(labels)
+    found = WordPredictions(np.zeros(count, np.int64), *np.zeros((2, count)))
+    for words, logits in _logits_of_words(features, predict, batching):
+        found.label_ids[words] = logits.argmax(axis=-1)
+        log_p = special.log_softmax(logits.astype(np.float64), axis=-1)
+        found.probabilities[words] = np.exp(log_p.max(axis=-1))
+        of_words = labels[words]
+        of_label = log_p[np.arange(len(words)), np.maximum(of_words, 0)]
+        found.losses[words] = np.where(of_words == NO_LABEL, 0.0, -of_label)
+    return found
+
+
+def likeliest_labels(
+    features: Sequence[SentenceFeatures], predict: Predict, batching: Batching
+) -> np.ndarray:
+    """The numbers of the words' likeliest labels, int [W]."""
+    found = np.zeros(sum(len(one.words) for one in features), np.int64)
+    for words, logits in _logits_of_words(features, predict, batching):
+        found[words] = logits.argmax(axis=-1)
+    return found
+
+
+def _logits_of_words(
+    features: Sequence[SentenceFeatures], predict: Predict, batching: Batching
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The words of each batch, int [W], and their logits, float32 [W, C]."""
     length = batching.max_seq_length
     spec = schema(length, for_training=False)
     records = ExampleTable(blocks(features, None, length), spec)
     batches = records.batches(batching.batch_size, batching.max_lengths)
-    count = len(labels)
-    found = WordPredictions(np.zeros(count, np.int64), *np.zeros((2, count)))
     for batch, outputs in predict(batches, len(batches)):
         (in_batch,) = np.nonzero(batch[ROWS] != PADDING)
         some = [features[row] for row in batch[ROWS][in_batch]]
@@ -61,16 +86,7 @@ def predict_words(
         in_batch = np.repeat(in_batch, [len(one.words) for one in some])
         logits = outputs["logits"][in_batch, places]  # of the batch's words, by label
         refuse_not_finite("score of a label", logits)
-        found.label_ids[words] = logits.argmax(axis=-1)
-        # scipy's log_softmax takes longer than all else here for one text.
-        log_p = logits.astype(np.float64)
-        log_p -= log_p.max(axis=-1, keepdims=True)
-        log_p -= np.log(np.exp(log_p).sum(axis=-1, keepdims=True))
-        found.probabilities[words] = np.exp(log_p.max(axis=-1))
-        of_words = labels[words]
-        of_label = log_p[np.arange(len(words)), np.maximum(of_words, 0)]
-        found.losses[words] = np.where(of_words == NO_LABEL, 0.0, -of_label)
-    return found
+        yield words, logits
 
 
 def write_predictions(
