@@ -5,8 +5,9 @@ updates a share of the optimizer's moments, and so of the weights, which are the
 gathered (Xu et al. 2020, "Automatic Cross-Replica Sharding of Weight Update in
 Data-Parallel Training"; ZeRO's first stage, Rajbhandari et al. 2020): a gradient is
 summed over the devices only where its share is updated (all but narrow ones, see
-`JaxStrategy.sums`). A step is one computation on global arrays, a pure function of all state, which XLA divides among the devices and
-processes. So its result, masks of dropout included, is that of one device, to rounding.
+`JaxStrategy.sums`). A step is one computation on global arrays, a pure function of all
+state, which XLA divides among the devices and processes. So its result, masks of
+dropout included, is that of one device, to rounding.
 """
 
 import collections
