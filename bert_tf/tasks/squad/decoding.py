@@ -208,13 +208,12 @@ class Decoder:
         if null is not None:
             scores = np.append(scores, null.score)
         order = np.argsort(-scores, kind="stable")
-        pairs = [*zip(first.tolist(), last.tolist(), strict=True)]
-        of_first, of_last = of_first.tolist(), of_last.tolist()
         for number in order.tolist():
-            if null is not None and number == len(pairs):
+            if null is not None and number == len(first):
                 yield null
             else:
-                yield Candidate(pairs[number], of_first[number], of_last[number])
+                tokens = first.item(number), last.item(number)
+                yield Candidate(tokens, of_first.item(number), of_last.item(number))
 
     def _pairs(
         self,
