@@ -220,7 +220,7 @@ class PretrainingOptions(
         """Options that exclude each other, such as those that the phases give."""
         yield from super().problems()
         yield from self.refuse_together("bert_config_file", "bert_size")
-        if self.do_train:  # else the run's folder has it
+        if self.do_train or not self.do_eval:  # else the run's folder has it
             yield from self.need_one_given(
                 "bert_config_file", "bert_size", "init_checkpoint"
             )
