@@ -207,8 +207,7 @@ class Decoder:
         scores = of_first + of_last
         if null is not None:
             scores = np.append(scores, null.score)
-        order = np.argsort(-scores, kind="stable")
-        for number in order.tolist():
+        for number in np.argsort(-scores, kind="stable").tolist():
             if null is not None and number == len(first):
                 yield null
             else:
