@@ -270,11 +270,21 @@ def given_to(method: str, texts: list[str]) -> tuple[list[str], ...]:
     return (texts,)
 
 
+# The part of a method's results for one text that both ways find.
+RESULT: dict[str, Callable[[Any], Any]] = {
+    "embed": lambda found: found[0].tolist(),
+    "tag": lambda found: [int(label) for label in found[0].labels],
+    "answer": lambda found: found[0][0].text,
+    "fill": lambda found: [[*guess] for guess in found[0][0]],
+}
+
+
 def load_method(folder: str, method: str) -> Predict:
     import bert_tf
 
     model = bert_tf.load(f"{folder}/checkpoint", runtime="onnxruntime")
-    return lambda texts: getattr(model, method)(*given_to(method, texts))
+    call, result = getattr(model, method), RESULT[method]
+    return lambda texts: result(call(*given_to(method, texts)))
 
 
 def method_alone(folder: str, method: str) -> Predict:
@@ -292,7 +302,7 @@ def method_alone(folder: str, method: str) -> Predict:
         found = tokenizer.encode(text, *more)
         outputs = dict(zip(names, session.run(None, _arrays([found])), strict=True))
         if method == "embed":
-            return outputs["last_hidden_state"].mean(axis=1)
+            return outputs["last_hidden_state"].mean(axis=1)[0].tolist()
         if method == "tag":
             labels = outputs["logits"][0].argmax(axis=-1).tolist()
             words = enumerate(found.word_ids)
@@ -311,22 +321,9 @@ def method_alone(folder: str, method: str) -> Predict:
         shares = np.exp(logits - logits.max())
         shares /= shares.sum()
         best = np.argsort(-shares)[:5].tolist()
-        return [(tokenizer.id_to_token(one), float(shares[one])) for one in best]
+        return [[tokenizer.id_to_token(one), float(shares[one])] for one in best]
 
     return predict
-
-
-def comparable(method: str, found: Any) -> Any:
-    """What both ways of a method must agree on, as JSON has it."""
-    if method == "embed":
-        return found[0].tolist()
-    if isinstance(found, str) or (method == "tag" and not hasattr(found[0], "labels")):
-        return found
-    if method == "tag":
-        return [int(label) for label in found[0].labels]
-    if method == "answer":
-        return found[0][0].text
-    return [token for token, _ in (found if len(found) > 1 else found[0][0])]
 
 
 # What a way is called -> how it opens the model, the packages that it needs here; None
@@ -406,10 +403,10 @@ class Server:
         texts = [" ".join(f"w{word}" for word in range(n, 2 * n)) for n in range(3, 80)]
         return [margin(self._predict([text])) for text in texts[::10]]
 
-    def results(self, method: str) -> list[Any]:
-        """What a method finds in some texts, as far as it is comparable."""
+    def results(self) -> list[Any]:
+        """What a way of a method finds in some texts."""
         texts = [self._text(length) for length in range(20, MAX_LENGTH, 9)]
-        return [comparable(method, self._predict([text])) for text in texts]
+        return [self._predict([text]) for text in texts]
 
     def answer_all(self) -> None:
         """Answers the requests of the standard input, a line of JSON each."""
@@ -513,7 +510,7 @@ def show_methods(methods: list[str], num_rounds: int) -> None:
             make_checkpoint(os.path.join(folder, "checkpoint"), method)
             heads = {"embed": "none", "fill": "masked_lm"}.get(method, "")
             make_exports(folder, ["huggingface", "onnx"], heads)
-            last = {"results": ["results", method]}
+            last = {"results": ["results"]}
             rounds = [measure(ways, folder, last) for _ in range(num_rounds)]
         one, other = (rounds[0][way]["results"] for way in ways)
         if not is_same(one, other):
