@@ -12,9 +12,12 @@ The learning rate falls to 0 at the end of the minutes in all of them. The vocab
 has 8,000 tokens, lower case; sequences of up to 128 tokens.
 
 Prints the held-out masked LM loss and bits per byte at the end, mean and deviation over
-the seeds, and the difference of the loss from `paper` or `budget`. Every variant has
-the same masks in the evaluation. A finished run is not made again, a killed one
-resumes. Run it on a machine that does nothing else: minutes are minutes.
+the seeds, the difference of the loss from `paper` or `budget`, and the median seconds
+of a step. Every variant has the same masks in the evaluation. A finished run is not
+made again, a killed one resumes. Run it on a machine that does nothing else: minutes
+are minutes. Or give --steps in place of --minutes: other work on the machine does not
+change what so many steps come to. Most parts do not change what a step costs; for the
+others, dropout and the batch size, give as many steps as take the same time.
 """
 
 import json
@@ -37,6 +40,7 @@ PARTS = [*RECIPES[BUDGET]]
 _INPUT_FILE = flags.DEFINE_string("input_file", None, "Text to train on.")
 _EVAL_FILE = flags.DEFINE_string("eval_file", None, "Held-out text.")
 _MINUTES = flags.DEFINE_float("minutes", 5.0, "Minutes of each run.")
+_STEPS = flags.DEFINE_integer("steps", None, "Steps of each run, not minutes.")
 _SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "The seeds.")
 _PARTS = flags.DEFINE_list(
     "parts", PARTS, "The parts of the recipe to take one by one, or joined by &."
@@ -86,17 +90,20 @@ def run(
     """The evaluation at the end of a run, which is made if it is not there."""
     result = folder / "result.json"
     if not result.exists():
+        lasts: dict[str, float] = {"max_train_hours": _MINUTES.value / 60.0}
+        if _STEPS.value is not None:
+            warmup = settings["num_warmup_steps"] * _STEPS.value / NUM_STEPS
+            settings = settings | {"num_warmup_steps": round(warmup)}
+            lasts = {"num_train_steps": _STEPS.value}
         finished(
             command(
                 "run_pretraining",
                 **read,
-                **settings,
+                **{"num_train_steps": NUM_STEPS, **settings, **lasts},
                 bert_size=_SIZE.value,
                 output_dir=folder,
                 do_train=True,
                 do_eval=True,
-                num_train_steps=NUM_STEPS,
-                max_train_hours=_MINUTES.value / 60.0,
                 random_seed=seed,
                 eval_batch_size=32,
                 max_eval_steps=_MAX_EVAL_STEPS.value,
@@ -104,6 +111,9 @@ def run(
         )
         lines = (folder / "eval_results.txt").read_text().splitlines()
         values = {name: float(x) for name, x in (line.split(" = ") for line in lines)}
+        lines = (folder / "metrics.jsonl").read_text().splitlines()
+        rates = [json.loads(line).get("steps_per_second") for line in lines]
+        values["seconds_per_step"] = 1.0 / statistics.median(filter(None, rates))
         result.write_text(json.dumps(values))
     return json.loads(result.read_text())
 
@@ -116,16 +126,18 @@ def main(argv: list[str]) -> None:
     if (texts[0] is None) != (texts[1] is None):
         raise SystemExit("Give --input_file and --eval_file, or neither.")
     read = records(work_dir, *(texts if texts[0] else wikipedia()), 8000)
+    steps, minutes = _STEPS.value, f"{_MINUTES.value:g}min"
+    length = minutes if steps is None else f"{steps}steps"
     made: dict[str, list[dict[str, float]]] = {name: [] for name in variants()}
     for seed in _SEEDS.value:
         for name, settings in variants().items():
-            folder = f"{name.replace(' ', '')}_{_MINUTES.value:g}min_seed{seed}"
+            folder = f"{name.replace(' ', '')}_{length}_seed{seed}"
             made[name].append(run(work_dir / folder, seed, read, settings))
             loss, step = (made[name][-1][x] for x in ("masked_lm_loss", "global_step"))
             print(f"{name}, seed {seed}: {loss:.3f} at step {step:.0f}", flush=True)
-    print(f"\n{_SIZE.value}, {_MINUTES.value:g} minutes; {machine()}\n")
-    print("| variant | masked LM loss | difference | bits per byte | steps |")
-    print("|---|---:|---:|---:|---:|")
+    print(f"\n{_SIZE.value}, {length}; {machine()}\n")
+    print("| variant | masked LM loss | difference | bits per byte | steps | seconds |")
+    print("|---|---:|---:|---:|---:|---:|")
     means = {
         name: statistics.mean(one["masked_lm_loss"] for one in results)
         for name, results in made.items()
@@ -137,8 +149,12 @@ def main(argv: list[str]) -> None:
             spread([one[metric] for one in results], digits=3)
             for metric in ("masked_lm_loss", "bits_per_byte")
         )
-        steps = statistics.mean(one["global_step"] for one in results)
-        print(f"| {name} | {loss} | {difference} | {bits} | {steps:,.0f} |")
+        steps, seconds = (
+            statistics.mean(one[metric] for one in results)
+            for metric in ("global_step", "seconds_per_step")
+        )
+        cells = name, loss, difference, bits, f"{steps:,.0f}", f"{seconds:.3f}"
+        print(f"| {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":
