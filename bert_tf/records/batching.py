@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -201,25 +202,16 @@ class ExampleTable:
         features = [(f.name, f.dtype, f.length) for f in spec.features]
         self._made_from = [_WAY_OF_MAKING, features, made_from]
         self._sequences = [f.name for f in spec.features if f.flag == "max_seq_length"]
-        columns: dict[str, list[np.ndarray]] = {f.name: [] for f in spec.features}
-        lengths = []
-        for block in blocks:
-            mask = block["input_mask"]
-            lengths.append(mask.sum(axis=-1, dtype=np.int64))
-            is_token = np.arange(mask.shape[-1]) < lengths[-1][..., None]
-            assert (mask == is_token).all(), "padding within a sequence"
-            is_padding = ~is_token
-            for name, value in block.items():
-                if name in self._sequences:
-                    assert not value[is_padding].any(), f"{name}: padding that is not 0"
-                    value = value[is_token]
-                # As `RecordSpec.parse` gives them.
-                is_int = value.dtype.kind in "iu"
-                columns[name].append(
-                    value.astype(np.int32 if is_int else np.float32, copy=False)
-                )
-        if not lengths:
+        given = iter(blocks)
+        some = list(itertools.islice(given, 2))
+        if not some:
             raise InputError("There is no example: nothing to train on or to predict.")
+        # A lone block, such as one text, is packed only when a part of it is asked for.
+        self._lone_block = some[0] if len(some) == 1 else None
+        if self._lone_block is None:
+            lengths, self._columns = self._packed(itertools.chain(some, given))
+        else:
+            lengths = [_lengths_of(some[0])]
         counts = [one.shape[1] for one in lengths if one.ndim > 1]
         if len({*counts}) > 1:
             lengths = [
@@ -239,10 +231,37 @@ class ExampleTable:
             self.mean_length = float(own.sum(axis=1).mean())
             self.full_length = width * max(counts)
             self._window = width
-        starts = np.cumsum(own).reshape(own.shape) - own
-        values = {name: np.concatenate(some) for name, some in columns.items()}
-        self._arrays = starts, own, values
+        self._own_lengths = own
         self._made: dict[str, MakeFeature] = {}
+
+    def _packed(
+        self, blocks: Iterable[Mapping[str, np.ndarray]]
+    ) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
+        """The blocks' lengths, and the features of all blocks without the padding."""
+        lengths = []
+        columns: dict[str, list[np.ndarray]] = {f.name: [] for f in self.spec.features}
+        for block in blocks:
+            lengths.append(_lengths_of(block))
+            mask = block["input_mask"]
+            is_token = np.arange(mask.shape[-1]) < lengths[-1][..., None]
+            assert (mask == is_token).all(), "padding within a sequence"
+            is_padding = ~is_token
+            for name, value in block.items():
+                if name in self._sequences:
+                    assert not value[is_padding].any(), f"{name}: padding that is not 0"
+                    value = value[is_token]
+                columns[name].append(_as_parsed(value))
+        return lengths, {name: np.concatenate(some) for name, some in columns.items()}
+
+    @functools.cached_property
+    def _columns(self) -> dict[str, np.ndarray]:
+        assert self._lone_block is not None
+        return self._packed([self._lone_block])[1]
+
+    @functools.cached_property
+    def _arrays(self) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        own = self._own_lengths
+        return np.cumsum(own).reshape(own.shape) - own, own, self._columns
 
     @functools.cached_property
     def made_from(self) -> str:
@@ -292,8 +311,22 @@ class ExampleTable:
 
     def padded(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
         """One batch, with the feature `rows` [B] int32: the records that it holds."""
+        batch = self._lone_batch(rows, length) or self.gathered(rows, length)
         # Not int64: some devices cannot copy such integers.
-        return {**self.gathered(rows, length), ROWS: rows.astype(np.int32)}
+        return {**batch, ROWS: rows.astype(np.int32)}
+
+    def _lone_batch(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
+        """The batch if it is the lone block as it is, else {}."""
+        block = self._lone_block
+        if block is None or self._made or block["input_mask"].ndim > 2:
+            return {}
+        is_wider = length > block["input_mask"].shape[1]
+        if is_wider or not np.array_equal(rows, np.arange(len(self))):
+            return {}
+        return {
+            name: _as_parsed(value[:, :length] if name in self._sequences else value)
+            for name, value in block.items()
+        }
 
     @functools.cached_property
     def _tensors(self) -> tuple[tf.Tensor, tf.Tensor, pipeline.Batch]:
@@ -331,11 +364,9 @@ class ExampleTable:
         """All records once; `rows` in a batch numbers them, and pads the last batch."""
         num_batches = self.num_batches(batch_size)
         if max_lengths is None or num_batches == 1:
-            longest, order = self.full_length, np.arange(len(self))
-            if max_lengths is not None:
-                longest, order = max(self.lengths), self.lengths.argsort(kind="stable")
+            longest = self.full_length if max_lengths is None else max(self.lengths)
             rows = np.full([num_batches, batch_size], PADDING)
-            rows.ravel()[: len(self)] = order
+            rows.ravel()[: len(self)] = np.arange(len(self))
             return EvaluationBatches(self, rows, np.full(num_batches, longest))
         found = batch_lengths(self.lengths, num_batches, max_lengths)
         plan = LengthPlan(self.lengths, batch_size, found, seed=None).epoch(0)
@@ -356,6 +387,17 @@ class ExampleTable:
         for batch, found in outputs(batches, len(batches)):
             values[batch[ROWS]] = found[name]
         return values[:-1]
+
+
+def _lengths_of(block: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The tokens of each sequence, [N], or [N, C]."""
+    return block["input_mask"].sum(axis=-1, dtype=np.int64)
+
+
+def _as_parsed(value: np.ndarray) -> np.ndarray:
+    """As `RecordSpec.parse` gives it."""
+    is_int = value.dtype.kind in "iu"
+    return value.astype(np.int32 if is_int else np.float32, copy=False)
 
 
 class EvaluationBatches:

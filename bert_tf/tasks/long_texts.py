@@ -45,8 +45,10 @@ def best_windows(found: Sequence[Window], num_tokens: int) -> np.ndarray:
     counts for a hundredth of a token more for each of its tokens, as in the original's
     SQuAD.
     """
-    best_score = np.zeros(num_tokens)
     best = np.zeros(num_tokens, np.int64)
+    if len(found) == 1:
+        return best
+    best_score = np.zeros(num_tokens)
     for number, (start, length) in enumerate(found):
         left = np.arange(length)
         # The same float arithmetic as the original's: ties are decided by it.

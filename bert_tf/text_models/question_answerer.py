@@ -7,6 +7,7 @@ from bert_tf.answer import NO_ANSWER, options_of
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.tasks.squad import windows as squad_windows
+from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.tasks.squad.spans import Answerer
 from bert_tf.text.wordpiece import text_pairs
 from bert_tf.text_models.model import (
@@ -17,6 +18,10 @@ from bert_tf.text_models.model import (
     ToExplain,
     is_empty,
 )
+
+
+def _answers(entries: Sequence[NBestEntry]) -> list[Answer]:
+    return [Answer(entry.text, entry.probability, entry.span) for entry in entries]
 
 
 class QuestionAnswerer(TextModel):
@@ -54,22 +59,21 @@ class QuestionAnswerer(TextModel):
         for number, (question, _) in enumerate(pairs):
             if not question.strip():
                 raise InputError(f"Question {number} (from 0) is empty.")
-        found = self.answers_with_words(*zip(*pairs, strict=True))
-        for number, entries in enumerate(found):
+        found = []
+        answers = self._answerer.each(*zip(*pairs, strict=True))
+        for number, entries in enumerate(answers):
             if not entries:
                 raise InputError(
                     f"Text {number} (from 0), which must contain the answer, is empty."
                 )
-        return [entries[:top_k] for entries in found]
+            found.append(_answers(entries[:top_k]))
+        return found
 
     def answers_with_words(
         self, questions: Sequence[str], contexts: Sequence[str]
     ) -> list[list[Answer]]:
         """As `answer`, all of them; [] where a text has no word."""
-        return [
-            [Answer(entry.text, entry.probability, entry.span) for entry in entries]
-            for entries in self._answerer.each(questions, contexts)
-        ]
+        return list(map(_answers, self._answerer.each(questions, contexts)))
 
     def _to_explain(
         self, text: str | Sequence[str], pair: str | None, target: str | int | None

@@ -182,7 +182,14 @@ class WordTagger(TextModel):
 
     @staticmethod
     def _sentences_of(found: Iterable[_Words]) -> list[Sentence]:
+        """The texts as a task has them, without what is written to files."""
         return [
-            Sentence.of_words(one.words, None, document=number, source=f"text {number}")
+            Sentence(
+                words=one.words,
+                labels=None,
+                document=number,
+                source=f"text {number}",
+                rows=(),
+            )
             for number, one in enumerate(found)
         ]

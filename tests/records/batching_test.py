@@ -151,6 +151,21 @@ class ExampleTableTest(tf.test.TestCase):
         self.assertAllEqual(third["input_ids"], [[7, 8, 9, 10, 11, 12]] * 2)
         self.assertEqual(third["label_ids"].dtype, tf.float32)
 
+    def test_a_batch_of_all_records(self):
+        (whole,) = self.table.batches(3, max_lengths=1)
+        self.assertAllEqual(
+            whole["input_ids"], [[5, 6, 0, 0, 0, 0], IDS[1], [13, 14, 15, 0, 0, 0]]
+        )
+        for length in (2, 6, 8):
+            expected = [(ids + [0] * length)[:length] for ids in IDS]
+            batch = self.table.padded(np.arange(3), length)
+            self.assertAllEqual(batch["input_ids"], expected)
+            self.assertAllEqual(batch["input_mask"], np.array(expected) > 0)
+            self.assertAllEqual(batch["label_ids"], [[0.5, -1], [1.5, -1], [2.5, -1]])
+            dtypes = {name: value.dtype for name, value in batch.items()}
+            ints = dict.fromkeys(("input_ids", "input_mask", ROWS), np.int32)
+            self.assertEqual(dtypes, {**ints, "label_ids": np.float32})
+
 
 class TableOfWindowsTest(tf.test.TestCase):
     """Records of one to three windows of at most four tokens."""

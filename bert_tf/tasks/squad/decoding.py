@@ -198,7 +198,9 @@ class Decoder:
             self._pairs(*each, offset)
             for each in zip(features.windows, best, starts, ends, strict=True)
         ]
-        if windows:
+        if len(windows) == 1:
+            first, last, of_first, of_last = windows[0]
+        elif windows:
             first, last, of_first, of_last = map(
                 np.concatenate, zip(*windows, strict=True)
             )

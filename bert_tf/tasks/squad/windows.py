@@ -47,9 +47,18 @@ class TokenizedParagraph:
 
     context: str
     ids: list[int]
-    word_of_token: list[int]  # ascending; words as in `reading.WORD`
-    words: list[Span]  # each word's place in the text, in characters, half open
+    counts: list[int]  # each word's tokens; words as in `reading.WORD`
     tokenizer: WordPieceTokenizer = dataclasses.field(repr=False)
+
+    @functools.cached_property
+    def word_of_token(self) -> list[int]:
+        """The number of each token's word, ascending."""
+        return np.repeat(np.arange(len(self.counts)), self.counts).tolist()
+
+    @functools.cached_property
+    def words(self) -> list[Span]:
+        """Each word's place in the text, in characters, half open."""
+        return [match.span() for match in WORD.finditer(self.context)]
 
     @functools.cached_property
     def id_array(self) -> np.ndarray:
@@ -83,8 +92,6 @@ class QuestionFeatures:
 
     def max_context(self) -> list[np.ndarray]:
         """Which tokens of each window are best shown by it: bool [length] each."""
-        if len(self.windows) == 1:
-            return [np.ones(self.windows[0].length, bool)]
         best = best_windows(self.windows, len(self.paragraph.ids))
         return [
             best[start : start + length] == number
@@ -152,12 +159,10 @@ class QuestionFeaturizer:
         # Words end at white space, and no rule of the tokenizer looks past it, so the
         # words' tokens are the text's.
         ids_of_words = list(map(self._ids_of_word.__getitem__, WORD.findall(context)))
-        counts = list(map(len, ids_of_words))
         return TokenizedParagraph(
             context=context,
             ids=list(chain.from_iterable(ids_of_words)),
-            word_of_token=np.repeat(np.arange(len(counts)), counts).tolist(),
-            words=[match.span() for match in WORD.finditer(context)],
+            counts=list(map(len, ids_of_words)),
             tokenizer=self.tokenizer,
         )
 

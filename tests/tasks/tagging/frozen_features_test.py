@@ -108,8 +108,8 @@ class WordVectorsTest(tf.test.TestCase):
         batches = plain.of_table(with_vectors(plain.table, VECTORS))
         self.assertLen(batches, 1)
         (batch,) = batches
-        self.assertAllEqual(batch["rows"], [1, 0, -1])
-        batch = dict(batch)
+        self.assertAllEqual(batch["rows"], [0, 1, -1])
+        batch = {name: value[[1, 0, 2]] for name, value in batch.items()}
         padding = np.zeros([3, 1, 1, 2])
         batch["features"] = np.concatenate([batch["features"], padding], axis=1)
         for name in ("label_ids", "label_weights", "input_mask"):
