@@ -33,7 +33,7 @@ from bert_tf.conversion.weights import (
     refuse_foreign,
 )
 from bert_tf.modeling import heads
-from bert_tf.modeling.adapters import is_added
+from bert_tf.modeling.added_weights import is_added
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.extension import added_tokens

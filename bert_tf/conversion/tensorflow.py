@@ -21,7 +21,6 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from bert_tf.base import files
@@ -30,10 +29,6 @@ from bert_tf.base.errors import InputError, first_line
 from bert_tf.base.options import no_checkpoint
 from bert_tf.conversion import model_garden, names
 from bert_tf.conversion.weights import Tensor, Weights, listed
-
-# TensorFlow's reader turns some of its own errors into Python's: missing bytes are an
-# IndexError.
-_READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, LookupError, MemoryError)
 
 RELEASED_PREFIX = "bert_model.ckpt"
 # Those of ALBERT's and ELECTRA's releases too.
@@ -71,13 +66,19 @@ class CheckpointReader:
     """
 
     def __init__(self, prefix: str) -> None:
+        import tensorflow as tf
+
         self._prefix = prefix
+        # TensorFlow's reader turns some of its own errors into Python's: missing bytes
+        # are an IndexError.
+        of_python = (RuntimeError, ValueError, LookupError, MemoryError)
+        self._errors = (tf.errors.OpError, *of_python)
         readable, self._link = _without_glob(prefix)
         try:
             self._reader = tf.train.load_checkpoint(readable)
             shapes = self._reader.get_variable_to_shape_map()
             self.dtypes = self._reader.get_variable_to_dtype_map()
-        except _READ_ERRORS as error:
+        except self._errors as error:
             part = os.path.basename(prefix) + ".index"
             raise self._damage(part, error) from error
         self.shapes = {key: tuple(shape) for key, shape in shapes.items()}
@@ -86,7 +87,7 @@ class CheckpointReader:
         """Reads one tensor; InputError if the file is damaged."""
         try:
             return self._reader.get_tensor(key)
-        except _READ_ERRORS as error:
+        except self._errors as error:
             raise self._damage(shown_key(key), error) from error
 
     def _damage(self, part: str, error: Exception) -> DamagedCheckpointError:
@@ -124,6 +125,8 @@ def _without_glob(prefix: str) -> tuple[str, Any]:
 
 def find_checkpoint(path: str) -> str:
     """The prefix of the checkpoint that `path` means."""
+    import tensorflow as tf
+
     if files.is_folder(path):
         state = os.path.join(path, "checkpoint")
         reason = "names a checkpoint that is not there"
@@ -287,6 +290,8 @@ def step_of(prefix: str) -> int | None:
 
 def write(prefix: str, weights: Weights, *, as_electras: bool = False) -> None:
     """Writes a checkpoint that TensorFlow 1's Saver, and so the original, reads."""
+    import tensorflow as tf
+
     ordered = sorted(weights)
     # The operation that the Saver runs, which takes all the tensors at once. Identity
     # makes a copy that is TensorFlow's own, so that the array is dropped before the

@@ -18,8 +18,7 @@ from bert_tf.conversion.names import (
     is_of_a_generator,
     names_of,
 )
-from bert_tf.modeling.adapters import is_added
-from bert_tf.modeling.standardization import STANDARDIZATION
+from bert_tf.modeling.added_weights import STANDARDIZATION, is_added
 
 _LORA_A, _LORA_B = "/lora_kernel_a", "/lora_kernel_b"
 

@@ -1,6 +1,5 @@
 """Training few parameters: LoRA and adapters."""
 
-import re
 from typing import Any
 
 import keras
@@ -100,24 +99,3 @@ class Adapter(keras.layers.Layer):
         return fused.dropped_residual(
             ops.matmul(inner, up.kernel), up.bias, x, None, 0.0
         )
-
-
-# What is trained while the pre-trained weights are frozen:
-#
-#     LoRA        A and B of queries and values
-#     adapters    the adapters and every LayerNorm, as in Houlsby et al. 2019
-#     both        the head, the mixture of layers if there is one, and the pooler only
-#                 on request: no paper trains it, but a checkpoint may lack one
-#
-# All other weights are frozen: no gradient, no weight decay, no moments.
-
-
-ADDED = (
-    r"lora_kernel_[ab]|adapter/(down|up)/(kernel|bias)|layer_mixture/(scores|gamma)"
-    r"|bilstm/.*|standardization/.*"
-)
-
-
-def is_added(name: str) -> bool:
-    """Whether fine-tuning adds a weight of this name to a pre-trained encoder."""
-    return re.fullmatch(f".*/({ADDED}|second_encoder/.*)", name) is not None

@@ -10,7 +10,7 @@ import keras_hub
 from keras import ops
 
 from bert_tf.base.config import BertConfig
-from bert_tf.modeling.adapters import ADDED
+from bert_tf.modeling.added_weights import ADDED
 from bert_tf.modeling.bilstm import BiLstm
 from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.layers import Embeddings, Pooler, dense

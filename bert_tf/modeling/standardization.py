@@ -10,8 +10,6 @@ from keras import ops
 from bert_tf.modeling.layers import Stored, observe, observing
 
 _NAME = "standardization"
-# The names of its weights, in our runs' checkpoints alone.
-STANDARDIZATION = (f"bert/{_NAME}/mean", f"bert/{_NAME}/deviation")
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -8,16 +8,18 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
-import tensorflow as tf
-import tensorflow.experimental.numpy as tnp
 
 from bert_tf.base.errors import InputError
 from bert_tf.base.finished import digest
-from bert_tf.records import pipeline
 from bert_tf.records.spec import RecordSpec
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from bert_tf.records.pipeline import Batch, InputShard
 
 # A batch is padded to one of a few static lengths rather than to the longest possible
 # one, so that little is computed on padding and little is compiled.
@@ -286,13 +288,19 @@ class ExampleTable:
         rows: np.ndarray,
         length: int,
         *,
-        shard: pipeline.InputShard = pipeline.ALL_ROWS,
-    ) -> tf.data.Dataset:
-        """Batches of static shape, for training."""
+        shard: "InputShard | None" = None,
+    ) -> "tf.data.Dataset":
+        """Batches of static shape, for training: of all rows, or a worker's."""
+        import tensorflow as tf
+        import tensorflow.experimental.numpy as tnp
+
+        from bert_tf.records import pipeline
+
+        shard = shard or pipeline.ALL_ROWS
         rows = rows[:, shard.rows(rows.shape[1])]
         rows = rows.reshape(len(rows) * shard.num_replicas, -1)
 
-        def gather(of_batch: tf.Tensor) -> pipeline.Batch:
+        def gather(of_batch: "tf.Tensor") -> "Batch":
             of_batch = tf.ensure_shape(of_batch, [rows.shape[1]])
             batch = self.gathered(of_batch, length, tnp)
             # Padding has weight 0, whether or not records have weights.
@@ -329,8 +337,10 @@ class ExampleTable:
         }
 
     @functools.cached_property
-    def _tensors(self) -> tuple[tf.Tensor, tf.Tensor, pipeline.Batch]:
+    def _tensors(self) -> "tuple[tf.Tensor, tf.Tensor, Batch]":
         """The starts, lengths and columns, for a graph."""
+        import tensorflow as tf
+
         with tf.init_scope():
             return tf.nest.map_structure(tf.constant, self._arrays)
 
@@ -428,6 +438,8 @@ def endless_rows(
     count: int, batch_size: int, seed: int, position: int, num_batches: int
 ) -> np.ndarray:
     """Batches [M, B] of shuffled records that reach into the next epoch."""
+    from bert_tf.records import pipeline
+
     end = position + num_batches * batch_size
     epochs = range(position // count, -(-end // count))
     orders = [pipeline.shuffled_numbers(count, seed, epoch) for epoch in epochs]

@@ -22,7 +22,7 @@ from bert_tf.conversion.loading import (
     load_weights,
 )
 from bert_tf.conversion.source import open_source
-from bert_tf.modeling.adapters import is_added
+from bert_tf.modeling.added_weights import is_added
 from bert_tf.modeling.heads import (
     BertClassifier,
     BertMultipleChoice,

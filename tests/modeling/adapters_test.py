@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf.modeling.adapters import is_added
+from bert_tf.modeling.added_weights import is_added
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.fused import dropout, without_fusion
 from bert_tf.modeling.heads import BertClassifier, BertTagger
