@@ -1,11 +1,13 @@
-"""GLUE's metrics, and which of two values of a metric is the better one."""
+"""GLUE's metrics; which of two values is the better one; numbers must be finite."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base.errors import DivergedError
 
 # The ends of the names of metrics that fall as a model gets better.
 _LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error", "per_byte")
@@ -144,3 +146,12 @@ OWN_METRICS: dict[str, tuple[str, ...]] = {
     MULTI_LABEL: ("f1_micro", "f1_macro", "exact_match"),
     REGRESSION: ("pearson", "spearman"),
 }
+
+
+def refuse_not_finite(what: str, values: Any) -> None:
+    """Raises DivergedError unless a trained model's numbers are finite."""
+    if not np.isfinite(values).all():
+        raise DivergedError(
+            f"The {what} is not finite: the model's weights are too large to be of use."
+            " Train again with a lower `learning_rate`."
+        )

@@ -22,6 +22,7 @@ from absl import logging
 
 from bert_tf.base import metrics
 from bert_tf.base.errors import InputError
+from bert_tf.base.metrics import refuse_not_finite
 from bert_tf.base.parallel import grouped
 from bert_tf.conversion import names
 from bert_tf.conversion.adapter_files import AdapterFiles
@@ -56,7 +57,6 @@ from bert_tf.text.wordpiece import (
     pair_features,
     truncate_pair,
 )
-from bert_tf.training.evaluation import refuse_not_finite
 from bert_tf.training.run_folder import RunData
 
 MEAN_LOSS = "eval_loss"

@@ -6,7 +6,6 @@ split. A short last batch is dealt out as far as it goes. TPUs need whole batche
 the last one up, or repeat the records.
 """
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,11 +13,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.errors import DivergedError, InputError
+from bert_tf.base.errors import InputError
+from bert_tf.base.metrics import refuse_not_finite
+from bert_tf.base.progress import with_bar
 from bert_tf.records.batching import Arrays, EvaluationBatches
 from bert_tf.records.pipeline import READING_ERRORS, record_error
 from bert_tf.training.device_steps import evaluation_step
-from bert_tf.training.reporting import progress_bar
 from bert_tf.training.step import TOTAL_LOSS
 from bert_tf.training.strategy import Strategy, check_batch_size, create_strategy
 from bert_tf.training.task import Task
@@ -101,15 +101,6 @@ class Predictor:
             yield {name: np.asarray(value) for name, value in batch.items()}, outputs
 
 
-def refuse_not_finite(what: str, values: Any) -> None:
-    """Raises DivergedError unless a trained model's numbers are finite."""
-    if not np.isfinite(values).all():
-        raise DivergedError(
-            f"The {what} is not finite: the model's weights are too large to be of use."
-            " Train again with a lower `learning_rate`."
-        )
-
-
 def _batches(
     dataset: tf.data.Dataset | EvaluationBatches,
     strategy: Strategy,
@@ -124,13 +115,7 @@ def _batches(
         sizes = {dataset.batch_size}
     for size in sizes:
         check_batch_size(strategy, size, flag=flag)
-    # A single batch may be one text, which takes less time than a bar.
-    shown = progress_bar(total, unit="batch", label=what) if total != 1 else None
-    with contextlib.nullcontext() if shown is None else shown:
-        try:
-            for batch in dataset:
-                yield batch
-                if shown is not None:
-                    shown.update(1)
-        except READING_ERRORS as error:
-            raise InputError(record_error(error)) from error
+    try:
+        yield from with_bar(dataset, total, unit="batch", label=what)
+    except READING_ERRORS as error:
+        raise InputError(record_error(error)) from error

@@ -21,6 +21,7 @@ from bert_tf.base import files
 from bert_tf.base.errors import DivergedError, InputError, NotReachedError
 from bert_tf.base.metrics import is_better
 from bert_tf.base.options import declarations
+from bert_tf.base.progress import progress_bar
 from bert_tf.conversion.source import Source
 from bert_tf.optimization.layerwise import freeze, keeping_initial
 from bert_tf.optimization.optimizers import optimizer_of
@@ -46,7 +47,6 @@ from bert_tf.training.reporting import (
     CURVES_NAME,
     LogInterval,
     Reporter,
-    progress_bar,
     write_curves,
 )
 from bert_tf.training.step import (

@@ -163,21 +163,6 @@ AFTER_TRAINING = "after_training"
 _Entry = dict[str, Any]
 
 
-def progress_bar(
-    total: int | None, *, done: int = 0, unit: str, label: str
-) -> tqdm.tqdm:
-    """A bar with rate and time left on a terminal; nothing elsewhere."""
-    return tqdm.tqdm(
-        total=total,
-        initial=done,
-        unit=unit,
-        desc=label,
-        disable=None,
-        dynamic_ncols=True,
-        smoothing=0.1,
-    )
-
-
 class Reporter:
     """Writes a run's metrics to its folder."""
 
