@@ -18,6 +18,7 @@ from bert_tf.base.config import MULTI_LABEL, REGRESSION
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import loading, names, onnx_files, onnx_graph, runtimes
 from bert_tf.conversion.huggingface import sentence_settings
+from bert_tf.conversion.onnx_model import OnnxModel
 from bert_tf.conversion.source import Source, folder_of
 from bert_tf.modeling.pooling import pooled_tokens
 from bert_tf.records.batching import Arrays
@@ -192,7 +193,7 @@ def _steps(task: FineTuningTask, source: Source, path: str) -> list[Step]:
     steps: list[Step]
     if path.endswith(onnx_files.FILE_NAME):
         content = onnx_graph.build(source).SerializeToString()
-        steps = [runtimes.OnnxModel(content), runtimes.OnnxModel(path)]
+        steps = [OnnxModel(content), OnnxModel(path)]
     else:
         load = loading.load_model if has_head else loading.load_encoder
         model = load(source, *[task.head] * has_head)

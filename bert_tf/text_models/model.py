@@ -14,8 +14,9 @@ from absl import logging
 
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import flags_of_run
-from bert_tf.conversion import loading, names, onnx_files, onnx_graph, runtimes
+from bert_tf.conversion import loading, names, onnx_files, onnx_graph
 from bert_tf.conversion.huggingface import sentence_settings
+from bert_tf.conversion.onnx_model import OnnxModel
 from bert_tf.conversion.source import Format, Source, folder_of, open_source
 from bert_tf.fill_mask import Guess
 from bert_tf.modeling.attribution import COMPLETE, integrated_gradients
@@ -239,7 +240,7 @@ class TextModel:
         self._given_runtime = runtime
         self.runtime = _checked_runtime(runtime, source)
         self.tokenizer = loading.load_tokenizer(source)
-        # A Keras model, or a `runtimes.OnnxModel`; None where the encoder is all.
+        # A Keras model, or a `OnnxModel`; None where the encoder is all.
         self.model: Any = None
         if self._head is not None:
             self.compute_with(*self._opened_model(self._head))
@@ -259,14 +260,14 @@ class TextModel:
         model = loading.load_model(self.source, head)
         return model, prediction_step(model, create_strategy(), by_pieces=False)
 
-    def _onnx_model(self, heads: Sequence[str], **options: Any) -> runtimes.OnnxModel:
+    def _onnx_model(self, heads: Sequence[str], **options: Any) -> OnnxModel:
         """The model of these heads, as a graph that is made in memory."""
         weights = self.source.weights.with_heads(heads)
         source = dataclasses.replace(self.source, weights=weights)
         if heads and source.format == Format.ONNX:
-            return runtimes.OnnxModel(self._onnx_path(), source.require_config())
+            return OnnxModel(self._onnx_path(), source.require_config())
         content = onnx_graph.build(source, **options).SerializeToString()
-        return runtimes.OnnxModel(content, source.require_config())
+        return OnnxModel(content, source.require_config())
 
     def _onnx_path(self) -> str:
         return os.path.join(self.source.folder, onnx_files.FILE_NAME)
@@ -475,7 +476,7 @@ class TextModel:
             ).extract
         step: Callable[..., Any]
         if self.source.format == Format.ONNX and self._head is None:
-            file = runtimes.OnnxModel(self._onnx_path())
+            file = OnnxModel(self._onnx_path())
             step = functools.partial(pooled_states, file, options)
         else:
             step = self._onnx_model((), sentence_vectors=options.sentence_vectors)
