@@ -404,15 +404,15 @@ class ChoiceReader(Reader):
 
     def find_columns(self, given: PredictOptions, first: Row) -> None:
         """See `Reader`."""
-        from bert_tf.tasks import multiple_choice
+        from bert_tf.tasks import choices
 
-        self._columns = multiple_choice.find_columns(
-            multiple_choice.ChoiceLayout(**self.names),
+        self._columns = choices.find_columns(
+            choices.ChoiceLayout(**self.names),
             [*first.cells],
             first.place,
             has_labels=False,
         )
-        self._example = multiple_choice.example_of
+        self._example = choices.example_of
         self._count = 0  # the first row's endings
         self.read(first)
 

@@ -155,13 +155,13 @@ def choices(
     from bert_tf.modeling.objectives import CLASSIFICATION
     from bert_tf.records.batching import ExampleTable
     from bert_tf.records.spec import RecordSpec
-    from bert_tf.tasks import multiple_choice
-    from bert_tf.tasks.multiple_choice import ChoiceLayout, read_choices
+    from bert_tf.tasks import choices
+    from bert_tf.tasks.choices import ChoiceLayout, read_choices
     from bert_tf.training.task import Task
 
     length = MAX_SEQ_LENGTHS[SWAG]
     examples, target = read_choices(str(train), ChoiceLayout(), has_labels=True)
-    featurizer = multiple_choice.ChoiceFeaturizer(
+    featurizer = choices.ChoiceFeaturizer(
         load_tokenizer(job["checkpoint"]), max_seq_length=length, target=target
     )
     records = ExampleTable(

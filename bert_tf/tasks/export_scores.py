@@ -22,7 +22,7 @@ from bert_tf.conversion.onnx_model import OnnxModel
 from bert_tf.conversion.source import Source, folder_of
 from bert_tf.modeling.pooling import pooled_tokens
 from bert_tf.records.batching import Arrays
-from bert_tf.tasks.classification import ClassificationTask, LabelledTask, target_of
+from bert_tf.tasks.classification import ClassificationTask, LabelledTask
 from bert_tf.tasks.data_set_options import ClassifierOptions
 from bert_tf.tasks.embeddings import EmbeddingTask
 from bert_tf.tasks.embeddings_options import EmbeddingOptions
@@ -34,6 +34,7 @@ from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.tasks.tagging.words import TaggingTask
 from bert_tf.tasks.task import FineTuningTask
+from bert_tf.tasks.text_records import target_of
 from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.strategy import create_strategy

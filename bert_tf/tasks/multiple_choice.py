@@ -5,337 +5,34 @@ Devlin et al. 2018, section 4.4: each ending makes a sequence of its own, [CLS] 
 score, with a softmax over the endings. As in the paper, the common beginning of all
 endings stands before each of them. Here [CLS]'s output has passed through the pooler,
 as in the original's classifier.
-
-Examples are SWAG's (Zellers et al. 2018), HellaSwag's, or any table's with a column for
-each part, by name:
-
-    premise   the first sentence: "sent1", "ctx_a", "ctx" or "context"
-    start     the beginning of every ending: "sent2" or "ctx_b"; may be missing
-              or empty
-    endings   one column each, "ending0", "ending1", ...; or one field that holds
-              a list of all, "endings"
-    label     the number of the right ending, from 0: "label"
-
-The file's name gives its format: .csv, .tsv, and .jsonl, .json or .ndjson, each
-compressed or not (.gz, .bz2, .xz); any other file is JSON lines if it begins with a
-brace, else CSV. Every row is used or reported with its line number. A few unusable rows
-are left out, but none of a test set, where predictions are identified by position: a
-blank row before the last one is predicted as empty texts.
 """
 
 import csv
-import dataclasses
 import io
-import json
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
 from bert_tf.base import files
-from bert_tf.base.config import SINGLE_LABEL
-from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
-from bert_tf.records.spec import RecordSpec
-from bert_tf.tasks import finetuning, other_formats, tables
-from bert_tf.tasks.classification import MEAN_LOSS, LabelledTask, TextFeaturizer
+from bert_tf.tasks import finetuning, tables
+from bert_tf.tasks.choices import (
+    ChoiceExample,
+    ChoiceFeaturizer,
+    ChoiceLayout,
+    read_choices,
+)
+from bert_tf.tasks.classification import MEAN_LOSS, LabelledTask
 from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.reports import prediction_cells, write_probabilities
 from bert_tf.tasks.run_options import sources
 from bert_tf.tasks.task import LOSS
-from bert_tf.text import blocks
-from bert_tf.text.documents import whole_characters
-from bert_tf.text.tfds import TfdsRows
-from bert_tf.text.wordpiece import Tokens, truncate_pair
-
-# The columns to look for if none are given: the first one that exists.
-PREMISES = ("sent1", "ctx_a", "ctx", "context")
-STARTS = ("sent2", "ctx_b")
-LIST_OF_ENDINGS = "endings"
-
-
-class ChoiceExample(NamedTuple):
-    """A premise and the endings to choose from."""
-
-    premise: str
-    start: str  # the common beginning of every ending; "" if there is none
-    endings: tuple[str, ...]
-    label: str | None  # as written; None in a test set
-    source: str  # "file:line", for messages
-
-    @property
-    def choices(self) -> list[str]:
-        """The second sentences."""
-        return [f"{self.start} {ending}".strip() for ending in self.endings]
-
-
-class ChoiceSet(NamedTuple):
-    """The examples of a file, all with the same number of endings."""
-
-    examples: list[ChoiceExample]
-    target: tables.Target
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ChoiceLayout:
-    """How to read a table or a dataset; None: as described above."""
-
-    premise_column: str | None = None
-    start_column: str | None = None  # empty for none
-    ending_columns: Sequence[str] | None = None
-    label_column: str | None = None
-    labels: Sequence[str] | None = None  # of the endings; None: 0, 1, ...
-    max_unusable_rows: float = tables.MAX_UNUSABLE
-
-
-class Columns(NamedTuple):
-    """The names of one file's columns; None for those that it lacks."""
-
-    premise: str
-    start: str | None
-    endings: tuple[str, ...]  # one for each, or one for a list of them
-    label: str | None
-
-
-def find_columns(
-    layout: ChoiceLayout, there: Sequence[str], path: str, *, has_labels: bool
-) -> Columns:
-    """The columns of a file: the layout ones, or else the defaults above."""
-    start = layout.start_column
-    if start is None:
-        start = next((name for name in STARTS if name in there), "")
-    premise = next((name for name in PREMISES if name in there), PREMISES[0])
-    endings: tuple[str, ...] = (LIST_OF_ENDINGS,)
-    if LIST_OF_ENDINGS not in there:
-        count = sum(bool(re.fullmatch(r"ending\d+", name)) for name in there)
-        endings = tuple(f"ending{number}" for number in range(max(count, 1)))
-    found = Columns(
-        premise=layout.premise_column or premise,
-        start=start or None,
-        endings=tuple(layout.ending_columns or endings),
-        label=layout.label_column or "label" if has_labels else None,
-    )
-    for flag, columns in (
-        ("premise_column", (found.premise,)),
-        ("start_column", (found.start,)),
-        ("ending_columns", found.endings),
-        ("label_column", (found.label,)),
-    ):
-        for name in columns:
-            if name is not None and name not in there:
-                raise InputError(
-                    f"{path}: no column {name!r}; `{flag}` gives another name."
-                    f" {tables.columns_of(there)}"
-                )
-    return found
-
-
-# A row: its line, and its cells by column, or why it has none; {} for a blank one.
-Row = tuple[int, Mapping[str, Any] | str]
-
-
-def read_choices(
-    source: str | TfdsRows, layout: ChoiceLayout, *, has_labels: bool
-) -> ChoiceSet:
-    """The examples of a file, or of a TensorFlow dataset such as hellaswag."""
-    if isinstance(source, str):
-        with other_formats.naming(source, "run_swag"):
-            header, rows = _rows(source)
-            columns = find_columns(layout, header, source, has_labels=has_labels)
-            return _choices(rows, columns, layout, source)
-    there = [*source.features]
-    columns = find_columns(layout, there, source.path, has_labels=has_labels)
-    wanted = (columns.premise, columns.start, *columns.endings, columns.label)
-    found = source.read({name: True for name in wanted if name is not None})
-    numbered = ((number, row) for number, (_, row) in enumerate(found))
-    return _choices(numbered, columns, layout, source.path)
-
-
-def _choices(
-    rows: Iterable[Row], columns: Columns, layout: ChoiceLayout, path: str
-) -> ChoiceSet:
-    left_out = tables.LeftOutRows(path, layout.max_unusable_rows)
-    examples: list[ChoiceExample] = []
-    target: tables.Target | None = None
-    for number, row in rows:
-        if not row:
-            left_out.blank.append(number)
-            continue
-        blank = left_out.kept_blank() if columns.label is None else []
-        left_out.count()
-        try:
-            example = example_of(row, columns, f"{path}:{number}")
-        except InputError as error:
-            left_out.add(number, str(error))
-            continue
-        target = target or _target(layout.labels, len(example.endings), path)
-        for line in blank:
-            left_out.empty(line)
-            nothing = ("",) * len(example.endings)
-            examples.append(ChoiceExample("", "", nothing, None, f"{path}:{line}"))
-        if reason := _problem(example, target, has_labels=columns.label is not None):
-            left_out.add(number, reason)
-        else:
-            examples.append(example)
-    left_out.report(has_labels=columns.label is not None)
-    if target is None or not examples:
-        raise InputError(f"{path}: no examples in it.")
-    return ChoiceSet(examples, target)
-
-
-def _target(labels: Sequence[str] | None, count: int, path: str) -> tables.Target:
-    """The target for a number of endings: one class per ending."""
-    found = tuple(labels or map(str, range(count)))
-    if count < 2 or not len({*found}) == len(found) == count:
-        raise InputError(
-            f"{path}: there must be two endings or more to choose from, and as many"
-            f" labels, each once. Received: {count}, and {','.join(found)}."
-        )
-    return tables.Target(kind=SINGLE_LABEL, labels=found)
-
-
-def example_of(
-    row: Mapping[str, Any] | str, columns: Columns, source: str
-) -> ChoiceExample:
-    """The example of a row."""
-    if isinstance(row, str):
-        raise InputError(row)
-
-    def text(name: str, value: Any) -> str:
-        if not isinstance(value, str):
-            found = type(value).__name__ if name in row else "no such column"
-            raise InputError(f"column {name!r} must be text. Received: {found}.")
-        return whole_characters(value).strip()
-
-    first, *others = columns.endings
-    endings = row.get(first)
-    if others:
-        endings = [row.get(name) for name in columns.endings]
-    elif not isinstance(endings, list):
-        raise InputError(f"column {first!r} must be a list of endings.")
-    # In objects without the field the endings have no common beginning.
-    start = None if columns.start is None else row.get(columns.start)
-    label = None if columns.label is None else row.get(columns.label)
-    return ChoiceExample(
-        premise=text(columns.premise, row.get(columns.premise)),
-        start="" if start is None else text(str(columns.start), start),
-        endings=tuple(text(first, ending) for ending in endings),
-        label=None if label is None else str(label).strip(),
-        source=source,
-    )
-
-
-def _problem(example: ChoiceExample, target: tables.Target, *, has_labels: bool) -> str:
-    """Why an example does not fit the target, or is empty; "" if it fits."""
-    if len(example.endings) != target.num_outputs:
-        return (
-            f"there are {len(example.endings)} endings; the first row has"
-            f" {target.num_outputs}."
-        )
-    if not has_labels:
-        return ""
-    if not (example.premise or example.start) or "" in example.endings:
-        return "the premise or an ending is empty."
-    if example.label not in target.labels:
-        return (
-            f"the label must be one of {', '.join(target.labels)}. Received:"
-            f" {example.label!r}."
-        )
-    return ""
-
-
-def _rows(path: str) -> tuple[list[str], Iterator[Row]]:
-    """The columns' names, and the rows; empty lines are left out."""
-    text = tables.unpacked_text(path)
-    if not text.strip():
-        raise InputError(f"{path}: the file is empty.")
-    suffix = blocks.compression(path)
-    kind = os.path.splitext(path.removesuffix(suffix))[1].lower()
-    if kind in (".jsonl", ".json", ".ndjson") or (
-        kind not in (".csv", ".tsv") and text.lstrip().startswith("{")
-    ):
-        lines = enumerate(files.lines(text), start=1)
-        objects = [(number, _object(line)) for number, line in lines if line.strip()]
-        header = dict.fromkeys(
-            name for _, row in objects if not isinstance(row, str) for name in row
-        )
-        if not header:
-            number, reason = objects[0]
-            raise InputError(f"{path}:{number}: {reason or 'the object is empty.'}")
-        return [*header], iter(objects)
-    # An empty line is not a row.
-    table = (
-        (number, cells)
-        for number, cells in tables.table_rows(text, path, is_csv=kind != ".tsv")
-        if cells not in ([], [""])
-    )
-    columns = next((cells for _, cells in table if any(cells)), None)
-    if columns is None:
-        raise InputError(f"{path}: all its cells are empty.")
-    return columns, ((number, _named(columns, cells)) for number, cells in table)
-
-
-def _named(header: Sequence[str], cells: Sequence[str]) -> Mapping[str, str] | str:
-    if not any(cells):
-        return {}
-    if len(cells) == len(header):
-        return dict(zip(header, cells, strict=True))
-    return f"the row has {len(cells)} columns, the header {len(header)}."
-
-
-def _object(line: str) -> Mapping[str, Any] | str:
-    """The object of a line, or why it has none."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return f"it must be one JSON object on one line: {error}."
-    if not isinstance(value, dict):
-        return f"it must be a JSON object. Received: {type(value).__name__}."
-    return value
-
-
-class ChoiceFeaturizer(TextFeaturizer):
-    """Converts examples to records: tokenized, cut, padded."""
-
-    @property
-    def spec(self) -> RecordSpec:
-        """The features of a record."""
-        return RecordSpec.choices(self.max_seq_length, self.target.num_outputs)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """All that the records depend on in addition to the examples, as JSON."""
-        return {
-            **self.tokenizer.settings,
-            "max_seq_length": self.max_seq_length,
-            "labels": self.target.labels,
-        }
-
-    def _block(self, examples: Sequence[ChoiceExample]) -> dict[str, np.ndarray]:
-        num_choices = self.target.num_outputs
-        shape = (len(examples), num_choices, self.max_seq_length)
-        # An example has one label for all its choices.
-        return {
-            name: values[::num_choices]
-            if values.shape[1] == 1
-            else values.reshape(shape)
-            for name, values in super()._block(examples).items()
-        }
-
-    def _texts(self, example: ChoiceExample) -> list[tuple[Tokens, Tokens]]:
-        """The tokens of an example's choices: of the premise, and of the ending."""
-        premise = self.tokenizer.encode(example.premise)
-        endings = [self.tokenizer.encode(choice) for choice in example.choices]
-        room = self.max_seq_length - 3
-        self.num_truncated += len(premise) + max(map(len, endings)) > room
-        return [truncate_pair(premise, ending, room) for ending in endings]
 
 
 def write_choices(

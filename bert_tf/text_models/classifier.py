@@ -10,9 +10,9 @@ from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.records.batching import ExampleTable
-from bert_tf.tasks import classification
-from bert_tf.tasks.multiple_choice import ChoiceExample, ChoiceFeaturizer
+from bert_tf.tasks.choices import ChoiceExample, ChoiceFeaturizer
 from bert_tf.tasks.tables import Example, Target
+from bert_tf.tasks.text_records import TextFeaturizer, target_of
 from bert_tf.text.wordpiece import pair_features, text_pairs, truncate_pair
 from bert_tf.text_models.model import (
     MAX_LENGTHS,
@@ -54,7 +54,7 @@ class TextClassifier(TextModel):
     _head = names.CLASSIFIER
 
     def _prepare(self) -> None:
-        self.target = classification.target_of(self.source)
+        self.target = target_of(self.source)
         self.labels = self.target.labels
 
     def predict(
@@ -77,7 +77,7 @@ class TextClassifier(TextModel):
             Example(text, pair, None, f"text {number}")
             for number, (text, pair) in enumerate(text_pairs(texts, pairs))
         ]
-        featurizer = classification.TextFeaturizer(
+        featurizer = TextFeaturizer(
             self.tokenizer,
             max_seq_length=self.max_length,
             target=self.target,

@@ -20,8 +20,8 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
-from bert_tf.tasks.classification import TextFeaturizer
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Example, Target
+from bert_tf.tasks.text_records import TextFeaturizer
 from bert_tf.text.normalization import words_of_text
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
