@@ -26,7 +26,7 @@ from bert_tf.training.training_options import (
 )
 
 if TYPE_CHECKING:
-    from bert_tf.tasks.features import FeatureInput
+    from bert_tf.tasks.line_features import FeatureInput
 
 
 class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions):
@@ -124,13 +124,13 @@ def run(options: ExtractionOptions) -> None:
     cli.import_tensorflow(options)
     from bert_tf.conversion.huggingface import sentence_settings
     from bert_tf.conversion.source import folder_of
-    from bert_tf.tasks import features
+    from bert_tf.tasks import features, line_features
 
     of_folder = sentence_settings(folder_of(options.init_checkpoint))
     if of_folder.max_seq_length and not options.is_given("max_seq_length"):
         options = options.with_defaults(max_seq_length=of_folder.max_seq_length)
     # The whole input is read and checked before any computation.
-    num_lines = features.count_lines(options.input_file)
+    num_lines = line_features.count_lines(options.input_file)
     extractor, tokenizer = features.open_extractor(
         options,
         options.layers,
@@ -139,9 +139,9 @@ def run(options: ExtractionOptions) -> None:
         token_vectors=options.token_vectors,
         sentence_vectors=tuple(sorted(set(options.sentence_vectors))),
         normalizes=of_folder.normalizes,
-        word_vectors=options.words or features.FIRST_PIECE,
+        word_vectors=options.words or line_features.FIRST_PIECE,
     )
-    reader = features.FeatureReader(
+    reader = line_features.FeatureReader(
         tokenizer,
         max_seq_length=options.max_seq_length,
         by_word=options.words is not None,
@@ -150,7 +150,7 @@ def run(options: ExtractionOptions) -> None:
 
     def inputs() -> "Iterator[FeatureInput]":
         nonlocal num_cut
-        for each in reader(features.read_lines(options.input_file)):
+        for each in reader(line_features.read_lines(options.input_file)):
             num_cut += each.is_cut
             yield each
 

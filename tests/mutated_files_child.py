@@ -45,7 +45,7 @@ from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
 from bert_tf.tasks import glue, glue_suite
 from bert_tf.tasks.choices import ChoiceLayout, read_choices
-from bert_tf.tasks.features import read_lines
+from bert_tf.tasks.line_features import read_lines
 from bert_tf.tasks.run_log import RunRecord
 from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.selection import RunLog

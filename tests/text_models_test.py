@@ -39,7 +39,7 @@ from bert_tf.modeling.heads import (
     BertTagger,
 )
 from bert_tf.records.batching import ExampleTable
-from bert_tf.tasks.features import SENTENCE_VECTORS
+from bert_tf.tasks.line_features import SENTENCE_VECTORS
 from tests import answer_test
 from tests.conversion import runs
 from tests.modeling.examples import randomize

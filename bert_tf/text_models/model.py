@@ -21,17 +21,16 @@ from bert_tf.conversion.source import Format, Source, folder_of, open_source
 from bert_tf.fill_mask import Guess
 from bert_tf.modeling.attribution import COMPLETE, integrated_gradients
 from bert_tf.tasks.explanations import Explanation, words_of
-from bert_tf.tasks.features import (
+from bert_tf.tasks.features import FeatureExtractor, LayerSelection
+from bert_tf.tasks.line_features import (
     CLS,
     MAX_OF_TOKENS,
     MEAN_OF_TOKENS,
     POOLED,
     SENTENCE_VECTORS,
-    FeatureExtractor,
     FeatureReader,
     Features,
     FeatureSettings,
-    LayerSelection,
     Line,
     extract,
 )
