@@ -197,7 +197,7 @@ def run(options: AnswererOptions) -> None:
     cli.import_tensorflow(options)
     from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_span_predictor, load_tokenizer
-    from bert_tf.tasks.squad.spans import Answerer
+    from bert_tf.tasks.squad.answerer import Answerer
 
     source = source_of(options)
     answerer = Answerer(

@@ -12,8 +12,8 @@ import tensorflow as tf
 from bert_tf import answer
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
+from bert_tf.tasks.squad.answerer import Answerer
 from bert_tf.tasks.squad.decoding import NBestEntry
-from bert_tf.tasks.squad.spans import Answerer
 from bert_tf.text.splitting import sentence_splitter
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer

@@ -431,6 +431,7 @@ def read(
 
 
 FLAGS_NAME = "flags.json"  # a run's flags, in its folder
+BEST_FOLDER = "best"  # there: the checkpoint of the best evaluation
 
 
 def flags_of_run(folder: str) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.errors import DivergedError, InputError
-from bert_tf.base.options import deciding, declarations
+from bert_tf.base.options import BEST_FOLDER, deciding, declarations
 from bert_tf.base.pictures import figure, table
 from bert_tf.conversion.source import folder_of
 from bert_tf.tasks import run_log
@@ -178,7 +178,7 @@ class BestRun:
             return
         for prefix in candidates(folder):
             remove_checkpoint(prefix)
-        for name in (STATE_NAME, checkpoints.FOLDER_NAME):
+        for name in (STATE_NAME, BEST_FOLDER):
             path = os.path.join(folder, name)
             if files.exists(path):
                 files.remove(path)

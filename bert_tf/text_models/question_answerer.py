@@ -7,8 +7,8 @@ from bert_tf.answer import NO_ANSWER, options_of
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.tasks.squad import windows as squad_windows
+from bert_tf.tasks.squad.answerer import Answerer
 from bert_tf.tasks.squad.decoding import NBestEntry
-from bert_tf.tasks.squad.spans import Answerer
 from bert_tf.text.wordpiece import text_pairs
 from bert_tf.text_models.model import (
     SPAN_LENGTH,

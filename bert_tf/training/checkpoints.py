@@ -52,7 +52,7 @@ from absl import logging
 from bert_tf.base import files, keras_backend, strict_json
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.base.metrics import is_better
-from bert_tf.base.options import FLAGS_NAME
+from bert_tf.base.options import BEST_FOLDER, FLAGS_NAME
 from bert_tf.conversion.adapter_files import load_adapter
 from bert_tf.conversion.loading import load_weights, opened
 from bert_tf.conversion.source import CONFIG_NAME, Source
@@ -75,7 +75,6 @@ from bert_tf.training.strategy import Strategy, create_strategy
 from bert_tf.training.task import Task
 
 STATE_NAME = "checkpoint"
-FOLDER_NAME = "best"
 BEST_NAME = "best.json"
 STARTS_NAME = "starts.jsonl"
 FEATURES_NAME = "features.json"  # what a model on frozen features has been trained on
@@ -362,7 +361,7 @@ def keep_if_best(
 
 def folder_of(folder: str) -> str:
     """Where a run keeps its best checkpoint."""
-    return os.path.join(folder, FOLDER_NAME)
+    return os.path.join(folder, BEST_FOLDER)
 
 
 def _is_link(source: str, target: str) -> bool:

@@ -21,6 +21,7 @@ from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
+from bert_tf.base.options import BEST_FOLDER
 from bert_tf.base.pictures import picture
 from bert_tf.tasks.squad.decoding import NO_SPAN_SCORE_DIFF
 from bert_tf.tasks.squad.scoring import (
@@ -30,7 +31,6 @@ from bert_tf.tasks.squad.scoring import (
     evaluate_v2,
     precision_recall_curves,
 )
-from bert_tf.training import checkpoints
 
 FILE_NAME = "null_threshold.json"
 _KEY = "null_score_diff_threshold"
@@ -109,7 +109,7 @@ def read(folder: str, checkpoint: str = "") -> float | None:
     path = path_in(folder)
     if not files.exists(path):
         run, name = os.path.split(files.absolute(folder).rstrip("/"))
-        if name != checkpoints.FOLDER_NAME or not checkpoint:
+        if name != BEST_FOLDER or not checkpoint:
             return None
         # The best checkpoint is a copy of the run's checkpoint of the same step.
         return read(run, os.path.join(run, os.path.basename(checkpoint)))

@@ -4,6 +4,7 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.squad import windows
 from bert_tf.tasks.squad.reading import GoldAnswer, Question
 from bert_tf.tasks.squad.windows import QuestionFeaturizer
@@ -351,3 +352,25 @@ class RecordsTest(tf.test.TestCase):
             for name, array in here.items():
                 self.assertAllEqual(array, there[name])
                 self.assertEqual(array.dtype, there[name].dtype)
+
+
+class SchemaTest(tf.test.TestCase):
+    def test_what_the_originals_reader_expects(self):
+        sizes = {"max_seq_length": 12, "doc_stride": 4, "max_query_length": 3}
+        make = QuestionFeaturizer(tokenizer(), for_training=True, **sizes)
+        questions = [
+            question("a b c d e a b c d e", text="a c", answer="c d"),
+            question("a b", text="", is_impossible=True),
+        ]
+        (block,) = windows.parallel_blocks(questions, make, num_workers=1)
+        serialized = RecordSpec.spans(12, for_training=True).serialize_block(block)
+        # The names and lengths of its name_to_features, as scalars.
+        names = ["unique_ids", "start_positions", "end_positions"]
+        spec = dict.fromkeys(names, tf.io.FixedLenFeature([], tf.int64))
+        names = ["input_ids", "input_mask", "segment_ids"]
+        spec |= dict.fromkeys(names, tf.io.FixedLenFeature([12], tf.int64))
+        parsed = tf.io.parse_example(serialized, spec)
+        # [CLS] a c [SEP], and a window of 7 tokens: c and d are its third and fourth.
+        self.assertAllEqual(parsed["unique_ids"], 1000000000 + np.arange(3))
+        self.assertAllEqual(parsed["start_positions"], [6, 0, 0])
+        self.assertAllEqual(parsed["end_positions"], [7, 0, 0])

@@ -4,36 +4,11 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.records.batching import Batching
-from bert_tf.records.spec import RecordSpec
-from bert_tf.tasks.squad import spans
+from bert_tf.tasks.squad import answerer
 from bert_tf.tasks.squad.reading import Question
 from bert_tf.tasks.squad.windows import QuestionFeaturizer
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
-from tests.tasks.squad.toy_tokens import question, tokenizer
-
-
-class SchemaTest(tf.test.TestCase):
-    def test_what_the_originals_reader_expects(self):
-        sizes = {"max_seq_length": 12, "doc_stride": 4, "max_query_length": 3}
-        make = QuestionFeaturizer(tokenizer(), for_training=True, **sizes)
-        questions = [
-            question("a b c d e a b c d e", text="a c", answer="c d"),
-            question("a b", text="", is_impossible=True),
-        ]
-        (block,) = spans.parallel_blocks(questions, make, num_workers=1)
-        serialized = RecordSpec.spans(12, for_training=True).serialize_block(block)
-        # The names and lengths of its name_to_features, as scalars.
-        names = ["unique_ids", "start_positions", "end_positions"]
-        spec = dict.fromkeys(names, tf.io.FixedLenFeature([], tf.int64))
-        names = ["input_ids", "input_mask", "segment_ids"]
-        spec |= dict.fromkeys(names, tf.io.FixedLenFeature([12], tf.int64))
-        parsed = tf.io.parse_example(serialized, spec)
-        # [CLS] a c [SEP], and a window of 7 tokens: c and d are its third and fourth.
-        self.assertAllEqual(parsed["unique_ids"], 1000000000 + np.arange(3))
-        self.assertAllEqual(parsed["start_positions"], [6, 0, 0])
-        self.assertAllEqual(parsed["end_positions"], [7, 0, 0])
-
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", *"abcdefghij"]
 LENGTH = 8
@@ -80,8 +55,8 @@ class QuestionLogitsTest(tf.test.TestCase):
         )
         arguments = features(sizes), predict, options
         count = len(sizes)
-        with mock.patch.object(spans, "WINDOWS_AT_ONCE", at_once):
-            results = [*spans.question_logits(*arguments, num_questions=count)]
+        with mock.patch.object(answerer, "WINDOWS_AT_ONCE", at_once):
+            results = [*answerer.question_logits(*arguments, num_questions=count)]
         names = [question.question.question_id for question, _, _ in results]
         self.assertEqual(names, [str(number) for number in range(count)])
         for (_, start, end), size in zip(results, sizes, strict=True):
