@@ -9,6 +9,10 @@ import numpy as np
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import DivergedError
 
+# Scores that several tasks have.
+LOSS = "loss"
+MAJORITY = "majority"
+
 # The ends of the names of metrics that fall as a model gets better.
 _LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error", "per_byte")
 

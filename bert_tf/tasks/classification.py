@@ -22,7 +22,7 @@ from absl import logging
 
 from bert_tf.base import metrics
 from bert_tf.base.errors import InputError
-from bert_tf.base.metrics import refuse_not_finite
+from bert_tf.base.metrics import LOSS, MAJORITY, refuse_not_finite
 from bert_tf.conversion import names
 from bert_tf.conversion.adapter_files import AdapterFiles
 from bert_tf.conversion.loading import ModelFiles
@@ -47,7 +47,7 @@ from bert_tf.tasks.tables import (
     described,
     held_out,
 )
-from bert_tf.tasks.task import LOSS, MAJORITY, TRAIN, FineTuningTask
+from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.tasks.text_records import TextFeaturizer
 from bert_tf.training.run_folder import RunData
 

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 
 TRAIN = "train"
 
-# Scores that several tasks have.
-LOSS = "loss"
-MAJORITY = "majority"
-
 P = TypeVar("P")  # the predictions of a split
 
 

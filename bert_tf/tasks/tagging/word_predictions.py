@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from bert_tf.base import files, metrics
-from bert_tf.base.metrics import refuse_not_finite
+from bert_tf.base.metrics import LOSS, refuse_not_finite
 from bert_tf.records.batching import PADDING, ROWS, Batching, ExampleTable, Predict
 from bert_tf.tasks.reports import write_table
 from bert_tf.tasks.tagging.labels import (
@@ -29,7 +29,6 @@ from bert_tf.tasks.tagging.sentence_windows import (
     schema,
 )
 from bert_tf.tasks.tagging.sentences import Sentence
-from bert_tf.tasks.task import LOSS
 
 
 class WordPredictions(NamedTuple):

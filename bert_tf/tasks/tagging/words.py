@@ -15,6 +15,7 @@ from absl import logging
 
 from bert_tf.base import files, strict_json
 from bert_tf.base.errors import InputError
+from bert_tf.base.metrics import LOSS, MAJORITY
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.tokenizer_files import (
@@ -59,7 +60,7 @@ from bert_tf.tasks.tagging.word_predictions import (
     write_predictions,
     write_spans,
 )
-from bert_tf.tasks.task import LOSS, MAJORITY, TRAIN, FineTuningTask
+from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.text.tfds import TfdsRows
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import FEATURES_NAME, STATE_NAME
