@@ -260,7 +260,7 @@ def every_head(folder: pathlib.Path, peers: Peers) -> None:
 
 def real_weights(folder: pathlib.Path, model: pathlib.Path, peers: Peers) -> None:
     """Prints the table of all-MiniLM-L6-v2."""
-    from bert_tf.conversion.loading import load_tokenizer
+    from bert_tf.conversion.source import load_tokenizer
 
     tokenizer = load_tokenizer(str(model), recognize_special_tokens=True)
     rows = [

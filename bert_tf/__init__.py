@@ -52,8 +52,8 @@ if TYPE_CHECKING:  # for editors and type checkers; the names below are the same
     from bert_tf.conversion.loading import load_pretrainer as load_pretrainer
     from bert_tf.conversion.loading import load_span_predictor as load_span_predictor
     from bert_tf.conversion.loading import load_tagger as load_tagger
-    from bert_tf.conversion.loading import load_tokenizer as load_tokenizer
     from bert_tf.conversion.loading import load_weights as load_weights
+    from bert_tf.conversion.source import load_tokenizer as load_tokenizer
     from bert_tf.conversion.source import open_source as open_source
     from bert_tf.export_model import export as export
     from bert_tf.modeling.encoder import BertEncoder as BertEncoder
@@ -120,7 +120,7 @@ _HOMES = {
     "load_pretrainer": "bert_tf.conversion.loading",
     "load_span_predictor": "bert_tf.conversion.loading",
     "load_tagger": "bert_tf.conversion.loading",
-    "load_tokenizer": "bert_tf.conversion.loading",
+    "load_tokenizer": "bert_tf.conversion.source",
     "load_weights": "bert_tf.conversion.loading",
     "open_source": "bert_tf.conversion.source",
     "save": "bert_tf.conversion.export",

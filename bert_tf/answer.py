@@ -196,7 +196,8 @@ def run(options: AnswererOptions) -> None:
     split = sentence_splitter(options.language)
     cli.import_tensorflow(options)
     from bert_tf.conversion.export import source_of
-    from bert_tf.conversion.loading import load_span_predictor, load_tokenizer
+    from bert_tf.conversion.loading import load_span_predictor
+    from bert_tf.conversion.source import load_tokenizer
     from bert_tf.tasks.squad.answerer import Answerer
 
     source = source_of(options)

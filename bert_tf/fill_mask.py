@@ -123,7 +123,8 @@ def run(options: FillMaskOptions) -> None:
             raise InputError(f"No [MASK] in the text: {text!r}")
     cli.import_tensorflow(options)
     from bert_tf.conversion.export import source_of
-    from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
+    from bert_tf.conversion.loading import load_pretrainer
+    from bert_tf.conversion.source import load_tokenizer
 
     source = source_of(options)
     tokenizer = load_tokenizer(source, recognize_special_tokens=True)

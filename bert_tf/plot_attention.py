@@ -114,7 +114,8 @@ def run(options: AttentionOptions) -> None:
     (text,) = options.positional
     cli.import_tensorflow(options)
     from bert_tf.conversion.export import source_of
-    from bert_tf.conversion.loading import load_encoder, load_tokenizer
+    from bert_tf.conversion.loading import load_encoder
+    from bert_tf.conversion.source import load_tokenizer
 
     source = source_of(options)
     tokens, maps = attention_maps(

@@ -216,7 +216,8 @@ def _texts(options: ScoreOptions) -> list[tuple[str, str]]:
 
 def _lines(options: ScoreOptions, texts: list[tuple[str, str]]) -> Iterator[str]:
     from bert_tf.conversion.export import source_of
-    from bert_tf.conversion.loading import load_pretrainer, load_tokenizer
+    from bert_tf.conversion.loading import load_pretrainer
+    from bert_tf.conversion.source import load_tokenizer
 
     source = source_of(options)
     scorer = SentenceScorer(

@@ -71,8 +71,8 @@ class ExtensionOptions(WrittenVocabularyOptions, hides=("segmenter",)):
 def run(options: ExtensionOptions) -> None:
     """Extends the vocabulary as the flags ask, and writes it."""
     cli.import_tensorflow(options)
-    from bert_tf.conversion.loading import checked_casing, load_tokenizer
-    from bert_tf.conversion.source import open_source
+    from bert_tf.conversion.loading import checked_casing
+    from bert_tf.conversion.source import load_tokenizer, open_source
     from bert_tf.text.extension import extend_vocabulary, is_extension
 
     source = open_source(options.init_checkpoint)

@@ -39,6 +39,7 @@ from bert_tf.conversion.source import (
     Format,
     Source,
     folder_of,
+    load_tokenizer,
     open_source,
     read_export,
 )
@@ -467,7 +468,7 @@ def write_onnx(
 
 def _batches(model: Source, texts: TextPairs) -> Iterator[dict[str, np.ndarray]]:
     """The inputs of an ONNX model for one text after the other, cut as `load` does."""
-    tokenizer = loading.load_tokenizer(model)
+    tokenizer = load_tokenizer(model)
     sentences = huggingface.sentence_settings(folder_of(model.path))
     length = _max_length(model, sentences)
     has_choices = names.MULTIPLE_CHOICE in names.heads_of(model.weights)

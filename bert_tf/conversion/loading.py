@@ -20,9 +20,7 @@ from bert_tf.conversion import names
 from bert_tf.conversion.source import (
     CONFIG_NAME,
     Source,
-    folder_of,
     open_source,
-    open_tokenizer,
 )
 from bert_tf.conversion.tokenizer_files import VOCAB_NAME, casing_of, segmenter_of
 from bert_tf.conversion.weights import (
@@ -176,35 +174,6 @@ def refuse_other_function(
 def opened(checkpoint: str | Source) -> Source:
     """A checkpoint, which may be open already."""
     return open_source(checkpoint) if isinstance(checkpoint, str) else checkpoint
-
-
-def load_tokenizer(path: str | Source, **options: Any) -> WordPieceTokenizer:
-    """The tokenizer of a checkpoint: its vocabulary, casing and segmenter.
-
-    Args:
-        path: as for `open_source`, or the opened checkpoint.
-        **options: passed to WordPieceTokenizer; `do_lower_case` if nothing gives it:
-            neither files, nor the folder's name, nor upper-case letters in the
-            vocabulary.
-
-    Raises:
-        InputError: there is no vocabulary, or its tokenizer splits texts otherwise.
-    """
-    if isinstance(path, Source):
-        tokenizer, path = path.tokenizer, path.path
-    else:
-        tokenizer = open_tokenizer(path)
-    tokenizer.require_same()
-    if tokenizer.vocabulary is None:
-        missing = os.path.join(folder_of(path), VOCAB_NAME)
-        raise InputError(f"No such vocabulary file: {missing}")
-    if tokenizer.do_lower_case is not None:
-        options.setdefault("do_lower_case", tokenizer.do_lower_case)
-    elif tokenizer.vocabulary.has_upper_case:
-        options.setdefault("do_lower_case", False)
-    options.setdefault("segmenter", tokenizer.segmenter or NO_SEGMENTER)
-    tokenizer.vocabulary.require_special_tokens(tokenizer.path or path)
-    return WordPieceTokenizer(tokenizer.vocabulary, **options)
 
 
 def load_encoder(path: str | Source, **options: Any) -> BertEncoder:

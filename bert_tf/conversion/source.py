@@ -38,11 +38,14 @@ from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import huggingface, kerashub, names, onnx_files, tensorflow
 from bert_tf.conversion.tokenizer_files import (
+    VOCAB_NAME,
     TokenizerFiles,
     read_labels,
     read_tokenizer,
 )
 from bert_tf.conversion.weights import Weights, listed, num_outputs
+from bert_tf.text.segmentation import NO_SEGMENTER
+from bert_tf.text.wordpiece import WordPieceTokenizer
 
 CONFIG_NAME = "bert_config.json"
 EXPORT_NAME = "export.json"
@@ -307,6 +310,35 @@ def open_tokenizer(path: str) -> TokenizerFiles:
     if kerashub.is_handle(path) or kerashub.is_preset_folder(folder_of(path)):
         return kerashub.read_tokenizer(kerashub.preset_folder(_preset_of(path)))
     return read_tokenizer(huggingface.model_folder(folder_of(path)))
+
+
+def load_tokenizer(path: str | Source, **options: Any) -> WordPieceTokenizer:
+    """The tokenizer of a checkpoint: its vocabulary, casing and segmenter.
+
+    Args:
+        path: as for `open_source`, or the opened checkpoint.
+        **options: passed to WordPieceTokenizer; `do_lower_case` if nothing gives it:
+            neither files, nor the folder's name, nor upper-case letters in the
+            vocabulary.
+
+    Raises:
+        InputError: there is no vocabulary, or its tokenizer splits texts otherwise.
+    """
+    if isinstance(path, Source):
+        tokenizer, path = path.tokenizer, path.path
+    else:
+        tokenizer = open_tokenizer(path)
+    tokenizer.require_same()
+    if tokenizer.vocabulary is None:
+        missing = os.path.join(folder_of(path), VOCAB_NAME)
+        raise InputError(f"No such vocabulary file: {missing}")
+    if tokenizer.do_lower_case is not None:
+        options.setdefault("do_lower_case", tokenizer.do_lower_case)
+    elif tokenizer.vocabulary.has_upper_case:
+        options.setdefault("do_lower_case", False)
+    options.setdefault("segmenter", tokenizer.segmenter or NO_SEGMENTER)
+    tokenizer.vocabulary.require_special_tokens(tokenizer.path or path)
+    return WordPieceTokenizer(tokenizer.vocabulary, **options)
 
 
 def _preset_of(path: str) -> str:

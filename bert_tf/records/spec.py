@@ -10,7 +10,6 @@ import numpy as np
 from google.protobuf import message
 
 from bert_tf.base.errors import InputError
-from bert_tf.records.writing import serialize_block
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -261,6 +260,9 @@ class RecordSpec:
 
     def serialize_block(self, columns: Mapping[str, np.ndarray]) -> list[bytes]:
         """Many records as bytes, fast; equal values give equal bytes."""
+        # Not needed by what reads alone; its compiler takes a third of a second.
+        from bert_tf.records.writing import serialize_block
+
         names = {feature.name for feature in self.features}
         assert columns.keys() == names, f"{sorted(columns)} for {sorted(names)}"
         values = {}

@@ -19,7 +19,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion import loading, names, onnx_files, onnx_graph, runtimes
 from bert_tf.conversion.huggingface import sentence_settings
 from bert_tf.conversion.onnx_model import OnnxModel
-from bert_tf.conversion.source import Source, folder_of
+from bert_tf.conversion.source import Source, folder_of, load_tokenizer
 from bert_tf.modeling.pooling import pooled_tokens
 from bert_tf.records.batching import Arrays
 from bert_tf.tasks.classification import ClassificationTask, LabelledTask
@@ -90,7 +90,7 @@ def open_task(
             f"`{useless[0]}` has no effect: {command}, which reads the `eval_file` of"
             " such a model, has no such columns. Leave it out."
         )
-    tokenizer, config = loading.load_tokenizer(source), source.require_config()
+    tokenizer, config = load_tokenizer(source), source.require_config()
     length = of_run.get("max_seq_length") or _sentences(source).max_seq_length
     length = length or options.default_of(kind, "max_seq_length")
     of_data = (options.DATA, options.LENGTHS, options.TASK)

@@ -1,6 +1,7 @@
 """Masked language models: tokens for [MASK]."""
 
-from bert_tf.conversion import loading, names
+from bert_tf.conversion import names
+from bert_tf.conversion.source import load_tokenizer
 from bert_tf.fill_mask import Guess, fill_masks
 from bert_tf.text.wordpiece import text_pairs
 from bert_tf.text_models.model import TextModel, Texts, is_empty
@@ -14,7 +15,7 @@ class MaskFiller(TextModel):
     _head = names.MASKED_LM
 
     def _prepare(self) -> None:
-        self._mask_tokenizer = loading.load_tokenizer(
+        self._mask_tokenizer = load_tokenizer(
             self.source, recognize_special_tokens=True
         )
 

@@ -14,14 +14,20 @@ from absl import logging
 
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import flags_of_run
-from bert_tf.conversion import loading, names, onnx_files, onnx_graph
+from bert_tf.base.progress import with_bar
+from bert_tf.conversion import names, onnx_files, onnx_graph
 from bert_tf.conversion.huggingface import sentence_settings
 from bert_tf.conversion.onnx_model import OnnxModel
-from bert_tf.conversion.source import Format, Source, folder_of, open_source
+from bert_tf.conversion.source import (
+    Format,
+    Source,
+    folder_of,
+    load_tokenizer,
+    open_source,
+)
 from bert_tf.fill_mask import Guess
-from bert_tf.modeling.attribution import COMPLETE, integrated_gradients
+from bert_tf.records.batching import Predict
 from bert_tf.tasks.explanations import Explanation, words_of
-from bert_tf.tasks.features import FeatureExtractor, LayerSelection
 from bert_tf.tasks.line_features import (
     CLS,
     MAX_OF_TOKENS,
@@ -37,9 +43,6 @@ from bert_tf.tasks.line_features import (
 from bert_tf.text.normalization import Span
 from bert_tf.text.vocabulary import CONTINUATION, MASK
 from bert_tf.text.wordpiece import Encoding, text_pairs
-from bert_tf.training.device_steps import prediction_step
-from bert_tf.training.evaluation import Predictor
-from bert_tf.training.strategy import create_strategy, has_accelerator
 
 # The commands' defaults where neither a flag nor a run gives a value.
 _LENGTH, SPAN_LENGTH = 128, 384
@@ -161,7 +164,21 @@ def _checked_runtime(runtime: str, source: Source) -> str:
         if runtime == _ONNX:
             raise
         return _KERAS
-    return _KERAS if runtime == _AUTO and has_accelerator() else _ONNX
+    if runtime == _ONNX:
+        return runtime
+    from bert_tf.training.strategy import has_accelerator
+
+    return _KERAS if has_accelerator() else _ONNX
+
+
+def _by_batches(what: str, step: Callable[..., Any]) -> Predict:
+    """Batches by a step that needs no devices."""
+
+    def predict(batches: Any, total: int) -> Iterator[tuple[Any, Any]]:
+        for batch in with_bar(batches, total, unit="batch", label=f"predict {what}"):
+            yield batch, step(batch)
+
+    return predict
 
 
 def pooled_states(
@@ -238,26 +255,28 @@ class TextModel:
         self._batch_size = batch_size
         self._given_runtime = runtime
         self.runtime = _checked_runtime(runtime, source)
-        self.tokenizer = loading.load_tokenizer(source)
+        self.tokenizer = load_tokenizer(source)
         # A Keras model, or a `OnnxModel`; None where the encoder is all.
         self.model: Any = None
         if self._head is not None:
-            self.compute_with(*self._opened_model(self._head))
+            self.model, self._step, self._predict = self._opened_model(self._head)
         self._prepare()
 
-    def compute_with(self, model: Any, step: Callable[..., Any]) -> None:
-        """Has a head's outputs computed by a model with this step: batch -> outputs."""
-        self.model, self._step = model, step
-        self._predict = Predictor("texts", step).run
-
-    def _opened_model(self, head: str) -> tuple[Any, Callable[..., Any]]:
-        """A head's model, and its step: batch -> outputs."""
+    def _opened_model(self, head: str) -> tuple[Any, Callable[..., Any], Predict]:
+        """A head's model, its step: batch -> outputs, and that of many batches."""
         if self.runtime == _ONNX:
             at_positions = head == names.MASKED_LM
             found = self._onnx_model([head], at_positions=at_positions)
-            return found, found
-        model = loading.load_model(self.source, head)
-        return model, prediction_step(model, create_strategy(), by_pieces=False)
+            return found, found, _by_batches("texts", found)
+        # Keras, and with it TensorFlow, is imported where it computes.
+        from bert_tf.conversion.loading import load_model
+        from bert_tf.training.device_steps import prediction_step
+        from bert_tf.training.evaluation import Predictor
+        from bert_tf.training.strategy import create_strategy
+
+        model = load_model(self.source, head)
+        step = prediction_step(model, create_strategy(), by_pieces=False)
+        return model, step, Predictor("texts", step).run
 
     def _onnx_model(self, heads: Sequence[str], **options: Any) -> OnnxModel:
         """The model of these heads, as a graph that is made in memory."""
@@ -363,9 +382,13 @@ class TextModel:
                 f"{self.source.path} is an ONNX file, which has no gradients: explain"
                 " the checkpoint that it was exported from."
             )
-        return loading.load_model(self.source, self._head or "")
+        from bert_tf.conversion.loading import load_model
+
+        return load_model(self.source, self._head or "")
 
     def _explanations(self, part: ToExplain, baseline: str) -> list[Explanation]:
+        from bert_tf.modeling.attribution import COMPLETE, integrated_gradients
+
         encodings, texts, inputs, targets, starts = part
         lengths = [len(one.ids) for one in encodings]
         if not sum(lengths):
@@ -468,6 +491,9 @@ class TextModel:
             ),
         )
         if self.runtime == _KERAS:
+            from bert_tf.tasks.features import FeatureExtractor, LayerSelection
+            from bert_tf.training.strategy import create_strategy
+
             number = self.source.require_config().num_hidden_layers
             last = LayerSelection(layers=(-1,), num_hidden_layers=number)
             return FeatureExtractor(
@@ -479,7 +505,7 @@ class TextModel:
             step = functools.partial(pooled_states, file, options)
         else:
             step = self._onnx_model((), sentence_vectors=options.sentence_vectors)
-        predict = Predictor("features", step).run
+        predict = _by_batches("features", step)
         return lambda inputs, number, size: extract(
             inputs,
             predict,

@@ -11,11 +11,10 @@ from bert_tf.conversion import export, huggingface
 from bert_tf.conversion.loading import (
     load_classifier,
     load_pretrainer,
-    load_tokenizer,
     load_weights,
     read_model_files,
 )
-from bert_tf.conversion.source import open_source
+from bert_tf.conversion.source import load_tokenizer, open_source
 from bert_tf.conversion.weights import Weights
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer

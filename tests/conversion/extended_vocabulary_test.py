@@ -15,11 +15,10 @@ from bert_tf.conversion import names
 from bert_tf.conversion.loading import (
     extended,
     load_pretrainer,
-    load_tokenizer,
     load_weights,
     read_model_files,
 )
-from bert_tf.conversion.source import open_source
+from bert_tf.conversion.source import load_tokenizer, open_source
 from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special
 
 from bert_tf.base import files, metrics
 from bert_tf.base.metrics import LOSS, refuse_not_finite
@@ -47,6 +46,8 @@ def predict_words(
     batching: Batching,
 ) -> WordPredictions:
     """Predicts the words of some windows, whose true labels may be NO_LABEL."""
+    from scipy import special
+
     count = len(labels)
     found = WordPredictions(np.zeros(count, np.int64), *np.zeros((2, count)))
     for words, logits in _logits_of_words(features, predict, batching):
