@@ -419,7 +419,7 @@ def mean_length(task: str, checkpoint: pathlib.Path, file: pathlib.Path) -> floa
     from bert_tf.base import cli
 
     cli.import_tensorflow()
-    from bert_tf.conversion.loading import load_tokenizer
+    from bert_tf.conversion.source import load_tokenizer
 
     tokenizer = load_tokenizer(str(checkpoint))
     table = TASKS[task]

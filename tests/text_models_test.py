@@ -43,6 +43,7 @@ from bert_tf.tasks.line_features import SENTENCE_VECTORS
 from tests import answer_test
 from tests.conversion import runs
 from tests.modeling.examples import randomize
+from tests.processes import run_python
 from tests.script_case import FolderCase, printed, read_tsv
 from tests.training import toy
 
@@ -362,6 +363,36 @@ class TextModelsTest(FolderCase):
             [one.probability for one in found[0]],
             [one.probability for one in expected[0]],
         )
+
+    @needs_onnxruntime
+    def test_an_onnx_export_needs_neither_tensorflow_nor_keras(self):
+        calls, expected = [], []
+        for model, method, *arguments in (
+            (BertClassifier(toy.CONFIG, 3), "predict", "w1 w2", "w3"),
+            (BertTagger(toy.CONFIG, 5), "tag", "w1 w2 w3"),
+            (BertPretrainer(toy.CONFIG), "fill", "w1 [MASK] w2"),
+            (BertSpanPredictor(toy.CONFIG), "answer", "w1", "w2 w3 w4"),
+            (BertMultipleChoice(toy.CONFIG), "choose", "w1", ["w2", "w3 w4"]),
+            (BertEncoder(toy.CONFIG), "embed", "w1 w2"),
+        ):
+            exported = self.path(f"of_{method}")
+            heads = {"heads": ("masked_lm",)} if method == "fill" else {}
+            lengths = {"max_query_length": 4, "doc_stride": 4}
+            folder = self.random_checkpoint(model, **lengths)
+            bert_tf.export(folder, exported, format="onnx", **heads)
+            calls.append([exported, method, *arguments])
+            found = getattr(bert_tf.load(exported), method)(*arguments)
+            expected.append(f"{found!r}")
+        code = f"""
+import json, sys
+sys.modules |= dict.fromkeys(("tensorflow", "keras", "keras_hub"))
+import bert_tf
+for path, method, *arguments in json.loads({json.dumps(calls)!r}):
+    print(repr(getattr(bert_tf.load(path), method)(*arguments)))
+"""
+        ended = run_python("-c", code)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertEqual(ended.stdout, "\n".join([*expected, ""]))
 
     @needs_onnxruntime
     def test_an_onnx_export_is_opened(self):

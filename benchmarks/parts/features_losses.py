@@ -149,19 +149,21 @@ def choices(
     job: dict[str, Any], train: pathlib.Path, folder: pathlib.Path
 ) -> "tuple[ExampleTable, Task]":
     """Records of multiple choice, and the task."""
-    from bert_tf.conversion.loading import load_tokenizer
-    from bert_tf.conversion.source import open_source
+    from bert_tf.conversion.source import load_tokenizer, open_source
     from bert_tf.modeling.heads import BertMultipleChoice
     from bert_tf.modeling.objectives import CLASSIFICATION
     from bert_tf.records.batching import ExampleTable
     from bert_tf.records.spec import RecordSpec
-    from bert_tf.tasks import choices
-    from bert_tf.tasks.choices import ChoiceLayout, read_choices
+    from bert_tf.tasks.choices import (
+        ChoiceFeaturizer,
+        ChoiceLayout,
+        read_choices,
+    )
     from bert_tf.training.task import Task
 
     length = MAX_SEQ_LENGTHS[SWAG]
     examples, target = read_choices(str(train), ChoiceLayout(), has_labels=True)
-    featurizer = choices.ChoiceFeaturizer(
+    featurizer = ChoiceFeaturizer(
         load_tokenizer(job["checkpoint"]), max_seq_length=length, target=target
     )
     records = ExampleTable(
@@ -179,8 +181,7 @@ def words(
     job: dict[str, Any], train: pathlib.Path, folder: pathlib.Path
 ) -> "tuple[ExampleTable, Task]":
     """Records of tagged words, and the task."""
-    from bert_tf.conversion.loading import load_tokenizer
-    from bert_tf.conversion.source import open_source
+    from bert_tf.conversion.source import load_tokenizer, open_source
     from bert_tf.modeling.heads import BertTagger
     from bert_tf.modeling.objectives import TAGGING
     from bert_tf.records.batching import ExampleTable
