@@ -389,10 +389,20 @@ sys.modules |= dict.fromkeys(("tensorflow", "keras", "keras_hub"))
 import bert_tf
 for path, method, *arguments in json.loads({json.dumps(calls)!r}):
     print(repr(getattr(bert_tf.load(path), method)(*arguments)))
+from bert_tf import predict
+predict.main()
 """
-        ended = run_python("-c", code)
+        given = self.write_lines("texts.txt", ["w1 w2", "w3"])
+        written = self.path("labels.tsv")
+        ended = run_python(
+            *("-c", code, f"--checkpoint={calls[0][0]}"),
+            *(f"--input_file={given}", f"--output_file={written}"),
+        )
         self.assertEqual(ended.returncode, 0, ended.stderr)
         self.assertEqual(ended.stdout, "\n".join([*expected, ""]))
+        found = bert_tf.load(calls[0][0]).predict(["w1 w2", "w3"])
+        labels = [row["prediction"] for row in read_tsv(written)]
+        self.assertEqual(labels, [one.label for one in found])
 
     @needs_onnxruntime
     def test_an_onnx_export_is_opened(self):
