@@ -9,7 +9,8 @@ out, with a line:
 
     load, Keras       bert_tf.load(RUN, runtime="keras").predict, texts to labels
     load, ONNX        the same with ONNX Runtime
-    load, int8        bert_tf.load of the run's export with --quantize=int8
+    load, export      bert_tf.load of the run's ONNX file
+    load, int8        the same of its export with --quantize=int8
     SavedModel        the run's export, texts to probabilities
     ONNX Runtime      the run's ONNX file and tokenizer.json without bert_tf: a session,
                       and the package tokenizers; texts to logits
@@ -125,6 +126,12 @@ def load_onnx(folder: str) -> Predict:
     import bert_tf
 
     return bert_tf.load(f"{folder}/checkpoint", runtime="onnxruntime").predict
+
+
+def load_export(folder: str) -> Predict:
+    import bert_tf
+
+    return bert_tf.load(f"{folder}/onnx").predict
 
 
 def load_int8(folder: str) -> Predict:
@@ -331,6 +338,7 @@ def method_alone(folder: str, method: str) -> Predict:
 WAYS: dict[str, tuple[Callable[[str], Predict], tuple[str, ...] | None]] = {
     "load, Keras": (load_keras, ()),
     "load, ONNX": (load_onnx, ("onnx", "onnxruntime")),
+    "load, export": (load_export, ("onnx", "onnxruntime")),
     "load, int8": (load_int8, ("onnx", "onnxruntime")),
     "SavedModel": (saved_model, ()),
     "ONNX Runtime": (onnxruntime_alone, ("onnx", "onnxruntime", "tokenizers")),
