@@ -15,12 +15,13 @@ Prints the held-out masked LM loss and bits per byte at the end, mean and deviat
 the seeds, the difference of the loss from `paper` or `budget`, and the median seconds
 of a step. Every variant has the same masks in the evaluation. A finished run is not
 made again, a killed one resumes. Run it on a machine that does nothing else: minutes
-are minutes. Or give --steps in place of --minutes: other work on the machine does not
-change what so many steps come to. Most parts do not change what a step costs; for the
-others, dropout and the batch size, give as many steps as take the same time.
+are minutes. Or give --steps in place of --minutes: a run of 300 steps is the same
+whatever else the machine does. Most parts do not change what a step costs; for the
+others, dropout and the batch size, give the number of steps that takes the same time.
 """
 
 import json
+import math
 import pathlib
 import statistics
 from typing import Any
@@ -111,11 +112,11 @@ def run(
         )
         lines = (folder / "eval_results.txt").read_text().splitlines()
         values = {name: float(x) for name, x in (line.split(" = ") for line in lines)}
-        lines = (folder / "metrics.jsonl").read_text().splitlines()
-        rates = [json.loads(line).get("steps_per_second") for line in lines]
-        values["seconds_per_step"] = 1.0 / statistics.median(filter(None, rates))
         result.write_text(json.dumps(values))
-    return json.loads(result.read_text())
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    rates = [json.loads(line).get("steps_per_second") for line in lines]
+    pace = statistics.median([*filter(None, rates)] or [math.nan])
+    return {**json.loads(result.read_text()), "seconds_per_step": 1.0 / pace}
 
 
 def main(argv: list[str]) -> None:
@@ -126,12 +127,13 @@ def main(argv: list[str]) -> None:
     if (texts[0] is None) != (texts[1] is None):
         raise SystemExit("Give --input_file and --eval_file, or neither.")
     read = records(work_dir, *(texts if texts[0] else wikipedia()), 8000)
-    steps, minutes = _STEPS.value, f"{_MINUTES.value:g}min"
-    length = minutes if steps is None else f"{steps}steps"
+    length = f"{_MINUTES.value:g} min"
+    if _STEPS.value is not None:
+        length = f"{_STEPS.value} steps"
     made: dict[str, list[dict[str, float]]] = {name: [] for name in variants()}
     for seed in _SEEDS.value:
         for name, settings in variants().items():
-            folder = f"{name.replace(' ', '')}_{length}_seed{seed}"
+            folder = f"{name}_{length}_seed{seed}".replace(" ", "")
             made[name].append(run(work_dir / folder, seed, read, settings))
             loss, step = (made[name][-1][x] for x in ("masked_lm_loss", "global_step"))
             print(f"{name}, seed {seed}: {loss:.3f} at step {step:.0f}", flush=True)

@@ -48,9 +48,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from parts.commands import Worker
+if TYPE_CHECKING:
+    from parts.commands import Worker
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, ROOT)
@@ -433,6 +434,9 @@ def measure(
     All processes live at once. They take turns of some calls, so that a machine that
     becomes slow is slow for all of them.
     """
+    # The environments of other packages have not all that it needs.
+    from parts.commands import Worker
+
     workers, found = {}, {}
     for name, python in ways.items():
         workers[name] = Worker(
@@ -454,7 +458,7 @@ def measure(
     return found
 
 
-def asked(worker: Worker, method: str, *arguments: Any) -> Any:
+def asked(worker: "Worker", method: str, *arguments: Any) -> Any:
     """What a method of a worker's `Server` returns."""
     return json.loads(worker.answer(json.dumps([method, *arguments])))
 

@@ -537,18 +537,16 @@ def run(options: PredictOptions) -> None:
         if name := getattr(options, flag):
             require_column(first, flag, name)
     _refuse_output(options.output_file)
-    from bert_tf.conversion import onnx_files
-    from bert_tf.conversion.source import folder_of
+    from bert_tf.conversion.source import folder_of, is_onnx_export
 
-    folder = folder_of(options.checkpoint)
-    if files.exists(os.path.join(folder, onnx_files.FILE_NAME)):
+    if os.path.isdir(options.checkpoint) and is_onnx_export(options.checkpoint):
         cli.show_log()
     else:
         cli.import_tensorflow(options)
     from bert_tf.text_models import load
 
     if format_ == _TEXT and not options.input_format:
-        of_run = flags_of_run(folder)
+        of_run = flags_of_run(folder_of(options.checkpoint))
         _refuse_header(first, options.text_a_column or of_run.get("text_a_column"))
     model = load(
         options.checkpoint,

@@ -1,4 +1,4 @@
-"""GLUE's metrics; which of two values is the better one; numbers must be finite."""
+"""GLUE's metrics, which of two values is the better one, and a check of all."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

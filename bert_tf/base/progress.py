@@ -26,7 +26,7 @@ def progress_bar(
 def with_bar(
     items: Iterable[Item], total: int, *, unit: str, label: str
 ) -> Iterator[Item]:
-    """The items, with a bar unless one is all, which takes less time than a bar."""
+    """The items, with a bar; a single one, such as a text, takes less time than it."""
     if total == 1:
         yield from items
         return

@@ -36,6 +36,7 @@ from absl import logging
 from bert_tf.base import files, strict_json
 from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
+from bert_tf.base.options import BEST_FOLDER
 from bert_tf.conversion import huggingface, kerashub, names, onnx_files, tensorflow
 from bert_tf.conversion.tokenizer_files import (
     VOCAB_NAME,
@@ -174,6 +175,12 @@ def with_new_labels(source: Source, head: str, labels: Sequence[str]) -> Source:
     return dataclasses.replace(source, weights=weights, labels=tuple(labels))
 
 
+def is_onnx_export(folder: str) -> bool:
+    """Whether a folder is an ONNX export: one of this package has nothing else."""
+    export = read_export(folder)
+    return export is not None and onnx_files.FILE_NAME in export.names
+
+
 def find_format(path: str) -> Format:
     """Which format a path has, from the names of files alone."""
     if files.is_folder(path):
@@ -188,7 +195,7 @@ def find_format(path: str) -> Format:
         if not any(files.exists(p) and not files.is_folder(p) for p in there):
             if kerashub.is_preset_folder(path):
                 return Format.KERAS_HUB
-            if export is not None and onnx_files.FILE_NAME in export.names:
+            if is_onnx_export(path):
                 return Format.ONNX
             if huggingface.is_folder_of_hugging_face(path):
                 return Format.HUGGING_FACE
@@ -349,7 +356,7 @@ def folder_of(path: str) -> str:
     """The folder that a checkpoint's config and vocabulary are in, or a handle."""
     if not files.is_folder(path):
         return path if kerashub.is_handle(path) else os.path.dirname(path)
-    best = os.path.join(path, "best")  # of several runs, without one of its own
+    best = os.path.join(path, BEST_FOLDER)  # of several runs, without one of its own
     has_own, has_best = (
         files.exists(os.path.join(folder, "checkpoint")) for folder in (path, best)
     )

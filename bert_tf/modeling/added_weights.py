@@ -2,15 +2,6 @@
 
 import re
 
-# What is trained while the pre-trained weights are frozen:
-#
-#     LoRA        A and B of queries and values
-#     adapters    the adapters and every LayerNorm, as in Houlsby et al. 2019
-#     both        the head, the mixture of layers if there is one, and the pooler only
-#                 on request: no paper trains it, but a checkpoint may lack one
-#
-# All other weights are frozen: no gradient, no weight decay, no moments.
-
 # The pooled output's mean and deviation: `cls_normalization`.
 STANDARDIZATION = ("bert/standardization/mean", "bert/standardization/deviation")
 ADDED = (

@@ -227,6 +227,15 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
 
     def _freeze_pretrained(self) -> None:
         """Leaves trainable what was added, and what is trained with it on request."""
+        # What is trained while the pre-trained weights are frozen:
+        #
+        #     LoRA        A and B of queries and values
+        #     adapters    the adapters and every LayerNorm, Houlsby et al. 2019
+        #     both        the head, the mixture of layers if there is one, and the
+        #                 pooler on request: no paper trains it, but a checkpoint may
+        #                 lack one
+        #
+        # All other weights are frozen: no gradient, no weight decay, no moments.
         trained = [ADDED]
         if self.options["adapter_size"]:
             trained.append(r"LayerNorm(_1)?/(gamma|beta)")

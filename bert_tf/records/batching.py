@@ -208,8 +208,11 @@ class ExampleTable:
         some = list(itertools.islice(given, 2))
         if not some:
             raise InputError("There is no example: nothing to train on or to predict.")
-        # A lone block, such as one text, is packed only when a part of it is asked for.
-        self._lone_block = some[0] if len(some) == 1 else None
+        # A lone block, such as one text, is packed when a part of it is asked for.
+        self._lone_block: Mapping[str, np.ndarray] | None = None
+        if len(some) == 1 and some[0]["input_mask"].ndim == 2:
+            self._lone_block = some[0]
+        assert all(block.keys() == {f.name for f in spec.features} for block in some)
         if self._lone_block is None:
             lengths, self._columns = self._packed(itertools.chain(some, given))
         else:
@@ -257,8 +260,9 @@ class ExampleTable:
 
     @functools.cached_property
     def _columns(self) -> dict[str, np.ndarray]:
-        assert self._lone_block is not None
-        return self._packed([self._lone_block])[1]
+        block, self._lone_block = self._lone_block, None
+        assert block is not None
+        return self._packed([block])[1]
 
     @functools.cached_property
     def _arrays(self) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
@@ -318,7 +322,10 @@ class ExampleTable:
         )
 
     def padded(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
-        """One batch, with the feature `rows` [B] int32: the records that it holds."""
+        """One batch, with the feature `rows` [B] int32: the records that it holds.
+
+        It must not be written to: it may be the caller's own arrays.
+        """
         batch = self._lone_batch(rows, length) or self.gathered(rows, length)
         # Not int64: some devices cannot copy such integers.
         return {**batch, ROWS: rows.astype(np.int32)}
@@ -326,7 +333,7 @@ class ExampleTable:
     def _lone_batch(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
         """The batch if it is the lone block as it is, else {}."""
         block = self._lone_block
-        if block is None or self._made or block["input_mask"].ndim > 2:
+        if block is None or self._made or len(rows) != len(self):
             return {}
         is_wider = length > block["input_mask"].shape[1]
         if is_wider or not np.array_equal(rows, np.arange(len(self))):
@@ -482,7 +489,7 @@ Group = tuple[list[Item], ExampleTable]
 
 
 class _Batches(Generic[Item]):
-    # The batches of all groups, for a `Predictor`. Those of several groups may be
+    # The batches of all groups, for a `Predict`. Those of several groups may be
     # fetched before the outputs of the first one are there: `groups` has all of them.
 
     def __init__(

@@ -206,7 +206,7 @@ def extract(
     values_per_token: int,
     num_inputs: int = 0,
 ) -> Iterator[Features]:
-    """Yields the features of inputs, in order; `predict` runs a `feature_model`."""
+    """Yields inputs' features, in order; `predict` runs `features.feature_model`."""
     tokens_at_once = max(
         options.max_seq_length, VALUES_AT_ONCE // max(values_per_token, 1)
     )

@@ -13,6 +13,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf.base import files
+from bert_tf.base.options import BEST_FOLDER
 from bert_tf.base.pictures import picture
 from bert_tf.conversion.tokenizer_files import read_labels
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Example, Target
@@ -23,7 +24,7 @@ def kept_order(
 ) -> tuple[str, ...]:
     """The labels in the order of the folder's run or runs, or of a trained head."""
     runs = files.matching(os.path.join(output_dir, "runs", "*"))
-    folders = [output_dir, os.path.join(output_dir, "best"), *runs]
+    folders = [output_dir, os.path.join(output_dir, BEST_FOLDER), *runs]
     orders = [*(read_labels(folder)[0] for folder in folders), head]
     same = (one for one in orders if one and sorted(one) == sorted(labels))
     return tuple(next(same, labels))

@@ -256,7 +256,7 @@ class TextModel:
         self._given_runtime = runtime
         self.runtime = _checked_runtime(runtime, source)
         self.tokenizer = load_tokenizer(source)
-        # A Keras model, or a `OnnxModel`; None where the encoder is all.
+        # A Keras model, or an `OnnxModel`; None where the encoder is all.
         self.model: Any = None
         if self._head is not None:
             self.model, self._step, self._predict = self._opened_model(self._head)
