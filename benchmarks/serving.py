@@ -31,8 +31,8 @@ The last three run in an environment of their own, which the first run makes und
 --env_dir and later ones find there (about 1 GB).
 
 p50 and p99 are over 100 calls with one text of 20 and of 128 tokens; "first" are 200
-texts of 3 to 128 tokens right after loading; texts/s are of 256 texts of up to 128
-tokens, 32 in a call.
+texts of 3 to 128 tokens right after loading, and MB the most memory until then;
+texts/s are of 256 texts of up to 128 tokens, 32 in a call.
 """
 
 import argparse
@@ -389,11 +389,15 @@ class Server:
         return 1000 * (time.perf_counter() - began)
 
     def first(self) -> dict[str, float]:
-        """Seconds until it is ready; milliseconds of the first calls."""
+        """Seconds until it is ready; milliseconds of the first calls; memory after."""
         lengths = self._random.integers(3, MAX_LENGTH + 1, FIRST)
         times = [self._milliseconds(length) for length in lengths]
         mean = statistics.mean(times)
-        return {"ready": self._seconds, "worst": max(times), "mean": mean}
+        # Not `resource.getrusage`: its figure is no less than the parent process's.
+        status = pathlib.Path("/proc/self/status").read_text("utf-8")
+        megabytes = int(status.partition("VmHWM:")[2].split()[0]) / 1024
+        first = {"worst": max(times), "mean": mean, "megabytes": megabytes}
+        return {"ready": self._seconds, **first}
 
     def calls(self, length: int) -> list[float]:
         """Milliseconds of one turn's calls, after one that does not count."""
@@ -580,18 +584,19 @@ def main() -> None:
         check_margins(rounds[0])
     print(
         f"{'':14}{'20 tokens':>16}{'128 tokens':>16}{'first ' + str(FIRST):>16}"
-        f"{'texts/s':>10}{'ready':>8}\n{'way':14}"
+        f"{'texts/s':>10}{'ready':>8}{'MB':>7}\n{'way':14}"
         f"{'p50':>8}{'p99':>8}{'p50':>8}{'p99':>8}{'worst':>8}{'mean':>8}"
     )
     columns = ("20 p50", "20 p99", "128 p50", "128 p99", "worst", "mean")
     for way in ways:
         best = {
             name: min(found[way][name] for found in rounds)
-            for name in (*columns, "ready", "seconds")
+            for name in (*columns, "ready", "seconds", "megabytes")
         }
         times = "".join(f"{best[name]:8.1f}" for name in columns)
         rate = NUM_TEXTS / best["seconds"]
-        print(f"{way:14}{times}{rate:10.0f}{best['ready']:7.1f}s")
+        last = f"{best['ready']:7.1f}s{best['megabytes']:7.0f}"
+        print(f"{way:14}{times}{rate:10.0f}{last}")
 
 
 if __name__ == "__main__":
