@@ -58,7 +58,14 @@ def identity(path: str) -> str:
 
 def exists(path: str) -> bool:
     """Whether a file or folder of that name exists."""
-    return _gfile().exists(path) if is_remote(path) else os.path.exists(path)
+    if not is_remote(path):
+        return os.path.exists(path)
+    import tensorflow as tf
+
+    try:
+        return tf.io.gfile.exists(path)
+    except tf.errors.UnimplementedError:  # a preset's scheme, such as hf://
+        return False
 
 
 def is_folder(path: str) -> bool:

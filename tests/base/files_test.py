@@ -37,6 +37,12 @@ class RemoveTest(tf.test.TestCase):
         self.assertTrue(os.path.isdir(folder))
 
 
+class ExistsTest(tf.test.TestCase):
+    def test_the_handle_of_a_preset_is_no_file(self):
+        for scheme in ("hf", "kaggle", "modelscope"):
+            self.assertFalse(files.exists(f"{scheme}://keras/bert/flags.json"))
+
+
 class EncodingTest(FolderCase):
     def test_the_command_that_converts_a_file_works_as_printed(self):
         new = self.path("new")

@@ -16,6 +16,7 @@ import keras_hub
 import numpy as np
 import tensorflow as tf
 
+import bert_tf
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import kerashub, names
 from bert_tf.conversion.tokenizer_files import TokenizerFiles
@@ -311,6 +312,7 @@ class DamagedTest(KerasHubTestCase):
 class HandleTest(KerasHubTestCase):
     def test_it_is_downloaded_whole(self):
         folder = self.saved(their_backbone())
+        tokenizer().save_to_preset(folder)
         fake = mock.Mock(return_value=folder)
         with mock.patch.object(kagglehub, "model_download", fake):
             self.assertEqual(read("kaggle://a/b/keras/c")[0], CONFIG)
@@ -320,6 +322,8 @@ class HandleTest(KerasHubTestCase):
         self.assertRegex(fake.call_args.args[0], handle)
         with mock.patch.object(huggingface_hub, "snapshot_download", fake):
             self.assertEqual(read("hf://someone/bert")[0], CONFIG)
+            vectors = bert_tf.load("hf://someone/bert", runtime="keras").embed(["a"])
+            self.assertEqual(vectors.shape, (1, CONFIG.hidden_size))
         self.assertEqual(fake.call_args.args, ("someone/bert",))
         # Neither pickles nor safetensors.
         patterns = ["*.json", "*.weights.h5", "assets/tokenizer/*"]
