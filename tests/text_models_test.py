@@ -389,9 +389,17 @@ sys.modules |= dict.fromkeys(("tensorflow", "keras", "keras_hub"))
 import bert_tf
 for path, method, *arguments in json.loads({json.dumps(calls)!r}):
     print(repr(getattr(bert_tf.load(path), method)(*arguments)))
+try:
+    bert_tf.load({calls[0][0]!r}).explain("w1")
+except ValueError as error:
+    print(error)
 from bert_tf import predict
 predict.main()
 """
+        expected.append(
+            f"{calls[0][0]} is an ONNX file, which has no gradients: explain the"
+            " checkpoint that it was exported from."
+        )
         given = self.write_lines("texts.txt", ["w1 w2", "w3"])
         written = self.path("labels.tsv")
         ended = run_python(

@@ -377,16 +377,16 @@ class TextModel:
         """The model that has gradients."""
         if self.runtime == _KERAS:
             return self.model
-        if self.source.format == Format.ONNX:
-            raise InputError(
-                f"{self.source.path} is an ONNX file, which has no gradients: explain"
-                " the checkpoint that it was exported from."
-            )
         from bert_tf.conversion.loading import load_model
 
         return load_model(self.source, self._head or "")
 
     def _explanations(self, part: ToExplain, baseline: str) -> list[Explanation]:
+        if self.source.format == Format.ONNX:
+            raise InputError(
+                f"{self.source.path} is an ONNX file, which has no gradients: explain"
+                " the checkpoint that it was exported from."
+            )
         from bert_tf.modeling.attribution import COMPLETE, integrated_gradients
 
         encodings, texts, inputs, targets, starts = part
