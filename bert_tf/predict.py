@@ -537,9 +537,11 @@ def run(options: PredictOptions) -> None:
         if name := getattr(options, flag):
             require_column(first, flag, name)
     _refuse_output(options.output_file)
-    from bert_tf.conversion.source import folder_of, is_onnx_export
+    from bert_tf.conversion.source import folder_of, read_export
 
-    if os.path.isdir(options.checkpoint) and is_onnx_export(options.checkpoint):
+    is_here = os.path.isdir(options.checkpoint)
+    export = read_export(options.checkpoint) if is_here else None
+    if export is not None and export.is_onnx:
         cli.show_log()
     else:
         cli.import_tensorflow(options)

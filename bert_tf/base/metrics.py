@@ -1,4 +1,4 @@
-"""GLUE's metrics, which of two values is the better one, and a check of all."""
+"""GLUE's metrics, which of two values is the better one; what is not finite."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

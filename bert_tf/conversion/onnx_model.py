@@ -8,8 +8,7 @@ import numpy as np
 from bert_tf.base import keras_backend
 from bert_tf.base.config import BertConfig
 from bert_tf.conversion import onnx_graph
-
-Arrays = Mapping[str, np.ndarray]
+from bert_tf.records.batching import Arrays
 
 
 class OnnxModel:

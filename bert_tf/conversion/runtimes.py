@@ -21,8 +21,7 @@ from absl import logging
 from bert_tf.base import keras_backend
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.conversion.onnx_model import OnnxModel
-
-Arrays = Mapping[str, np.ndarray]
+from bert_tf.records.batching import Arrays
 
 LITERT_NAME = "model.tflite"
 

@@ -77,6 +77,11 @@ class Export:
     names: list[str]
     complete: bool
 
+    @property
+    def is_onnx(self) -> bool:
+        """Whether it needs neither TensorFlow nor Keras to be read."""
+        return onnx_files.FILE_NAME in self.names
+
     def write(self, folder: str) -> None:
         """Writes the file, over an older one."""
         files.write_atomically(
@@ -175,12 +180,6 @@ def with_new_labels(source: Source, head: str, labels: Sequence[str]) -> Source:
     return dataclasses.replace(source, weights=weights, labels=tuple(labels))
 
 
-def is_onnx_export(folder: str) -> bool:
-    """Whether a folder is an ONNX export: one of this package has nothing else."""
-    export = read_export(folder)
-    return export is not None and onnx_files.FILE_NAME in export.names
-
-
 def find_format(path: str) -> Format:
     """Which format a path has, from the names of files alone."""
     if files.is_folder(path):
@@ -195,7 +194,7 @@ def find_format(path: str) -> Format:
         if not any(files.exists(p) and not files.is_folder(p) for p in there):
             if kerashub.is_preset_folder(path):
                 return Format.KERAS_HUB
-            if is_onnx_export(path):
+            if export is not None and export.is_onnx:
                 return Format.ONNX
             if huggingface.is_folder_of_hugging_face(path):
                 return Format.HUGGING_FACE
