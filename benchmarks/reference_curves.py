@@ -23,7 +23,7 @@ from parts.text_records import command, records, wikipedia, work_folder
 
 from bert_tf.base.config import BertConfig
 from bert_tf.plan import LEARNING_RATES
-from bert_tf.training.reporting import read_metrics, tokens_seen
+from bert_tf.training.reporting import metrics_of, tokens_seen
 
 VOCAB_SIZE = 8000
 INITIALIZER_RANGES = {"tiny": 0.08}
@@ -66,10 +66,7 @@ def train(work_dir: pathlib.Path, size: str, steps: int, read: dict[str, str]) -
 
 def curve(work_dir: pathlib.Path, size: str) -> dict:
     """A run's curve, as the package keeps it."""
-    path = str(work_dir / size / "metrics.jsonl")
-    entries = [
-        entry for _, entry in read_metrics(path, pathlib.Path(path).read_bytes())
-    ]
+    entries = metrics_of(str(work_dir / size))
     steps, tokens = tokens_seen(entries)
     seen = dict(zip(steps, tokens, strict=True))
     found = [one for one in entries if "eval/bits_per_byte" in one]
@@ -83,6 +80,10 @@ def curve(work_dir: pathlib.Path, size: str) -> dict:
         **{
             name: [round(one[f"eval/{name}"], 4) for one in found]
             for name in ("bits_per_byte", "masked_lm_loss")
+        },
+        **{
+            name: round(found[-1][f"eval/{name}"], 4)
+            for name in ("unigram_bits_per_byte", "masked_lm_unigram_loss")
         },
     }
 

@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from absl import logging
 
 from bert_tf.base import cli, files, finished, options
@@ -118,6 +119,7 @@ class Text:
     num_bytes: float  # of text, without compression
     words: float
     tokens: float
+    unigram_bits_per_byte: float | None  # None with a checkpoint
     seconds: float  # to make the vocabulary and the records
     record_bytes: float
 
@@ -198,8 +200,9 @@ class Plan:
         header = ["model", "weights", "tokens/s", "tokens per weight", "passes", ""]
         yield table(header, rows).rstrip()
         yield from self._warnings(pace, seconds, text)
-        if options.init_checkpoint is None:
-            yield from self._expected(pace, pace.tokens_per_second * seconds)
+        if (unigrams := text.unigram_bits_per_byte) is not None:
+            seen = pace.tokens_per_second * seconds
+            yield from self._expected(pace, seen, unigrams)
         yield (
             f"Time: {before / 60.0:,.1f} minutes for the records,"
             f" {self.training_hours:,.2f} hours of training. Disk:"
@@ -231,18 +234,20 @@ class Plan:
                 f" times. {hours:,.2f} hours are {MOST_PASSES} passes."
             )
 
-    def _expected(self, pace: Pace, tokens: float) -> Iterator[str]:
-        """What the reference run of the size had reached after as many tokens."""
+    def _expected(self, pace: Pace, tokens: float, unigrams: float) -> Iterator[str]:
+        """What a reference run of the size would have reached after as many tokens."""
         from bert_tf.tasks.reference_curves import references
 
         if (reference := references().get(pace.size)) is None:
             return
+        reference = reference.of_text({"unigram_bits_per_byte": unigrams})
         at = min(tokens, reference.tokens[-1])
         if (bits := reference.bits_at(at)) is not None:
             more = " or fewer" if at < tokens else ""
             yield (
-                f"To expect: {bits:.2f}{more} bits per byte of held-out text, as a"
-                f" reference run had after {at / 1e6:.1f} M tokens ({reference.made})."
+                f"To expect: {bits:.2f}{more} bits per byte of held-out text, where the"
+                f" unigrams have {unigrams:.2f}: the same share of these as a reference"
+                f" run had after {at / 1e6:.1f} M tokens ({reference.made})."
             )
 
     def commands(self) -> list[Command]:
@@ -383,7 +388,7 @@ class Plan:
         made_from = [self._file_bytes, held_out_bytes, checkpoint, new_tokens]
         if self._segmenter:
             made_from.append(self._segmenter)
-        if known := self._measured.find("text", made_from):
+        if known := self._measured.find("counts", made_from):
             return Text(**known)
         from bert_tf.records.manifest import MANIFEST_SUFFIX
 
@@ -418,14 +423,32 @@ class Plan:
             num_bytes=float(num_bytes),
             words=float(words),
             tokens=float(factor * manifest["report"]["read"]["tokens"]),
+            unigram_bits_per_byte=None
+            if checkpoint
+            else self._unigram_bits_per_byte(sample, vocab_file),
             seconds=sum(
                 starting + growing * share * max(seconds - starting, 0.0)
                 for seconds, share in taken
             ),
             record_bytes=float(factor * size),
         )
-        self._measured.keep("text", made_from, dataclasses.asdict(text))
+        self._measured.keep("counts", made_from, dataclasses.asdict(text))
         return text
+
+    def _unigram_bits_per_byte(self, lines: Sequence[str], vocab_file: str) -> float:
+        from bert_tf.tasks.bits_per_byte import unigram_bits_per_byte
+        from bert_tf.text.vocabulary import Vocabulary
+        from bert_tf.text.wordpiece import WordPieceTokenizer
+
+        vocabulary = Vocabulary.from_file(vocab_file)
+        tokenizer = WordPieceTokenizer(
+            vocabulary,
+            do_lower_case=self.options.do_lower_case,
+            segmenter=self._segmenter or NO_SEGMENTER,
+        )
+        ids = np.array([i for line in lines for i in tokenizer.encode(line)], np.int64)
+        counts = np.bincount(ids, minlength=len(vocabulary))
+        return unigram_bits_per_byte(counts, vocabulary)
 
     def _counted(self) -> tuple[list[str], int, float, float]:
         """Lines of a sample, its words, and the words and bytes of all of the text."""

@@ -106,7 +106,8 @@ class CompareRunsTest(CompareCase):
         self.assertRegex(said, r"\| tokens +\| +A from 10,000 to 20,000")
         self.assertGreater(os.path.getsize(picture), 5000)
         # The reference of their size is drawn over tokens.
-        points = {"bits_per_byte": [3.0, 2.0], "masked_lm_loss": [6.0, 4.0]}
+        points: dict = {"bits_per_byte": [3.0, 2.0], "masked_lm_loss": [6.0, 4.0]}
+        points |= {"unigram_bits_per_byte": 3.0, "masked_lm_unigram_loss": 7.0}
         behind = Reference(size="tiny", made="", tokens=[1e3, 2e4], **points)
         runs = {
             run: compare.Progress(one.axes, {"masked_lm_loss": one.scores["loss"]})

@@ -129,7 +129,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
                 *("masked_lm_accuracy", "masked_lm_loss", "masked_lm_majority"),
                 "masked_lm_unigram_loss",
                 *("next_sentence_accuracy", "next_sentence_loss"),
-                "next_sentence_majority",
+                *("next_sentence_majority", "unigram_bits_per_byte"),
             ],
         )
         self.assertEqual(lines[1], "global_step = 4")
@@ -180,6 +180,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
         loss = self.results("run")["masked_lm_loss"]
         self.assertRegex(body, rf"masked_lm_loss +\| +{loss:.4f} \|")
         self.assertIn("masked_lm_unigram_loss | ", body)
+        self.assertRegex(body, r"unigram_bits_per_byte +\| +\d")
         self.assertIn("](curves.png)", body)
         # What it says about its use runs, next to the folder.
         (code,) = re.findall(r"```python\n(.*?)```", body, re.DOTALL)
@@ -193,6 +194,8 @@ class RunPretrainingTest(RunPretrainingTestCase):
             tokens=[0.0, 40.0, 1e6],
             bits_per_byte=[3.0, 2.5, 2.5],
             masked_lm_loss=[7.0, 6.0, 5.0],
+            unigram_bits_per_byte=2.0,
+            masked_lm_unigram_loss=3.5,
         )
         with (
             mock.patch.object(reference_curves, "of_run", lambda folder: reference),
@@ -206,11 +209,19 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.assertLen([call for call in drawing.call_args_list if call.args[2]], 2)
         said = [one for one in logs.output if "Reference tiny at 0.0 M tokens" in one]
         self.assertLen(said, 4)
-        self.assertIn("2.50 bits per byte (made by hand)", said[-1])
+        # In proportion to the unigrams of the run's text.
+        results = self.results()
+        unigrams = results["unigram_bits_per_byte"]
+        self.assertBetween(unigrams, 1.0, 20.0)
+        expected = f"{1.25 * unigrams:.2f} bits per byte (made by hand)"
+        self.assertIn(expected, said[-1])
         # At its tokens, or where the run was then.
         steps, bits = drawing.call_args.args[2]["eval/bits_per_byte"]
-        self.assertEqual((steps[0], bits), (0.0, [3.0, 2.5]))
+        self.assertEqual(steps[0], 0.0)
+        self.assertAllClose(bits, [1.5 * unigrams, 1.25 * unigrams])
         self.assertBetween(steps[1], 0.1, 1.0)
+        _, losses = drawing.call_args.args[2]["eval/masked_lm_loss"]
+        self.assertAllClose(losses[0], 2.0 * results["masked_lm_unigram_loss"])
 
     def test_an_evaluation_alone_needs_no_model_flag(self):
         trained = self.run_script(do_train=True, do_eval=True)
@@ -481,7 +492,7 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
         of_masked_lm = ("accuracy", "loss", "majority", "unigram_loss")
         names = ["bits_per_byte", "global_step", "loss"]
         names += [f"masked_lm_{name}" for name in of_masked_lm]
-        self.assertEqual([*self.results()], names)
+        self.assertEqual([*self.results()], [*names, "unigram_bits_per_byte"])
         # The head is there for whoever goes on with sentence pairs.
         self.assertIn("cls/seq_relationship/output_weights", self.weights("run"))
         with self.assertRaisesRegex(InputError, "cannot be used together"):

@@ -17,6 +17,9 @@ i-th piece of each drawn word that has as many, with its earlier pieces in place
 drawn words are masked as a whole. So there are as many steps as the longest word has
 pieces. Masks are [MASK] always.
 
+The unigrams' bits per byte are those of a model that knows only how frequent each token
+is: P(piece i | ...) = its share of all tokens.
+
 bytes(word) is the length of its pieces in UTF-8, without "##": of the text as the
 tokenizer lower-cases it, without white space. Two vocabularies of the same casing have
 the same words of the same text, hence the same bytes. [UNK], whose bytes are unknown,
@@ -58,16 +61,21 @@ class MaskedWords:
         self._batch_size = batch_size
         self._most = batch_size * max_batches  # rows
         self.num_predictions = self.num_bytes = 0
+        self._label_counts = np.zeros(vocab_size)
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
         self.num_predictions = self.num_bytes = num_rows = 0
+        self._label_counts[:] = 0.0
         rows: list[Arrays] = []
         for number, record in enumerate(_records(self._batches())):
             steps, num_bytes = self._masker.steps(record, number)
             num_rows += len(steps)
             if num_rows > self._most and self.num_bytes:
                 break
-            self.num_predictions += sum(_num_predictions(row) for row in steps)
+            for row in steps:
+                labels = row["masked_lm_ids"][row["masked_lm_weights"] > 0]
+                self.num_predictions += len(labels)
+                np.add.at(self._label_counts, labels, 1.0)
             self.num_bytes += num_bytes
             rows += steps
             while len(rows) >= self._batch_size:
@@ -84,9 +92,24 @@ class MaskedWords:
         bits = masked_lm_loss * self.num_predictions / math.log(2.0)
         return bits / self.num_bytes
 
+    def unigram_bits_per_byte(self, frequencies: np.ndarray) -> float:
+        """The unigrams' bits per byte, from the frequency [V] of each token."""
+        return float(self._label_counts @ -np.log2(frequencies)) / self.num_bytes
 
-def _num_predictions(row: Arrays) -> int:
-    return int(row["masked_lm_weights"].sum())
+
+def unigram_bits_per_byte(counts: np.ndarray, vocabulary: Vocabulary) -> float:
+    """The unigrams' bits per byte of a text with so many, [V], of each token."""
+    is_known = counts > 0
+    is_known[vocabulary.unk_id] = False
+    counts = counts[is_known]
+    num_bytes = counts @ _num_bytes(vocabulary)[is_known]
+    return float(counts @ np.log2(counts.sum() / counts) / max(num_bytes, 1))
+
+
+def _num_bytes(tokens: Iterable[str]) -> np.ndarray:
+    return np.array(
+        [len(token.removeprefix(CONTINUATION).encode()) for token in tokens]
+    )
 
 
 def _stacked(rows: list[Arrays]) -> dict[str, np.ndarray]:
@@ -112,9 +135,7 @@ class _Masker:
         self._is_text = np.array(
             [token not in (PAD, UNK, CLS, SEP, MASK) for token in tokens]
         )
-        self._num_bytes = np.array(
-            [len(token.removeprefix(CONTINUATION).encode()) for token in tokens]
-        )
+        self._num_bytes = _num_bytes(tokens)
 
     def steps(self, record: Arrays, number: int) -> tuple[list[Arrays], int]:
         """One row per piece of the longest word drawn, and the bytes of all words."""

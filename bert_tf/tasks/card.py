@@ -17,12 +17,18 @@ from bert_tf.base.pictures import table
 from bert_tf.records.manifest import Manifest
 from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.training import run_folder
-from bert_tf.training.reporting import CURVES_NAME, METRICS_NAME, read_metrics
+from bert_tf.training.reporting import CURVES_NAME, metrics_of
 from bert_tf.training.run_folder import Start
 
 NAME = "README.md"
 _SHOWN_FILES = 20
 # The figures of an evaluation that a reader compares.
+# Of models that know only the frequencies of tokens.
+_WITHOUT_CONTEXT = (
+    "masked_lm_majority",
+    "masked_lm_unigram_loss",
+    "unigram_bits_per_byte",
+)
 _FIGURES = ("masked_lm_loss", "masked_lm_accuracy", "bits_per_byte")
 
 
@@ -58,7 +64,7 @@ def write_card(
         "base_model": base_model,
         "tags": ["bert", "masked-lm"],
     }
-    entries = _entries(os.path.join(folder, METRICS_NAME))
+    entries = metrics_of(folder)
     hours = max((one.get("seconds", 0.0) for one in entries), default=0.0) / 3600.0
     batches = ", ".join(map(str, dict.fromkeys(sequences_per_step)))
     lengths = ", ".join(str(one.max_seq_length) for one in manifests) or "unknown"
@@ -158,12 +164,6 @@ def _held_out_text(held_out: Sequence[Manifest]) -> str:
     return f"On {', '.join(names)}." if names else "On the first training records."
 
 
-def _entries(path: str) -> list[dict[str, Any]]:
-    if not files.exists(path):
-        return []
-    return [entry for _, entry in read_metrics(path, files.read_bytes(path))]
-
-
 def _evaluations(entries: Iterable[Mapping[str, Any]], on: str) -> list[str]:
     """The first evaluation and the last one."""
     found = [one for one in entries if "eval/masked_lm_loss" in one]
@@ -172,7 +172,7 @@ def _evaluations(entries: Iterable[Mapping[str, Any]], on: str) -> list[str]:
     shown = found if len(found) == 1 else [found[0], found[-1]]
     rows = [
         [name, *(f"{one[f'eval/{name}']:.4f}" for one in shown)]
-        for name in (*_FIGURES, "masked_lm_majority", "masked_lm_unigram_loss")
+        for name in (*_FIGURES, *_WITHOUT_CONTEXT)
         if all(f"eval/{name}" in one for one in shown)
     ]
     steps = [f"step {one['step']:,}" for one in shown]

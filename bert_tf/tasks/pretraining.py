@@ -48,13 +48,7 @@ from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Evaluator
 from bert_tf.training.loop import train
 from bert_tf.training.regularization import regularized
-from bert_tf.training.reporting import (
-    METRICS_NAME,
-    Curve,
-    read_metrics,
-    tokens_seen,
-    write_curves,
-)
+from bert_tf.training.reporting import metrics_of, tokens_seen, write_curves
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.stopping import EVALUATION, parse
 from bert_tf.training.strategy import (
@@ -425,9 +419,14 @@ class PretrainingRun(Run):
     def _draw_reference(self) -> None:
         """Draws the run's curves again, with those of its size behind them."""
         reference = reference_curves.of_run(self.options.output_dir)
-        steps, tokens = self._tokens_seen()
+        entries = metrics_of(self.options.output_dir)
+        steps, tokens = tokens_seen(entries)
         if reference is None or len(steps) == 1:
             return
+        last = {name: value for entry in entries for name, value in entry.items()}
+        reference = reference.of_text(
+            {name.removeprefix(EVALUATION): value for name, value in last.items()}
+        )
         behind = {}
         for name in ("bits_per_byte", "masked_lm_loss"):
             at, values = reference.until(tokens[-1], name)
@@ -509,25 +508,21 @@ class PretrainingRun(Run):
                 )
                 loss = evaluator(model).run(batches)["masked_lm_loss"]
                 results[BITS_PER_BYTE] = words.bits_per_byte(loss)
-                self._log_reference()
+                unigrams = words.unigram_bits_per_byte(self._frequencies)
+                results[f"unigram_{BITS_PER_BYTE}"] = unigrams
+                self._log_reference(results)
             return results
 
         return evaluate
 
-    def _log_reference(self) -> None:
+    def _log_reference(self, results: Mapping[str, float]) -> None:
         """Says where the reference of the run's size is after as many tokens."""
-        reference = reference_curves.of_run(self.options.output_dir)
-        if reference and (line := reference.line(self._tokens_seen()[1][-1])):
+        if (reference := reference_curves.of_run(self.options.output_dir)) is None:
+            return
+        _, tokens = tokens_seen(metrics_of(self.options.output_dir))
+        line = reference.of_text(results).line(tokens[-1])
+        if line is not None:
             logging.info("%s", line)
-
-    def _tokens_seen(self) -> Curve:
-        """The tokens that the run's training has seen, by step."""
-        path = os.path.join(self.options.output_dir, METRICS_NAME)
-        if not files.exists(path):
-            return [0], [0.0]
-        return tokens_seen(
-            line for _, line in read_metrics(path, files.read_bytes(path))
-        )
 
     def _refuse_uneven_batches(self, specs: Sequence[PhaseSpec] | None) -> None:
         """Raises InputError if some batch cannot be split over the devices."""

@@ -2,13 +2,19 @@
 
 reference_curves.json, next to this module, has by size what the training had (`made`)
 and, for each evaluation, `tokens` (seen in training, without padding), `bits_per_byte`
-and `masked_lm_loss`, which depends on the vocabulary. `benchmarks/reference_curves.py`
-writes it. The axis is tokens, so that a curve does not depend on the machine.
+and `masked_lm_loss`. `benchmarks/reference_curves.py` writes it. The axis is tokens, so
+that a curve does not depend on the machine.
+
+Bits per byte depend on the language, and a loss per token on the vocabulary. So each
+curve also has the score of the unigrams, which is that of a model that knows only how
+frequent the tokens are. For another text the curve is in proportion to its unigrams'.
 """
 
 import dataclasses
 import functools
 import os
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +23,11 @@ from bert_tf.base.config import BertConfig
 from bert_tf.base.options import flags_of_run
 
 _PATH = os.path.join(os.path.dirname(__file__), "reference_curves.json")
+# Metric -> that of the unigrams.
+_UNIGRAMS = {
+    "bits_per_byte": "unigram_bits_per_byte",
+    "masked_lm_loss": "masked_lm_unigram_loss",
+}
 _SIZES = ("num_hidden_layers", "hidden_size", "intermediate_size")
 
 
@@ -29,6 +40,18 @@ class Reference:
     tokens: list[float]
     bits_per_byte: list[float]
     masked_lm_loss: list[float]
+    unigram_bits_per_byte: float
+    masked_lm_unigram_loss: float
+
+    def of_text(self, scores: Mapping[str, float]) -> "Reference":
+        """In proportion to those of the unigrams' scores on a text that are given."""
+        changed: dict[str, Any] = {}
+        for metric, unigrams in _UNIGRAMS.items():
+            if unigrams in scores:
+                factor = scores[unigrams] / getattr(self, unigrams)
+                changed[metric] = [factor * x for x in getattr(self, metric)]
+                changed[unigrams] = scores[unigrams]
+        return dataclasses.replace(self, **changed)
 
     def bits_at(self, tokens: float) -> float | None:
         """Bits per byte after so many tokens; None before and after the curve."""

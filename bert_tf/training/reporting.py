@@ -396,6 +396,14 @@ def curves_picture(
     return picture(draw, (5.0 * len(panels), 4.0))
 
 
+def metrics_of(folder: str) -> list[_Entry]:
+    """The objects of a run's metrics.jsonl; none if there is none."""
+    path = os.path.join(folder, METRICS_NAME)
+    if not files.exists(path):
+        return []
+    return [entry for _, entry in read_metrics(path, files.read_bytes(path))]
+
+
 def tokens_seen(entries: Iterable[Mapping[str, Any]]) -> Curve:
     """The tokens that training has seen, from step 0 on, by the lines of a run."""
     steps, tokens = [0.0], [0.0]

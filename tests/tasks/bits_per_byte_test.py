@@ -3,7 +3,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.tasks.bits_per_byte import MaskedWords
+from bert_tf.tasks.bits_per_byte import MaskedWords, unigram_bits_per_byte
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
@@ -146,6 +146,21 @@ class MaskWordsTest(tf.test.TestCase):
         other = record("the cat")
         other["input_ids"][1] = 20
         self.assertEqual(masked_words(other, vocab_size=24).num_bytes, 3)
+
+    def test_unigrams(self):
+        found = masked_words(record("ca ##t ##ch ##er", hidden=(2, 4)))
+        frequencies = np.full(len(TOKENS), 1 / 32)
+        frequencies[TOKENS.index("ca")] = 1 / 2
+        # 1 + 3 * 5 bits, 7 bytes.
+        self.assertAllClose(found.words.unigram_bits_per_byte(frequencies), 16 / 7)
+        # Of "the the cat [UNK] é": 1, 1, 2 and 2 bits, and 3 + 3 + 3 + 2 bytes.
+        ids = WordPieceTokenizer(VOCABULARY).encode("the the cat ? ")
+        counts = np.bincount([*ids, TOKENS.index("é")], minlength=len(TOKENS))
+        self.assertEqual(counts[UNK], 1)
+        self.assertAllClose(unigram_bits_per_byte(counts, VOCABULARY), 6 / 11)
+        counts[:] = 0
+        counts[UNK] = 5
+        self.assertEqual(unigram_bits_per_byte(counts, VOCABULARY), 0.0)
 
     def test_two_vocabularies_have_the_same_bytes(self):
         fine = Vocabulary([*TOKENS[:5], *"thecadog", "##h", "##e", "##a", *TOKENS[9:]])

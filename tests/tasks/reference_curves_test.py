@@ -14,6 +14,8 @@ CURVE = Reference(
     tokens=[1e6, 2e6, 4e6],
     bits_per_byte=[3.0, 2.5, 2.0],
     masked_lm_loss=[7.0, 6.0, 5.0],
+    unigram_bits_per_byte=3.0,
+    masked_lm_unigram_loss=7.0,
 )
 
 
@@ -38,6 +40,17 @@ class ReferenceTest(FolderCase):
         self.assertIsNone(CURVE.line(4.1e6))
         until = CURVE.until(2.5e6, "masked_lm_loss")
         self.assertEqual(until, ([1e6, 2e6], [7.0, 6.0]))
+
+    def test_of_a_text_with_other_unigrams(self):
+        found = CURVE.of_text({"unigram_bits_per_byte": 4.5, "loss": 1.0})
+        self.assertEqual(found.bits_per_byte, [4.5, 3.75, 3.0])
+        self.assertEqual(found.masked_lm_loss, CURVE.masked_lm_loss)
+        self.assertEqual(found.bits_at(1.5e6), 4.125)
+        scores = {"unigram_bits_per_byte": 1.5, "masked_lm_unigram_loss": 14.0}
+        again = found.of_text(scores)
+        self.assertEqual(again.bits_per_byte, [1.5, 1.25, 1.0])
+        self.assertEqual(again.masked_lm_loss, [14.0, 12.0, 10.0])
+        self.assertEqual(CURVE.of_text({}), CURVE)
 
     def test_the_run_that_it_is_for(self):
         folder = self.path("run")
