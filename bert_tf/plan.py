@@ -45,12 +45,13 @@ TOKENS_PER_WEIGHT = 20
 MOST_PASSES = 40
 # Narrower models take larger rates; of a trained one the rate of fine-tuning.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 5e-4, "medium": 3e-4}
-_RATE, _RATE_OF_TRAINED = 1e-4, 5e-5
+_RATE = 1e-4
+_OF_TRAINED = {"learning_rate": 5e-5, "train_batch_size": 32}
 _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, a second sample
 _COUNTED_BYTES = 64_000_000
 _SECONDS_PER_SIZE = 20.0
-_BATCH_SIZE, _LENGTH, _PREDICTIONS = 32, 128, 20
+_LENGTH, _PREDICTIONS = 128, 20
 # Tokens of a vocabulary for a text of so many bytes, at least.
 _VOCABULARIES = ((100e6, 30_522), (20e6, 16_000), (0, 8_000))
 _CREATE = "bert_tf.tfrecords.create_pretraining_data"
@@ -280,7 +281,6 @@ class Plan:
                     "output_dir": options.path("model"),
                     "do_train": True,
                     "do_eval": True,
-                    "train_batch_size": _BATCH_SIZE,
                     "max_train_hours": f"{self.training_hours:.3f}",
                 },
                 options.path("model"),
@@ -336,10 +336,9 @@ class Plan:
 
     def _model(self, size: str) -> dict[str, Any]:
         if self.options.init_checkpoint is not None:
-            given = {"init_checkpoint": self.options.init_checkpoint}
-            return {**given, "learning_rate": _RATE_OF_TRAINED}
+            return {"init_checkpoint": self.options.init_checkpoint, **_OF_TRAINED}
         rate = LEARNING_RATES.get(size, _RATE)
-        return {"bert_size": size, "learning_rate": rate, "dropout": 0.0}
+        return {"bert_size": size, "recipe": "budget", "learning_rate": rate}
 
     def _sample(self, name: str) -> str:
         """A path in the folder of the sample: one for each vocabulary."""
@@ -498,7 +497,6 @@ class Plan:
                     **self._model(size),
                     "output_dir": folder,
                     "do_train": True,
-                    "train_batch_size": _BATCH_SIZE,
                     "max_train_hours": _SECONDS_PER_SIZE / 3600.0,
                     "log_steps": 10**6,
                 },

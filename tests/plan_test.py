@@ -131,6 +131,13 @@ class PlanTest(PlanCase):
         self.assertEqual(train[0], "run_pretraining")
         self.assertEqual(train[1]["eval_input_file"], other[1]["output_file"])
         self.assertEqual(train[1]["output_dir"], self.path("out", "model"))
+        self.assertEqual(
+            (train[1]["recipe"], train[1]["bert_size"]), ("budget", "tiny")
+        )
+        # As it was measured.
+        measured = [values for name, values in self.ran if name == train[0]][0]
+        for name in ("recipe", "bert_size", "learning_rate"):
+            self.assertEqual(measured[name], train[1][name])
 
     def test_new_words_for_a_checkpoint(self):
         model = f"--init_checkpoint={self.path('released')}"
@@ -149,6 +156,9 @@ class PlanTest(PlanCase):
         self.assertEqual(extend[1]["output_file"], self.path("out", "vocab.txt"))
         self.assertEqual(create[1]["vocab_file"], self.path("out", "vocab.txt"))
         self.assertEqual(train[1]["init_checkpoint"], self.path("released"))
+        # The recipe's rate would undo what the checkpoint has learned.
+        self.assertNotIn("recipe", train[1])
+        self.assertEqual(train[1]["learning_rate"], "5e-05")
         with self.assertRaisesRegex(flags.Error, "needs --init_checkpoint"):
             self.plan("--num_new_tokens=50")
 

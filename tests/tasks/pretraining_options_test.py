@@ -39,6 +39,7 @@ class RecipeTest(tf.test.TestCase):
             values = resolved("--recipe=budget --num_train_steps=5000 --beta_2=0.999")
         self.assertEqual(values.num_warmup_steps, 300)
         self.assertEqual((values.dropout, values.beta_2), (0.0, 0.999))
+        self.assertEqual((values.train_batch_size, values.learning_rate), (32, 1e-3))
         self.assertFalse(values.next_sentence)
         self.assertIn("`num_warmup_steps=300`", logs.output[0])
         self.assertIn("not from the recipe: `beta_2=0.999`", logs.output[1])
