@@ -135,7 +135,7 @@ class PlanTest(PlanCase):
             (train[1]["recipe"], train[1]["bert_size"]), ("budget", "tiny")
         )
         # As it was measured.
-        measured = [values for name, values in self.ran if name == train[0]][0]
+        measured = next(values for name, values in self.ran if name == train[0])
         for name in ("recipe", "bert_size", "learning_rate"):
             self.assertEqual(measured[name], train[1][name])
 
