@@ -227,6 +227,18 @@ class RunPretrainingTest(RunPretrainingTestCase):
         trained = self.run_script(do_train=True, do_eval=True)
         found = self.run_script(do_eval=True, bert_config_file=None)
         self.assertAllClose(found.scores, trained.scores)
+        # What the model predicts is what it was trained on.
+        for number, given in enumerate(
+            ({"next_sentence": False}, {"electra": True, "generator_size": 0.5})
+        ):
+            folder = {"output_dir": self.path(f"other{number}")}
+            trained = self.run_script(do_train=True, do_eval=True, **given, **folder)
+            found = self.run_script(do_eval=True, bert_config_file=None, **folder)
+            self.assertAllClose(found.scores, trained.scores)
+            self.assertNotIn("next_sentence_loss", found.scores)
+        given = {"do_eval": True, "next_sentence": True}
+        found = self.run_script(output_dir=self.path("other0"), **given)
+        self.assertIn("next_sentence_loss", found.scores)
         nothing = {"do_eval": True, "bert_config_file": None}
         with self.assertRaisesRegex(
             InputError, "Give `init_checkpoint`, .*`bert_size`"

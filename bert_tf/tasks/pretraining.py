@@ -16,6 +16,7 @@ from absl import logging
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
+from bert_tf.base.options import deciding, flags_of_run
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import (
     checked_casing,
@@ -41,7 +42,7 @@ from bert_tf.tasks.pretraining_options import (
     parse_phases,
     parse_stacking,
 )
-from bert_tf.tasks.run_options import with_recipe
+from bert_tf.tasks.run_options import with_flags_of, with_recipe
 from bert_tf.tasks.task import Run
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
@@ -210,7 +211,12 @@ class PretrainingRun(Run):
         strategy: Strategy | None = None,
         num_layers: int | None = None,  # another number than the options'
     ) -> None:
-        self.options = options = with_recipe(options, RECIPES)
+        options = with_recipe(options, RECIPES)
+        if not options.do_train:
+            of_model = deciding(PretrainingOptions, "layers")
+            folder = options.output_dir
+            options = with_flags_of(options, of_model, flags_of_run(folder), folder)
+        self.options = options
         self.strategy = strategy = strategy or create_strategy(options)
         specs = parse_phases(options.phases) if options.phases else None
         self.init_checkpoint: str | Source | None = None

@@ -174,7 +174,7 @@ class PretrainingOptions(
         True,
         "Predict the next sentence if the records have pairs; false is the ablation"
         ' "No NSP".',
-        decides="numbers",
+        decides="layers",
     )
     direction: str = option(
         "both",
@@ -198,7 +198,7 @@ class PretrainingOptions(
         "Train with replaced-token detection (Clark et al. 2020, ELECTRA): a small"
         " generator fills in the masked tokens, and the model learns to detect which"
         " tokens are not the original ones. Sentence pairs are not used.",
-        decides="numbers",
+        decides="layers",
     )
     generator_size: float = option(
         GENERATOR_SIZE,
@@ -207,7 +207,7 @@ class PretrainingOptions(
         above=0.0,
         most=1.0,
         only_with="electra",
-        decides="numbers",
+        decides="layers",
     )
     discriminator_weight: float = option(
         DISCRIMINATOR_WEIGHT,
@@ -215,7 +215,7 @@ class PretrainingOptions(
         " is 1.",
         above=0.0,
         only_with="electra",
-        decides="numbers",
+        decides="layers",
     )
 
     def problems(self) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from absl import logging
@@ -425,6 +425,23 @@ def with_recipe(given: T, recipes: Mapping[str, Mapping[str, Any]] = RECIPES) ->
         logging.info("`recipe=%s`: %s.", recipe, flags)
     if kept:
         logging.info("  Given, so not from the recipe: %s.", " ".join(kept))
+    return given.with_defaults(**changed)
+
+
+def with_flags_of(
+    given: T, names: Iterable[str], trained: Mapping[str, Any], folder: str
+) -> T:
+    """The options with those of a training where not given, by its flags; logs them."""
+    changed = {
+        name: trained[name]
+        for name in names
+        if name in trained
+        and not given.is_given(name)
+        and trained[name] != getattr(given, name)
+    }
+    if changed:
+        shown = ", ".join(f"{name}={value}" for name, value in changed.items())
+        logging.info("As in the training of %s: %s.", folder, shown)
     return given.with_defaults(**changed)
 
 

@@ -23,6 +23,7 @@ from bert_tf.tasks.run_options import (
     FineTuningOptions,
     RunResult,
     warn_of_stride,
+    with_flags_of,
     with_recipe,
 )
 from bert_tf.tasks.selection import search
@@ -117,17 +118,7 @@ def as_trained(options: FineTuningOptions) -> FineTuningOptions:
         trained = flags_of_run(folder)
     else:
         return options
-    changed = {
-        name: trained[name]
-        for name in names
-        if name in trained
-        and not options.is_given(name)
-        and trained[name] != getattr(options, name)
-    }
-    if changed:
-        shown = ", ".join(f"{name}={value}" for name, value in changed.items())
-        logging.info("As in the training of %s: %s.", folder, shown)
-    return options.with_defaults(**changed)
+    return with_flags_of(options, names, trained, folder)
 
 
 def check_batches(options: FineTuningOptions, strategy: Strategy) -> None:
