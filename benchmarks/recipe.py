@@ -6,8 +6,8 @@
 Without --input_file the text is --data_dir's wikipedia_en/*.xz. Trains each variant for
 so many minutes, its last checkpoint included, on the same records: `paper`; `budget`;
 `budget - PART`, which has the paper's value of a part; and `paper + PART`. --parts
-chooses the parts, or several at once, as in beta_2&bias_correction; --variants those
-whose names begin so.
+chooses the parts, or several at once, as in dropout&bias_correction; with FLAG=VALUE it
+is `budget with FLAG=VALUE`. --variants chooses those whose names begin so.
 The learning rate falls to 0 at the end of the minutes in all of them. The vocabulary
 has 8,000 tokens, lower case; sequences of up to 128 tokens.
 
@@ -44,12 +44,14 @@ _MINUTES = flags.DEFINE_float("minutes", 5.0, "Minutes of each run.")
 _STEPS = flags.DEFINE_integer("steps", None, "Steps of each run, not minutes.")
 _SEEDS = flags.DEFINE_list("seeds", ["0", "1", "2"], "The seeds.")
 _PARTS = flags.DEFINE_list(
-    "parts", PARTS, "The parts of the recipe to take one by one, or joined by &."
+    "parts", PARTS, "Parts of the recipe, or FLAG=VALUE, one by one or joined by &."
 )
 flags.register_validator(
     _PARTS,
-    lambda parts: {*"&".join(parts).split("&")} <= {*PARTS, ""},
-    message=f"there are {', '.join(PARTS)}.",
+    lambda parts: (
+        {one for one in "&".join(parts).split("&") if "=" not in one} <= {*PARTS, ""}
+    ),
+    message=f"there are {', '.join(PARTS)}, and FLAG=VALUE.",
 )
 _VARIANTS = flags.DEFINE_list("variants", None, "Only these: paper,budget -, ...")
 _SIZE = flags.DEFINE_string("bert_size", "tiny", "The model's size.")
@@ -72,15 +74,24 @@ def settings_of(recipe: str) -> dict[str, Any]:
     return {name: getattr(options, name) for name in PARTS}
 
 
+def values_of(part: str, recipe: dict[str, Any]) -> dict[str, Any]:
+    """A part's values: those that are given, or the recipe's."""
+    found = {}
+    for one in part.split("&"):
+        name, _, value = one.partition("=")
+        found[name] = json.loads(value) if value else recipe[name]
+    return found
+
+
 def variants() -> dict[str, dict[str, Any]]:
     """The flags of each variant by its name."""
     paper, budget = settings_of(PAPER), settings_of(BUDGET)
     found = {PAPER: paper, BUDGET: budget}
-    together = {part: part.split("&") for part in _PARTS.value}
-    for part, names in together.items():
-        found[f"{BUDGET} - {part}"] = budget | {name: paper[name] for name in names}
-    for part, names in together.items():
-        found[f"{PAPER} + {part}"] = paper | {name: budget[name] for name in names}
+    for part in _PARTS.value:
+        word = "with" if "=" in part else "-"
+        found[f"{BUDGET} {word} {part}"] = budget | values_of(part, paper)
+    for part in _PARTS.value:
+        found[f"{PAPER} + {part}"] = paper | values_of(part, budget)
     wanted = tuple(_VARIANTS.value or [""])
     return {name: flags for name, flags in found.items() if name.startswith(wanted)}
 

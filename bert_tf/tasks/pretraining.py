@@ -164,8 +164,8 @@ def warn_of_unigrams(results: Mapping[str, float]) -> None:
     logging.warning(
         "The masked LM's loss, %.2f, is about the unigram entropy, %.2f, which a model"
         " reaches by the frequencies of the tokens: the model does not use the context"
-        " yet. This is normal for the first thousands of steps. If it stays, raise"
-        " `learning_rate`, keep `num_warmup_steps` at a tenth of the steps, or give a"
+        " yet. This is normal for the first thousands of steps. If it stays, train with"
+        " `recipe=budget`, whose rate is higher and whose batches are small, or give a"
         " narrow model an initializer_range of 0.08 in its bert_config.json.",
         *(loss, unigrams),
     )
