@@ -98,12 +98,12 @@ class PlanTest(PlanCase):
         self.assertRegex(shown, r"\| mini +\| +5,413,440 \| +3,000 \| +6\.0 ")
         self.assertRegex(shown, r"The text is too short .* 0\.01 hours are 40 passes")
         self.assertNotIn("hours are too few", shown)
-        # reference_curves.json ends with 10.4 M tokens; 108 M are planned. There the
-        # model has 2.9134 and the unigrams 2.9341 bits per byte; here these are three
+        # reference_curves.json ends with 18.8 M tokens; 108 M are planned. There the
+        # model has 2.6951 and the unigrams 2.9341 bits per byte; here these are three
         # words, as frequent, of 1, 4 and 4 bytes: log2(3) / 3 = 0.53.
         self.assertRegex(
             shown,
-            r"To expect: 0\.52 or fewer bits .* have 0\.53: .* 10\.4 M tokens",
+            r"To expect: 0\.49 or fewer bits .* have 0\.53: .* 18\.8 M tokens",
         )
         self.assertIn("--bert_size=tiny \\\n", shown)
         self.assertRegex(shown, r"--max_train_hours=(2\.99\d|3\.000)\n")
