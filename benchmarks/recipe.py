@@ -8,6 +8,7 @@ so many minutes, its last checkpoint included, on the same records: `paper`; `bu
 `budget - PART`, which has the paper's value of a part; and `paper + PART`. --parts
 chooses the parts, or several at once, as in dropout&bias_correction; with FLAG=VALUE it
 is `budget with FLAG=VALUE`. --variants chooses those whose names begin so.
+
 The learning rate falls to 0 at the end of the minutes in all of them. The vocabulary
 has 8,000 tokens, lower case; sequences of up to 128 tokens.
 
@@ -31,12 +32,20 @@ from parts.commands import finished
 from parts.results import machine, spread
 from parts.text_records import command, records, wikipedia, work_folder
 
+from bert_tf.base.options import declarations
 from bert_tf.tasks.pretraining_options import RECIPES, PretrainingOptions
 from bert_tf.tasks.run_options import with_recipe
 
 PAPER, BUDGET = "paper", "budget"
 NUM_STEPS = 1_000_000  # of which the warmup is a share
 PARTS = [*RECIPES[BUDGET]]
+FLAGS = declarations(PretrainingOptions).keys() - {"bert_size", "output_dir"}
+
+
+def _is_part(text: str) -> bool:
+    name, _, value = text.partition("=")
+    return text in {*PARTS, ""} or (bool(value) and name in FLAGS)
+
 
 _INPUT_FILE = flags.DEFINE_string("input_file", None, "Text to train on.")
 _EVAL_FILE = flags.DEFINE_string("eval_file", None, "Held-out text.")
@@ -48,9 +57,7 @@ _PARTS = flags.DEFINE_list(
 )
 flags.register_validator(
     _PARTS,
-    lambda parts: (
-        {one for one in "&".join(parts).split("&") if "=" not in one} <= {*PARTS, ""}
-    ),
+    lambda parts: all(map(_is_part, "&".join(parts).split("&"))),
     message=f"there are {', '.join(PARTS)}, and FLAG=VALUE.",
 )
 _VARIANTS = flags.DEFINE_list("variants", None, "Only these: paper,budget -, ...")
@@ -79,7 +86,7 @@ def values_of(part: str, recipe: dict[str, Any]) -> dict[str, Any]:
     found = {}
     for one in part.split("&"):
         name, _, value = one.partition("=")
-        found[name] = json.loads(value) if value else recipe[name]
+        found[name] = value or recipe[name]
     return found
 
 
@@ -100,11 +107,15 @@ def run(
     folder: pathlib.Path, seed: str, read: dict[str, str], settings: dict[str, Any]
 ) -> dict[str, float]:
     """The evaluation at the end of a run, which is made if it is not there."""
-    result = folder / "result.json"
+    result, made_with = folder / "result.json", folder / "made_with.json"
+    if made_with.exists() and json.loads(made_with.read_text()) != settings:
+        raise SystemExit(f"{folder} has other settings: give another --work_dir.")
+    folder.mkdir(parents=True, exist_ok=True)
+    made_with.write_text(json.dumps(settings))
     if not result.exists():
         lasts: dict[str, float] = {"max_train_hours": _MINUTES.value / 60.0}
         if _STEPS.value is not None:
-            warmup = settings["num_warmup_steps"] * _STEPS.value / NUM_STEPS
+            warmup = float(settings["num_warmup_steps"]) * _STEPS.value / NUM_STEPS
             settings = settings | {"num_warmup_steps": round(warmup)}
             lasts = {"num_train_steps": _STEPS.value}
         finished(

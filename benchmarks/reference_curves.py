@@ -5,7 +5,7 @@
 DATA has wikipedia_en/*.xz: the last file is held out. The vocabulary has 8,000 tokens,
 lower case; sequences of up to 128 tokens, 15 % of them masked anew in each epoch; what
 `bert_tf.plan` trains with, but after a warmup of 200 steps a constant rate, so that
-every point is one of a run that would go on. Evaluations are of 640 held-out records.
+every point is one of a run that would continue. Each evaluation has 640 records.
 
 Prints a row per evaluation and, with --output_file, writes the package's
 bert_tf/tasks/reference_curves.json, where the curves of other sizes stay. A run that is

@@ -204,8 +204,7 @@ def progress(folder: str) -> Progress | None:
     """The evaluations of a run on the way; None if there are fewer than two."""
     from bert_tf.training import reporting
 
-    entries = reporting.metrics_of(folder)
-    entries = [entry for entry in entries if reporting.AFTER_TRAINING not in entry]
+    entries = reporting.metrics_of(folder, after_training=False)
     found = [entry for entry in entries if f"{reporting.EVALUATION}loss" in entry]
     if len(found) < 2:
         return None
@@ -267,15 +266,11 @@ def _leads(options: CompareOptions) -> dict[str, list[Lead]]:
     axes = [name for name in ("steps", "tokens", "hours") if name in one.axes]
     axes = [name for name in axes if name in other.axes]
     if options.output_file is not None:
-        behind = reference_curves.of_run(options.positional[0])
-        if behind is not None:
-            last = {name: values[-1] for name, values in one.scores.items()}
-            behind = behind.of_text(last)
         content = progress_picture(
             dict(zip(options.positional, (one, other), strict=True)),
             axes,
             metric,
-            behind=behind,
+            behind=reference_curves.of_run(options.positional[0]),
         )
         files.write_atomically(options.output_file, content)
     return {axis: leads(one, other, axis, metric) for axis in axes}

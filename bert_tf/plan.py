@@ -47,6 +47,7 @@ MOST_PASSES = 40
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 5e-4, "medium": 3e-4}
 _RATE = 1e-4
 _OF_TRAINED = {"learning_rate": 5e-5, "train_batch_size": 32}
+_VERSION = 2  # of what is measured, and how
 _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, a second sample
 _COUNTED_BYTES = 64_000_000
@@ -330,6 +331,8 @@ class Plan:
             "max_predictions_per_seq": _PREDICTIONS,
             "masking": "dynamic",  # other masks each time that a record is seen
             "dupe_factor": 1,
+            # As in the recipe's papers. A checkpoint has been trained on pairs.
+            "pairs": None if self.options.init_checkpoint else "none",
             **flags,
         }
         return Command(_CREATE, values, target)
@@ -384,10 +387,10 @@ class Plan:
             find_sources(options.eval_file, "eval_file") if options.eval_file else []
         )
         held_out_bytes = sum(map(files.size, held_out))
-        made_from = [self._file_bytes, held_out_bytes, checkpoint, new_tokens]
+        made_from = [_VERSION, self._file_bytes, held_out_bytes, checkpoint, new_tokens]
         if self._segmenter:
             made_from.append(self._segmenter)
-        if known := self._measured.find("counts", made_from):
+        if known := self._measured.find("text", made_from):
             return Text(**known)
         from bert_tf.records.manifest import MANIFEST_SUFFIX
 
@@ -431,10 +434,11 @@ class Plan:
             ),
             record_bytes=float(factor * size),
         )
-        self._measured.keep("counts", made_from, dataclasses.asdict(text))
+        self._measured.keep("text", made_from, dataclasses.asdict(text))
         return text
 
     def _unigram_bits_per_byte(self, lines: Sequence[str], vocab_file: str) -> float:
+        """That of an eighth of some lines, from the others."""
         from bert_tf.tasks.bits_per_byte import unigram_bits_per_byte
         from bert_tf.text.vocabulary import Vocabulary
         from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -445,9 +449,12 @@ class Plan:
             do_lower_case=self.options.do_lower_case,
             segmenter=self._segmenter or NO_SEGMENTER,
         )
-        ids = np.array([i for line in lines for i in tokenizer.encode(line)], np.int64)
-        counts = np.bincount(ids, minlength=len(vocabulary))
-        return unigram_bits_per_byte(counts, vocabulary)
+        places = len(lines) // _SMALLER
+        held_out, seen = (
+            np.array([i for line in part for i in tokenizer.encode(line)], np.int64)
+            for part in (lines[:places], lines[places:])
+        )
+        return unigram_bits_per_byte(held_out, seen, vocabulary)
 
     def _counted(self) -> tuple[list[str], int, float, float]:
         """Lines of a sample, its words, and the words and bytes of all of the text."""
@@ -484,9 +491,10 @@ class Plan:
         return found
 
     def _pace(self, size: str) -> Pace:
-        if known := self._measured.find(size, self.options.init_checkpoint):
-            return Pace(**known)
         options = self.options
+        made_from = [_VERSION, options.init_checkpoint]
+        if known := self._measured.find(size, made_from):
+            return Pace(**known)
         folder = self._sample(size.replace(" ", "_"))
         logging.info("Measuring %s ...", size)
         self._run(
@@ -508,7 +516,7 @@ class Plan:
         config = BertConfig.from_json_file(os.path.join(folder, "bert_config.json"))
         rate = next((rate for rate in reversed(rates) if rate), 0.0)
         pace = Pace(size=size, num_weights=num_weights(config), tokens_per_second=rate)
-        self._measured.keep(size, options.init_checkpoint, dataclasses.asdict(pace))
+        self._measured.keep(size, made_from, dataclasses.asdict(pace))
         return pace
 
     def _run(self, command: Command) -> float:

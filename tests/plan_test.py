@@ -99,11 +99,11 @@ class PlanTest(PlanCase):
         self.assertRegex(shown, r"The text is too short .* 0\.01 hours are 40 passes")
         self.assertNotIn("hours are too few", shown)
         # reference_curves.json ends with 18.8 M tokens; 108 M are planned. There the
-        # model has 2.6951 and the unigrams 2.9341 bits per byte; here these are three
-        # words, as frequent, of 1, 4 and 4 bytes: log2(3) / 3 = 0.53.
+        # model has 2.6951 and the unigrams 2.9341 bits per byte. Here three of the 17
+        # tokens of a line are known, of 1, 4 and 4 bytes: log2(17) / 3 = 1.36.
         self.assertRegex(
             shown,
-            r"To expect: 0\.49 or fewer bits .* have 0\.53: .* 18\.8 M tokens",
+            r"To expect: 1\.25 or fewer bits .* have 1\.36: .* 18\.8 M tokens",
         )
         self.assertIn("--bert_size=tiny \\\n", shown)
         self.assertRegex(shown, r"--max_train_hours=(2\.99\d|3\.000)\n")
@@ -128,6 +128,7 @@ class PlanTest(PlanCase):
         self.assertEqual(create[0], "create_pretraining_data")
         self.assertEqual(create[1]["input_file"], self.text)
         self.assertEqual(other[1]["input_file"], held_out)
+        self.assertEqual((create[1]["pairs"], other[1]["pairs"]), ("none", "none"))
         self.assertEqual(train[0], "run_pretraining")
         self.assertEqual(train[1]["eval_input_file"], other[1]["output_file"])
         self.assertEqual(train[1]["output_dir"], self.path("out", "model"))
@@ -158,6 +159,7 @@ class PlanTest(PlanCase):
         self.assertEqual(train[1]["init_checkpoint"], self.path("released"))
         # The recipe's rate would undo what the checkpoint has learned.
         self.assertNotIn("recipe", train[1])
+        self.assertNotIn("pairs", create[1])
         self.assertEqual(train[1]["learning_rate"], "5e-05")
         with self.assertRaisesRegex(flags.Error, "needs --init_checkpoint"):
             self.plan("--num_new_tokens=50")

@@ -72,8 +72,8 @@ Decides = Literal[
     "numbers",  # what is computed
     # How texts are read, and so what is computed: later commands read as the training.
     "reading",
-    # What the model has on its encoder, and what that predicts: with the same
-    # consequences.
+    # The model's heads and objective, and so what is computed: later commands take
+    # them from the training.
     "layers",
     "setting",  # what is computed; each run of a selection has its own in its name
     # What comes out, but no step: where a run begins, which checkpoint is the best.

@@ -18,7 +18,7 @@ drawn words are masked as a whole. So there are as many steps as the longest wor
 pieces. Masks are [MASK] always.
 
 The unigrams' bits per byte are those of a model that knows only how frequent each token
-is: P(piece i | ...) = its share of all tokens.
+is in the text for training: P(piece i | ...) = its share of that text's tokens.
 
 bytes(word) is the length of its pieces in UTF-8, without "##": of the text as the
 tokenizer lower-cases it, without white space. Two vocabularies of the same casing have
@@ -33,6 +33,9 @@ import numpy as np
 
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
 
+# The metrics.
+BITS_PER_BYTE = "bits_per_byte"
+UNIGRAM_BITS = "unigram_bits_per_byte"
 _SHARE = 0.15
 
 # Shapes: S tokens of a record, P predictions.
@@ -94,16 +97,30 @@ class MaskedWords:
 
     def unigram_bits_per_byte(self, frequencies: np.ndarray) -> float:
         """The unigrams' bits per byte, from the frequency [V] of each token."""
-        return float(self._label_counts @ -np.log2(frequencies)) / self.num_bytes
+        return _unigram_bits(self._label_counts, frequencies) / self.num_bytes
 
 
-def unigram_bits_per_byte(counts: np.ndarray, vocabulary: Vocabulary) -> float:
-    """The unigrams' bits per byte of a text with so many, [V], of each token."""
-    is_known = counts > 0
-    is_known[vocabulary.unk_id] = False
-    counts = counts[is_known]
-    num_bytes = counts @ _num_bytes(vocabulary)[is_known]
-    return float(counts @ np.log2(counts.sum() / counts) / max(num_bytes, 1))
+def unigram_bits_per_byte(
+    ids: np.ndarray, seen: np.ndarray, vocabulary: Vocabulary
+) -> float:
+    """The unigrams' bits per byte of a text, from the text for training that was seen.
+
+    Both are tokens' ids; 0 if the first has no known ones.
+    """
+    counts = np.bincount(ids, minlength=len(vocabulary))
+    counts[vocabulary.unk_id] = 0
+    frequencies = smoothed(np.bincount(seen, minlength=len(vocabulary)))
+    num_bytes = counts @ _num_bytes(vocabulary)
+    return _unigram_bits(counts, frequencies) / max(num_bytes, 1)
+
+
+def smoothed(counts: np.ndarray) -> np.ndarray:
+    """Frequencies from counts, with half a count more for each, as some are 0."""
+    return (counts + 0.5) / (counts + 0.5).sum()
+
+
+def _unigram_bits(counts: np.ndarray, frequencies: np.ndarray) -> float:
+    return float(counts @ -np.log2(frequencies))
 
 
 def _num_bytes(tokens: Iterable[str]) -> np.ndarray:

@@ -23,13 +23,13 @@ from bert_tf.training.run_folder import Start
 NAME = "README.md"
 _SHOWN_FILES = 20
 # The figures of an evaluation that a reader compares.
-# Of models that know only the frequencies of tokens.
+_FIGURES = ("masked_lm_loss", "masked_lm_accuracy", "bits_per_byte")
+# The same of a model that knows only the frequencies of tokens.
 _WITHOUT_CONTEXT = (
     "masked_lm_majority",
     "masked_lm_unigram_loss",
     "unigram_bits_per_byte",
 )
-_FIGURES = ("masked_lm_loss", "masked_lm_accuracy", "bits_per_byte")
 
 
 def card_path(folder: str) -> str:

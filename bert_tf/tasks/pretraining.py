@@ -25,7 +25,7 @@ from bert_tf.conversion.loading import (
     own_file,
     refuse_other_function,
 )
-from bert_tf.conversion.source import CONFIG_NAME, Source, open_source
+from bert_tf.conversion.source import CONFIG_NAME, Source, folder_of, open_source
 from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
@@ -33,7 +33,12 @@ from bert_tf.records.masking_options import ONE_DIRECTION, MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
 from bert_tf.tasks import reference_curves
-from bert_tf.tasks.bits_per_byte import MaskedWords
+from bert_tf.tasks.bits_per_byte import (
+    BITS_PER_BYTE,
+    UNIGRAM_BITS,
+    MaskedWords,
+    smoothed,
+)
 from bert_tf.tasks.card import card_path, write_card
 from bert_tf.tasks.pretraining_options import (
     RECIPES,
@@ -107,7 +112,6 @@ _LABELS = {
 
 
 UNIGRAM_LOSS = "masked_lm_unigram_loss"
-BITS_PER_BYTE = "bits_per_byte"
 # How near to it a loss must be to stand at it.
 _AT_THE_UNIGRAMS = 0.03
 # So many training records are read for the frequencies of tokens, at most.
@@ -164,9 +168,10 @@ def warn_of_unigrams(results: Mapping[str, float]) -> None:
     logging.warning(
         "The masked LM's loss, %.2f, is about the unigram entropy, %.2f, which a model"
         " reaches by the frequencies of the tokens: the model does not use the context"
-        " yet. This is normal for the first thousands of steps. If it stays, train with"
-        " `recipe=budget`, whose rate is higher and whose batches are small, or give a"
-        " narrow model an initializer_range of 0.08 in its bert_config.json.",
+        " yet. This is normal for the first thousands of steps. If it stays, give a"
+        " higher `learning_rate` and smaller batches, as in `recipe=budget`,"
+        " `num_warmup_steps` of at most a tenth of the steps, or a narrow model an"
+        " initializer_range of 0.08 in its bert_config.json.",
         *(loss, unigrams),
     )
 
@@ -197,6 +202,17 @@ def _fingerprints(records: PretrainingRecords, counts: Sequence[int]) -> list[in
     return [fingerprint(*of_names, identities), fingerprint(*of_names)]
 
 
+def _as_trained(options: PretrainingOptions) -> PretrainingOptions:
+    """Takes what the model predicts from its training where it is only evaluated."""
+    folder = options.output_dir
+    if not files.exists(os.path.join(folder, STATE_NAME)):
+        folder = folder_of(options.init_checkpoint or folder)
+    if options.do_train or not files.exists(os.path.join(folder, STATE_NAME)):
+        return options
+    names_of_options = deciding(PretrainingOptions, "layers")
+    return with_flags_of(options, names_of_options, flags_of_run(folder), folder)
+
+
 # A run of pre-training: records in, a model and its evaluation out.
 
 
@@ -211,12 +227,7 @@ class PretrainingRun(Run):
         strategy: Strategy | None = None,
         num_layers: int | None = None,  # another number than the options'
     ) -> None:
-        options = with_recipe(options, RECIPES)
-        if not options.do_train:
-            of_model = deciding(PretrainingOptions, "layers")
-            folder = options.output_dir
-            options = with_flags_of(options, of_model, flags_of_run(folder), folder)
-        self.options = options
+        self.options = options = _as_trained(with_recipe(options, RECIPES))
         self.strategy = strategy = strategy or create_strategy(options)
         specs = parse_phases(options.phases) if options.phases else None
         self.init_checkpoint: str | Source | None = None
@@ -425,14 +436,9 @@ class PretrainingRun(Run):
     def _draw_reference(self) -> None:
         """Draws the run's curves again, with those of its size behind them."""
         reference = reference_curves.of_run(self.options.output_dir)
-        entries = metrics_of(self.options.output_dir)
-        steps, tokens = tokens_seen(entries)
+        steps, tokens = tokens_seen(metrics_of(self.options.output_dir))
         if reference is None or len(steps) == 1:
             return
-        last = {name: value for entry in entries for name, value in entry.items()}
-        reference = reference.of_text(
-            {name.removeprefix(EVALUATION): value for name, value in last.items()}
-        )
         behind = {}
         for name in ("bits_per_byte", "masked_lm_loss"):
             at, values = reference.until(tokens[-1], name)
@@ -515,7 +521,7 @@ class PretrainingRun(Run):
                 loss = evaluator(model).run(batches)["masked_lm_loss"]
                 results[BITS_PER_BYTE] = words.bits_per_byte(loss)
                 unigrams = words.unigram_bits_per_byte(self._frequencies)
-                results[f"unigram_{BITS_PER_BYTE}"] = unigrams
+                results[UNIGRAM_BITS] = unigrams
                 self._log_reference(results)
             return results
 
@@ -648,8 +654,7 @@ class PretrainingRun(Run):
     @functools.cached_property
     def _frequencies(self) -> np.ndarray:
         """The frequency [V] of each token at the records' predicted positions."""
-        # Half a time more often each, for those that are not there.
-        counts = np.full(self.config.vocab_size, 0.5)
+        counts = np.zeros(self.config.vocab_size)
         dataset = self._records[0].evaluation_dataset(
             _COUNTED // 100,
             repeat=False,
@@ -659,7 +664,7 @@ class PretrainingRun(Run):
         for batch in dataset.take(100).as_numpy_iterator():
             labels = batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
             counts += np.bincount(labels, minlength=len(counts))
-        return counts / counts.sum()
+        return smoothed(counts)
 
     @property
     def _trained_config(self) -> BertConfig:

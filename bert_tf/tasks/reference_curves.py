@@ -44,7 +44,7 @@ class Reference:
     masked_lm_unigram_loss: float
 
     def of_text(self, scores: Mapping[str, float]) -> "Reference":
-        """In proportion to those of the unigrams' scores on a text that are given."""
+        """The curves for a text whose unigrams have these scores, where given."""
         changed: dict[str, Any] = {}
         for metric, unigrams in _UNIGRAMS.items():
             if unigrams in scores:
@@ -70,7 +70,8 @@ class Reference:
             return None
         return (
             f"Reference {self.size} at {tokens / 1e6:.1f} M tokens: {bits:.2f} bits per"
-            f" byte ({self.made})"
+            f" byte, in proportion to the unigrams' {self.unigram_bits_per_byte:.2f}"
+            f" ({self.made})"
         )
 
 
@@ -84,8 +85,10 @@ def references() -> dict[str, Reference]:
 
 
 def of_run(folder: str) -> Reference | None:
-    """That of a run's size, whatever its vocabulary; none where it began trained."""
+    """That of a run's size, for its text by now; none where it began trained."""
     from bert_tf.conversion.source import CONFIG_NAME
+    from bert_tf.training.reporting import metrics_of
+    from bert_tf.training.stopping import EVALUATION
 
     path = os.path.join(folder, CONFIG_NAME)
     if not files.exists(path) or flags_of_run(folder).get("init_checkpoint"):
@@ -94,5 +97,8 @@ def of_run(folder: str) -> Reference | None:
     for reference in references().values():
         one = BertConfig.from_size(reference.size)
         if all(getattr(one, name) == getattr(config, name) for name in _SIZES):
-            return reference
+            scores: dict[str, Any] = {}
+            for entry in metrics_of(folder, after_training=False):
+                scores |= {n.removeprefix(EVALUATION): x for n, x in entry.items()}
+            return reference.of_text(scores)
     return None

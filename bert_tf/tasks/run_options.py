@@ -431,7 +431,7 @@ def with_recipe(given: T, recipes: Mapping[str, Mapping[str, Any]] = RECIPES) ->
 def with_flags_of(
     given: T, names: Iterable[str], trained: Mapping[str, Any], folder: str
 ) -> T:
-    """The options with those of a training where not given, by its flags; logs them."""
+    """Takes options that are not given from a training's flags, and logs them."""
     changed = {
         name: trained[name]
         for name in names

@@ -396,12 +396,13 @@ def curves_picture(
     return picture(draw, (5.0 * len(panels), 4.0))
 
 
-def metrics_of(folder: str) -> list[_Entry]:
-    """The objects of a run's metrics.jsonl; none if there is none."""
+def metrics_of(folder: str, after_training: bool = True) -> list[_Entry]:
+    """The objects of a run's metrics.jsonl, if it has one; or those of its training."""
     path = os.path.join(folder, METRICS_NAME)
     if not files.exists(path):
         return []
-    return [entry for _, entry in read_metrics(path, files.read_bytes(path))]
+    found = [entry for _, entry in read_metrics(path, files.read_bytes(path))]
+    return [one for one in found if after_training or AFTER_TRAINING not in one]
 
 
 def tokens_seen(entries: Iterable[Mapping[str, Any]]) -> Curve:

@@ -153,14 +153,15 @@ class MaskWordsTest(tf.test.TestCase):
         frequencies[TOKENS.index("ca")] = 1 / 2
         # 1 + 3 * 5 bits, 7 bytes.
         self.assertAllClose(found.words.unigram_bits_per_byte(frequencies), 16 / 7)
-        # Of "the the cat [UNK] é": 1, 1, 2 and 2 bits, and 3 + 3 + 3 + 2 bytes.
-        ids = WordPieceTokenizer(VOCABULARY).encode("the the cat ? ")
-        counts = np.bincount([*ids, TOKENS.index("é")], minlength=len(TOKENS))
-        self.assertEqual(counts[UNK], 1)
-        self.assertAllClose(unigram_bits_per_byte(counts, VOCABULARY), 6 / 11)
-        counts[:] = 0
-        counts[UNK] = 5
-        self.assertEqual(unigram_bits_per_byte(counts, VOCABULARY), 0.0)
+        # Of "the", "é" and an unknown word; 9.5 and 0.5 of 9 + 14 / 2 were seen.
+        the, accented = TOKENS.index("the"), TOKENS.index("é")
+        ids, seen = np.array([the, accented, UNK]), np.array([the] * 9)
+        bits = math.log2(16 / 9.5) + math.log2(16 / 0.5)
+        found = unigram_bits_per_byte(ids, seen, VOCABULARY)
+        self.assertAllClose(found, bits / (3 + 2))
+        self.assertEqual(unigram_bits_per_byte(ids[2:], seen, VOCABULARY), 0.0)
+        nothing = np.array([], np.int64)
+        self.assertEqual(unigram_bits_per_byte(nothing, seen, VOCABULARY), 0.0)
 
     def test_two_vocabularies_have_the_same_bytes(self):
         fine = Vocabulary([*TOKENS[:5], *"thecadog", "##h", "##e", "##a", *TOKENS[9:]])

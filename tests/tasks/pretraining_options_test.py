@@ -36,13 +36,14 @@ class RecipeTest(tf.test.TestCase):
 
     def test_for_a_budget(self):
         with self.assertLogs(level="INFO") as logs:
-            values = resolved("--recipe=budget --num_train_steps=5000 --beta_2=0.999")
+            values = resolved("--recipe=budget --num_train_steps=5000 --dropout=0.1")
         self.assertEqual(values.num_warmup_steps, 300)
-        self.assertEqual((values.dropout, values.beta_2), (0.0, 0.999))
+        self.assertEqual((values.dropout, values.beta_2), (0.1, 0.999))
+        self.assertTrue(values.bias_correction)
         self.assertEqual((values.train_batch_size, values.learning_rate), (32, 1e-3))
         self.assertFalse(values.next_sentence)
         self.assertIn("`num_warmup_steps=300`", logs.output[0])
-        self.assertIn("not from the recipe: `beta_2=0.999`", logs.output[1])
+        self.assertIn("not from the recipe: `dropout=0.1`", logs.output[1])
         # Its values are no given ones, which would exclude others.
         values = resolved("--recipe=budget --electra")
         self.assertFalse(values.is_given("next_sentence"))

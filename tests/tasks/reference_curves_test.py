@@ -34,7 +34,8 @@ class ReferenceTest(FolderCase):
     def test_by_hand(self):
         self.assertEqual(
             CURVE.line(3e6),
-            "Reference tiny at 3.0 M tokens: 2.25 bits per byte (English)",
+            "Reference tiny at 3.0 M tokens: 2.25 bits per byte, in proportion to the"
+            " unigrams' 3.00 (English)",
         )
         self.assertIsNone(CURVE.line(0.9e6))
         self.assertIsNone(CURVE.line(4.1e6))
@@ -62,6 +63,24 @@ class ReferenceTest(FolderCase):
                 self.assertEqual(of_run(folder), expected)
             config = BertConfig.from_size("tiny")
             self.write("run/bert_config.json", config.to_json_string())
+            # For the run's text, as its training was evaluated the last time.
+            lines = [
+                {"eval/unigram_bits_per_byte": 2.0, "eval/masked_lm_unigram_loss": 7.0},
+                {
+                    "eval/unigram_bits_per_byte": 1.5,
+                    "eval/masked_lm_unigram_loss": 14.0,
+                },
+                {"eval/unigram_bits_per_byte": 9.0, "after_training": True},
+            ]
+            text = "".join(
+                json.dumps({"step": step, "seconds": 1.0, **line}) + "\n"
+                for step, line in enumerate(lines)
+            )
+            self.write("run/metrics.jsonl", text)
+            found = of_run(folder)
+            assert found is not None
+            self.assertEqual(found.bits_per_byte, [1.5, 1.25, 1.0])
+            self.assertEqual(found.masked_lm_loss, [14.0, 12.0, 10.0])
             self.write("run/flags.json", json.dumps({"init_checkpoint": "other"}))
             self.assertIsNone(of_run(folder))
 
