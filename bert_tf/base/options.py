@@ -74,7 +74,7 @@ Decides = Literal[
     "reading",
     # The model's heads and objective, and so what is computed: later commands take
     # them from the training.
-    "layers",
+    "model",
     "setting",  # what is computed; each run of a selection has its own in its name
     # What comes out, but no step: where a run begins, which checkpoint is the best.
     "result",

@@ -209,7 +209,7 @@ def _as_trained(options: PretrainingOptions) -> PretrainingOptions:
         folder = folder_of(options.init_checkpoint or folder)
     if options.do_train or not files.exists(os.path.join(folder, STATE_NAME)):
         return options
-    names_of_options = deciding(PretrainingOptions, "layers")
+    names_of_options = deciding(PretrainingOptions, "model")
     return with_flags_of(options, names_of_options, flags_of_run(folder), folder)
 
 

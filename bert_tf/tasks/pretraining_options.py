@@ -173,7 +173,7 @@ class PretrainingOptions(
         True,
         "Predict the next sentence if the records have pairs; false is the ablation"
         ' "No NSP".',
-        decides="layers",
+        decides="model",
     )
     direction: str = option(
         "both",
@@ -197,7 +197,7 @@ class PretrainingOptions(
         "Train with replaced-token detection (Clark et al. 2020, ELECTRA): a small"
         " generator fills in the masked tokens, and the model learns to detect which"
         " tokens are not the original ones. Sentence pairs are not used.",
-        decides="layers",
+        decides="model",
     )
     generator_size: float = option(
         GENERATOR_SIZE,
@@ -206,7 +206,7 @@ class PretrainingOptions(
         above=0.0,
         most=1.0,
         only_with="electra",
-        decides="layers",
+        decides="model",
     )
     discriminator_weight: float = option(
         DISCRIMINATOR_WEIGHT,
@@ -214,7 +214,7 @@ class PretrainingOptions(
         " is 1.",
         above=0.0,
         only_with="electra",
-        decides="layers",
+        decides="model",
     )
 
     def problems(self) -> Iterator[str]:

@@ -213,7 +213,7 @@ class FineTuningOptions(
         " for the query and value kernels (LoRA, Hu et al. 2021); 0 for none. Use a"
         " higher learning rate, such as 5e-4.",
         least=0,
-        decides="layers",
+        decides="model",
     )
     adapter_size: int = option(
         0,
@@ -221,13 +221,13 @@ class FineTuningOptions(
         " many hidden units, and the LayerNorms (Houlsby et al. 2019: 8 to 256,"
         " learning rate 3e-4); 0 for none.",
         least=0,
-        decides="layers",
+        decides="model",
     )
     train_pooler: bool = option(
         False,
         "With LoRA or adapters: train the pooler too, for a checkpoint whose pooler"
         " is missing or was never trained.",
-        decides="layers",
+        decides="model",
     )
     bilstm: bool = option(
         False,
@@ -256,7 +256,7 @@ class FineTuningOptions(
         False,
         "Use a learned mixture of the embeddings and all layers instead of the last"
         " layer (ELMo, Peters et al. 2018; for BERT, Tenney et al. 2019).",
-        decides="layers",
+        decides="model",
     )
     warmup_proportion: float = option(
         0.1,

@@ -108,7 +108,7 @@ def as_trained(options: FineTuningOptions) -> FineTuningOptions:
         if not {"recipe", *names} <= trained.keys():
             return options
     elif files.exists(os.path.join(folder, STATE_NAME)):
-        names += deciding(type(options), "layers")
+        names += deciding(type(options), "model")
         trained = flags_of_run(folder)
         if adapter_files.is_adapter(options.output_dir):
             trained |= adapter_files.open_adapter(options.output_dir).model

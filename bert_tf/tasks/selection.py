@@ -344,7 +344,7 @@ def made_with(tuning: FineTuning) -> dict[str, Any]:
     """Name -> value of all that decides a run's result, except its settings."""
     task = tuning.task
     found: dict[str, Any] = {"the task": task.name}
-    names = deciding(type(tuning.options), "numbers", "reading", "layers", "result")
+    names = deciding(type(tuning.options), "numbers", "reading", "model", "result")
     values = tuning.options.as_flags()
     declared = declarations(type(tuning.options))
     for name in sorted(names):

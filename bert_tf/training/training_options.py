@@ -499,7 +499,7 @@ class TrainingConfig(Options, title=options.TRAINING):
     def decisive(self) -> dict[str, Any]:
         """The settings that decide a run's steps, by name."""
         names = options.deciding(
-            TrainingConfig, "numbers", "reading", "layers", "setting"
+            TrainingConfig, "numbers", "reading", "model", "setting"
         )
         values = {name: getattr(self, name) for name in names}
         steps = values.pop("num_train_steps")

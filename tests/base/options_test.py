@@ -283,7 +283,7 @@ READING = {
     *("max_query_length", "version_2_with_negative", "document_context"),
     *("pooling", "normalize"),
 }
-LAYERS = {"lora_rank", "adapter_size", "layer_mixture", "train_pooler"} | {
+OF_MODEL = {"lora_rank", "adapter_size", "layer_mixture", "train_pooler"} | {
     *("features", "bilstm_size"),
 }
 OF_TABLES = {
@@ -320,7 +320,7 @@ class DecidesTest(tf.test.TestCase):
         )
         self.assertEqual(self.deciding("setting", "nothing"), SAME_SELECTION)
         self.assertEqual(self.deciding("reading"), READING)
-        self.assertEqual(self.deciding("layers"), LAYERS)
+        self.assertEqual(self.deciding("model"), OF_MODEL)
         self.assertEqual(set(TableOptions.__annotations__), OF_TABLES)
         self.assertEqual(set(inspect_checkpoint.summary_names()), SUMMARY)
         self.assertEqual(

@@ -169,7 +169,7 @@ class TaggingOptions(
         f" {BILSTM_EPOCHS}.",
         choices=tuple(FEATURE_CHOICES),
         title=options.TRAINING,
-        decides="layers",
+        decides="model",
     )
     feature_dir: str | None = option(
         None,
@@ -184,7 +184,7 @@ class TaggingOptions(
         "For --features: output size of a BiLSTM layer, half of it for each direction.",
         least=2,
         title=options.TRAINING,
-        decides="layers",
+        decides="model",
     )
     bilstm_dropout: float = option(
         0.1,
