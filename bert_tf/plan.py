@@ -243,14 +243,14 @@ class Plan:
         if (reference := references().get(pace.size)) is None:
             return
         reference = reference.of_text({"unigram_bits_per_byte": unigrams})
-        at = min(tokens, reference.tokens[-1])
-        if (bits := reference.bits_at(at)) is not None:
-            more = " or fewer" if at < tokens else ""
-            yield (
-                f"To expect: {bits:.2f}{more} bits per byte of held-out text, where the"
-                f" unigrams have {unigrams:.2f}: the same share of these as a reference"
-                f" run had after {at / 1e6:.1f} M tokens ({reference.made})."
-            )
+        at = min(max(tokens, reference.tokens[0]), reference.tokens[-1])
+        bits = reference.bits_at(at)
+        more = "" if at == tokens else " or fewer" if at < tokens else " or more"
+        yield (
+            f"To expect: {bits:.2f}{more} bits per byte of held-out text, where the"
+            f" unigrams have {unigrams:.2f}: the same share of these as a reference"
+            f" run had after {at / 1e6:.1f} M tokens ({reference.made})."
+        )
 
     def commands(self) -> list[Command]:
         """What makes the model, in order."""

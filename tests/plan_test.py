@@ -118,6 +118,9 @@ class PlanTest(PlanCase):
         self.assertIn(
             "The hours are too few for a model from scratch: 0.8 would show", shown
         )
+        # 1.8 M tokens are before the first value of the reference, at 1.88 M: 2.9402.
+        shown = self.plan(hours=0.05)
+        self.assertRegex(shown, r"To expect: 1\.36 or more bits .* 1\.9 M tokens")
 
     def test_go_runs_the_commands_in_order(self):
         held_out = self.write("held_out.txt", TEXT)

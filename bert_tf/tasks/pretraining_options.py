@@ -30,7 +30,7 @@ def _warmup_of_six_percent(given: "PretrainingOptions") -> int:
 
 # Recipe -> option -> its default. What records are made with, such as packing or whole
 # words, is not here; benchmarks/recipe.py measures each part. What these papers also
-# have, and what changed nothing there, is left out: beta_2 of 0.98, clip_norm of 0.5.
+# have, and what gained nothing there, is left out: beta_2 of 0.98, clip_norm of 0.5.
 RECIPES: Mapping[str, Mapping[str, Any]] = {
     # Devlin et al. 2018, appendix A.2.
     "paper": {
