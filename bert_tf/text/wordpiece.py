@@ -1,6 +1,7 @@
 """Text to WordPiece ids: the original's tokenizer, over whole arrays of texts."""
 
 import functools
+import os
 import re
 from collections.abc import Callable, Iterable
 from itertools import chain
@@ -171,7 +172,7 @@ class WordPieceTokenizer:
 
     def __init__(
         self,
-        vocabulary: Vocabulary,
+        vocabulary: Vocabulary | str | os.PathLike[str],
         *,
         do_lower_case: bool = True,
         recognize_special_tokens: bool = False,
@@ -180,7 +181,7 @@ class WordPieceTokenizer:
         """Prepares the tables.
 
         Args:
-            vocabulary: the tokens; must have [UNK].
+            vocabulary: the tokens, or the path of a vocab.txt; must have [UNK].
             do_lower_case: lower the case and remove accents, as for an uncased model.
             recognize_special_tokens: let "[MASK]" and the like, written in the text,
                 stand for the special token. Otherwise, as in the original, they are
@@ -189,9 +190,12 @@ class WordPieceTokenizer:
                 Khmer, Burmese, kana) by ICU; "none".
 
         Raises:
-            InputError: the segmenter is another one, or not installed.
+            InputError: the segmenter is another one, or not installed; or no
+                vocabulary is at the path.
             ValueError: the vocabulary lacks [UNK].
         """
+        if not isinstance(vocabulary, Vocabulary):
+            vocabulary = Vocabulary.from_file(os.fspath(vocabulary))
         self.vocabulary = vocabulary
         self.do_lower_case = do_lower_case
         self.recognize_special_tokens = recognize_special_tokens

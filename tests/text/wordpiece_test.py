@@ -1,4 +1,5 @@
 import itertools
+import pathlib
 import random
 import unicodedata
 from collections.abc import Sequence
@@ -168,6 +169,14 @@ class WordPieceTokenizerTest(tf.test.TestCase):
     def test_needs_the_unknown_token(self):
         with self.assertRaisesRegex(ValueError, r"\[UNK\]"):
             WordPieceTokenizer(Vocabulary(["[PAD]", "a"]))
+
+    def test_a_path_stands_for_its_vocabulary(self):
+        folder = pathlib.Path(self.get_temp_dir())
+        (folder / "vocab.txt").write_text("[UNK]\na\n##b\n")
+        for path in (folder / "vocab.txt", str(folder / "vocab.txt")):
+            self.assertEqual(WordPieceTokenizer(path).encode("ab a c"), [1, 2, 1, 0])
+        with self.assertRaisesRegex(InputError, "other.txt"):
+            WordPieceTokenizer(folder / "other.txt")
 
     def test_caches_are_bounded(self):
         tokenizer = tokenizer_of("a ##1")
