@@ -31,12 +31,13 @@ from absl import logging
 from bert_tf.base import cli, files, finished, options
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
-from bert_tf.base.options import REQUIRED, option, with_default
+from bert_tf.base.options import REQUIRED, declarations, option, with_default
 from bert_tf.base.parallel import available_cores
 from bert_tf.base.pictures import table
-from bert_tf.records.text_input import TextOptions, text_chunks
+from bert_tf.records.text_input import TextOptions, file_chunks, text_chunks
+from bert_tf.records.written_vocabulary import WrittenVocabularyOptions
 from bert_tf.tasks.pretraining_options import PretrainingOptions
-from bert_tf.text.documents import find_sources, read_chunk
+from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.training.training_options import ModelOptions
 
@@ -47,7 +48,7 @@ MOST_PASSES = 40
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 5e-4, "medium": 3e-4}
 _RATE = 1e-4
 _OF_TRAINED = {"learning_rate": 5e-5, "train_batch_size": 32}
-_VERSION = 2  # of what is measured, and how
+_VERSION = 3  # of what is measured, and how
 _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, a second sample
 _COUNTED_BYTES = 64_000_000
@@ -154,19 +155,26 @@ def num_weights(config: BertConfig) -> int:
     return config.num_hidden_layers * layer + tables * width + 2 * width + head
 
 
+def _size(chunks: Sequence[Chunk]) -> int:
+    return sum(chunk.num_bytes for chunk in chunks)
+
+
 class Plan:
     """Measures, decides, and runs."""
 
     def __init__(self, options: PlanOptions) -> None:
         self.options = options
-        settings = {"input_file": options.input_file, "model": options.init_checkpoint}
+        text = options.input_file or options.tfds_name
+        settings = {"input_file": text, "model": options.init_checkpoint}
         finished.keep_settings(options.path("plan.json"), settings, "a plan")
         self._measured: finished.FinishedResults[dict] = finished.FinishedResults(
             options.path("measured.json"), dict[str, Any]
         )
-        chunks = text_chunks(options, passed_over=[options.output_dir])
-        self._chunks = chunks
-        self._file_bytes = sum(chunk.num_bytes for chunk in chunks)
+        self._chunks = text_chunks(options, passed_over=[options.output_dir])
+        self._file_bytes = _size(self._chunks)
+        self._held_out: list[Chunk] = []
+        if options.eval_file:
+            self._held_out = file_chunks(options, options.eval_file, "eval_file")
 
     def lines(self) -> Iterator[str]:
         """What is planned, and why."""
@@ -257,21 +265,17 @@ class Plan:
         options = self.options
         found = []
         vocab_file = self._vocab_file
+        reading = self._reading
         if self._makes_vocabulary:
             num_bytes = self._text().num_bytes
-            source = options.input_file
-            found.append(self._make_vocabulary(source, vocab_file, num_bytes))
-        text_flags = {
-            name: getattr(options, name)
-            for name in ("input_format", "text_field", "encoding", "clean", "language")
-            if options.is_given(name)
-        }
+            found.append(self._make_vocabulary(vocab_file, num_bytes, **reading))
         records = options.path("records", "text.tfrecord")
         held_out = options.path("records", "held_out.tfrecord")
-        made = [(options.input_file, records)]
-        made += [(options.eval_file, held_out)] if options.eval_file else []
-        for source, target in made:
-            found.append(self._create(source, target, vocab_file, **text_flags))
+        found.append(self._create(records, vocab_file, **reading))
+        if options.eval_file:
+            reading = {name: x for name, x in reading.items() if "tfds" not in name}
+            reading["input_file"] = options.eval_file
+            found.append(self._create(held_out, vocab_file, **reading))
         found.append(
             Command(
                 _TRAIN,
@@ -294,13 +298,21 @@ class Plan:
         options = self.options
         return options.init_checkpoint is None or options.num_new_tokens is not None
 
+    @property
+    def _reading(self) -> dict[str, Any]:
+        """The flags that say which text is read, and how."""
+        names = declarations(TextOptions).keys() - {"segmenter"}
+        return {name: self.options.value_if_given(name) for name in sorted(names)}
+
     def _make_vocabulary(
-        self, source: str | None, target: str, num_bytes: float
+        self, target: str, num_bytes: float, **reading: Any
     ) -> Command:
         """Learns a vocabulary of so much text, or extends the checkpoint's."""
+        known = declarations(WrittenVocabularyOptions)
+        reading = {name: x for name, x in reading.items() if name in known}
         if self.options.init_checkpoint is not None:
             extension = {
-                "input_file": source,
+                **reading,
                 "output_file": target,
                 "init_checkpoint": self.options.init_checkpoint,
                 "num_new_tokens": self.options.num_new_tokens,
@@ -309,7 +321,7 @@ class Plan:
             return Command(_EXTEND, extension, target)
         sizes = (size for least, size in _VOCABULARIES if num_bytes >= least)
         flags = {
-            "input_file": source,
+            **reading,
             "output_file": target,
             "vocab_size": next(sizes),
             "fewer_tokens": True,
@@ -318,11 +330,9 @@ class Plan:
         }
         return Command(_LEARN, flags, target)
 
-    def _create(
-        self, source: str | None, target: str, vocab_file: str, **flags: Any
-    ) -> Command:
+    def _create(self, target: str, vocab_file: str, **reading: Any) -> Command:
         values = {
-            "input_file": source,
+            **reading,
             "output_file": target,
             "vocab_file": vocab_file,
             "do_lower_case": self._do_lower_case,
@@ -333,7 +343,6 @@ class Plan:
             "dupe_factor": 1,
             # As in the recipe's papers. A checkpoint has been trained on pairs.
             "pairs": None if self.options.init_checkpoint else "none",
-            **flags,
         }
         return Command(_CREATE, values, target)
 
@@ -383,13 +392,9 @@ class Plan:
         """Counts the text, and makes the vocabulary and records of a sample."""
         options = self.options
         checkpoint, new_tokens = options.init_checkpoint, options.num_new_tokens
-        held_out = (
-            find_sources(options.eval_file, "eval_file") if options.eval_file else []
-        )
-        held_out_bytes = sum(map(files.size, held_out))
-        made_from = [_VERSION, self._file_bytes, held_out_bytes, checkpoint, new_tokens]
-        if self._segmenter:
-            made_from.append(self._segmenter)
+        held_out_bytes = _size(self._held_out)
+        made_from: list[Any] = [_VERSION, self._file_bytes, held_out_bytes, checkpoint]
+        made_from += [new_tokens, self._segmenter, self._reading]
         if known := self._measured.find("text", made_from):
             return Text(**known)
         from bert_tf.records.manifest import MANIFEST_SUFFIX
@@ -402,20 +407,26 @@ class Plan:
         files.write_atomically(small, "\n".join(part) + "\n")
         vocab_file = self._vocab_file
         taken = []
+        workers = {"num_workers": options.num_workers}
         if self._makes_vocabulary:
             vocab_file = self._sample("vocab.txt")
             if files.exists(vocab_file):  # of a plan that was killed
                 files.remove(vocab_file)
-            learn = self._make_vocabulary(path, vocab_file, num_bytes)
+            learn = self._make_vocabulary(
+                vocab_file, num_bytes, **workers, input_file=path
+            )
             taken.append((self._run(learn), 1.0))
         target = self._sample("text.tfrecord")
         # Two samples: what grows with the text, without what starting takes.
+        first = self._sample("small.tfrecord")
         starting = self._run(
-            self._create(small, self._sample("small.tfrecord"), vocab_file)
+            self._create(first, vocab_file, **workers, input_file=small)
         )
-        seconds = self._run(self._create(path, target, vocab_file))
+        seconds = self._run(
+            self._create(target, vocab_file, **workers, input_file=path)
+        )
         taken.append((seconds, 1.0))
-        if held_out:
+        if held_out_bytes:
             taken.append((seconds, held_out_bytes / self._file_bytes))
         manifest = files.read_json(target + MANIFEST_SUFFIX)
         factor = words / max(sample_words, 1)
@@ -438,7 +449,7 @@ class Plan:
         return text
 
     def _unigram_bits_per_byte(self, lines: Sequence[str], vocab_file: str) -> float:
-        """That of an eighth of some lines, from the others."""
+        """That of --eval_file, or else of every eighth line, from the others."""
         from bert_tf.tasks.bits_per_byte import unigram_bits_per_byte
         from bert_tf.text.vocabulary import Vocabulary
         from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -449,12 +460,28 @@ class Plan:
             do_lower_case=self.options.do_lower_case,
             segmenter=self._segmenter or NO_SEGMENTER,
         )
-        places = len(lines) // _SMALLER
-        held_out, seen = (
+        every = slice(None, None, _SMALLER)
+        seen, held_out = [*lines], lines[every]
+        if self._held_out:
+            held_out = self._first_lines(self._held_out)
+        else:
+            del seen[every]
+        ids, seen_ids = (
             np.array([i for line in part for i in tokenizer.encode(line)], np.int64)
-            for part in (lines[:places], lines[places:])
+            for part in (held_out, seen)
         )
-        return unigram_bits_per_byte(held_out, seen, vocabulary)
+        return unigram_bits_per_byte(ids, seen_ids, vocabulary)
+
+    def _first_lines(self, chunks: Sequence[Chunk]) -> list[str]:
+        """As many as the sample has at most."""
+        found: list[str] = []
+        size = 0
+        for line in (line for chunk in chunks for line in read_chunk(chunk, Counter())):
+            found += line.sentences or []
+            size += len(line.text.encode())
+            if size >= _SAMPLE_BYTES:
+                break
+        return found
 
     def _counted(self) -> tuple[list[str], int, float, float]:
         """Lines of a sample, its words, and the words and bytes of all of the text."""

@@ -13,6 +13,7 @@ from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.plan import Pace, choose, num_weights
+from bert_tf.records.text_input import TextOptions, file_chunks
 from tests.script_case import FolderCase, printed
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "text", "dogs"]
@@ -142,6 +143,49 @@ class PlanTest(PlanCase):
         measured = next(values for name, values in self.ran if name == train[0])
         for name in ("recipe", "bert_size", "learning_rate"):
             self.assertEqual(measured[name], train[1][name])
+
+    def test_how_the_text_is_read_reaches_the_commands(self):
+        rows = [json.dumps({"body": line}) for line in TEXT.splitlines()]
+        self.text = self.write("text.jsonl", "\n".join(rows))
+        flags_of_text = ("--text_field=body", "--split_sentences=False")
+        self.plan("--go", *flags_of_text, f"--eval_file={self.text}", hours=3.0)
+        *_, (learn, learned), (_, created), (_, held_out), _ = self.ran
+        self.assertEqual(learn, "learn_vocabulary")
+        for values in (learned, created, held_out):
+            self.assertEqual(values["text_field"], "body")
+            self.assertEqual(values["input_file"], self.text)
+        self.assertEqual(created["split_sentences"], "False")
+        # The sample is plain text.
+        (_, learned), (_, created), *_ = self.ran
+        for values in (learned, created):
+            self.assertEqual(values["input_file"][-4:], ".txt")
+            self.assertNotIn("text_field", values)
+
+    def test_a_dataset(self):
+        chunks = file_chunks(TextOptions(input_file=self.text), self.text, "input_file")
+        self.text = None
+        with mock.patch.object(plan, "text_chunks", return_value=chunks):
+            shown = printed(
+                plan,
+                *("--tfds_name=wiki", "--tfds_split=test", "--hours=1", "--go"),
+                f"--eval_file={self.path('text.txt')}",
+                f"--output_dir={self.path('out')}",
+            )
+        self.assertIn("about 6,000 words", shown)
+        *_, learn, (_, created), (_, held_out), _ = self.ran
+        for values in (learn[1], created):
+            self.assertEqual(
+                (values["tfds_name"], values["tfds_split"]), ("wiki", "test")
+            )
+            self.assertNotIn("input_file", values)
+        self.assertNotIn("tfds_name", held_out)
+
+    def test_the_unigrams_are_those_of_the_held_out_text(self):
+        held_out = self.write("held_out.txt", "a text\n" * 50)
+        shown = self.plan(f"--eval_file={held_out}", hours=3.0)
+        # "a" and "text" are each one of the 17 tokens of a line for training:
+        # 2 log2(17) bits for 5 bytes.
+        self.assertIn("where the unigrams have 1.63:", shown)
 
     def test_new_words_for_a_checkpoint(self):
         model = f"--init_checkpoint={self.path('released')}"

@@ -133,7 +133,6 @@ def text_chunks(
     options: TextOptions, *, passed_over: Sequence[str] = ()
 ) -> list[Chunk]:
     """The options' text, in pieces of work."""
-    language = language_code(options.language)
     if options.tfds_name:
         from bert_tf.text.tfds import make_tfds_chunks
 
@@ -143,11 +142,18 @@ def text_chunks(
             text_field=options.text_field,
             data_dir=options.tfds_data_dir,
             split_sentences=options.split_sentences,
-            language=language,
+            language=language_code(options.language),
             clean=options.clean,
         )
     assert options.input_file is not None
-    found = find_sources(options.input_file, "input_file")
+    return file_chunks(options, options.input_file, "input_file", passed_over)
+
+
+def file_chunks(
+    options: TextOptions, patterns: str, flag: str, passed_over: Sequence[str] = ()
+) -> list[Chunk]:
+    """Files that a flag names, in pieces of work, to be read as the options say."""
+    found = find_sources(patterns, flag)
     others = {files.identity(path) for path in [*passed_over, *listed_records(found)]}
     paths = [
         path
@@ -156,22 +162,23 @@ def text_chunks(
     ]
     if len(paths) < len(found):
         logging.info(
-            "`input_file`: %d of %d files are skipped: bert_tf has written them, or"
-            " they are the vocabulary",
+            "`%s`: %d of %d files are skipped: bert_tf has written them, or they are"
+            " the vocabulary",
+            flag,
             len(found) - len(paths),
             len(found),
         )
     if not paths:
         raise InputError(
-            f"`input_file`: {options.input_file!r} has only files that bert_tf has"
-            " written: records, manifests, vocabularies."
+            f"`{flag}`: {patterns!r} has only files that bert_tf has written: records,"
+            " manifests, vocabularies."
         )
     return make_chunks(
         paths,
         input_format=options.input_format,
         text_field=options.text_field,
         split_sentences=options.split_sentences,
-        language=language,
+        language=language_code(options.language),
         encoding=options.encoding,
         clean=options.clean,
         chunk_bytes=_CHUNK_BYTES,
