@@ -53,6 +53,7 @@ _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, a second sample
 _COUNTED_BYTES = 64_000_000
 _SECONDS_PER_SIZE = 20.0
+_EVAL_STEPS = 20  # for the scores of a checkpoint
 _LENGTH, _PREDICTIONS = 128, 20
 # Tokens of a vocabulary for a text of so many bytes, at least.
 _VOCABULARIES = ((100e6, 30_522), (20e6, 16_000), (0, 8_000))
@@ -213,6 +214,8 @@ class Plan:
         if (unigrams := text.unigram_bits_per_byte) is not None:
             seen = pace.tokens_per_second * seconds
             yield from self._expected(pace, seen, unigrams)
+        else:
+            yield from self._expected_of_checkpoint()
         yield (
             f"Time: {before / 60.0:,.1f} minutes for the records,"
             f" {self.training_hours:,.2f} hours of training. Disk:"
@@ -259,6 +262,29 @@ class Plan:
             f" unigrams have {unigrams:.2f}: the same share of these as a reference"
             f" run had after {at / 1e6:.1f} M tokens ({reference.made})."
         )
+
+    def _expected_of_checkpoint(self) -> Iterator[str]:
+        """What it scores by now, as no reference run began with it."""
+        from bert_tf.tasks.bits_per_byte import BITS_PER_BYTE, UNIGRAM_BITS
+
+        made_from = self._made_from
+        if (scores := self._measured.find("scores", made_from)) is None:
+            folder = self._sample("scores")
+            evaluation = {
+                "input_file": self._sample("text.tfrecord"),
+                "init_checkpoint": self.options.init_checkpoint,
+                "output_dir": folder,
+                "do_eval": True,
+                "max_eval_steps": _EVAL_STEPS,
+            }
+            self._run(Command(_TRAIN, evaluation, folder))
+            scores = files.read_results(os.path.join(folder, "eval_results.txt"))
+            self._measured.keep("scores", made_from, scores)
+        if (bits := scores.get(BITS_PER_BYTE)) is not None:
+            yield (
+                f"To expect: fewer bits per byte of the text than the checkpoint has by"
+                f" now, {bits:.2f}, and than the unigrams, {scores[UNIGRAM_BITS]:.2f}."
+            )
 
     def commands(self) -> list[Command]:
         """What makes the model, in order."""
@@ -388,13 +414,19 @@ class Plan:
             found = segmenter_of(self._folder)
         return None if found == NO_SEGMENTER else found
 
+    @property
+    def _made_from(self) -> list[Any]:
+        """What measurements depend on."""
+        options = self.options
+        return [
+            *(_VERSION, self._file_bytes, _size(self._held_out), self._reading),
+            *(options.init_checkpoint, options.num_new_tokens, self._segmenter),
+        ]
+
     def _text(self) -> Text:
         """Counts the text, and makes the vocabulary and records of a sample."""
         options = self.options
-        checkpoint, new_tokens = options.init_checkpoint, options.num_new_tokens
-        held_out_bytes = _size(self._held_out)
-        made_from: list[Any] = [_VERSION, self._file_bytes, held_out_bytes, checkpoint]
-        made_from += [new_tokens, self._segmenter, self._reading]
+        checkpoint, made_from = options.init_checkpoint, self._made_from
         if known := self._measured.find("text", made_from):
             return Text(**known)
         from bert_tf.records.manifest import MANIFEST_SUFFIX
@@ -426,8 +458,8 @@ class Plan:
             self._create(target, vocab_file, **workers, input_file=path)
         )
         taken.append((seconds, 1.0))
-        if held_out_bytes:
-            taken.append((seconds, held_out_bytes / self._file_bytes))
+        if self._held_out:
+            taken.append((seconds, _size(self._held_out) / self._file_bytes))
         manifest = files.read_json(target + MANIFEST_SUFFIX)
         factor = words / max(sample_words, 1)
         growing = factor * _SMALLER / (_SMALLER - 1)

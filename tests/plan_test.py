@@ -85,6 +85,10 @@ class PlanTest(PlanCase):
             with open(path, "w") as file:
                 rate = self.rates[size]
                 print(json.dumps({"tokens_per_second": rate}), file=file)
+            if "do_eval" in values:
+                path = os.path.join(values["output_dir"], "eval_results.txt")
+                with open(path, "w") as file:
+                    file.write("bits_per_byte = 2.4\nunigram_bits_per_byte = 2.9\n")
         return plan.subprocess.CompletedProcess(arguments, 0, stdout="")
 
     def test_the_size_its_reasons_and_the_commands(self):
@@ -192,6 +196,10 @@ class PlanTest(PlanCase):
         shown = self.plan(model, hours=3.0)
         # 1.6 tokens per word are many.
         self.assertIn("cuts a word into 1.60 tokens. `num_new_tokens=1000` adds", shown)
+        self.assertRegex(shown, "fewer bits .* now, 2.40, and than the unigrams, 2.90")
+        evaluated = self.ran[-1][1]
+        self.assertEqual(evaluated["init_checkpoint"], self.path("released"))
+        self.assertNotIn("do_train", evaluated)
         shown = self.plan(model, "--num_new_tokens=50", "--go", hours=3.0)
         self.assertNotIn("num_new_tokens=1000", shown)
         # Records of two vocabularies are not in one folder.
