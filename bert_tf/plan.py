@@ -14,6 +14,7 @@ how often it will be.
 """
 
 import dataclasses
+import functools
 import json
 import os
 import random
@@ -23,7 +24,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -40,6 +41,9 @@ from bert_tf.tasks.pretraining_options import PretrainingOptions
 from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.training.training_options import ModelOptions
+
+if TYPE_CHECKING:
+    from bert_tf.text.wordpiece import WordPieceTokenizer
 
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 TOKENS_PER_WEIGHT = 20
@@ -92,6 +96,13 @@ class PlanOptions(TextOptions):
         """New words are new to a vocabulary."""
         yield from super().problems()
         yield from self.need_with("num_new_tokens", "init_checkpoint")
+        output_dir = files.absolute(self.output_dir)
+        for path in (self.input_file or "").split(","):
+            if path and output_dir.startswith(os.path.join(files.absolute(path), "")):
+                yield (
+                    f"`output_dir={self.output_dir}` is in a folder of `input_file`,"
+                    " whose files are all read. Give one beside it."
+                )
 
     def path(self, *names: str) -> str:
         """A path in the output folder."""
@@ -165,8 +176,11 @@ class Plan:
 
     def __init__(self, options: PlanOptions) -> None:
         self.options = options
-        text = options.input_file or options.tfds_name
-        settings = {"input_file": text, "model": options.init_checkpoint}
+        settings = {
+            "input_file": options.input_file or options.tfds_name,
+            "model": options.init_checkpoint,
+            "do_lower_case": options.do_lower_case,
+        }
         finished.keep_settings(options.path("plan.json"), settings, "a plan")
         self._measured: finished.FinishedResults[dict] = finished.FinishedResults(
             options.path("measured.json"), dict[str, Any]
@@ -385,33 +399,38 @@ class Plan:
 
     @property
     def _vocab_file(self) -> str:
+        """A vocabulary to make, or the checkpoint's: its own file, or a copy."""
+        from bert_tf.conversion.source import folder_of
+
+        path = self.options.path("vocab.txt")
         if self._makes_vocabulary:
-            return self.options.path("vocab.txt")
-        return os.path.join(self._folder, "vocab.txt")
+            return path
+        own = os.path.join(folder_of(self.options.init_checkpoint or ""), "vocab.txt")
+        if files.exists(own):
+            return own
+        self._tokenizer.vocabulary.save(path)
+        return path
+
+    @functools.cached_property
+    def _tokenizer(self) -> "WordPieceTokenizer":
+        """The checkpoint's."""
+        from bert_tf.conversion.source import load_tokenizer
+
+        return load_tokenizer(self.options.init_checkpoint or "")
 
     @property
-    def _folder(self) -> str:
-        checkpoint = self.options.init_checkpoint or ""
-        return (
-            checkpoint if files.is_folder(checkpoint) else os.path.dirname(checkpoint)
-        )
-
-    @property
-    def _do_lower_case(self) -> bool | None:
+    def _do_lower_case(self) -> bool:
+        """The casing that is given, or else the checkpoint's."""
         if self.options.init_checkpoint and not self.options.is_given("do_lower_case"):
-            from bert_tf.conversion.tokenizer_files import casing_of
-
-            return casing_of(self._folder)
+            return self._tokenizer.do_lower_case
         return self.options.do_lower_case
 
     @property
     def _segmenter(self) -> str | None:
         """The segmenter that is given, or else the checkpoint's; None for none."""
-        from bert_tf.conversion.tokenizer_files import segmenter_of
-
-        found: str | None = self.options.segmenter
+        found = self.options.segmenter
         if self.options.init_checkpoint and not self.options.is_given("segmenter"):
-            found = segmenter_of(self._folder)
+            found = self._tokenizer.segmenter
         return None if found == NO_SEGMENTER else found
 
     @property
@@ -421,6 +440,7 @@ class Plan:
         return [
             *(_VERSION, self._file_bytes, _size(self._held_out), self._reading),
             *(options.init_checkpoint, options.num_new_tokens, self._segmenter),
+            self._do_lower_case,
         ]
 
     def _text(self) -> Text:
@@ -439,23 +459,22 @@ class Plan:
         files.write_atomically(small, "\n".join(part) + "\n")
         vocab_file = self._vocab_file
         taken = []
-        workers = {"num_workers": options.num_workers}
+        # Records of a sample of before, or of a plan that was killed, go.
+        of_sample = {"num_workers": options.num_workers, "overwrite": True}
         if self._makes_vocabulary:
             vocab_file = self._sample("vocab.txt")
-            if files.exists(vocab_file):  # of a plan that was killed
-                files.remove(vocab_file)
             learn = self._make_vocabulary(
-                vocab_file, num_bytes, **workers, input_file=path
+                vocab_file, num_bytes, **of_sample, input_file=path
             )
             taken.append((self._run(learn), 1.0))
         target = self._sample("text.tfrecord")
         # Two samples: what grows with the text, without what starting takes.
         first = self._sample("small.tfrecord")
         starting = self._run(
-            self._create(first, vocab_file, **workers, input_file=small)
+            self._create(first, vocab_file, **of_sample, input_file=small)
         )
         seconds = self._run(
-            self._create(target, vocab_file, **workers, input_file=path)
+            self._create(target, vocab_file, **of_sample, input_file=path)
         )
         taken.append((seconds, 1.0))
         if self._held_out:

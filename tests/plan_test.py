@@ -11,9 +11,11 @@ from bert_tf import plan
 from bert_tf.base import cli
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
+from bert_tf.conversion.tokenizer_files import write_tokenizer_json
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.plan import Pace, choose, num_weights
 from bert_tf.records.text_input import TextOptions, file_chunks
+from bert_tf.text.vocabulary import Vocabulary
 from tests.script_case import FolderCase, printed
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "text", "dogs"]
@@ -192,6 +194,7 @@ class PlanTest(PlanCase):
         self.assertIn("where the unigrams have 1.63:", shown)
 
     def test_new_words_for_a_checkpoint(self):
+        self.write("released/vocab.txt", "\n".join(VOCABULARY))
         model = f"--init_checkpoint={self.path('released')}"
         shown = self.plan(model, hours=3.0)
         # 1.6 tokens per word are many.
@@ -200,6 +203,7 @@ class PlanTest(PlanCase):
         evaluated = self.ran[-1][1]
         self.assertEqual(evaluated["init_checkpoint"], self.path("released"))
         self.assertNotIn("do_train", evaluated)
+        self.assertIn(f"--vocab_file={self.path('released', 'vocab.txt')}", shown)
         shown = self.plan(model, "--num_new_tokens=50", "--go", hours=3.0)
         self.assertNotIn("num_new_tokens=1000", shown)
         # Records of two vocabularies are not in one folder.
@@ -221,10 +225,32 @@ class PlanTest(PlanCase):
 
     def test_the_casing_is_the_checkpoints(self):
         self.write("released/tokenizer_config.json", {"do_lower_case": False})
-        released = f"--init_checkpoint={self.path('released')}"
-        self.plan(released)
-        self.assertEqual(self.ran[0][0], "create_pretraining_data")
-        self.assertEqual(self.ran[0][1]["do_lower_case"], "False")
+        self.write("released/vocab.txt", "\n".join(VOCABULARY))
+        # Only the vocabulary says it of the other one.
+        self.write("cased/vocab.txt", "\n".join([*VOCABULARY, "Dogs"]))
+        for name in ("released", "cased"):
+            self.ran.clear()
+            model = f"--init_checkpoint={self.path(name)}"
+            self.plan(model, f"--output_dir={self.path('of_' + name)}")
+            self.assertEqual(self.ran[0][0], "create_pretraining_data")
+            self.assertEqual(self.ran[0][1]["do_lower_case"], "False")
+
+    def test_a_checkpoint_without_a_vocab_txt(self):
+        os.makedirs(self.path("released"))
+        write_tokenizer_json(self.path("released"), Vocabulary(VOCABULARY), True)
+        shown = self.plan(f"--init_checkpoint={self.path('released')}")
+        self.assertIn(f"--vocab_file={self.path('out', 'vocab.txt')}", shown)
+        self.assertEqual(self.read("out", "vocab.txt").split(), VOCABULARY)
+
+    def test_a_plan_made_again_replaces_its_sample(self):
+        self.plan()
+        self.ran.clear()
+        self.plan("--split_sentences=True")
+        samples = [v for _, v in self.ran if "sample" in v.get("output_file", "")]
+        self.assertEqual([v["overwrite"] for v in samples], ["True"] * 3)
+        # What is carried out overwrites nothing.
+        self.plan("--split_sentences=True", "--go")
+        self.assertNotIn("overwrite", self.ran[-2][1])
 
     def test_a_segmenter_and_that_of_a_checkpoint(self):
         self.plan("--segmenter=icu", hours=3.0)
@@ -236,12 +262,18 @@ class PlanTest(PlanCase):
         self.assertIn("sample_icu", learned["output_file"])
         self.ran.clear()
         self.write("released/tokenizer_config.json", {"segmenter": "icu"})
+        self.write("released/vocab.txt", "\n".join(VOCABULARY))
         released, other = self.path("released"), self.path("other")
         self.plan(f"--init_checkpoint={released}", f"--output_dir={other}")
         self.assertEqual(self.ran[0][1]["segmenter"], "icu")
 
     def test_what_is_refused(self):
+        folder = os.path.dirname(self.text)
+        with self.assertRaisesRegex(flags.Error, "is in a folder of --input_file"):
+            self.plan(f"--input_file={folder}")
         self.plan()
+        with self.assertRaisesRegex(InputError, "holds a plan with other settings"):
+            self.plan("--do_lower_case=False")
         self.text = self.write("other.txt", TEXT)
         with self.assertRaisesRegex(InputError, "holds a plan with other settings"):
             self.plan()

@@ -258,7 +258,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.run_script(
             do_train=True,
             num_train_steps=1,
-            output_dir=self.path("first"),
+            output_dir=self.path("first", ""),
             data_license="cc-by-4.0",
         )
         self.run_script(
@@ -267,6 +267,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
         first, second = (self.read(name, "README.md") for name in ("first", "run"))
         self.assertIn('license: "cc-by-4.0"\n', first)
         self.assertIn("tokens; license: cc-by-4.0", first)
+        self.assertIn('bert_tf.load("first")', first)
         self.assertIn(f"trained on from {self.path('first')}", second)
         self.assertNotIn("## Held-out text", second)
         self.assertNotIn("several sets of records", second)

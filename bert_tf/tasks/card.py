@@ -103,7 +103,8 @@ def write_card(
         sections += ["## Held-out text", "", *evaluations]
     if files.exists(os.path.join(folder, CURVES_NAME)):
         sections += [f"![The curves of its training]({CURVES_NAME})", ""]
-    sections += ["## Use", "", _USE.replace("FOLDER", os.path.basename(folder)), ""]
+    name = os.path.basename(os.path.normpath(folder))
+    sections += ["## Use", "", _USE.replace("FOLDER", name), ""]
     files.write_atomically(card_path(folder), "\n".join(sections))
 
 

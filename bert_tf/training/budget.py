@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 
 import keras
+import numpy as np
 
 from bert_tf.optimization.schedules import WarmupSchedule
 
@@ -57,7 +58,8 @@ class Budget:
     def resume(self) -> None:
         """Begins where the restored checkpoint was written."""
         self._before = float(self.used)
-        self.is_over = self._before >= self._seconds
+        # Hours that are used up are kept as what this variable can hold.
+        self.is_over = self._before >= float(np.float32(self._seconds))
 
     def seconds_left(self) -> float:
         """The time left for training, without the last evaluation and checkpoint."""

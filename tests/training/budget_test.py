@@ -79,6 +79,18 @@ class BudgetTest(tf.test.TestCase):
         third.resume()
         self.assertTrue(third.is_over)
 
+    def test_hours_that_are_used_up_stay_so(self):
+        # 14.4 seconds are fewer in the checkpoint's single precision.
+        for hours in (0.004, 0.017, 1.0):
+            first, second = (
+                Budget(hours, self.schedule, clock=self.clock) for _ in range(2)
+            )
+            first.is_over = True
+            first.keep()
+            second.used.assign(first.used)
+            second.resume()
+            self.assertTrue(second.is_over)
+
 
 if __name__ == "__main__":
     tf.test.main()
