@@ -48,10 +48,9 @@ if TYPE_CHECKING:
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 TOKENS_PER_WEIGHT = 20
 MOST_PASSES = 40
-# Narrower models take larger rates; of a trained one the rate of fine-tuning.
+# Narrower models take larger rates.
 LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 5e-4, "medium": 3e-4}
 _RATE = 1e-4
-_OF_TRAINED = {"learning_rate": 5e-5, "train_batch_size": 32}
 _VERSION = 3  # of what is measured, and how
 _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, a second sample
@@ -146,6 +145,19 @@ class Pace:
     size: str
     num_weights: int
     tokens_per_second: float
+    learning_rate: float
+
+
+def learning_rate(config: BertConfig) -> float:
+    """That of the first size that is as wide and as deep."""
+    for size in SIZES:
+        one = BertConfig.from_size(size)
+        if (
+            one.hidden_size >= config.hidden_size
+            and one.num_hidden_layers >= config.num_hidden_layers
+        ):
+            return LEARNING_RATES.get(size, _RATE)
+    return _RATE
 
 
 def choose(paces: Sequence[Pace], seconds: float) -> Pace:
@@ -322,7 +334,7 @@ class Plan:
                 {
                     "input_file": records,
                     "eval_input_file": held_out if options.eval_file else None,
-                    **self._model(self.pace.size),
+                    **self._model(self.pace.size, self.pace.learning_rate),
                     "output_dir": options.path("model"),
                     "do_train": True,
                     "do_eval": True,
@@ -381,16 +393,14 @@ class Plan:
             "max_predictions_per_seq": _PREDICTIONS,
             "masking": "dynamic",  # other masks each time that a record is seen
             "dupe_factor": 1,
-            # As in the recipe's papers. A checkpoint has been trained on pairs.
-            "pairs": None if self.options.init_checkpoint else "none",
+            "pairs": "none",  # as in the recipe's papers
         }
         return Command(_CREATE, values, target)
 
-    def _model(self, size: str) -> dict[str, Any]:
-        if self.options.init_checkpoint is not None:
-            return {"init_checkpoint": self.options.init_checkpoint, **_OF_TRAINED}
-        rate = LEARNING_RATES.get(size, _RATE)
-        return {"bert_size": size, "recipe": "budget", "learning_rate": rate}
+    def _model(self, size: str, rate: float) -> dict[str, Any]:
+        checkpoint = self.options.init_checkpoint
+        begun = {"init_checkpoint": checkpoint} if checkpoint else {"bert_size": size}
+        return {**begun, "recipe": "budget", "learning_rate": rate}
 
     def _sample(self, name: str) -> str:
         """A path in the folder of the sample: one for each vocabulary."""
@@ -580,7 +590,7 @@ class Plan:
                 _TRAIN,
                 {
                     "input_file": self._sample("text.tfrecord"),
-                    **self._model(size),
+                    **self._model(size, _RATE),  # the pace is that of any rate
                     "output_dir": folder,
                     "do_train": True,
                     "max_train_hours": _SECONDS_PER_SIZE / 3600.0,
@@ -593,7 +603,12 @@ class Plan:
         rates = [json.loads(line).get("tokens_per_second") for line in metrics]
         config = BertConfig.from_json_file(os.path.join(folder, "bert_config.json"))
         rate = next((rate for rate in reversed(rates) if rate), 0.0)
-        pace = Pace(size=size, num_weights=num_weights(config), tokens_per_second=rate)
+        pace = Pace(
+            size=size,
+            num_weights=num_weights(config),
+            tokens_per_second=rate,
+            learning_rate=learning_rate(config),
+        )
         self._measured.keep(size, made_from, dataclasses.asdict(pace))
         return pace
 

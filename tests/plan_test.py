@@ -13,7 +13,7 @@ from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion.tokenizer_files import write_tokenizer_json
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.plan import Pace, choose, num_weights
+from bert_tf.plan import Pace, choose, learning_rate, num_weights
 from bert_tf.records.text_input import TextOptions, file_chunks
 from bert_tf.text.vocabulary import Vocabulary
 from tests.script_case import FolderCase, printed
@@ -27,11 +27,21 @@ TEXT = "\n".join(
 
 class ChooseTest(tf.test.TestCase):
     def test_the_largest_that_sees_20_tokens_per_weight(self):
-        paces = [Pace(size="tiny", num_weights=10, tokens_per_second=5.0)]
-        paces += [Pace(size="mini", num_weights=50, tokens_per_second=2.0)]
+        paces = [
+            Pace(size=size, num_weights=n, tokens_per_second=pace, learning_rate=1.0)
+            for size, n, pace in (("tiny", 10, 5.0), ("mini", 50, 2.0))
+        ]
         # 200 and 1,000 tokens are enough.
         for seconds, size in ((39, "tiny"), (499, "tiny"), (500, "mini"), (1, "tiny")):
             self.assertEqual(choose(paces, seconds).size, size)
+
+    def test_the_rate_is_that_of_a_size(self):
+        for name, rate in (
+            *(("tiny", 1e-3), ("mini", 1e-3), ("small", 5e-4), ("medium", 3e-4)),
+            *(("base", 1e-4), ("large", 1e-4)),
+            *(("L-6_H-512", 3e-4), ("L-6_H-768", 1e-4), ("L-2_H-256", 1e-3)),
+        ):
+            self.assertEqual(learning_rate(BertConfig.from_size(name)), rate)
 
     def test_weights_are_those_of_the_model(self):
         config = BertConfig.from_size("L-2_H-128", vocab_size=100)
@@ -147,7 +157,7 @@ class PlanTest(PlanCase):
         )
         # As it was measured.
         measured = next(values for name, values in self.ran if name == train[0])
-        for name in ("recipe", "bert_size", "learning_rate"):
+        for name in ("recipe", "bert_size"):
             self.assertEqual(measured[name], train[1][name])
 
     def test_how_the_text_is_read_reaches_the_commands(self):
@@ -216,10 +226,9 @@ class PlanTest(PlanCase):
         self.assertEqual(extend[1]["output_file"], self.path("out", "vocab.txt"))
         self.assertEqual(create[1]["vocab_file"], self.path("out", "vocab.txt"))
         self.assertEqual(train[1]["init_checkpoint"], self.path("released"))
-        # The recipe's rate would undo what the checkpoint has learned.
-        self.assertNotIn("recipe", train[1])
-        self.assertNotIn("pairs", create[1])
-        self.assertEqual(train[1]["learning_rate"], "5e-05")
+        self.assertNotIn("bert_size", train[1])
+        self.assertEqual((train[1]["recipe"], create[1]["pairs"]), ("budget", "none"))
+        self.assertEqual(train[1]["learning_rate"], "0.001")  # of `tiny`
         with self.assertRaisesRegex(flags.Error, "needs --init_checkpoint"):
             self.plan("--num_new_tokens=50")
 
