@@ -45,12 +45,17 @@ from bert_tf.training.training_options import ModelOptions
 if TYPE_CHECKING:
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
-SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 TOKENS_PER_WEIGHT = 20
 MOST_PASSES = 40
-# Narrower models take larger rates.
-LEARNING_RATES = {"tiny": 1e-3, "mini": 1e-3, "small": 5e-4, "medium": 3e-4}
-_RATE = 1e-4
+# Of the sizes that are tried. Narrower models take larger rates.
+LEARNING_RATES = {
+    "tiny": 1e-3,
+    "mini": 1e-3,
+    "small": 5e-4,
+    "medium": 3e-4,
+    "base": 1e-4,
+    "large": 1e-4,
+}
 _VERSION = 3  # of what is measured, and how
 _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, a second sample
@@ -149,15 +154,13 @@ class Pace:
 
 
 def learning_rate(config: BertConfig) -> float:
-    """That of the first size that is as wide and as deep."""
-    for size in SIZES:
+    """That of the first size that is as wide and as deep, else the smallest."""
+    for size, rate in LEARNING_RATES.items():
         one = BertConfig.from_size(size)
-        if (
-            one.hidden_size >= config.hidden_size
-            and one.num_hidden_layers >= config.num_hidden_layers
-        ):
-            return LEARNING_RATES.get(size, _RATE)
-    return _RATE
+        is_as_wide = one.hidden_size >= config.hidden_size
+        if is_as_wide and one.num_hidden_layers >= config.num_hidden_layers:
+            return rate
+    return min(LEARNING_RATES.values())
 
 
 def choose(paces: Sequence[Pace], seconds: float) -> Pace:
@@ -179,7 +182,8 @@ def num_weights(config: BertConfig) -> int:
     return config.num_hidden_layers * layer + tables * width + 2 * width + head
 
 
-def _size(chunks: Sequence[Chunk]) -> int:
+def _num_bytes(chunks: Sequence[Chunk]) -> int:
+    """The size of their files."""
     return sum(chunk.num_bytes for chunk in chunks)
 
 
@@ -198,7 +202,7 @@ class Plan:
             options.path("measured.json"), dict[str, Any]
         )
         self._chunks = text_chunks(options, passed_over=[options.output_dir])
-        self._file_bytes = _size(self._chunks)
+        self._file_bytes = _num_bytes(self._chunks)
         self._held_out: list[Chunk] = []
         if options.eval_file:
             self._held_out = file_chunks(options, options.eval_file, "eval_file")
@@ -325,7 +329,7 @@ class Plan:
         held_out = options.path("records", "held_out.tfrecord")
         found.append(self._create(records, vocab_file, **reading))
         if options.eval_file:
-            reading = {name: x for name, x in reading.items() if "tfds" not in name}
+            reading = {name: x for name, x in reading.items() if name[:4] != "tfds"}
             reading["input_file"] = options.eval_file
             found.append(self._create(held_out, vocab_file, **reading))
         found.append(
@@ -334,7 +338,8 @@ class Plan:
                 {
                     "input_file": records,
                     "eval_input_file": held_out if options.eval_file else None,
-                    **self._model(self.pace.size, self.pace.learning_rate),
+                    **self._model(self.pace.size),
+                    "learning_rate": self.pace.learning_rate,
                     "output_dir": options.path("model"),
                     "do_train": True,
                     "do_eval": True,
@@ -397,10 +402,10 @@ class Plan:
         }
         return Command(_CREATE, values, target)
 
-    def _model(self, size: str, rate: float) -> dict[str, Any]:
+    def _model(self, size: str) -> dict[str, Any]:
         checkpoint = self.options.init_checkpoint
         begun = {"init_checkpoint": checkpoint} if checkpoint else {"bert_size": size}
-        return {**begun, "recipe": "budget", "learning_rate": rate}
+        return {**begun, "recipe": "budget"}
 
     def _sample(self, name: str) -> str:
         """A path in the folder of the sample: one for each vocabulary."""
@@ -448,7 +453,7 @@ class Plan:
         """What measurements depend on."""
         options = self.options
         return [
-            *(_VERSION, self._file_bytes, _size(self._held_out), self._reading),
+            *(_VERSION, self._file_bytes, _num_bytes(self._held_out), self._reading),
             *(options.init_checkpoint, options.num_new_tokens, self._segmenter),
             self._do_lower_case,
         ]
@@ -463,32 +468,34 @@ class Plan:
 
         sample, sample_words, words, num_bytes = self._counted()
         path, small = (self._sample(f"{n}.txt") for n in ("text", "small"))
-        files.make_folder(os.path.dirname(path))
+        folder = os.path.dirname(path)
+        if files.exists(folder):  # of another text, or of a plan that was killed
+            files.remove(folder)
+        files.make_folder(folder)
         files.write_atomically(path, "\n".join(sample) + "\n")
         part = sample[: len(sample) // _SMALLER]
         files.write_atomically(small, "\n".join(part) + "\n")
         vocab_file = self._vocab_file
         taken = []
-        # Records of a sample of before, or of a plan that was killed, go.
-        of_sample = {"num_workers": options.num_workers, "overwrite": True}
+        workers = {"num_workers": options.num_workers}
         if self._makes_vocabulary:
             vocab_file = self._sample("vocab.txt")
             learn = self._make_vocabulary(
-                vocab_file, num_bytes, **of_sample, input_file=path
+                vocab_file, num_bytes, **workers, input_file=path
             )
             taken.append((self._run(learn), 1.0))
         target = self._sample("text.tfrecord")
         # Two samples: what grows with the text, without what starting takes.
         first = self._sample("small.tfrecord")
         starting = self._run(
-            self._create(first, vocab_file, **of_sample, input_file=small)
+            self._create(first, vocab_file, **workers, input_file=small)
         )
         seconds = self._run(
-            self._create(target, vocab_file, **of_sample, input_file=path)
+            self._create(target, vocab_file, **workers, input_file=path)
         )
         taken.append((seconds, 1.0))
         if self._held_out:
-            taken.append((seconds, _size(self._held_out) / self._file_bytes))
+            taken.append((seconds, _num_bytes(self._held_out) / self._file_bytes))
         manifest = files.read_json(target + MANIFEST_SUFFIX)
         factor = words / max(sample_words, 1)
         growing = factor * _SMALLER / (_SMALLER - 1)
@@ -524,7 +531,7 @@ class Plan:
         every = slice(None, None, _SMALLER)
         seen, held_out = [*lines], lines[every]
         if self._held_out:
-            held_out = self._first_lines(self._held_out)
+            held_out = self._held_out_lines()
         else:
             del seen[every]
         ids, seen_ids = (
@@ -533,15 +540,16 @@ class Plan:
         )
         return unigram_bits_per_byte(ids, seen_ids, vocabulary)
 
-    def _first_lines(self, chunks: Sequence[Chunk]) -> list[str]:
-        """As many as the sample has at most."""
+    def _held_out_lines(self) -> list[str]:
+        """The first of --eval_file, as many as the sample has at most."""
         found: list[str] = []
         size = 0
-        for line in (line for chunk in chunks for line in read_chunk(chunk, Counter())):
-            found += line.sentences or []
-            size += len(line.text.encode())
-            if size >= _SAMPLE_BYTES:
-                break
+        for chunk in self._held_out:
+            for line in read_chunk(chunk, Counter()):
+                found += line.sentences
+                size += len(line.text.encode())
+                if size >= _SAMPLE_BYTES:
+                    return found
         return found
 
     def _counted(self) -> tuple[list[str], int, float, float]:
@@ -569,8 +577,8 @@ class Plan:
     def _paces(self) -> list[Pace]:
         """Trains each size for some seconds, until one is too slow for the hours."""
         found: list[Pace] = []
-        sizes = SIZES if self.options.init_checkpoint is None else ("the checkpoint",)
-        for size in sizes:
+        sizes = [*LEARNING_RATES]
+        for size in sizes if self.options.init_checkpoint is None else ["checkpoint"]:
             pace = self._pace(size)
             found.append(pace)
             seen = pace.tokens_per_second * 3600.0 * self.options.hours
@@ -583,14 +591,14 @@ class Plan:
         made_from = [_VERSION, options.init_checkpoint]
         if known := self._measured.find(size, made_from):
             return Pace(**known)
-        folder = self._sample(size.replace(" ", "_"))
+        folder = self._sample(size)
         logging.info("Measuring %s ...", size)
         self._run(
             Command(
                 _TRAIN,
                 {
                     "input_file": self._sample("text.tfrecord"),
-                    **self._model(size, _RATE),  # the pace is that of any rate
+                    **self._model(size),
                     "output_dir": folder,
                     "do_train": True,
                     "max_train_hours": _SECONDS_PER_SIZE / 3600.0,
