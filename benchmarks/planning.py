@@ -89,11 +89,11 @@ def run(setting: Setting, folder: pathlib.Path) -> dict:
     output([*arguments, "--go"], folder / f"{setting.name}_go.log")
     minutes = (time.monotonic() - began) / 60.0
     foreseen = re.search(r"To expect: ([\d.]+)", planned)
-    chosen = re.search(r"^(.*\S)  .*<", planned, re.MULTILINE)
+    chosen = re.search(r"^\| (\S+).*< \|$", planned, re.MULTILINE)
     made = (folder / setting.name / "model" / "eval_results.txt").read_text()
     values = dict(line.split(" = ") for line in made.splitlines())
     found = {
-        "size": chosen[1].split("  ")[0].strip(" |") if chosen else "",
+        "size": chosen[1] if chosen else "",
         "minutes": minutes,
         "foreseen": float(foreseen[1]) if foreseen else None,
         "bits_per_byte": float(values["bits_per_byte"]),

@@ -295,8 +295,14 @@ class Plan:
 
     def _expected_of_checkpoint(self) -> Iterator[str]:
         """What it scores by now, as no reference run began with it."""
+        from bert_tf.conversion import names
+        from bert_tf.conversion.source import open_source
         from bert_tf.tasks.bits_per_byte import BITS_PER_BYTE, UNIGRAM_BITS
 
+        source = open_source(self.options.init_checkpoint or "")
+        if names.MASKED_LM not in names.heads_of(source.weights):
+            yield "The checkpoint has no masked LM: the training begins with a new one."
+            return
         made_from = self._made_from
         if (scores := self._measured.find("scores", made_from)) is None:
             folder = self._sample("scores")

@@ -1,6 +1,7 @@
 import importlib
 import json
 import os
+import types
 from unittest import mock
 
 import pytest
@@ -11,6 +12,7 @@ from bert_tf import plan
 from bert_tf.base import cli
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
+from bert_tf.conversion import source
 from bert_tf.conversion.tokenizer_files import write_tokenizer_json
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.plan import Pace, choose, learning_rate, num_weights
@@ -73,6 +75,9 @@ class PlanTest(PlanCase):
         self.ran = []
         self.rates = {"tiny": 10_000.0, "mini": 3_000.0, "small": 100.0}
         self.enterContext(mock.patch.object(plan.subprocess, "run", self.fake_run))
+        self.released = types.SimpleNamespace(weights=["cls/predictions/output_bias"])
+        opened = mock.patch.object(source, "open_source", return_value=self.released)
+        self.enterContext(opened)
 
     def fake_run(self, arguments, **kwargs):
         module, *flags = arguments[2:]
@@ -250,6 +255,14 @@ class PlanTest(PlanCase):
         shown = self.plan(f"--init_checkpoint={self.path('released')}")
         self.assertIn(f"--vocab_file={self.path('out', 'vocab.txt')}", shown)
         self.assertEqual(self.read("out", "vocab.txt").split(), VOCABULARY)
+
+    def test_a_checkpoint_without_a_masked_lm(self):
+        self.released.weights = ["bert/pooler/dense/bias"]
+        self.write("released/vocab.txt", "\n".join(VOCABULARY))
+        shown = self.plan(f"--init_checkpoint={self.path('released')}")
+        self.assertIn("has no masked LM: the training begins with a new one", shown)
+        self.assertNotIn("To expect", shown)
+        self.assertNotIn("do_eval", self.ran[-1][1])
 
     def test_a_plan_made_again_replaces_its_sample(self):
         self.plan()
