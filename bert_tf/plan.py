@@ -16,10 +16,11 @@ how often it will be.
 import dataclasses
 import functools
 import json
+import math
 import os
 import random
 import shlex
-import subprocess
+import signal
 import sys
 import time
 from collections import Counter
@@ -30,6 +31,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf.base import cli, files, finished, options
+from bert_tf.base.child import Ended, run_child
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, declarations, option, with_default
@@ -56,13 +58,14 @@ LEARNING_RATES = {
     "base": 1e-4,
     "large": 1e-4,
 }
-_VERSION = 3  # of what is measured, and how
+_VERSION = 4  # of what is measured, and how
 _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, a second sample
 _COUNTED_BYTES = 64_000_000
 _SECONDS_PER_SIZE = 20.0
 _EVAL_STEPS = 20  # for the scores of a checkpoint
-_LENGTH, _PREDICTIONS = 128, 20
+_LENGTH = 128  # or as long as a checkpoint's positions
+_PREDICTED = 0.15  # of its tokens, at most
 # Tokens of a vocabulary for a text of so many bytes, at least.
 _VOCABULARIES = ((100e6, 30_522), (20e6, 16_000), (0, 8_000))
 _CREATE = "bert_tf.tfrecords.create_pretraining_data"
@@ -71,6 +74,7 @@ _EXTEND = "bert_tf.tfrecords.extend_vocabulary"
 _TRAIN = "bert_tf.run_pretraining"
 # General English has fewer tokens per word of a released vocabulary.
 _MANY_TOKENS_PER_WORD = 1.5
+_NO_SPACES_TOKENS_PER_WORD = 6.0  # of no language's words
 
 
 class PlanOptions(TextOptions):
@@ -126,6 +130,11 @@ class Command(NamedTuple):
         given = {name: x for name, x in self.flags.items() if x is not None}
         return [f"--{name}={value}" for name, value in given.items()]
 
+    @property
+    def in_python(self) -> list[str]:
+        """The command by this interpreter."""
+        return [sys.executable, "-m", self.module, *self.arguments]
+
     def __str__(self) -> str:
         lines = [f"python -m {self.module}", *map(shlex.quote, self.arguments)]
         return " \\\n  ".join(lines)
@@ -150,6 +159,7 @@ class Pace:
     size: str
     num_weights: int
     tokens_per_second: float
+    memory_bytes: float
     learning_rate: float
 
 
@@ -192,12 +202,8 @@ class Plan:
 
     def __init__(self, options: PlanOptions) -> None:
         self.options = options
-        settings = {
-            "input_file": options.input_file or options.tfds_name,
-            "model": options.init_checkpoint,
-            "do_lower_case": options.do_lower_case,
-        }
-        finished.keep_settings(options.path("plan.json"), settings, "a plan")
+        if files.exists(options.path("plan.json")):
+            self._keep_settings()
         self._measured: finished.FinishedResults[dict] = finished.FinishedResults(
             options.path("measured.json"), dict[str, Any]
         )
@@ -206,6 +212,22 @@ class Plan:
         self._held_out: list[Chunk] = []
         if options.eval_file:
             self._held_out = file_chunks(options, options.eval_file, "eval_file")
+            paths = {chunk.source.path for chunk in self._chunks}
+            for path in (chunk.source.path for chunk in self._held_out):
+                if path in paths:
+                    raise InputError(
+                        f"`eval_file`: {path} is in `input_file` too, so that the model"
+                        " would be trained on it."
+                    )
+
+    def _keep_settings(self) -> None:
+        options = self.options
+        settings = {
+            "input_file": options.input_file or options.tfds_name,
+            "model": options.init_checkpoint,
+            "do_lower_case": options.do_lower_case,
+        }
+        finished.keep_settings(options.path("plan.json"), settings, "a plan")
 
     def lines(self) -> Iterator[str]:
         """What is planned, and why."""
@@ -221,7 +243,7 @@ class Plan:
         if seconds <= 0.0:
             raise InputError(
                 f"`hours={options.hours:g}`: writing the records alone takes"
-                f" {before / 3600.0:.1f} hours."
+                f" {before / 60.0:.1f} minutes."
             )
         self.pace = pace = choose(paces, seconds)
         self.training_hours = seconds / 3600.0
@@ -232,14 +254,17 @@ class Plan:
                 one.size,
                 f"{one.num_weights:,}",
                 f"{one.tokens_per_second:,.0f}",
+                f"{one.memory_bytes / 1e9:.1f}",
                 f"{one.tokens_per_second * seconds / one.num_weights:,.1f}",
                 f"{one.tokens_per_second * seconds / total:,.1f}",
                 "<" if one is pace else "",
             ]
             for one in paces
         ]
-        header = ["model", "weights", "tokens/s", "tokens per weight", "passes", ""]
-        yield table(header, rows).rstrip()
+        header = ["model", "weights", "tokens/s", "GB", "tokens per weight", "passes"]
+        yield table([*header, ""], rows).rstrip()
+        if self._too_large:
+            yield f"The memory is not enough for the size {self._too_large}."
         yield from self._warnings(pace, seconds, text)
         if (unigrams := text.unigram_bits_per_byte) is not None:
             seen = pace.tokens_per_second * seconds
@@ -257,10 +282,10 @@ class Plan:
     def _warnings(self, pace: Pace, seconds: float, text: Text) -> Iterator[str]:
         per_word, total = text.tokens / max(text.words, 1.0), text.tokens
         if not self._makes_vocabulary and per_word > _MANY_TOKENS_PER_WORD:
-            yield (
-                f"The vocabulary cuts a word into {per_word:.2f} tokens."
-                " `num_new_tokens=1000` adds words of the text to it."
-            )
+            remedy = "num_new_tokens=1000` adds words of the text to it."
+            if per_word > _NO_SPACES_TOKENS_PER_WORD and self._segmenter is None:
+                remedy = "segmenter=icu` separates words without spaces."
+            yield f"The vocabulary cuts a word into {per_word:.2f} tokens. `{remedy}"
         seen = pace.tokens_per_second * seconds
         enough = TOKENS_PER_WEIGHT * pace.num_weights
         if self.options.init_checkpoint is None and seen < enough:
@@ -379,7 +404,9 @@ class Plan:
                 "output_file": target,
                 "init_checkpoint": self.options.init_checkpoint,
                 "num_new_tokens": self.options.num_new_tokens,
+                "fewer_tokens": True,
                 "do_lower_case": self._do_lower_case,
+                "segmenter": self._segmenter,
             }
             return Command(_EXTEND, extension, target)
         sizes = (size for least, size in _VOCABULARIES if num_bytes >= least)
@@ -400,13 +427,22 @@ class Plan:
             "vocab_file": vocab_file,
             "do_lower_case": self._do_lower_case,
             "segmenter": self._segmenter,
-            "max_seq_length": _LENGTH,
-            "max_predictions_per_seq": _PREDICTIONS,
+            "max_seq_length": self._length,
+            "max_predictions_per_seq": math.ceil(_PREDICTED * self._length),
             "masking": "dynamic",  # other masks each time that a record is seen
             "dupe_factor": 1,
             "pairs": "none",  # as in the recipe's papers
         }
         return Command(_CREATE, values, target)
+
+    @property
+    def _length(self) -> int:
+        if self.options.init_checkpoint is None:
+            return _LENGTH
+        from bert_tf.conversion.source import open_source
+
+        config = open_source(self.options.init_checkpoint).require_config()
+        return min(_LENGTH, config.max_position_embeddings)
 
     def _model(self, size: str) -> dict[str, Any]:
         checkpoint = self.options.init_checkpoint
@@ -472,39 +508,45 @@ class Plan:
             return Text(**known)
         from bert_tf.records.manifest import MANIFEST_SUFFIX
 
-        sample, sample_words, words, num_bytes = self._counted()
+        logging.info("Counting the text ...")
+        began = time.monotonic()
+        sample, sample_words, words, num_bytes, times = self._counted()
+        reading = times * (time.monotonic() - began)
+        held_out = self._held_out_lines()
+        self._keep_settings()  # as the text can be read
         path, small = (self._sample(f"{n}.txt") for n in ("text", "small"))
         folder = os.path.dirname(path)
         if files.exists(folder):  # of another text, or of a plan that was killed
             files.remove(folder)
         files.make_folder(folder)
         files.write_atomically(path, "\n".join(sample) + "\n")
-        part = sample[: len(sample) // _SMALLER]
+        part = sample[: max(1, len(sample) // _SMALLER)]
         files.write_atomically(small, "\n".join(part) + "\n")
         vocab_file = self._vocab_file
         taken = []
-        workers = {"num_workers": options.num_workers}
         if self._makes_vocabulary:
             vocab_file = self._sample("vocab.txt")
             learn = self._make_vocabulary(
-                vocab_file, num_bytes, **workers, input_file=path
+                vocab_file, num_bytes, num_workers=1, input_file=path
             )
-            taken.append((self._run(learn), 1.0))
+            taken.append((self._run(learn).seconds, 1.0))
         target = self._sample("text.tfrecord")
         # Two samples: what grows with the text, without what starting takes.
         first = self._sample("small.tfrecord")
         starting = self._run(
-            self._create(first, vocab_file, **workers, input_file=small)
-        )
+            self._create(first, vocab_file, num_workers=1, input_file=small)
+        ).seconds
         seconds = self._run(
-            self._create(target, vocab_file, **workers, input_file=path)
-        )
+            self._create(target, vocab_file, num_workers=1, input_file=path)
+        ).seconds
         taken.append((seconds, 1.0))
         if self._held_out:
             taken.append((seconds, _num_bytes(self._held_out) / self._file_bytes))
         manifest = files.read_json(target + MANIFEST_SUFFIX)
         factor = words / max(sample_words, 1)
         growing = factor * _SMALLER / (_SMALLER - 1)
+        # A sample is the work of one.
+        workers = min(options.num_workers or available_cores(), len(self._chunks))
         size = sum(shard["num_bytes"] for shard in manifest["shards"])
         text = Text(
             num_bytes=float(num_bytes),
@@ -512,9 +554,10 @@ class Plan:
             tokens=float(factor * manifest["report"]["read"]["tokens"]),
             unigram_bits_per_byte=None
             if checkpoint
-            else self._unigram_bits_per_byte(sample, vocab_file),
+            else self._unigram_bits_per_byte(sample, held_out, vocab_file),
             seconds=sum(
-                starting + growing * share * max(seconds - starting, 0.0)
+                starting
+                + share * (reading + growing * max(seconds - starting, 0.0)) / workers
                 for seconds, share in taken
             ),
             record_bytes=float(factor * size),
@@ -522,8 +565,10 @@ class Plan:
         self._measured.keep("text", made_from, dataclasses.asdict(text))
         return text
 
-    def _unigram_bits_per_byte(self, lines: Sequence[str], vocab_file: str) -> float:
-        """That of --eval_file, or else of every eighth line, from the others."""
+    def _unigram_bits_per_byte(
+        self, lines: Sequence[str], held_out: Sequence[str], vocab_file: str
+    ) -> float:
+        """That of held-out lines, or else of every eighth line, from the others."""
         from bert_tf.tasks.bits_per_byte import unigram_bits_per_byte
         from bert_tf.text.vocabulary import Vocabulary
         from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -535,10 +580,9 @@ class Plan:
             segmenter=self._segmenter or NO_SEGMENTER,
         )
         every = slice(None, None, _SMALLER)
-        seen, held_out = [*lines], lines[every]
-        if self._held_out:
-            held_out = self._held_out_lines()
-        else:
+        seen = [*lines]
+        if not held_out:
+            held_out = lines[every]
             del seen[every]
         ids, seen_ids = (
             np.array([i for line in part for i in tokenizer.encode(line)], np.int64)
@@ -558,8 +602,11 @@ class Plan:
                     return found
         return found
 
-    def _counted(self) -> tuple[list[str], int, float, float]:
-        """Lines of a sample, its words, and the words and bytes of all of the text."""
+    def _counted(self) -> tuple[list[str], int, float, float, float]:
+        """Lines of a sample, its words; the whole text's words and bytes.
+
+        Last how often the whole text has what was read of it.
+        """
         sample: list[str] = []
         file_bytes = kept = sample_words = words = num_bytes = 0
         dropped: Counter[str] = Counter()
@@ -578,41 +625,45 @@ class Plan:
             if file_bytes >= _COUNTED_BYTES:
                 break
         times = self._file_bytes / max(file_bytes, 1)
-        return sample, sample_words, words * times, num_bytes * times
+        return sample, sample_words, words * times, num_bytes * times, times
 
     def _paces(self) -> list[Pace]:
-        """Trains each size for some seconds, until one is too slow for the hours."""
+        """Trains each size for some seconds, until one is too slow or too large."""
         found: list[Pace] = []
+        self._too_large = ""
         sizes = [*LEARNING_RATES]
         for size in sizes if self.options.init_checkpoint is None else ["checkpoint"]:
-            pace = self._pace(size)
+            if (pace := self._pace(size)) is None:
+                self._too_large = size
+                break
             found.append(pace)
             seen = pace.tokens_per_second * 3600.0 * self.options.hours
             if seen < TOKENS_PER_WEIGHT * pace.num_weights:
                 break
+        if not found:
+            raise InputError(f"The memory is not enough for the model {sizes[0]}.")
         return found
 
-    def _pace(self, size: str) -> Pace:
+    def _pace(self, size: str) -> Pace | None:
+        """None where the memory is not enough."""
         options = self.options
         made_from = [_VERSION, options.init_checkpoint]
-        if known := self._measured.find(size, made_from):
-            return Pace(**known)
+        if (known := self._measured.find(size, made_from)) is not None:
+            return Pace(**known) if known else None
         folder = self._sample(size)
         logging.info("Measuring %s ...", size)
-        self._run(
-            Command(
-                _TRAIN,
-                {
-                    "input_file": self._sample("text.tfrecord"),
-                    **self._model(size),
-                    "output_dir": folder,
-                    "do_train": True,
-                    "max_train_hours": _SECONDS_PER_SIZE / 3600.0,
-                    "log_steps": 10**6,
-                },
-                folder,
-            )
-        )
+        flags = {
+            "input_file": self._sample("text.tfrecord"),
+            **self._model(size),
+            "output_dir": folder,
+            "do_train": True,
+            "max_train_hours": _SECONDS_PER_SIZE / 3600.0,
+            "log_steps": 10**6,
+        }
+        ended = self._run(Command(_TRAIN, flags, folder), may_need_memory=True)
+        if ended.code:
+            self._measured.keep(size, made_from, {})
+            return None
         metrics = files.read_text(os.path.join(folder, "metrics.jsonl")).splitlines()
         rates = [json.loads(line).get("tokens_per_second") for line in metrics]
         config = BertConfig.from_json_file(os.path.join(folder, "bert_config.json"))
@@ -621,25 +672,21 @@ class Plan:
             size=size,
             num_weights=num_weights(config),
             tokens_per_second=rate,
+            memory_bytes=float(ended.peak_bytes),
             learning_rate=learning_rate(config),
         )
         self._measured.keep(size, made_from, dataclasses.asdict(pace))
         return pace
 
-    def _run(self, command: Command) -> float:
-        """Runs a command, and gives its seconds; if it fails its last line is shown."""
-        began = time.monotonic()
-        ended = subprocess.run(
-            [sys.executable, "-m", command.module, *command.arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-        if ended.returncode:
-            last = (ended.stdout.strip().splitlines() or ["no message"])[-1]
-            raise InputError(f"{command.module} ended with {ended.returncode}: {last}")
-        return time.monotonic() - began
+    def _run(self, command: Command, may_need_memory: bool = False) -> Ended:
+        """Runs a command; if it fails its last line is shown."""
+        ended = run_child(command.in_python, shown=False)
+        last = (ended.output.strip().splitlines() or ["no message"])[-1]
+        # The kernel kills a process that has taken all memory.
+        is_exhausted = ended.code == -signal.SIGKILL or cli.MEMORY_IS_SHORT in last
+        if ended.code and not (may_need_memory and is_exhausted):
+            raise InputError(f"{command.module} ended with {ended.code}: {last}")
+        return ended
 
     def go(self) -> None:
         """Runs the commands that are not done; InputError where one fails."""
@@ -647,13 +694,10 @@ class Plan:
             if command.module == _LEARN and files.exists(command.result):
                 continue  # the others resume by themselves
             print(f"\n{command}\n", flush=True)
-            ended = subprocess.run(
-                [sys.executable, "-m", command.module, *command.arguments], check=False
-            )
-            if ended.returncode:
+            if code := run_child(command.in_python, shown=True).code:
                 raise InputError(
-                    f"{command.module} ended with {ended.returncode}. The same command"
-                    " resumes the plan."
+                    f"{command.module} ended with {code}. The same command resumes the"
+                    " plan."
                 )
 
 

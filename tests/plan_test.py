@@ -10,6 +10,7 @@ from absl import flags
 
 from bert_tf import plan
 from bert_tf.base import cli
+from bert_tf.base.child import Ended
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import source
@@ -30,7 +31,13 @@ TEXT = "\n".join(
 class ChooseTest(tf.test.TestCase):
     def test_the_largest_that_sees_20_tokens_per_weight(self):
         paces = [
-            Pace(size=size, num_weights=n, tokens_per_second=pace, learning_rate=1.0)
+            Pace(
+                size=size,
+                num_weights=n,
+                tokens_per_second=pace,
+                memory_bytes=0.0,
+                learning_rate=1.0,
+            )
             for size, n, pace in (("tiny", 10, 5.0), ("mini", 50, 2.0))
         ]
         # 200 and 1,000 tokens are enough.
@@ -73,17 +80,23 @@ class PlanTest(PlanCase):
     def setUp(self):
         super().setUp()
         self.ran = []
+        self.ends = {}  # of sizes that fail
         self.rates = {"tiny": 10_000.0, "mini": 3_000.0, "small": 100.0}
-        self.enterContext(mock.patch.object(plan.subprocess, "run", self.fake_run))
-        self.released = types.SimpleNamespace(weights=["cls/predictions/output_bias"])
+        self.enterContext(mock.patch.object(plan, "run_child", self.fake_run))
+        self.config = BertConfig.from_size("tiny")
+        self.released = types.SimpleNamespace(
+            weights=["cls/predictions/output_bias"], require_config=lambda: self.config
+        )
         opened = mock.patch.object(source, "open_source", return_value=self.released)
         self.enterContext(opened)
 
-    def fake_run(self, arguments, **kwargs):
+    def fake_run(self, arguments, shown):
         module, *flags = arguments[2:]
         cli.parse(importlib.import_module(module).run, flags)  # as the command would
         values = dict(flag.removeprefix("--").split("=", 1) for flag in flags)
         self.ran.append((module.rpartition(".")[2], values))
+        if (ended := self.ends.get(values.get("bert_size"))) is not None:
+            return ended
         if "output_file" in values:
             os.makedirs(os.path.dirname(values["output_file"]), exist_ok=True)
             with open(values["output_file"], "w") as file:
@@ -106,7 +119,7 @@ class PlanTest(PlanCase):
                 path = os.path.join(values["output_dir"], "eval_results.txt")
                 with open(path, "w") as file:
                     file.write("bits_per_byte = 2.4\nunigram_bits_per_byte = 2.9\n")
-        return plan.subprocess.CompletedProcess(arguments, 0, stdout="")
+        return Ended(code=0, output="", seconds=1.0, peak_bytes=1_540_000_000)
 
     def test_the_size_its_reasons_and_the_commands(self):
         shown = self.plan(hours=3.0)
@@ -116,8 +129,10 @@ class PlanTest(PlanCase):
         # 3,000 are 6 per weight of a mini one: no larger one is tried.
         sizes = [v["bert_size"] for _, v in self.ran if "bert_size" in v]
         self.assertEqual(sizes, ["tiny", "mini"])
-        self.assertRegex(shown, r"\| tiny +\| +1,511,360 \| +10,000 \| +71\.\d .* < \|")
-        self.assertRegex(shown, r"\| mini +\| +5,413,440 \| +3,000 \| +6\.0 ")
+        self.assertRegex(
+            shown, r"\| tiny +\| +1,511,360 \| +10,000 \| +1\.5 \| +71.* < \|"
+        )
+        self.assertRegex(shown, r"\| mini +\| +5,413,440 \| +3,000 \| 1\.5 \| +6\.0 ")
         self.assertRegex(shown, r"The text is too short .* 0\.01 hours are 40 passes")
         self.assertNotIn("hours are too few", shown)
         # reference_curves.json ends with 18.8 M tokens; 108 M are planned. There the
@@ -169,12 +184,15 @@ class PlanTest(PlanCase):
         rows = [json.dumps({"body": line}) for line in TEXT.splitlines()]
         self.text = self.write("text.jsonl", "\n".join(rows))
         flags_of_text = ("--text_field=body", "--split_sentences=False")
-        self.plan("--go", *flags_of_text, f"--eval_file={self.text}", hours=3.0)
+        other = self.write("other.jsonl", "\n".join(rows))
+        self.plan("--go", *flags_of_text, f"--eval_file={other}", hours=3.0)
         *_, (learn, learned), (_, created), (_, held_out), _ = self.ran
         self.assertEqual(learn, "learn_vocabulary")
         for values in (learned, created, held_out):
             self.assertEqual(values["text_field"], "body")
+        for values in (learned, created):
             self.assertEqual(values["input_file"], self.text)
+        self.assertEqual(held_out["input_file"], other)
         self.assertEqual(created["split_sentences"], "False")
         # The sample is plain text.
         (_, learned), (_, created), *_ = self.ran
@@ -189,7 +207,7 @@ class PlanTest(PlanCase):
             shown = printed(
                 plan,
                 *("--tfds_name=wiki", "--tfds_split=test", "--hours=1", "--go"),
-                f"--eval_file={self.path('text.txt')}",
+                f"--eval_file={self.write('held_out.txt', TEXT)}",
                 f"--output_dir={self.path('out')}",
             )
         self.assertIn("about 6,000 words", shown)
@@ -228,6 +246,8 @@ class PlanTest(PlanCase):
         extend, create, train = self.ran[-3:]
         self.assertEqual(extend[0], "extend_vocabulary")
         self.assertEqual(extend[1]["num_new_tokens"], "50")
+        # The sample may support fewer than the text.
+        self.assertEqual(extend[1]["fewer_tokens"], "True")
         self.assertEqual(extend[1]["output_file"], self.path("out", "vocab.txt"))
         self.assertEqual(create[1]["vocab_file"], self.path("out", "vocab.txt"))
         self.assertEqual(train[1]["init_checkpoint"], self.path("released"))
@@ -288,6 +308,58 @@ class PlanTest(PlanCase):
         self.plan(f"--init_checkpoint={released}", f"--output_dir={other}")
         self.assertEqual(self.ran[0][1]["segmenter"], "icu")
 
+    def test_a_text_without_spaces(self):
+        self.text = self.write("text.txt", TEXT.replace(" ", ""))
+        self.write("released/vocab.txt", "\n".join(VOCABULARY))
+        model = f"--init_checkpoint={self.path('released')}"
+        advice = r"into 24\.00 tokens\. `segmenter=icu` separates"
+        self.assertRegex(self.plan(model), advice)
+        shown = self.plan(model, "--segmenter=icu", "--num_new_tokens=9", "--go")
+        self.assertNotIn("separates", shown)
+        extend = self.ran[-3]
+        self.assertEqual(
+            (extend[0], extend[1]["segmenter"]), ("extend_vocabulary", "icu")
+        )
+
+    def test_a_checkpoint_of_short_sequences(self):
+        self.config = BertConfig.from_size("tiny", max_position_embeddings=32)
+        self.write("released/vocab.txt", "\n".join(VOCABULARY))
+        self.plan(f"--init_checkpoint={self.path('released')}")
+        created = self.ran[0][1]
+        self.assertEqual(
+            (created["max_seq_length"], created["max_predictions_per_seq"]), ("32", "5")
+        )
+
+    def test_a_size_that_the_memory_is_not_enough_for(self):
+        for ended in (
+            Ended(code=-9, output="", seconds=1.0, peak_bytes=0),
+            Ended(
+                code=2, output="x\nE: Memory is short: make", seconds=1, peak_bytes=0
+            ),
+        ):
+            self.ends = {"mini": ended}
+            output_dir = f"--output_dir={self.path(str(ended.code))}"
+            shown = self.plan(output_dir, hours=9.0)
+            self.assertIn("The memory is not enough for the size mini.", shown)
+            self.assertIn("--bert_size=tiny", shown)
+            self.ran.clear()
+            self.assertEqual(self.plan(output_dir, hours=9.0), shown)
+            self.assertEqual(self.ran, [])
+        self.ends = {"tiny": ended}
+        with self.assertRaisesRegex(InputError, "memory is not enough for the .* tiny"):
+            self.plan(f"--output_dir={self.path('none')}")
+
+    def test_a_text_that_cannot_be_read_keeps_no_folder(self):
+        self.text, there = self.write("latin.txt", b"caf\xe9\n"), self.text
+        with self.assertRaisesRegex(InputError, "latin.txt"):
+            self.plan()
+        self.text = there
+        held_out = self.write("held_out.txt", b"caf\xe9\n")
+        with self.assertRaisesRegex(InputError, "held_out.txt"):
+            self.plan(f"--eval_file={held_out}")
+        self.assertEqual(self.ran, [])
+        self.assertIn("To expect", self.plan())
+
     def test_what_is_refused(self):
         folder = os.path.dirname(self.text)
         with self.assertRaisesRegex(flags.Error, "is in a folder of --input_file"):
@@ -299,12 +371,12 @@ class PlanTest(PlanCase):
         with self.assertRaisesRegex(InputError, "holds a plan with other settings"):
             self.plan()
 
-        def failing(arguments, **kwargs):
-            return plan.subprocess.CompletedProcess(arguments, 2, stdout="a\nreason\n")
-
         self.text = self.path("text.txt")
+        with self.assertRaisesRegex(InputError, "text.txt is in `input_file` too"):
+            self.plan(f"--eval_file={self.text}")
+        failed = Ended(code=2, output="a\nreason\n", seconds=1.0, peak_bytes=0)
         with (
-            mock.patch.object(plan.subprocess, "run", failing),
+            mock.patch.object(plan, "run_child", return_value=failed),
             self.assertRaisesRegex(InputError, "ended with 2: reason"),
         ):
             printed(

@@ -109,7 +109,7 @@ class SegmenterTest(FolderCase):
         other = self.make_records("other", segmenter="none")
         self.refused("cannot be used tog.*segmenter", self.pretrain, (records, other))
         self.refused(
-            "records were made with `segmenter=none`, .*model was trained with icu",
+            "words are those of `segmenter=none`, .*model was trained with icu",
             *(self.pretrain, other),
             init_checkpoint=self.checkpoint(),
         )
@@ -126,6 +126,10 @@ class SegmenterTest(FolderCase):
         self.assertEqual(filler.tokenizer.tokenize(text), tokens)
         self.assertLen(filler.fill("ไทยเป็น[MASK]ไทย"), 1)
         # New words are those of the checkpoint's segmenter.
+        self.extend(model)
+        self.refused("words are .*segmenter=none", self.extend, model, segmenter="none")
+
+    def extend(self, model, **more):
         cli.run_script(
             extend_vocabulary,
             init_checkpoint=model,
@@ -133,9 +137,15 @@ class SegmenterTest(FolderCase):
             output_file=self.path("extended.txt"),
             num_new_tokens=1,
             num_workers=1,
+            **more,
         )
         extended = Vocabulary.from_file(self.path("extended.txt"))
         self.assertEqual(extended.tokens[-1], "นักเรียน")
+
+    def test_new_words_of_a_checkpoint_that_had_no_segmenter(self):
+        model = self.checkpoint()
+        os.remove(self.path("model", "tokenizer_config.json"))
+        self.extend(model, segmenter="icu", do_lower_case=False)
 
     def export(self, checkpoint, kind, *arguments):
         given = f"--checkpoint={checkpoint}", f"--format={kind}", *arguments

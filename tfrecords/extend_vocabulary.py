@@ -32,7 +32,7 @@ from bert_tf.training.training_options import ModelOptions
 _SHOWN = 10
 
 
-class ExtensionOptions(WrittenVocabularyOptions, hides=("segmenter",)):
+class ExtensionOptions(WrittenVocabularyOptions):
     """The vocabulary to extend, how far, and the text."""
 
     init_checkpoint: str = with_default(
@@ -71,26 +71,26 @@ class ExtensionOptions(WrittenVocabularyOptions, hides=("segmenter",)):
 def run(options: ExtensionOptions) -> None:
     """Extends the vocabulary as the flags ask, and writes it."""
     cli.import_tensorflow(options)
-    from bert_tf.conversion.loading import checked_casing
+    from bert_tf.conversion.loading import checked_casing, checked_segmenter
     from bert_tf.conversion.source import load_tokenizer, open_source
     from bert_tf.text.extension import extend_vocabulary, is_extension
 
     source = open_source(options.init_checkpoint)
-    tokenizer = load_tokenizer(source)
+    segmenter = checked_segmenter(source, options.value_if_given("segmenter"))
+    tokenizer = load_tokenizer(source, segmenter=segmenter)
     vocabulary = tokenizer.vocabulary
     path = source.tokenizer.path or source.path
     given = options.value_if_given("do_lower_case")
     do_lower_case = checked_casing(source, vocabulary, given, path)
     check_output_file(options, lambda content: is_extension(vocabulary, content))
-    counts = count_words(
-        options, do_lower_case, tokenizer.segmenter, passed_over=[path]
-    )
+    counts = count_words(options, do_lower_case, segmenter, passed_over=[path])
     extension = extend_vocabulary(
         vocabulary,
         counts.words,
         num_new_tokens=options.num_new_tokens,
         tokens_per_word=options.tokens_per_word,
         min_frequency=options.min_frequency,
+        fewer_tokens=options.fewer_tokens,
     )
     words = extension.new_words
     appended = len(extension.vocabulary) - len(vocabulary)

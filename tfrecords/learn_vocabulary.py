@@ -34,12 +34,6 @@ class VocabularyOptions(WrittenVocabularyOptions):
         least=1,
         decides="numbers",
     )
-    fewer_tokens: bool = option(
-        False,
-        "If the text supports fewer tokens than --vocab_size, learn as many as it"
-        " supports.",
-        decides="numbers",
-    )
     num_unused: int = option(
         0,
         "Number of places reserved for your own tokens: [unused0] and so on. With 99"

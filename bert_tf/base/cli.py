@@ -36,6 +36,7 @@ T = TypeVar("T", bound=options.Options)
 
 EXIT_USAGE_ERROR = 1
 EXIT_INPUT_ERROR = 2
+MEMORY_IS_SHORT = "Memory is short"
 _LONGEST_LINE = 2000
 _SECONDS_FOR_OTHERS = 3.0
 
@@ -322,7 +323,7 @@ def one_line(error: Exception) -> str:
     )
     if is_exhausted and not any(reason in text for reason in of_disks):
         text += (
-            ". Memory is short: make batches or sequences smaller, or train with"
+            f". {MEMORY_IS_SHORT}: make batches or sequences smaller, or train with"
             " --gradient_accumulation_steps or --recompute."
         )
     line = " ".join(text.split())

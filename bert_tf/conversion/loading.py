@@ -496,11 +496,11 @@ def checked_casing(
 
 
 def checked_segmenter(source: Source | None, segmenter: str | None) -> str:
-    """The records' segmenter, or else the checkpoint's; None is not known."""
+    """The given or the records' segmenter, or else the checkpoint's; None: unknown."""
     there = source and source.tokenizer.segmenter
     if source and there and segmenter and segmenter != there:
         raise InputError(
-            f"The records were made with `segmenter={segmenter}`, but the checkpoint"
+            f"The text's words are those of `segmenter={segmenter}`, but the checkpoint"
             f" {source.path} was trained with {there}."
         )
     return segmenter or there or NO_SEGMENTER

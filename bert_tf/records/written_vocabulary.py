@@ -33,6 +33,12 @@ class WrittenVocabularyOptions(TextOptions, hides=("split_sentences", "language"
         least=1000,
         decides="numbers",
     )
+    fewer_tokens: bool = option(
+        False,
+        "If the text supports fewer tokens than are asked for, write as many as it"
+        " supports.",
+        decides="numbers",
+    )
     overwrite: bool = option(
         False, "Overwrite an --output_file with different content.", decides="nothing"
     )

@@ -112,7 +112,7 @@ SURROGATES = "halves of surrogate pairs"
 def read_json_lines(
     source: "FileSource", start: int, stop: int | None, dropped: Counter[str]
 ) -> Iterator[list[str]]:
-    """Yields the paragraphs of each document."""
+    """Yields the paragraphs of each document; none where the text is null."""
     for block in source.read(start, stop, lambda line: 0):
         for index, line in enumerate(source.lines(block, dropped)):
             if not line.strip():
@@ -172,11 +172,11 @@ def _text_of(values: Any, text_field: str) -> str:
             f"it has no field {text_field!r}; `text_field` names one of its own: "
             f"{', '.join(values)}"
         )
-    if not isinstance(text, str):
+    if not isinstance(text, str | None):
         raise ValueError(
             f"its field {text_field!r} must be text. Received: {type(text).__name__}"
         )
-    return text
+    return text or ""
 
 
 def whole_characters(text: str) -> str:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from absl import logging
 from tqdm import tqdm
 
 from bert_tf.base.errors import InputError
@@ -44,6 +45,7 @@ def extend_vocabulary(
     num_new_tokens: int | None = None,
     tokens_per_word: float | None = None,
     min_frequency: int = 1,
+    fewer_tokens: bool = False,
 ) -> Extension:
     """Adds words to a vocabulary, up to a number or a mean length; see above.
 
@@ -53,9 +55,10 @@ def extend_vocabulary(
         num_new_tokens: how many words to add.
         tokens_per_word: or the mean number of tokens per word to reach by adding.
         min_frequency: how often a word must occur to be added.
+        fewer_tokens: add as many as the text supports, if that is fewer.
 
     Raises:
-        InputError: the text has no words, or too few for what is wanted.
+        InputError: the text has no words, no new ones, or too few for what is wanted.
     """
     if not words:
         raise InputError("The text to take new words from must have words in it.")
@@ -101,11 +104,13 @@ def extend_vocabulary(
         wanted, reached = f"num_new_tokens={num_new_tokens}", f"{len(new_words)}"
         if tokens_per_word is not None:
             wanted, reached = f"tokens_per_word={tokens_per_word}", f"{after[0]:.4f}"
-        raise InputError(
+        supports = (
             f"`{wanted}`: this text supports {reached}, with all of its words that save"
-            f" tokens and occur at least `min_frequency={min_frequency}` times. Give"
-            " more text, or another number."
+            f" tokens and occur at least `min_frequency={min_frequency}` times."
         )
+        if not (fewer_tokens and new_words):
+            raise InputError(f"{supports} Give more text, or another number.")
+        logging.warning("%s", supports)
     tokens = list(vocabulary.tokens)
     left = iter(new_words)
     for place, token in enumerate(tokens):

@@ -96,6 +96,11 @@ class JsonLinesTest(ReaderTestCase):
         self.assertEqual(dropped, {"halves of surrogate pairs": 2})
         self.assertEqual(self.read('{"text": "\\uDE00"}')[0], [[], ["\ufffd"], []])
 
+    def test_a_document_whose_text_is_null(self):
+        lines, dropped = self.read('{"text": "a"}\n{"text": null}\n{"text": "b"}')
+        self.assertEqual(lines, [[], ["a"], [], ["b"], []])
+        self.assertEqual(dropped, {"documents without text": 1})
+
     def test_errors_name_file_and_line(self):
         good = '{"text": "a"}\n'
         for line, reason in (
@@ -105,7 +110,7 @@ class JsonLinesTest(ReaderTestCase):
             ("plain text", "one JSON object on one line"),
             ('[{"text": "a"}]', "must be a JSON object. Received: list"),
             ('{"txt": "a", "n": 1}', "no field 'text'; `text_field` .*: txt, n"),
-            ('{"text": null}', "field 'text' must be text. Received: NoneType"),
+            ('{"text": 3}', "field 'text' must be text. Received: int"),
             ("[" * 100_000, "c.jsonl:6"),
             ('{"text": "a", "n": ' + "1" * 5000 + "}", "c.jsonl:6"),
         ):

@@ -3,6 +3,7 @@ from collections import Counter
 
 import tensorflow as tf
 import tokenizers
+from absl import logging
 
 from bert_tf.base.errors import InputError
 from bert_tf.text.extension import added_tokens, extend_vocabulary, is_extension
@@ -78,6 +79,14 @@ class ExtendVocabularyTest(tf.test.TestCase):
         # One more would save nothing: [UNK] is one token, and so is the word.
         with self.assertRaisesRegex(InputError, "`num_new_tokens=3`: this text supp"):
             extend_vocabulary(VOCABULARY, words, num_new_tokens=3)
+        with self.assertLogs(logging.get_absl_logger()) as logs:
+            fewer = extend_vocabulary(
+                VOCABULARY, words, num_new_tokens=3, fewer_tokens=True
+            )
+        self.assertEqual(fewer, found)
+        self.assertIn("`num_new_tokens=3`: this text supports 2,", logs.output[0])
+        with self.assertRaisesRegex(InputError, "supports 0"):
+            extend_vocabulary(VOCABULARY, {"a": 9}, num_new_tokens=3, fewer_tokens=True)
 
     def test_a_length_to_reach(self):
         words = {"abc": 10, "dd": 9, "a": 81}
