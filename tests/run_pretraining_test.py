@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 from unittest import mock
 
 import numpy as np
@@ -289,9 +290,19 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.run_script(do_train=True, do_eval=True, num_train_steps=1, **first)
         before = self.results("first")
         self.assertNotIn("step 0", self.read("first", "README.md"))
-        given = {"num_train_steps": 2, "init_checkpoint": self.path("first")}
+        # Records of the original have no manifest.
+        shutil.copy(self.records, self.path("held_out"))
+        given = {
+            "num_train_steps": 2,
+            "init_checkpoint": self.path("first"),
+            "eval_input_file": self.path("held_out"),
+        }
         self.run_script(do_train=True, do_eval=True, **given)
         card = self.read("run", "README.md")
+        self.assertIn(
+            "\nOn the first training records.\n", self.read("first", "README.md")
+        )
+        self.assertIn("\nOn records without a manifest.\n", card)
         self.assertRegex(card, r"\| +\| +step 0 \| +step 2 \|")
         for name in ("masked_lm_loss", "masked_lm_accuracy", "bits_per_byte"):
             self.assertRegex(card, rf"\| {name} +\| +{before[name]:.4f} \|")

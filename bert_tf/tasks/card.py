@@ -42,7 +42,7 @@ def write_card(
     *,
     config: BertConfig,
     manifests: Sequence[Manifest],
-    held_out: Sequence[Manifest],  # of the evaluations; empty: the same
+    held_out: Sequence[Manifest] | None,  # of the evaluations; None: the same
     step: int,
     sequences_per_step: Sequence[int],  # of each phase
     num_weights: int,
@@ -160,9 +160,11 @@ def _earlier_text(starts: Sequence[Start]) -> Iterator[str]:
         yield ""
 
 
-def _held_out_text(held_out: Sequence[Manifest]) -> str:
+def _held_out_text(held_out: Sequence[Manifest] | None) -> str:
+    if held_out is None:
+        return "On the first training records."
     names = sorted({os.path.basename(s.path) for m in held_out for s in m.source_files})
-    return f"On {', '.join(names)}." if names else "On the first training records."
+    return f"On {', '.join(names) or 'records without a manifest'}."
 
 
 def _evaluations(entries: Iterable[Mapping[str, Any]], on: str) -> list[str]:

@@ -454,7 +454,7 @@ class PretrainingRun(Run):
             manifests=[one for records in self._records for one in records.manifests],
             held_out=[one for records in self._held_out for one in records.manifests]
             if options.eval_input_file
-            else [],
+            else None,
             step=step,
             sequences_per_step=[spec.batch_size for spec in self._specs],
             num_weights=model.count_params(),
