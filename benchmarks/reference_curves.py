@@ -19,7 +19,7 @@ from absl import app, flags
 from parts.commands import measured
 from parts.text_records import command, records, wikipedia, work_folder
 
-from bert_tf.plan import LEARNING_RATES
+from bert_tf.tasks.plan_measurements import LEARNING_RATES
 from bert_tf.training.reporting import metrics_of, tokens_seen
 
 VOCAB_SIZE = 8000

@@ -16,8 +16,10 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion import source
 from bert_tf.conversion.tokenizer_files import write_tokenizer_json
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.plan import Pace, choose, learning_rate, num_weights
+from bert_tf.plan import choose
 from bert_tf.records.text_input import TextOptions, file_chunks
+from bert_tf.tasks import plan_measurements
+from bert_tf.tasks.plan_measurements import Pace, learning_rate, num_weights
 from bert_tf.text.vocabulary import Vocabulary
 from tests.script_case import FolderCase, printed
 
@@ -82,7 +84,8 @@ class PlanTest(PlanCase):
         self.ran = []
         self.ends = {}  # of sizes that fail
         self.rates = {"tiny": 10_000.0, "mini": 3_000.0, "small": 100.0}
-        self.enterContext(mock.patch.object(plan, "run_child", self.fake_run))
+        for module in (plan, plan_measurements):
+            self.enterContext(mock.patch.object(module, "run_child", self.fake_run))
         self.config = BertConfig.from_size("tiny")
         self.released = types.SimpleNamespace(
             weights=["cls/predictions/output_bias"], require_config=lambda: self.config
@@ -203,7 +206,7 @@ class PlanTest(PlanCase):
     def test_a_dataset(self):
         chunks = file_chunks(TextOptions(input_file=self.text), self.text, "input_file")
         self.text = None
-        with mock.patch.object(plan, "text_chunks", return_value=chunks):
+        with mock.patch.object(plan_measurements, "text_chunks", return_value=chunks):
             shown = printed(
                 plan,
                 *("--tfds_name=wiki", "--tfds_split=test", "--hours=1", "--go"),
@@ -376,7 +379,7 @@ class PlanTest(PlanCase):
             self.plan(f"--eval_file={self.text}")
         failed = Ended(code=2, output="a\nreason\n", seconds=1.0, peak_bytes=0)
         with (
-            mock.patch.object(plan, "run_child", return_value=failed),
+            mock.patch.object(plan_measurements, "run_child", return_value=failed),
             self.assertRaisesRegex(InputError, "ended with 2: reason"),
         ):
             printed(

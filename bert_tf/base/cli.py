@@ -30,13 +30,17 @@ from absl import app, flags, logging
 
 import bert_tf
 from bert_tf.base import keras_backend, local_workers, options
-from bert_tf.base.errors import InputError, cause_of, without_nodes
+from bert_tf.base.errors import (
+    MEMORY_IS_SHORT,
+    InputError,
+    cause_of,
+    without_nodes,
+)
 
 T = TypeVar("T", bound=options.Options)
 
 EXIT_USAGE_ERROR = 1
 EXIT_INPUT_ERROR = 2
-MEMORY_IS_SHORT = "Memory is short"
 _LONGEST_LINE = 2000
 _SECONDS_FOR_OTHERS = 3.0
 

@@ -1,0 +1,251 @@
+"""The commands that a plan runs, and their samples for its measurements."""
+
+import functools
+import math
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bert_tf.base import files, options
+from bert_tf.base.options import REQUIRED, declarations, option, with_default
+from bert_tf.records.text_input import TextOptions
+from bert_tf.records.written_vocabulary import WrittenVocabularyOptions
+from bert_tf.tasks.pretraining_options import PretrainingOptions
+from bert_tf.text.segmentation import NO_SEGMENTER
+from bert_tf.training.training_options import ModelOptions
+
+if TYPE_CHECKING:
+    from bert_tf.text.wordpiece import WordPieceTokenizer
+
+_LENGTH = 128  # or as long as a checkpoint's positions
+_PREDICTED = 0.15  # of its tokens, at most
+# Tokens of a vocabulary for a text of so many bytes, at least.
+_VOCABULARIES = ((100e6, 30_522), (20e6, 16_000), (0, 8_000))
+_CREATE = "bert_tf.tfrecords.create_pretraining_data"
+LEARN = "bert_tf.tfrecords.learn_vocabulary"
+_EXTEND = "bert_tf.tfrecords.extend_vocabulary"
+_TRAIN = "bert_tf.run_pretraining"
+
+
+class PlanOptions(TextOptions):
+    """The text, the time, and the model to start from."""
+
+    hours: float = option(
+        REQUIRED, "Hours for all of it.", above=0.0, decides="nothing"
+    )
+    output_dir: str = with_default(PretrainingOptions, "output_dir", REQUIRED)
+    init_checkpoint: str | None = with_default(ModelOptions, "init_checkpoint", None)
+    do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
+    num_new_tokens: int | None = option(
+        None,
+        "Number of words of the text to add to the vocabulary of --init_checkpoint.",
+        least=1,
+        decides="nothing",
+    )
+    eval_file: str | None = option(
+        None,
+        "Held-out text in the format of --input_file, for the evaluation.",
+        path=options.Path.FILES,
+        decides="nothing",
+    )
+    go: bool = option(False, "Run the commands.", decides="nothing")
+
+    def problems(self) -> Iterator[str]:
+        """New words are new to a vocabulary."""
+        yield from super().problems()
+        yield from self.need_with("num_new_tokens", "init_checkpoint")
+        output_dir = files.absolute(self.output_dir)
+        for path in (self.input_file or "").split(","):
+            if path and output_dir.startswith(os.path.join(files.absolute(path), "")):
+                yield (
+                    f"`output_dir={self.output_dir}` is in a folder of `input_file`,"
+                    " whose files are all read. Give one beside it."
+                )
+
+    def path(self, *names: str) -> str:
+        """A path in the output folder."""
+        return os.path.join(self.output_dir, *names)
+
+
+class Command(NamedTuple):
+    """A command of the plan."""
+
+    module: str
+    flags: Mapping[str, Any]
+    result: str  # what it writes
+
+    @property
+    def arguments(self) -> list[str]:
+        """Its arguments, without flags that are None."""
+        given = {name: x for name, x in self.flags.items() if x is not None}
+        return [f"--{name}={value}" for name, value in given.items()]
+
+    @property
+    def in_python(self) -> list[str]:
+        """The command by this interpreter."""
+        return [sys.executable, "-m", self.module, *self.arguments]
+
+    def __str__(self) -> str:
+        lines = [f"python -m {self.module}", *map(shlex.quote, self.arguments)]
+        return " \\\n  ".join(lines)
+
+
+class Commands:
+    """What the options ask the other commands for."""
+
+    def __init__(self, options: PlanOptions) -> None:
+        self.options = options
+
+    def planned(
+        self, *, size: str, learning_rate: float, hours: float, num_bytes: float
+    ) -> list[Command]:
+        """What makes a model of a text of so many bytes, in order."""
+        options = self.options
+        found = []
+        reading = self.reading
+        if self.makes_vocabulary:
+            found.append(self.make_vocabulary(self.vocab_file, num_bytes, **reading))
+        records = options.path("records", "text.tfrecord")
+        held_out = options.path("records", "held_out.tfrecord")
+        found.append(self.create(records, self.vocab_file, **reading))
+        if options.eval_file:
+            reading = {name: x for name, x in reading.items() if name[:4] != "tfds"}
+            reading["input_file"] = options.eval_file
+            found.append(self.create(held_out, self.vocab_file, **reading))
+        training = self.train(
+            records,
+            options.path("model"),
+            size,
+            eval_input_file=held_out if options.eval_file else None,
+            learning_rate=learning_rate,
+            do_eval=True,
+            max_train_hours=f"{hours:.3f}",
+        )
+        return [*found, training]
+
+    @property
+    def makes_vocabulary(self) -> bool:
+        """Whether the vocabulary is new, or has new words."""
+        options = self.options
+        return options.init_checkpoint is None or options.num_new_tokens is not None
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """The flags that say which text is read, and how."""
+        names = declarations(TextOptions).keys() - {"segmenter"}
+        return {name: self.options.value_if_given(name) for name in sorted(names)}
+
+    def make_vocabulary(self, target: str, num_bytes: float, **reading: Any) -> Command:
+        """Learns a vocabulary of so much text, or extends the checkpoint's."""
+        known = declarations(WrittenVocabularyOptions)
+        reading = {name: x for name, x in reading.items() if name in known}
+        if self.options.init_checkpoint is not None:
+            extension = {
+                **reading,
+                "output_file": target,
+                "init_checkpoint": self.options.init_checkpoint,
+                "num_new_tokens": self.options.num_new_tokens,
+                "fewer_tokens": True,
+                "do_lower_case": self.do_lower_case,
+                "segmenter": self.segmenter,
+            }
+            return Command(_EXTEND, extension, target)
+        sizes = (size for least, size in _VOCABULARIES if num_bytes >= least)
+        flags = {
+            **reading,
+            "output_file": target,
+            "vocab_size": next(sizes),
+            "fewer_tokens": True,
+            "do_lower_case": self.options.do_lower_case,
+            "segmenter": self.segmenter,
+        }
+        return Command(LEARN, flags, target)
+
+    def create(self, target: str, vocab_file: str, **reading: Any) -> Command:
+        """Makes records of a text."""
+        values = {
+            **reading,
+            "output_file": target,
+            "vocab_file": vocab_file,
+            "do_lower_case": self.do_lower_case,
+            "segmenter": self.segmenter,
+            "max_seq_length": self._length,
+            "max_predictions_per_seq": math.ceil(_PREDICTED * self._length),
+            "masking": "dynamic",  # other masks each time that a record is seen
+            "dupe_factor": 1,
+            "pairs": "none",  # as in the recipe's papers
+        }
+        return Command(_CREATE, values, target)
+
+    @property
+    def _length(self) -> int:
+        if self.options.init_checkpoint is None:
+            return _LENGTH
+        from bert_tf.conversion.source import open_source
+
+        config = open_source(self.options.init_checkpoint).require_config()
+        return min(_LENGTH, config.max_position_embeddings)
+
+    def train(
+        self, input_file: str, output_dir: str, size: str, **flags: Any
+    ) -> Command:
+        """Trains a new model of this size, or the checkpoint on."""
+        checkpoint = self.options.init_checkpoint
+        begun = {"init_checkpoint": checkpoint} if checkpoint else {"bert_size": size}
+        values = {
+            "input_file": input_file,
+            **begun,
+            "recipe": "budget",
+            "output_dir": output_dir,
+            "do_train": True,
+            **flags,
+        }
+        return Command(_TRAIN, values, output_dir)
+
+    def evaluate(self, output_dir: str, **flags: Any) -> Command:
+        """Evaluates the checkpoint."""
+        values = {
+            "init_checkpoint": self.options.init_checkpoint,
+            **flags,
+            "output_dir": output_dir,
+            "do_eval": True,
+        }
+        return Command(_TRAIN, values, output_dir)
+
+    @property
+    def vocab_file(self) -> str:
+        """A vocabulary to make, or the checkpoint's: its own file, or a copy."""
+        from bert_tf.conversion.source import folder_of
+
+        path = self.options.path("vocab.txt")
+        if self.makes_vocabulary:
+            return path
+        own = os.path.join(folder_of(self.options.init_checkpoint or ""), "vocab.txt")
+        if files.exists(own):
+            return own
+        self.tokenizer.vocabulary.save(path)
+        return path
+
+    @functools.cached_property
+    def tokenizer(self) -> "WordPieceTokenizer":
+        """The checkpoint's."""
+        from bert_tf.conversion.source import load_tokenizer
+
+        return load_tokenizer(self.options.init_checkpoint or "")
+
+    @property
+    def do_lower_case(self) -> bool:
+        """The casing that is given, or else the checkpoint's."""
+        if self.options.init_checkpoint and not self.options.is_given("do_lower_case"):
+            return self.tokenizer.do_lower_case
+        return self.options.do_lower_case
+
+    @property
+    def segmenter(self) -> str | None:
+        """The segmenter that is given, or else the checkpoint's; None for none."""
+        found = self.options.segmenter
+        if self.options.init_checkpoint and not self.options.is_given("segmenter"):
+            found = self.tokenizer.segmenter
+        return None if found == NO_SEGMENTER else found

@@ -1,0 +1,363 @@
+"""What a plan measures: the text, and how fast each size trains on this machine.
+
+Each is measured once, and kept in OUTPUT_DIR/measured.json.
+"""
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from bert_tf.base import errors, files, finished
+from bert_tf.base.child import Ended, run_child
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
+from bert_tf.base.parallel import available_cores
+from bert_tf.records.text_input import file_chunks, text_chunks
+from bert_tf.tasks.plan_commands import Command, Commands
+from bert_tf.text.documents import Chunk, read_chunk
+from bert_tf.text.segmentation import NO_SEGMENTER
+
+TOKENS_PER_WEIGHT = 20
+# Of the sizes that are tried. Narrower models take larger rates.
+LEARNING_RATES = {
+    "tiny": 1e-3,
+    "mini": 1e-3,
+    "small": 5e-4,
+    "medium": 3e-4,
+    "base": 1e-4,
+    "large": 1e-4,
+}
+_VERSION = 4  # of what is measured, and how
+_SAMPLE_BYTES = 4_000_000
+_SMALLER = 8  # times, a second sample
+_COUNTED_BYTES = 64_000_000
+_SECONDS_PER_SIZE = 20.0
+_EVAL_STEPS = 20  # for the scores of a checkpoint
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Text:
+    """What the text has: counted, or foreseen from a part of it."""
+
+    num_bytes: float  # of text, without compression
+    words: float
+    tokens: float
+    unigram_bits_per_byte: float | None  # None with a checkpoint
+    seconds: float  # to make the vocabulary and the records
+    record_bytes: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pace:
+    """A size's training on this machine."""
+
+    size: str
+    num_weights: int
+    tokens_per_second: float
+    memory_bytes: float
+    learning_rate: float
+
+
+def learning_rate(config: BertConfig) -> float:
+    """That of the first size that is as wide and as deep, else the smallest."""
+    for size, rate in LEARNING_RATES.items():
+        one = BertConfig.from_size(size)
+        is_as_wide = one.hidden_size >= config.hidden_size
+        if is_as_wide and one.num_hidden_layers >= config.num_hidden_layers:
+            return rate
+    return min(LEARNING_RATES.values())
+
+
+def num_weights(config: BertConfig) -> int:
+    """The encoder's weights and the masked LM's."""
+    width, inner = config.hidden_size, config.intermediate_size
+    layer = 4 * width * (width + 1) + 2 * width * inner + inner + 5 * width
+    tables = config.vocab_size + config.max_position_embeddings + config.type_vocab_size
+    head = width * (width + 1) + 2 * width + config.vocab_size
+    return config.num_hidden_layers * layer + tables * width + 2 * width + head
+
+
+def _num_bytes(chunks: Sequence[Chunk]) -> int:
+    """The size of their files."""
+    return sum(chunk.num_bytes for chunk in chunks)
+
+
+class Measurements:
+    """Of a plan's text, machine and checkpoint."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+        self.options = options = commands.options
+        if files.exists(options.path("plan.json")):
+            self._keep_settings()
+        self._measured: finished.FinishedResults[dict] = finished.FinishedResults(
+            options.path("measured.json"), dict[str, Any]
+        )
+        self._chunks = text_chunks(options, passed_over=[options.output_dir])
+        self._file_bytes = _num_bytes(self._chunks)
+        self._held_out: list[Chunk] = []
+        if options.eval_file:
+            self._held_out = file_chunks(options, options.eval_file, "eval_file")
+            paths = {chunk.source.path for chunk in self._chunks}
+            for path in (chunk.source.path for chunk in self._held_out):
+                if path in paths:
+                    raise InputError(
+                        f"`eval_file`: {path} is in `input_file` too, so that the model"
+                        " would be trained on it."
+                    )
+
+    def _keep_settings(self) -> None:
+        options = self.options
+        settings = {
+            "input_file": options.input_file or options.tfds_name,
+            "model": options.init_checkpoint,
+            "do_lower_case": options.do_lower_case,
+        }
+        finished.keep_settings(options.path("plan.json"), settings, "a plan")
+
+    def _sample(self, name: str) -> str:
+        """A path in the folder of the sample: one for each vocabulary."""
+        parts = filter(
+            None, ("sample", self.options.num_new_tokens, self._commands.segmenter)
+        )
+        return self.options.path("_".join(map(str, parts)), name)
+
+    @property
+    def _made_from(self) -> list[Any]:
+        """What measurements depend on."""
+        options = self.options
+        return [
+            *(
+                _VERSION,
+                self._file_bytes,
+                _num_bytes(self._held_out),
+                self._commands.reading,
+            ),
+            *(
+                options.init_checkpoint,
+                options.num_new_tokens,
+                self._commands.segmenter,
+            ),
+            self._commands.do_lower_case,
+        ]
+
+    def text(self) -> Text:
+        """Counts the text, and makes the vocabulary and records of a sample."""
+        options = self.options
+        checkpoint, made_from = options.init_checkpoint, self._made_from
+        if known := self._measured.find("text", made_from):
+            return Text(**known)
+        from bert_tf.records.manifest import MANIFEST_SUFFIX
+
+        logging.info("Counting the text ...")
+        began = time.monotonic()
+        sample, sample_words, words, num_bytes, times = self._counted()
+        reading = times * (time.monotonic() - began)
+        held_out = self._held_out_lines()
+        self._keep_settings()  # as the text can be read
+        path, small = (self._sample(f"{n}.txt") for n in ("text", "small"))
+        folder = os.path.dirname(path)
+        if files.exists(folder):  # of another text, or of a plan that was killed
+            files.remove(folder)
+        files.make_folder(folder)
+        files.write_atomically(path, "\n".join(sample) + "\n")
+        part = sample[: max(1, len(sample) // _SMALLER)]
+        files.write_atomically(small, "\n".join(part) + "\n")
+        vocab_file = self._commands.vocab_file
+        taken = []
+        if self._commands.makes_vocabulary:
+            vocab_file = self._sample("vocab.txt")
+            learn = self._commands.make_vocabulary(
+                vocab_file, num_bytes, num_workers=1, input_file=path
+            )
+            taken.append((self._run(learn).seconds, 1.0))
+        target = self._sample("text.tfrecord")
+        # Two samples: what grows with the text, without what starting takes.
+        first = self._sample("small.tfrecord")
+        starting = self._run(
+            self._commands.create(first, vocab_file, num_workers=1, input_file=small)
+        ).seconds
+        seconds = self._run(
+            self._commands.create(target, vocab_file, num_workers=1, input_file=path)
+        ).seconds
+        taken.append((seconds, 1.0))
+        if self._held_out:
+            taken.append((seconds, _num_bytes(self._held_out) / self._file_bytes))
+        manifest = files.read_json(target + MANIFEST_SUFFIX)
+        factor = words / max(sample_words, 1)
+        growing = factor * _SMALLER / (_SMALLER - 1)
+        # A sample is the work of one.
+        workers = min(options.num_workers or available_cores(), len(self._chunks))
+        size = sum(shard["num_bytes"] for shard in manifest["shards"])
+        text = Text(
+            num_bytes=float(num_bytes),
+            words=float(words),
+            tokens=float(factor * manifest["report"]["read"]["tokens"]),
+            unigram_bits_per_byte=None
+            if checkpoint
+            else self._unigram_bits_per_byte(sample, held_out, vocab_file),
+            seconds=sum(
+                starting
+                + share * (reading + growing * max(seconds - starting, 0.0)) / workers
+                for seconds, share in taken
+            ),
+            record_bytes=float(factor * size),
+        )
+        self._measured.keep("text", made_from, dataclasses.asdict(text))
+        return text
+
+    def _unigram_bits_per_byte(
+        self, lines: Sequence[str], held_out: Sequence[str], vocab_file: str
+    ) -> float:
+        """That of held-out lines, or else of every eighth line, from the others."""
+        from bert_tf.tasks.bits_per_byte import unigram_bits_per_byte
+        from bert_tf.text.vocabulary import Vocabulary
+        from bert_tf.text.wordpiece import WordPieceTokenizer
+
+        vocabulary = Vocabulary.from_file(vocab_file)
+        tokenizer = WordPieceTokenizer(
+            vocabulary,
+            do_lower_case=self.options.do_lower_case,
+            segmenter=self._commands.segmenter or NO_SEGMENTER,
+        )
+        every = slice(None, None, _SMALLER)
+        seen = [*lines]
+        if not held_out:
+            held_out = lines[every]
+            del seen[every]
+        ids, seen_ids = (
+            np.array([i for line in part for i in tokenizer.encode(line)], np.int64)
+            for part in (held_out, seen)
+        )
+        return unigram_bits_per_byte(ids, seen_ids, vocabulary)
+
+    def _held_out_lines(self) -> list[str]:
+        """The first of --eval_file, as many as the sample has at most."""
+        found: list[str] = []
+        size = 0
+        for chunk in self._held_out:
+            for line in read_chunk(chunk, Counter()):
+                found += line.sentences
+                size += len(line.text.encode())
+                if size >= _SAMPLE_BYTES:
+                    return found
+        return found
+
+    def _counted(self) -> tuple[list[str], int, float, float, float]:
+        """Lines of a sample, its words; the whole text's words and bytes.
+
+        Last how often the whole text has what was read of it.
+        """
+        sample: list[str] = []
+        file_bytes = kept = sample_words = words = num_bytes = 0
+        dropped: Counter[str] = Counter()
+        chunks = list(self._chunks)
+        random.Random(0).shuffle(chunks)
+        for chunk in chunks:
+            for line in read_chunk(chunk, dropped):
+                number, size = len(line.text.split()), len(line.text.encode())
+                words += number
+                num_bytes += size
+                if kept < _SAMPLE_BYTES:
+                    sample += line.sentences or [""]
+                    sample_words += number
+                    kept += size
+            file_bytes += chunk.num_bytes
+            if file_bytes >= _COUNTED_BYTES:
+                break
+        times = self._file_bytes / max(file_bytes, 1)
+        return sample, sample_words, words * times, num_bytes * times, times
+
+    def paces(self) -> tuple[list[Pace], str]:
+        """Trains each size for some seconds, until one is too slow or too large.
+
+        That which is too large comes last.
+        """
+        found: list[Pace] = []
+        too_large = ""
+        sizes = [*LEARNING_RATES]
+        for size in sizes if self.options.init_checkpoint is None else ["checkpoint"]:
+            if (pace := self._pace(size)) is None:
+                too_large = size
+                break
+            found.append(pace)
+            seen = pace.tokens_per_second * 3600.0 * self.options.hours
+            if seen < TOKENS_PER_WEIGHT * pace.num_weights:
+                break
+        if not found:
+            raise InputError(f"The memory is not enough for the model {sizes[0]}.")
+        return found, too_large
+
+    def _pace(self, size: str) -> Pace | None:
+        """None where the memory is not enough."""
+        options = self.options
+        made_from = [_VERSION, options.init_checkpoint]
+        if (known := self._measured.find(size, made_from)) is not None:
+            return Pace(**known) if known else None
+        folder = self._sample(size)
+        logging.info("Measuring %s ...", size)
+        training = self._commands.train(
+            self._sample("text.tfrecord"),
+            folder,
+            size,
+            max_train_hours=_SECONDS_PER_SIZE / 3600.0,
+            log_steps=10**6,
+        )
+        ended = self._run(training, may_need_memory=True)
+        if ended.code:
+            self._measured.keep(size, made_from, {})
+            return None
+        metrics = files.read_text(os.path.join(folder, "metrics.jsonl")).splitlines()
+        rates = [json.loads(line).get("tokens_per_second") for line in metrics]
+        config = BertConfig.from_json_file(os.path.join(folder, "bert_config.json"))
+        rate = next((rate for rate in reversed(rates) if rate), 0.0)
+        pace = Pace(
+            size=size,
+            num_weights=num_weights(config),
+            tokens_per_second=rate,
+            memory_bytes=float(ended.peak_bytes),
+            learning_rate=learning_rate(config),
+        )
+        self._measured.keep(size, made_from, dataclasses.asdict(pace))
+        return pace
+
+    def scores_of_checkpoint(self) -> Mapping[str, float] | None:
+        """What it scores on the sample by now; None without a masked LM."""
+        from bert_tf.conversion import names
+        from bert_tf.conversion.source import open_source
+
+        source = open_source(self.options.init_checkpoint or "")
+        if names.MASKED_LM not in names.heads_of(source.weights):
+            return None
+        made_from = self._made_from
+        if (scores := self._measured.find("scores", made_from)) is None:
+            folder = self._sample("scores")
+            self._run(
+                self._commands.evaluate(
+                    folder,
+                    input_file=self._sample("text.tfrecord"),
+                    max_eval_steps=_EVAL_STEPS,
+                )
+            )
+            scores = files.read_results(os.path.join(folder, "eval_results.txt"))
+            self._measured.keep("scores", made_from, scores)
+        return scores
+
+    def _run(self, command: Command, may_need_memory: bool = False) -> Ended:
+        """Runs a command; if it fails its last line is shown."""
+        ended = run_child(command.in_python, shown=False)
+        last = (ended.output.strip().splitlines() or ["no message"])[-1]
+        # The kernel kills a process that has taken all memory.
+        is_exhausted = ended.code == -signal.SIGKILL or errors.MEMORY_IS_SHORT in last
+        if ended.code and not (may_need_memory and is_exhausted):
+            raise InputError(f"{command.module} ended with {ended.code}: {last}")
+        return ended
