@@ -11,7 +11,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -36,7 +36,7 @@ LEARNING_RATES = {
     "base": 1e-4,
     "large": 1e-4,
 }
-_VERSION = 4  # of what is measured, and how
+_VERSION = 5  # of what is measured, and how
 _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, a second sample
 _COUNTED_BYTES = 64_000_000
@@ -91,6 +91,16 @@ def _num_bytes(chunks: Sequence[Chunk]) -> int:
     return sum(chunk.num_bytes for chunk in chunks)
 
 
+class _Counted(NamedTuple):
+    """A sample of the text, and what all of it has, by a part of it."""
+
+    lines: list[str]
+    sample_words: int
+    words: float
+    num_bytes: float
+    seconds: float  # for one core to read it
+
+
 class Measurements:
     """Of a plan's text, machine and checkpoint."""
 
@@ -135,85 +145,86 @@ class Measurements:
     def _made_from(self) -> list[Any]:
         """What measurements depend on."""
         options = self.options
+        commands = self._commands
         return [
-            *(
-                _VERSION,
-                self._file_bytes,
-                _num_bytes(self._held_out),
-                self._commands.reading,
-            ),
-            *(
-                options.init_checkpoint,
-                options.num_new_tokens,
-                self._commands.segmenter,
-            ),
-            self._commands.do_lower_case,
+            *(_VERSION, self._file_bytes, _num_bytes(self._held_out), commands.reading),
+            *(options.init_checkpoint, options.num_new_tokens, commands.segmenter),
+            commands.do_lower_case,
         ]
 
     def text(self) -> Text:
         """Counts the text, and makes the vocabulary and records of a sample."""
-        options = self.options
-        checkpoint, made_from = options.init_checkpoint, self._made_from
+        made_from = self._made_from
         if known := self._measured.find("text", made_from):
             return Text(**known)
         from bert_tf.records.manifest import MANIFEST_SUFFIX
 
         logging.info("Counting the text ...")
-        began = time.monotonic()
-        sample, sample_words, words, num_bytes, times = self._counted()
-        reading = times * (time.monotonic() - began)
+        counted = self._counted()
         held_out = self._held_out_lines()
         self._keep_settings()  # as the text can be read
-        path, small = (self._sample(f"{n}.txt") for n in ("text", "small"))
-        folder = os.path.dirname(path)
-        if files.exists(folder):  # of another text, or of a plan that was killed
-            files.remove(folder)
-        files.make_folder(folder)
-        files.write_atomically(path, "\n".join(sample) + "\n")
-        part = sample[: max(1, len(sample) // _SMALLER)]
-        files.write_atomically(small, "\n".join(part) + "\n")
-        vocab_file = self._commands.vocab_file
-        taken = []
+        text_file, small_file = self._write_sample(counted.lines)
+        vocab_file, making_vocabulary = self._commands.vocab_file, 0.0
         if self._commands.makes_vocabulary:
             vocab_file = self._sample("vocab.txt")
-            learn = self._commands.make_vocabulary(
-                vocab_file, num_bytes, num_workers=1, input_file=path
+            command = self._commands.make_vocabulary(
+                vocab_file, counted.num_bytes, num_workers=1, input_file=text_file
             )
-            taken.append((self._run(learn).seconds, 1.0))
-        target = self._sample("text.tfrecord")
+            making_vocabulary = self._run(command).seconds
+        records = self._sample("text.tfrecord")
         # Two samples: what grows with the text, without what starting takes.
-        first = self._sample("small.tfrecord")
-        starting = self._run(
-            self._commands.create(first, vocab_file, num_workers=1, input_file=small)
-        ).seconds
-        seconds = self._run(
-            self._commands.create(target, vocab_file, num_workers=1, input_file=path)
-        ).seconds
-        taken.append((seconds, 1.0))
+        starting, making_records = (
+            self._run(
+                self._commands.create(
+                    target, vocab_file, num_workers=1, input_file=path
+                )
+            ).seconds
+            for path, target in (
+                (small_file, self._sample("small.tfrecord")),
+                (text_file, records),
+            )
+        )
+        factor = counted.words / max(counted.sample_words, 1)
+
+        def foreseen(seconds: float) -> float:
+            """For all of the text, from those for the sample, which one core had."""
+            growing = max(seconds - starting, 0.0) * _SMALLER / (_SMALLER - 1)
+            pieces = len(self._chunks)
+            workers = min(self.options.num_workers or available_cores(), pieces)
+            return (counted.seconds + factor * growing) / workers
+
+        seconds = starting + foreseen(making_records)
+        if self._commands.makes_vocabulary:
+            seconds += starting + foreseen(making_vocabulary)
         if self._held_out:
-            taken.append((seconds, _num_bytes(self._held_out) / self._file_bytes))
-        manifest = files.read_json(target + MANIFEST_SUFFIX)
-        factor = words / max(sample_words, 1)
-        growing = factor * _SMALLER / (_SMALLER - 1)
-        # A sample is the work of one.
-        workers = min(options.num_workers or available_cores(), len(self._chunks))
+            share = _num_bytes(self._held_out) / self._file_bytes
+            seconds += starting + share * foreseen(making_records)
+        manifest = files.read_json(records + MANIFEST_SUFFIX)
         size = sum(shard["num_bytes"] for shard in manifest["shards"])
         text = Text(
-            num_bytes=float(num_bytes),
-            words=float(words),
+            num_bytes=float(counted.num_bytes),
+            words=float(counted.words),
             tokens=float(factor * manifest["report"]["read"]["tokens"]),
             unigram_bits_per_byte=None
-            if checkpoint
-            else self._unigram_bits_per_byte(sample, held_out, vocab_file),
-            seconds=sum(
-                starting
-                + share * (reading + growing * max(seconds - starting, 0.0)) / workers
-                for seconds, share in taken
-            ),
+            if self.options.init_checkpoint
+            else self._unigram_bits_per_byte(counted.lines, held_out, vocab_file),
+            seconds=seconds,
             record_bytes=float(factor * size),
         )
         self._measured.keep("text", made_from, dataclasses.asdict(text))
         return text
+
+    def _write_sample(self, lines: Sequence[str]) -> tuple[str, str]:
+        """The sample as a file, and the beginning of it."""
+        paths = self._sample("text.txt"), self._sample("small.txt")
+        folder = os.path.dirname(paths[0])
+        if files.exists(folder):  # of another text, or of a plan that was killed
+            files.remove(folder)
+        files.make_folder(folder)
+        beginning = lines[: max(1, len(lines) // _SMALLER)]
+        for path, some in zip(paths, (lines, beginning), strict=True):
+            files.write_atomically(path, "\n".join(some) + "\n")
+        return paths
 
     def _unigram_bits_per_byte(
         self, lines: Sequence[str], held_out: Sequence[str], vocab_file: str
@@ -252,11 +263,8 @@ class Measurements:
                     return found
         return found
 
-    def _counted(self) -> tuple[list[str], int, float, float, float]:
-        """Lines of a sample, its words; the whole text's words and bytes.
-
-        Last how often the whole text has what was read of it.
-        """
+    def _counted(self) -> _Counted:
+        began = time.monotonic()
         sample: list[str] = []
         file_bytes = kept = sample_words = words = num_bytes = 0
         dropped: Counter[str] = Counter()
@@ -275,7 +283,13 @@ class Measurements:
             if file_bytes >= _COUNTED_BYTES:
                 break
         times = self._file_bytes / max(file_bytes, 1)
-        return sample, sample_words, words * times, num_bytes * times, times
+        return _Counted(
+            lines=sample,
+            sample_words=sample_words,
+            words=words * times,
+            num_bytes=num_bytes * times,
+            seconds=(time.monotonic() - began) * times,
+        )
 
     def paces(self) -> tuple[list[Pace], str]:
         """Trains each size for some seconds, until one is too slow or too large.
@@ -294,15 +308,15 @@ class Measurements:
             if seen < TOKENS_PER_WEIGHT * pace.num_weights:
                 break
         if not found:
-            raise InputError(f"The memory is not enough for the model {sizes[0]}.")
+            raise InputError(f"The memory is not enough for the model: {too_large}.")
         return found, too_large
 
     def _pace(self, size: str) -> Pace | None:
         """None where the memory is not enough."""
         options = self.options
         made_from = [_VERSION, options.init_checkpoint]
-        if (known := self._measured.find(size, made_from)) is not None:
-            return Pace(**known) if known else None
+        if known := self._measured.find(size, made_from):
+            return Pace(**known)
         folder = self._sample(size)
         logging.info("Measuring %s ...", size)
         training = self._commands.train(
@@ -314,7 +328,6 @@ class Measurements:
         )
         ended = self._run(training, may_need_memory=True)
         if ended.code:
-            self._measured.keep(size, made_from, {})
             return None
         metrics = files.read_text(os.path.join(folder, "metrics.jsonl")).splitlines()
         rates = [json.loads(line).get("tokens_per_second") for line in metrics]
