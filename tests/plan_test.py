@@ -15,11 +15,10 @@ from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import source
 from bert_tf.conversion.tokenizer_files import write_tokenizer_json
-from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.plan import choose
 from bert_tf.records.text_input import TextOptions, file_chunks
 from bert_tf.tasks import plan_measurements
-from bert_tf.tasks.plan_measurements import Pace, learning_rate, num_weights
+from bert_tf.tasks.plan_measurements import Pace
 from bert_tf.text.vocabulary import Vocabulary
 from tests.script_case import FolderCase, printed
 
@@ -45,20 +44,6 @@ class ChooseTest(tf.test.TestCase):
         # 200 and 1,000 tokens are enough.
         for seconds, size in ((39, "tiny"), (499, "tiny"), (500, "mini"), (1, "tiny")):
             self.assertEqual(choose(paces, seconds).size, size)
-
-    def test_the_rate_is_that_of_a_size(self):
-        for name, rate in (
-            *(("tiny", 1e-3), ("mini", 1e-3), ("small", 5e-4), ("medium", 3e-4)),
-            *(("base", 1e-4), ("large", 1e-4)),
-            *(("L-6_H-512", 3e-4), ("L-6_H-768", 1e-4), ("L-2_H-256", 1e-3)),
-        ):
-            self.assertEqual(learning_rate(BertConfig.from_size(name)), rate)
-
-    def test_weights_are_those_of_the_model(self):
-        config = BertConfig.from_size("L-2_H-128", vocab_size=100)
-        model = BertPretrainer(config)
-        unused = [128 * 128, 128, 2 * 128, 2]  # the pooler, next sentence prediction
-        self.assertEqual(num_weights(config), model.count_params() - sum(unused))
 
 
 class PlanCase(FolderCase):
