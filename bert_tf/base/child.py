@@ -48,6 +48,8 @@ def run_child(arguments: Sequence[str], *, shown: bool) -> Ended:
             # Signals come from here alone: the terminal's would come twice.
             start_new_session=True,
         )
+        for number in received:  # before it was there
+            os.kill(process.pid, number)
         output = process.stdout.read() if process.stdout else ""
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
