@@ -51,7 +51,9 @@ class Plan:
         self.options = options
         self._commands = Commands(options)
         self._measured = Measurements(self._commands)
-        self.commands: list[Command] = []  # once the lines are made
+        # Once the lines are made.
+        self.commands: list[Command] = []
+        self._size = ""
 
     def lines(self) -> Iterator[str]:
         """What is planned, and why."""
@@ -61,7 +63,7 @@ class Plan:
             f" {text.tokens:,.0f} tokens ({text.tokens / max(text.words, 1.0):.2f} per"
             " word)."
         )
-        paces, too_large = self._measured.paces()
+        paces, failure = self._measured.paces()
         before = text.seconds
         seconds = 3600.0 * options.hours - before
         if seconds <= 0.0:
@@ -84,10 +86,17 @@ class Plan:
             ]
             for one in paces
         ]
-        header = ["model", "weights", "tokens/s", "GB", "tokens per weight", "passes"]
+        header = [
+            "model",
+            "weights",
+            "tokens/s",
+            "GB of RAM",
+            "tokens per weight",
+            "passes",
+        ]
         yield table([*header, ""], rows).rstrip()
-        if too_large:
-            yield f"The memory is not enough for the size {too_large}."
+        if failure:
+            yield f"Left out: {failure}"
         yield from self._warnings(pace, seconds, text)
         if (unigrams := text.unigram_bits_per_byte) is not None:
             seen = pace.tokens_per_second * seconds
@@ -100,6 +109,7 @@ class Plan:
             f" {text.record_bytes / 1e9:,.2f} GB of records."
         )
         yield ""
+        self._size = pace.size
         self.commands = self._commands.planned(
             size=pace.size,
             learning_rate=pace.learning_rate,
@@ -110,14 +120,16 @@ class Plan:
 
     def _warnings(self, pace: Pace, seconds: float, text: Text) -> Iterator[str]:
         per_word, total = text.tokens / max(text.words, 1.0), text.tokens
-        if not self._commands.makes_vocabulary and per_word > _MANY_TOKENS_PER_WORD:
-            remedy = "num_new_tokens=1000` adds words of the text to it."
-            if (
-                per_word > _NO_SPACES_TOKENS_PER_WORD
-                and self._commands.segmenter is None
-            ):
-                remedy = "segmenter=icu` separates words without spaces."
-            yield f"The vocabulary cuts a word into {per_word:.2f} tokens. `{remedy}"
+        is_cut = (
+            not self._commands.makes_vocabulary and per_word > _MANY_TOKENS_PER_WORD
+        )
+        if text.has_phrases and self._commands.segmenter is None:
+            yield "`segmenter=icu` separates words that have no spaces between them."
+        elif is_cut and per_word < _NO_SPACES_TOKENS_PER_WORD:
+            yield (
+                f"The vocabulary cuts a word into {per_word:.2f} tokens."
+                " `num_new_tokens=1000` adds words of the text to it."
+            )
         seen = pace.tokens_per_second * seconds
         enough = TOKENS_PER_WEIGHT * pace.num_weights
         if self.options.init_checkpoint is None and seen < enough:
@@ -165,6 +177,7 @@ class Plan:
 
     def go(self) -> None:
         """Runs the commands that are not done; InputError where one fails."""
+        self._measured.keep_size(self._size)
         for command in self.commands:
             if command.module == LEARN and files.exists(command.result):
                 continue  # the others resume by themselves

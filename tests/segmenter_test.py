@@ -109,7 +109,7 @@ class SegmenterTest(FolderCase):
         other = self.make_records("other", segmenter="none")
         self.refused("cannot be used tog.*segmenter", self.pretrain, (records, other))
         self.refused(
-            "words are those of `segmenter=none`, .*model was trained with icu",
+            "The records have `segmenter=none`, .*model was trained with icu",
             *(self.pretrain, other),
             init_checkpoint=self.checkpoint(),
         )
@@ -127,7 +127,12 @@ class SegmenterTest(FolderCase):
         self.assertLen(filler.fill("ไทยเป็น[MASK]ไทย"), 1)
         # New words are those of the checkpoint's segmenter.
         self.extend(model)
-        self.refused("words are .*segmenter=none", self.extend, model, segmenter="none")
+        self.refused(
+            "^Received: `segmenter=none`, but .* with icu",
+            self.extend,
+            model,
+            segmenter="none",
+        )
 
     def extend(self, model, **more):
         cli.run_script(

@@ -26,6 +26,7 @@ from bert_tf.records.written_vocabulary import (
     count_words,
     write,
 )
+from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.training.training_options import ModelOptions
 
 # So many of the new words are shown.
@@ -60,6 +61,13 @@ class ExtensionOptions(WrittenVocabularyOptions):
         5, "How often a word must occur to be added.", least=1, decides="numbers"
     )
     do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
+    segmenter: str = with_default(
+        WrittenVocabularyOptions,
+        "segmenter",
+        NO_SEGMENTER,
+        help="What separates the words of scripts without spaces, as in"
+        " learn_vocabulary. Default: the checkpoint's.",
+    )
 
     def problems(self) -> Iterator[str]:
         """Exactly one of `num_new_tokens` and `tokens_per_word`."""
@@ -76,7 +84,8 @@ def run(options: ExtensionOptions) -> None:
     from bert_tf.text.extension import extend_vocabulary, is_extension
 
     source = open_source(options.init_checkpoint)
-    segmenter = checked_segmenter(source, options.value_if_given("segmenter"))
+    given = options.value_if_given("segmenter")
+    segmenter = checked_segmenter(source, given, "Received:")
     tokenizer = load_tokenizer(source, segmenter=segmenter)
     vocabulary = tokenizer.vocabulary
     path = source.tokenizer.path or source.path

@@ -30,12 +30,7 @@ from absl import app, flags, logging
 
 import bert_tf
 from bert_tf.base import keras_backend, local_workers, options
-from bert_tf.base.errors import (
-    MEMORY_IS_SHORT,
-    InputError,
-    cause_of,
-    without_nodes,
-)
+from bert_tf.base.errors import InputError, cause_of, without_nodes
 
 T = TypeVar("T", bound=options.Options)
 
@@ -327,7 +322,7 @@ def one_line(error: Exception) -> str:
     )
     if is_exhausted and not any(reason in text for reason in of_disks):
         text += (
-            f". {MEMORY_IS_SHORT}: make batches or sequences smaller, or train with"
+            ". Memory is short: make batches or sequences smaller, or train with"
             " --gradient_accumulation_steps or --recompute."
         )
     line = " ".join(text.split())

@@ -3,8 +3,6 @@
 import itertools
 import re
 
-# Of a message where memory was not enough.
-MEMORY_IS_SHORT = "Memory is short"
 _PLACE = re.compile("when (reading|writing|deleting|resuming|initiating|getting) ")
 
 

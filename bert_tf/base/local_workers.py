@@ -7,7 +7,6 @@ told to stop, and at last killed.
 """
 
 import contextlib
-import ctypes
 import glob
 import json
 import math
@@ -20,12 +19,12 @@ import tempfile
 import time
 from typing import IO
 
+from bert_tf.base.child import end_with_parent
 from bert_tf.base.errors import InputError
 
 SECONDS_TO_END = 30.0
 _OF_WORKERS = "BERT_TF_LOCAL_WORKER"
 _LINES = 5  # of a worker that fails
-_DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
 def is_one() -> bool:
@@ -104,12 +103,8 @@ def _start(
         stderr=log,
         # Signals come from `run` alone: the terminal's would come twice.
         start_new_session=True,
-        preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+        preexec_fn=end_with_parent,
     )
-
-
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_DIES_WITH_PARENT, signal.SIGTERM)
 
 
 def _free_addresses(count: int) -> list[str]:

@@ -495,12 +495,14 @@ def checked_casing(
     return do_lower_case
 
 
-def checked_segmenter(source: Source | None, segmenter: str | None) -> str:
-    """The given or the records' segmenter, or else the checkpoint's; None: unknown."""
+def checked_segmenter(
+    source: Source | None, segmenter: str | None, said_by: str = "The records have"
+) -> str:
+    """That of records or flags, or else the checkpoint's; None is not known."""
     there = source and source.tokenizer.segmenter
     if source and there and segmenter and segmenter != there:
         raise InputError(
-            f"The text's words are those of `segmenter={segmenter}`, but the checkpoint"
-            f" {source.path} was trained with {there}."
+            f"{said_by} `segmenter={segmenter}`, but the checkpoint {source.path} was"
+            f" trained with {there}."
         )
     return segmenter or there or NO_SEGMENTER

@@ -100,7 +100,9 @@ def read_records(path: str, *, check_data: bool = True) -> Iterator[bytes]:
         broken = number if position > len(rest) else number + 1
         complaint = f"it breaks off in record {broken}"
     if complaint:
-        of_text = "" if number else " create_pretraining_data writes those of a text."
+        of_text = (
+            "" if number else " If it is text, create_pretraining_data comes first."
+        )
         raise InputError(
             f"{path}: not a whole TFRecord file ({complaint}); write the records again."
             + of_text

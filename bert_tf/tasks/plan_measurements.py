@@ -16,15 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from bert_tf.base import errors, files, finished
+from bert_tf.base import files, finished
 from bert_tf.base.child import Ended, run_child
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import available_cores
+from bert_tf.records.manifest import MANIFEST_SUFFIX
 from bert_tf.records.text_input import file_chunks, text_chunks
 from bert_tf.tasks.plan_commands import Command, Commands
 from bert_tf.text.documents import Chunk, read_chunk
-from bert_tf.text.segmentation import NO_SEGMENTER
+from bert_tf.text.segmentation import NO_SEGMENTER, has_letters, segments
 
 TOKENS_PER_WEIGHT = 20
 # Of the sizes that are tried. Narrower models take larger rates.
@@ -36,11 +37,13 @@ LEARNING_RATES = {
     "base": 1e-4,
     "large": 1e-4,
 }
-_VERSION = 5  # of what is measured, and how
+_VERSION = 6  # of what is measured, and how
 _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, a second sample
 _COUNTED_BYTES = 64_000_000
 _SECONDS_PER_SIZE = 20.0
+_BEGUN = "begun"
+_PHRASES = 0.1  # of the lines, for a text of a script without spaces
 _EVAL_STEPS = 20  # for the scores of a checkpoint
 
 
@@ -52,6 +55,7 @@ class Text:
     words: float
     tokens: float
     unigram_bits_per_byte: float | None  # None with a checkpoint
+    has_phrases: bool  # of words that a segmenter separates
     seconds: float  # to make the vocabulary and the records
     record_bytes: float
 
@@ -117,12 +121,12 @@ class Measurements:
         self._held_out: list[Chunk] = []
         if options.eval_file:
             self._held_out = file_chunks(options, options.eval_file, "eval_file")
-            paths = {chunk.source.path for chunk in self._chunks}
+            known = {files.identity(chunk.source.path) for chunk in self._chunks}
             for path in (chunk.source.path for chunk in self._held_out):
-                if path in paths:
+                if files.identity(path) in known:
                     raise InputError(
                         f"`eval_file`: {path} is in `input_file` too, so that the model"
-                        " would be trained on it."
+                        " would be trained on it. Move it out of there."
                     )
 
     def _keep_settings(self) -> None:
@@ -149,16 +153,23 @@ class Measurements:
         return [
             *(_VERSION, self._file_bytes, _num_bytes(self._held_out), commands.reading),
             *(options.init_checkpoint, options.num_new_tokens, commands.segmenter),
-            commands.do_lower_case,
+            *(commands.do_lower_case, self._workers),
         ]
+
+    @property
+    def _workers(self) -> int:
+        return self.options.num_workers or available_cores()
+
+    def _share_of_a_core(self, chunks: Sequence[Chunk]) -> float:
+        """Of one core's time, what all take; a large chunk is read by one."""
+        sizes = [chunk.num_bytes for chunk in chunks]
+        return max(1.0 / self._workers, max(sizes) / max(sum(sizes), 1))
 
     def text(self) -> Text:
         """Counts the text, and makes the vocabulary and records of a sample."""
         made_from = self._made_from
         if known := self._measured.find("text", made_from):
             return Text(**known)
-        from bert_tf.records.manifest import MANIFEST_SUFFIX
-
         logging.info("Counting the text ...")
         counted = self._counted()
         held_out = self._held_out_lines()
@@ -187,17 +198,17 @@ class Measurements:
         factor = counted.words / max(counted.sample_words, 1)
 
         def foreseen(seconds: float) -> float:
-            """For all of the text, from those for the sample, which one core had."""
+            """One core's for all of the text, from those for the sample."""
             growing = max(seconds - starting, 0.0) * _SMALLER / (_SMALLER - 1)
-            pieces = len(self._chunks)
-            workers = min(self.options.num_workers or available_cores(), pieces)
-            return (counted.seconds + factor * growing) / workers
+            return counted.seconds + factor * growing
 
-        seconds = starting + foreseen(making_records)
+        share = self._share_of_a_core(self._chunks)
+        seconds = starting + share * foreseen(making_records)
         if self._commands.makes_vocabulary:
-            seconds += starting + foreseen(making_vocabulary)
+            seconds += starting + share * foreseen(making_vocabulary)
         if self._held_out:
-            share = _num_bytes(self._held_out) / self._file_bytes
+            share = self._share_of_a_core(self._held_out)
+            share *= _num_bytes(self._held_out) / max(self._file_bytes, 1)
             seconds += starting + share * foreseen(making_records)
         manifest = files.read_json(records + MANIFEST_SUFFIX)
         size = sum(shard["num_bytes"] for shard in manifest["shards"])
@@ -208,6 +219,8 @@ class Measurements:
             unigram_bits_per_byte=None
             if self.options.init_checkpoint
             else self._unigram_bits_per_byte(counted.lines, held_out, vocab_file),
+            has_phrases=sum(map(has_letters, counted.lines))
+            > _PHRASES * len(counted.lines),
             seconds=seconds,
             record_bytes=float(factor * size),
         )
@@ -268,11 +281,16 @@ class Measurements:
         sample: list[str] = []
         file_bytes = kept = sample_words = words = num_bytes = 0
         dropped: Counter[str] = Counter()
+        segmenter = self._commands.segmenter
         chunks = list(self._chunks)
         random.Random(0).shuffle(chunks)
         for chunk in chunks:
             for line in read_chunk(chunk, dropped):
                 number, size = len(line.text.split()), len(line.text.encode())
+                if segmenter is not None:
+                    number = sum(
+                        len(segments(one, segmenter)) for one in line.text.split()
+                    )
                 words += number
                 num_bytes += size
                 if kept < _SAMPLE_BYTES:
@@ -292,43 +310,52 @@ class Measurements:
         )
 
     def paces(self) -> tuple[list[Pace], str]:
-        """Trains each size for some seconds, until one is too slow or too large.
+        """Trains each size for some seconds, until one is too slow or fails.
 
-        That which is too large comes last.
+        How it failed comes last. Once a training has begun, its size is the only one.
         """
         found: list[Pace] = []
-        too_large = ""
         sizes = [*LEARNING_RATES]
-        for size in sizes if self.options.init_checkpoint is None else ["checkpoint"]:
-            if (pace := self._pace(size)) is None:
-                too_large = size
-                break
+        if self.options.init_checkpoint is not None:
+            sizes = ["checkpoint"]
+        elif begun := self._measured.find(_BEGUN, None):
+            sizes = [begun["size"]]
+        for size in sizes:
+            try:
+                pace = self._pace(size)
+            except InputError as error:
+                # The memory may be too small, in many ways.
+                if not found:
+                    raise
+                return found, f"{size}: {error}"
             found.append(pace)
             seen = pace.tokens_per_second * 3600.0 * self.options.hours
             if seen < TOKENS_PER_WEIGHT * pace.num_weights:
                 break
-        if not found:
-            raise InputError(f"The memory is not enough for the model: {too_large}.")
-        return found, too_large
+        return found, ""
 
-    def _pace(self, size: str) -> Pace | None:
-        """None where the memory is not enough."""
-        options = self.options
-        made_from = [_VERSION, options.init_checkpoint]
+    def keep_size(self, size: str) -> None:
+        """The size of the training that begins."""
+        self._measured.keep(_BEGUN, None, {"size": size})
+
+    def _pace(self, size: str) -> Pace:
+        records = self._sample("text.tfrecord")
+        vocabulary = files.read_json(records + MANIFEST_SUFFIX)["vocab_sha256"]
+        made_from = [_VERSION, self.options.init_checkpoint, vocabulary]
         if known := self._measured.find(size, made_from):
             return Pace(**known)
         folder = self._sample(size)
+        if files.exists(folder):  # of one that was stopped
+            files.remove(folder)
         logging.info("Measuring %s ...", size)
         training = self._commands.train(
-            self._sample("text.tfrecord"),
+            records,
             folder,
             size,
             max_train_hours=_SECONDS_PER_SIZE / 3600.0,
             log_steps=10**6,
         )
-        ended = self._run(training, may_need_memory=True)
-        if ended.code:
-            return None
+        ended = self._run(training)
         metrics = files.read_text(os.path.join(folder, "metrics.jsonl")).splitlines()
         rates = [json.loads(line).get("tokens_per_second") for line in metrics]
         config = BertConfig.from_json_file(os.path.join(folder, "bert_config.json"))
@@ -365,12 +392,12 @@ class Measurements:
             self._measured.keep("scores", made_from, scores)
         return scores
 
-    def _run(self, command: Command, may_need_memory: bool = False) -> Ended:
+    def _run(self, command: Command) -> Ended:
         """Runs a command; if it fails its last line is shown."""
         ended = run_child(command.in_python, shown=False)
-        last = (ended.output.strip().splitlines() or ["no message"])[-1]
-        # The kernel kills a process that has taken all memory.
-        is_exhausted = ended.code == -signal.SIGKILL or errors.MEMORY_IS_SHORT in last
-        if ended.code and not (may_need_memory and is_exhausted):
+        if ended.code:
+            last = (ended.output.strip().splitlines() or ["no message"])[-1]
+            if ended.code == -signal.SIGKILL:
+                last = "it was killed, as where the memory is not enough"
             raise InputError(f"{command.module} ended with {ended.code}: {last}")
         return ended

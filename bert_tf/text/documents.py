@@ -17,7 +17,7 @@ from bert_tf.base.parallel import grouped
 from bert_tf.text import blocks
 from bert_tf.text.dropped import drop
 from bert_tf.text.encodings import find_encodings
-from bert_tf.text.fields import field, parquet_group_bytes, parquet_objects
+from bert_tf.text.fields import field, has_field, parquet_group_bytes, parquet_objects
 from bert_tf.text.mediawiki import is_dump, read_mediawiki, require_parser
 from bert_tf.text.pdf import looks_extracted, paragraphs_of_pdf
 from bert_tf.text.splitting import sentence_splitter
@@ -167,7 +167,7 @@ def _text_of(values: Any, text_field: str) -> str:
     if not isinstance(values, dict):
         raise ValueError(f"it must be a JSON object. Received: {type(values).__name__}")
     text = field(values, text_field)
-    if text is None and text_field not in values:
+    if text is None and not has_field(values, text_field):
         raise ValueError(
             f"it has no field {text_field!r}; `text_field` names one of its own: "
             f"{', '.join(values)}"

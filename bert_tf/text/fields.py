@@ -14,12 +14,23 @@ Objects = Iterator[tuple[int, Mapping[str, Any]]]
 
 def field(row: Mapping[str, Any], name: str) -> Any:
     """A column of a row, or a field within one; None if there is none."""
+    found = _holder(row, name)
+    return found[0][found[1]] if found else None
+
+
+def has_field(row: Mapping[str, Any], name: str) -> bool:
+    """Whether a row has it, if only as null."""
+    return _holder(row, name) is not None
+
+
+def _holder(row: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], str] | None:
+    """What a field is in, and its name there."""
     if name in row:
-        return row[name]
+        return row, name
     for place, character in enumerate(name):
         inner = row.get(name[:place]) if character == "." else None
         if isinstance(inner, Mapping):
-            return field(inner, name[place + 1 :])
+            return _holder(inner, name[place + 1 :])
     return None
 
 

@@ -57,6 +57,11 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     return re.compile(f"[{chars['L']}]"), re.compile(f"[{first}][{rest}]*")
 
 
+def has_letters(text: str) -> bool:
+    """Whether a segmenter separates words of it."""
+    return _patterns()[0].search(text) is not None
+
+
 def segments(text: str, segmenter: str) -> list[tuple[int, int]]:
     """The parts of a text, (start, end) of each, between which are boundaries."""
     letter, run = _patterns()

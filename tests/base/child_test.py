@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from concurrent import futures
 
 from absl.testing import absltest
 
@@ -52,16 +54,39 @@ class ChildTest(absltest.TestCase):
         small, large = map(int, done.stdout.split())
         self.assertBetween(large - small, 180 << 20, 220 << 20)
 
+    def parent(self):
+        return subprocess.Popen(
+            [sys.executable, "-c", PARENT, CHILD],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
     def test_it_ends_before_a_parent_that_is_told_to_stop(self):
-        for number in (signal.SIGTERM, signal.SIGINT):
-            parent = subprocess.Popen(
-                [sys.executable, "-c", PARENT, CHILD], stdout=subprocess.PIPE, text=True
-            )
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            parent = self.parent()
             child = int(parent.stdout.readline())
             parent.send_signal(number)
-            printed, _ = parent.communicate(timeout=60)
+            printed, said = parent.communicate(timeout=60)
             self.assertEqual((parent.returncode, printed), (128 + number, "saved\n"))
+            self.assertIn(f"Stopped by {number.name}. Start the same", said)
             self.assertFalse(os.path.exists(f"/proc/{child}"))
+
+    def test_it_ends_where_the_parent_is_killed(self):
+        parent = self.parent()
+        child = int(parent.stdout.readline())
+        parent.kill()
+        # The pipe is the child's too.
+        self.assertEqual(parent.communicate(timeout=60)[0], "saved\n")
+        for _ in range(600):
+            if not os.path.exists(f"/proc/{child}"):
+                break
+            time.sleep(0.1)
+        self.assertFalse(os.path.exists(f"/proc/{child}"))
+
+    def test_in_a_thread(self):
+        with futures.ThreadPoolExecutor() as pool:
+            self.assertEqual(pool.submit(python, "print(1)").result().output, "1\n")
 
     def test_signals_are_heard_as_before_afterwards(self):
         before = signal.getsignal(signal.SIGTERM)

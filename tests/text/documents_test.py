@@ -97,6 +97,8 @@ class JsonLinesTest(ReaderTestCase):
         self.assertEqual(self.read('{"text": "\\uDE00"}')[0], [[], ["\ufffd"], []])
 
     def test_a_document_whose_text_is_null(self):
+        lines, dropped = self.read('{"body": {"text": null}}', text_field="body.text")
+        self.assertEqual(dropped, {"documents without text": 1})
         lines, dropped = self.read('{"text": "a"}\n{"text": null}\n{"text": "b"}')
         self.assertEqual(lines, [[], ["a"], [], ["b"], []])
         self.assertEqual(dropped, {"documents without text": 1})

@@ -229,7 +229,7 @@ class WrongInputTest(ScriptCase):
             ([self.path("no*where")], "no file matches"),
             ([self.get_temp_dir()], "is a folder"),
             ([self.path("out.manifest.json")], "No record file, only"),
-            ([other], "other.txt: not a whole TFRecord file .* those of a text"),
+            ([other], "other.txt: not a whole TFRecord file .* If it is text"),
             ([foreign], r"foreign: these are neither .* Received: image bytes\[1\]"),
             ([empty], "there is no record in"),
             (
