@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 FLAGS = json.loads((ROOT / "tests/golden/flags.json").read_text("utf-8"))
 OPTIONS = {name for command in FLAGS.values() for name in command["defaults"]}
 # Command lines are what they are about.
-OF_COMMAND_LINES = {"cli.py", "notebook.py", "small_data.py"}
+OF_COMMAND_LINES = {"cli.py", "notebook.py", "plan_commands.py", "small_data.py"}
 VALUE = "\0"
 COMMAND = re.compile(
     r"python -m (?=\w)|(?<!-m )pip install\b|bert-tf (?!lists)[a-z]|iconv -|\btr '"

@@ -12,9 +12,12 @@ from absl.testing import absltest
 from bert_tf.base.child import run_child
 from tests import processes
 
+# Where the tests run in the background, some signals are ignored.
 PARENT = """
-import sys
+import signal, sys
 from bert_tf.base.child import run_child
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
 run_child([sys.executable, "-u", "-c", sys.argv[1]], shown=True)
 print("not stopped")
 """
