@@ -63,7 +63,7 @@ class Plan:
             f" {text.tokens:,.0f} tokens ({text.tokens / max(text.words, 1.0):.2f} per"
             " word)."
         )
-        paces, failure = self._measured.paces()
+        paces, failure = self._measured.paces(text)
         before = text.seconds
         seconds = 3600.0 * options.hours - before
         if seconds <= 0.0:
@@ -93,8 +93,9 @@ class Plan:
             "GB of RAM",
             "tokens per weight",
             "passes",
+            "",
         ]
-        yield table([*header, ""], rows).rstrip()
+        yield table(header, rows).rstrip()
         if failure:
             yield f"Left out: {failure}"
         yield from self._warnings(pace, seconds, text)

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import types
 from unittest import mock
 
@@ -367,6 +368,7 @@ class PlanTest(PlanCase):
             self.plan(output_dir, "--go", hours=90.0)
             del self.ends["mini"]
             self.ran.clear()
+            shutil.rmtree(self.path(str(code), "sample"))  # its work is done
             shown = self.plan(output_dir, hours=90.0)
             self.assertIn("--bert_size=tiny", shown)
             self.assertEqual(self.ran, [])

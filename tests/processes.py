@@ -4,11 +4,20 @@ import os
 import resource
 import subprocess
 import sys
+import time
 
 
 def seconds_of_other_processes():
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
+
+
+def has_ended(pid):
+    """Whether a process has ended, within a minute."""
+    end = time.monotonic() + 60.0
+    while os.path.exists(f"/proc/{pid}") and time.monotonic() < end:
+        time.sleep(0.1)
+    return not os.path.exists(f"/proc/{pid}")
 
 
 def run_python(*arguments, without=(), modules=None, **environment):

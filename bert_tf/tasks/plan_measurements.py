@@ -37,7 +37,7 @@ LEARNING_RATES = {
     "base": 1e-4,
     "large": 1e-4,
 }
-_VERSION = 6  # of what is measured, and how
+_VERSION = 7  # of what is measured, and how
 _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, a second sample
 _COUNTED_BYTES = 64_000_000
@@ -56,6 +56,7 @@ class Text:
     tokens: float
     unigram_bits_per_byte: float | None  # None with a checkpoint
     has_phrases: bool  # of words that a segmenter separates
+    vocabulary: str  # the SHA-256 of the sample's
     seconds: float  # to make the vocabulary and the records
     record_bytes: float
 
@@ -221,6 +222,7 @@ class Measurements:
             else self._unigram_bits_per_byte(counted.lines, held_out, vocab_file),
             has_phrases=sum(map(has_letters, counted.lines))
             > _PHRASES * len(counted.lines),
+            vocabulary=manifest["vocab_sha256"],
             seconds=seconds,
             record_bytes=float(factor * size),
         )
@@ -309,7 +311,7 @@ class Measurements:
             seconds=(time.monotonic() - began) * times,
         )
 
-    def paces(self) -> tuple[list[Pace], str]:
+    def paces(self, text: Text) -> tuple[list[Pace], str]:
         """Trains each size for some seconds, until one is too slow or fails.
 
         How it failed comes last. Once a training has begun, its size is the only one.
@@ -322,7 +324,7 @@ class Measurements:
             sizes = [begun["size"]]
         for size in sizes:
             try:
-                pace = self._pace(size)
+                pace = self._pace(size, text.vocabulary)
             except InputError as error:
                 # The memory may be too small, in many ways.
                 if not found:
@@ -338,9 +340,7 @@ class Measurements:
         """The size of the training that begins."""
         self._measured.keep(_BEGUN, None, {"size": size})
 
-    def _pace(self, size: str) -> Pace:
-        records = self._sample("text.tfrecord")
-        vocabulary = files.read_json(records + MANIFEST_SUFFIX)["vocab_sha256"]
+    def _pace(self, size: str, vocabulary: str) -> Pace:
         made_from = [_VERSION, self.options.init_checkpoint, vocabulary]
         if known := self._measured.find(size, made_from):
             return Pace(**known)
@@ -349,7 +349,7 @@ class Measurements:
             files.remove(folder)
         logging.info("Measuring %s ...", size)
         training = self._commands.train(
-            records,
+            self._sample("text.tfrecord"),
             folder,
             size,
             max_train_hours=_SECONDS_PER_SIZE / 3600.0,

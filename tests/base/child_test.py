@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent import futures
 
 from absl.testing import absltest
@@ -81,11 +80,7 @@ class ChildTest(absltest.TestCase):
         parent.kill()
         # The pipe is the child's too.
         self.assertEqual(parent.communicate(timeout=60)[0], "saved\n")
-        for _ in range(600):
-            if not os.path.exists(f"/proc/{child}"):
-                break
-            time.sleep(0.1)
-        self.assertFalse(os.path.exists(f"/proc/{child}"))
+        self.assertTrue(processes.has_ended(child))
 
     def test_in_a_thread(self):
         with futures.ThreadPoolExecutor() as pool:

@@ -80,11 +80,7 @@ class LocalWorkersTest(absltest.TestCase):
             process.send_signal(number)
             _, errors = process.communicate(timeout=60)
             self.assertEqual((process.returncode, errors), (code, ""))
-            for _ in range(600):
-                if not os.path.exists(f"/proc/{worker}"):
-                    break
-                time.sleep(0.1)
-            self.assertFalse(os.path.exists(f"/proc/{worker}"))
+            self.assertTrue(processes.has_ended(worker))
 
     def test_a_cluster_of_ones_own_contradicts_it(self):
         done = processes.run_python(self.command(""), "2", TF_CONFIG="{}")
