@@ -450,7 +450,8 @@ def extended(
     except ValueError as error:
         raise InputError(
             f"{vocabulary_said_by} has other tokens than {source.tokenizer.path}, which"
-            f" the checkpoint {source.path} was trained with: {error}."
+            f" the checkpoint {source.path} was trained with: {error}. Take the"
+            " checkpoint's, or one that extends it."
         ) from error
     size = max(len(vocabulary), source.weights.shapes[names.OF_VOCABULARY[0]][0])
     logging.info(

@@ -179,6 +179,7 @@ class ExtendedVocabularyTest(FolderCase):
             load_weights(model, found.source)
 
     def test_what_is_no_extension_is_one_line(self):
+        remedy = "Take the checkpoint's, or one that extends it."
         folder = self.checkpoint(30)
         for tokens, message in (
             ([*TOKENS[:-1], "x"], "line 14 is 'x' instead of '.'."),
@@ -191,7 +192,7 @@ class ExtendedVocabularyTest(FolderCase):
             line = str(caught.exception)
             self.assertNotIn("\n", line)
             self.assertIn("`vocab_file` has other tokens than", line)
-            self.assertEndsWith(line, f"was trained with: {message}")
+            self.assertEndsWith(line, f"was trained with: {message} {remedy}")
 
     def test_a_checkpoint_without_a_vocabulary_takes_any(self):
         source = dataclasses.replace(
