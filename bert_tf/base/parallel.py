@@ -9,8 +9,10 @@ that asks for workers must keep its work under `if __name__ == "__main__"`.
 """
 
 import concurrent.futures
+import math
 import multiprocessing
 import os
+import pathlib
 import signal
 import threading
 from collections import deque
@@ -25,6 +27,8 @@ Result = TypeVar("Result")
 # Pieces handed out beyond those being worked on: enough that no worker waits, few
 # enough that results do not pile up behind a slow one.
 _AHEAD = 2
+# Where Linux shows a container its limits.
+_CONTROL_GROUP = pathlib.Path("/sys/fs/cgroup")
 
 
 def grouped(
@@ -44,10 +48,25 @@ def grouped(
 
 
 def available_cores() -> int:
-    """The cores that this process may run on."""
+    """The cores that this process may run on, as many as a container's quota allows."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    return max(1, math.ceil(min(count, _quota())))
+
+
+def _quota() -> float:
+    """How many cores' time the process's control group may use (version 2, or 1)."""
+    for names in (["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]):
+        try:
+            text = " ".join((_CONTROL_GROUP / name).read_text() for name in names)
+        except OSError:
+            continue
+        quota, period = text.split()
+        if quota not in ("max", "-1"):
+            return int(quota) / int(period)
+    return math.inf
 
 
 class Workers:

@@ -13,6 +13,7 @@ from typing import Any
 
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
+from bert_tf.base.parallel import available_cores
 from bert_tf.base.pictures import table
 from bert_tf.records.manifest import Manifest
 from bert_tf.text.segmentation import NO_SEGMENTER
@@ -109,7 +110,11 @@ def write_card(
 
 
 def _machine() -> str:
-    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}"
+    cores = available_cores()
+    return (
+        f"{cores} core{'s' if cores > 1 else ''}, {platform.machine()},"
+        f" {platform.system()}"
+    )
 
 
 def _casing(manifests: Sequence[Manifest]) -> str:

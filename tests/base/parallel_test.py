@@ -1,14 +1,18 @@
 """Work on several processes: order, errors, and workers that do not outlive anybody."""
 
 import os
+import pathlib
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
+from unittest import mock
 
 import tensorflow as tf
 
-from bert_tf.base.parallel import Workers, ordered_map
+from bert_tf.base import parallel
+from bert_tf.base.parallel import Workers, available_cores, ordered_map
 from tests.parallel_work import (
     end_this_process,
     fail_at_three,
@@ -17,6 +21,38 @@ from tests.parallel_work import (
     slow_process_id,
     slow_square,
 )
+
+
+class AvailableCoresTest(tf.test.TestCase):
+    def test_no_more_than_the_containers_quota(self):
+        for quota, cores in (
+            ({"cpu.max": "150000 100000\n"}, 2),
+            ({"cpu.max": "20000 100000\n"}, 1),
+            ({"cpu.max": "max 100000\n"}, 64),
+            (
+                {
+                    "cpu/cpu.cfs_quota_us": "400000\n",
+                    "cpu/cpu.cfs_period_us": "100000\n",
+                },
+                4,
+            ),
+            (
+                {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
+                64,
+            ),
+            ({}, 64),
+        ):
+            folder = pathlib.Path(tempfile.mkdtemp(dir=self.get_temp_dir()))
+            (folder / "cpu").mkdir()
+            for name, text in quota.items():
+                (folder / name).write_text(text)
+            with (
+                mock.patch.object(parallel, "_CONTROL_GROUP", folder),
+                mock.patch.object(
+                    os, "sched_getaffinity", lambda _: set(range(64)), create=True
+                ),
+            ):
+                self.assertEqual(available_cores(), cores)
 
 
 class OrderedMapTest(tf.test.TestCase):
