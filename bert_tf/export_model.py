@@ -213,6 +213,7 @@ def run(options: ExportOptions) -> None:
     cli.import_tensorflow(options)
     from bert_tf.conversion import export
     from bert_tf.conversion.tensorflow import is_glob
+    from bert_tf.tasks.card import copy_card
 
     if options.format in ("saved_model", "litert"):
         keras_backend.require_tensorflow(f"--format={options.format}")
@@ -262,6 +263,7 @@ def run(options: ExportOptions) -> None:
             export.write_tf1(path, model)
         elif options.format == "huggingface":
             export.write_huggingface(path, model)
+            copy_card(model.folder, path, "transformers")
         elif options.format == "kerashub":
             export.write_kerashub(path, model)
         elif options.format == "saved_model":

@@ -20,6 +20,7 @@ from bert_tf.base.child import run_child
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import available_cores
 from bert_tf.base.pictures import table
+from bert_tf.records.record_sets import MANY_UNKNOWN
 from bert_tf.tasks.plan_commands import LEARN, Command, Commands, PlanOptions
 from bert_tf.tasks.plan_measurements import (
     TOKENS_PER_WEIGHT,
@@ -58,10 +59,11 @@ class Plan:
     def lines(self) -> Iterator[str]:
         """What is planned, and why."""
         options, text = self.options, self._measured.text()
+        between = "" if self._commands.segmenter else " between spaces"
         yield (
-            f"Text: {text.num_bytes / 1e6:,.1f} MB, about {text.words:,.0f} words and"
-            f" {text.tokens:,.0f} tokens ({text.tokens / max(text.words, 1.0):.2f} per"
-            " word)."
+            f"Text: {text.num_bytes / 1e6:,.1f} MB, about {text.words:,.0f} words"
+            f"{between} and {text.tokens:,.0f} tokens"
+            f" ({text.tokens / max(text.words, 1.0):.2f} per word)."
         )
         paces, failure = self._measured.paces(text)
         before = text.seconds
@@ -131,6 +133,12 @@ class Plan:
                 f"The vocabulary cuts a word into {per_word:.2f} tokens."
                 " `num_new_tokens=1000` adds words of the text to it."
             )
+        if text.unknown_share > MANY_UNKNOWN:
+            yield (
+                f"{text.unknown_share:.1%} of the tokens are [UNK]: characters that the"
+                " vocabulary does not have, which no score counts. Start from another"
+                " checkpoint, or from scratch."
+            )
         seen = pace.tokens_per_second * seconds
         enough = TOKENS_PER_WEIGHT * pace.num_weights
         if self.options.init_checkpoint is None and seen < enough:
@@ -144,7 +152,7 @@ class Plan:
             hours = MOST_PASSES * total / pace.tokens_per_second / 3600.0
             yield (
                 f"The text is too short for the hours: it is seen {seen / total:,.0f}"
-                f" times. {hours:,.2f} hours are {MOST_PASSES} passes."
+                f" times. {hours:,.3g} hours are {MOST_PASSES} passes."
             )
 
     def _expected(self, pace: Pace, tokens: float, unigrams: float) -> Iterator[str]:
@@ -167,13 +175,15 @@ class Plan:
         """What it scores by now, as no reference run began with it."""
         from bert_tf.tasks.bits_per_byte import BITS_PER_BYTE, UNIGRAM_BITS
 
+        of = "held-out text" if self.options.eval_file else "text"
         scores = self._measured.scores_of_checkpoint()
         if scores is None:
             yield "The checkpoint has no masked LM: the training begins with a new one."
         elif (bits := scores.get(BITS_PER_BYTE)) is not None:
             yield (
-                f"To expect: fewer bits per byte of the text than the checkpoint has by"
-                f" now, {bits:.2f}, and than the unigrams, {scores[UNIGRAM_BITS]:.2f}."
+                f"To expect: fewer bits per byte of the {of} than the checkpoint has"
+                f" by now, {bits:.2f}, and than the unigrams,"
+                f" {scores[UNIGRAM_BITS]:.2f}."
             )
 
     def go(self) -> None:
@@ -184,9 +194,14 @@ class Plan:
                 continue  # the others resume by themselves
             print(f"\n{command}\n", flush=True)
             if code := run_child(command.in_python, shown=True).code:
+                mended = (
+                    "When that is mended, the"
+                    if code == cli.EXIT_INPUT_ERROR
+                    else "The"
+                )
                 raise InputError(
-                    f"{command.module} ended with {code}. The same command resumes the"
-                    " plan."
+                    f"{command.module} ended with {code}. {mended} same command resumes"
+                    " the plan."
                 )
 
 

@@ -73,6 +73,7 @@ class PlanTest(PlanCase):
         super().setUp()
         self.ran = []
         self.ends = {}  # of sizes that fail
+        self.unknown = 90  # of 9,600 tokens
         self.bytes_per_second = 1e9
         self.rates = {"tiny": 10_000.0, "mini": 3_000.0, "small": 100.0}
         for module in (plan, plan_measurements):
@@ -95,7 +96,7 @@ class PlanTest(PlanCase):
             os.makedirs(os.path.dirname(values["output_file"]), exist_ok=True)
             with open(values["output_file"], "w") as file:
                 file.write("\n".join(VOCABULARY))
-            report = {"read": {"tokens": 9_600}}
+            report = {"read": {"tokens": 9_600}, "unknown_tokens": self.unknown}
             shards = [{"num_bytes": 2_000_000}]
             manifest = {"report": report, "shards": shards, "vocab_sha256": "a"}
             with open(values["output_file"] + ".manifest.json", "w") as file:
@@ -144,7 +145,9 @@ class PlanTest(PlanCase):
     def test_the_size_its_reasons_and_the_commands(self):
         shown = self.plan(hours=3.0)
         # 400 sentences of 15 words.
-        self.assertIn("about 6,000 words and 9,600 tokens (1.60 per word)", shown)
+        self.assertIn(
+            "about 6,000 words between spaces and 9,600 tokens (1.60 per word)", shown
+        )
         # 10,000 tokens a second for 3 hours are 71 per weight of a tiny model, and
         # 3,000 are 6 per weight of a mini one: no larger one is tried.
         sizes = [v["bert_size"] for _, v in self.ran if "bert_size" in v]
@@ -153,7 +156,8 @@ class PlanTest(PlanCase):
             shown, r"\| tiny +\| +1,511,360 \| +10,000 \| +1\.5 \| +71.* < \|"
         )
         self.assertRegex(shown, r"\| mini +\| +5,413,440 \| +3,000 \| +1\.5 \| +6\.0 ")
-        self.assertRegex(shown, r"The text is too short .* 0\.01 hours are 40 passes")
+        self.assertRegex(shown, r"The text is too short .* 0\.0107 hours are 40 passes")
+        self.assertNotIn("[UNK]", shown)
         self.assertNotIn("hours are too few", shown)
         # reference_curves.json ends with 18.8 M tokens; 108 M are planned. There the
         # model has 2.6951 and the unigrams 2.9341 bits per byte. Here three of the 17
@@ -180,7 +184,7 @@ class PlanTest(PlanCase):
         self.assertRegex(shown, r"To expect: 1\.36 or more bits .* 1\.9 M tokens")
 
     def test_go_runs_the_commands_in_order(self):
-        held_out = self.write("held_out.txt", TEXT)
+        held_out = self.write("held_out.txt", TEXT.upper())
         self.plan("--go", f"--eval_file={held_out}", hours=3.0)
         *_, learn, create, other, train = self.ran
         self.assertEqual(learn[0], "learn_vocabulary")
@@ -204,7 +208,7 @@ class PlanTest(PlanCase):
         rows = [json.dumps({"body": line}) for line in TEXT.splitlines()]
         self.text = self.write("text.jsonl", "\n".join(rows))
         flags_of_text = ("--text_field=body", "--split_sentences=False")
-        other = self.write("other.jsonl", "\n".join(rows))
+        other = self.write("other.jsonl", "\n".join(rows[::-1]))
         self.plan("--go", *flags_of_text, f"--eval_file={other}", hours=3.0)
         *_, (learn, learned), (_, created), (_, held_out), _ = self.ran
         self.assertEqual(learn, "learn_vocabulary")
@@ -377,6 +381,61 @@ class PlanTest(PlanCase):
         with self.assertRaisesRegex(InputError, "ended with 2: E: no"):
             self.plan(f"--output_dir={self.path('none')}")
 
+    def test_a_vocabulary_of_other_text(self):
+        self.unknown = 4_800
+        self.write("released/vocab.txt", "\n".join(VOCABULARY))
+        shown = self.plan(f"--init_checkpoint={self.path('released')}")
+        self.assertIn("50.0% of the tokens are [UNK]", shown)
+
+    def test_the_checkpoints_score_of_held_out_text(self):
+        self.write("released/vocab.txt", "\n".join(VOCABULARY))
+        held_out = self.write("held_out.txt", "cats eat\n" * 7)
+        for number, more in enumerate(([], ["--num_new_tokens=50"])):
+            shown = self.plan(
+                f"--init_checkpoint={self.path('released')}",
+                f"--eval_file={held_out}",
+                f"--output_dir={self.path(str(number))}",
+                *more,
+            )
+            self.assertIn("fewer bits per byte of the held-out text than", shown)
+            (_, created), (_, evaluated) = self.ran[-2:]
+            self.assertEqual(created["output_file"], evaluated["input_file"])
+            text = pathlib.Path(created["input_file"]).read_text()
+            self.assertEqual(text, "cats eat\n" * 7)
+            used = self.path(str(number), "sample_50", "vocab.txt")
+            if not more:
+                used = self.path("released", "vocab.txt")
+            self.assertEqual(created["vocab_file"], used)
+
+    def test_duplicates(self):
+        self.plan("--deduplicate=documents", "--go", hours=3.0)
+        created = [v for name, v in self.ran if name == "create_pretraining_data"]
+        self.assertEqual({v["deduplicate"] for v in created}, {"documents"})
+
+    def test_a_plan_that_has_begun_is_of_its_text(self):
+        self.plan("--go", hours=3.0)
+        written = self.read("text.txt")
+        self.plan("--num_workers=3", hours=4.0)
+        for change, more in (
+            (lambda: None, "--language=de"),
+            (lambda: None, "--deduplicate=documents"),
+            (lambda: self.write("text.txt", written + "more\n"), "--num_workers=1"),
+        ):
+            change()
+            with self.assertRaisesRegex(InputError, "begun with other text, or text"):
+                self.plan(more, hours=3.0)
+        self.write("text.txt", written)
+        self.plan(hours=3.0)
+
+    def test_a_command_that_was_given_bad_input(self):
+        for code, said in ((2, "2. When that is mended, the same"), (1, "1. The same")):
+            ended = Ended(code=code, output="", seconds=1.0, peak_bytes=0)
+            with (
+                mock.patch.object(plan, "run_child", return_value=ended),
+                self.assertRaisesRegex(InputError, said),
+            ):
+                self.plan("--go", f"--output_dir={self.path(str(code))}")
+
     def test_a_text_that_cannot_be_read_keeps_no_folder(self):
         self.text, there = self.write("latin.txt", b"caf\xe9\n"), self.text
         with self.assertRaisesRegex(InputError, "latin.txt"):
@@ -385,6 +444,13 @@ class PlanTest(PlanCase):
         held_out = self.write("held_out.txt", b"caf\xe9\n")
         with self.assertRaisesRegex(InputError, "held_out.txt"):
             self.plan(f"--eval_file={held_out}")
+        blank = self.write("blank.txt", "\n \n")
+        with self.assertRaisesRegex(InputError, "`eval_file=.*blank.txt`: it has no"):
+            self.plan(f"--eval_file={blank}")
+        self.text = blank
+        with self.assertRaisesRegex(InputError, "`input_file=.*blank.txt`: it has no"):
+            self.plan()
+        self.text = there
         self.assertEqual(self.ran, [])
         self.assertIn("To expect", self.plan())
 
@@ -400,8 +466,9 @@ class PlanTest(PlanCase):
             self.plan()
 
         self.text = self.path("text.txt")
-        for path in (self.text, os.path.join(folder, ".", "text.txt")):
-            with self.assertRaisesRegex(InputError, "text.txt is in `input_file` too"):
+        copy = self.write("copy.txt", TEXT)
+        for path in (self.text, os.path.join(folder, ".", "text.txt"), copy):
+            with self.assertRaisesRegex(InputError, ".txt is in `input_file` too"):
                 self.plan(f"--eval_file={path}")
         failed = Ended(code=2, output="a\nreason\n", seconds=1.0, peak_bytes=0)
         with (

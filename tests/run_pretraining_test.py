@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 from absl import flags, logging
 
-from bert_tf import run_pretraining
+from bert_tf import export_model, run_pretraining
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.conversion.loading import load_classifier, load_pretrainer
@@ -269,6 +269,13 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.assertIn('license: "cc-by-4.0"\n', first)
         self.assertIn("tokens; license: cc-by-4.0", first)
         self.assertIn('bert_tf.load("first")', first)
+        exported = {"format": "huggingface", "output_dir": self.path("exported")}
+        cli.run_script(export_model, checkpoint=self.path("first"), **exported)
+        self.assertEqual(
+            self.read("exported", "README.md"),
+            first.replace('library_name: "bert_tf"', 'library_name: "transformers"'),
+        )
+        self.assertTrue(os.path.exists(self.path("exported", "curves.png")))
         self.assertIn(f"trained on from {self.path('first')}", second)
         self.assertNotIn("## Held-out text", second)
         self.assertNotIn("several sets of records", second)
@@ -284,6 +291,28 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.assertIn('license: "cc-by-4.0"\n', again)
         self.assertRegex(again, rf"\| 0 +\| +{re.escape(self.records)} \|")
         self.assertRegex(again, rf"\| 1 +\| +{re.escape(other)} \|")
+
+    def test_how_much_of_which_text_is_evaluated(self):
+        same = self.make_records("same", dupe_factor=4)
+        shards = json.loads(self.read("same.manifest.json"))["shards"]
+        count = sum(one["num_records"] for one in shards)
+        given = {"do_train": True, "do_eval": True, "num_train_steps": 1}
+        given |= {"eval_input_file": same, "eval_batch_size": 1}
+        with self.assertLogs(level="WARNING") as logged:
+            self.run_script(**given)
+        self.assertIn("the training reads text.txt too", "".join(logged.output))
+        on = f"On the first 3 of {count} records of text.txt. The training has seen"
+        self.assertIn(f"{on} text.txt.", self.read("run", "README.md"))
+        results = []
+        for steps in (0, count):
+            folder = {"output_dir": self.path(str(steps))}
+            self.run_script(**given | folder, max_eval_steps=steps)
+            results.append(self.results(str(steps)))
+            card = self.read(str(steps), "README.md")
+            self.assertIn("On text.txt. The training has seen", card)
+        self.assertEqual(*results)
+        # Bits per byte are of as many records as there are batches of masked words.
+        self.assertNotEqual(results[0], self.results("run"))
 
     def test_the_card_has_the_figures_before_training(self):
         first = {"output_dir": self.path("first")}

@@ -146,12 +146,15 @@ def _is_plain(path: str) -> bool:
 
 
 # What files that are no text begin with.
+_AS_TEXT = "Save its text as a text file, or its table as CSV."
 _NO_TEXT = {
     rb"PK\x03\x04": "a ZIP archive, as .xlsx, .ods and .docx files are",
     rb"%PDF": "a PDF file",
     rb"\xd0\xcf\x11\xe0": "a .doc or .xls file",
     rb"\s*\{\\rtf": "an RTF file",
     rb"\s*(<\?xml[^>]*>\s*)?<(!doctype\s+html|html)\b": "an HTML page",
+    rb"(?s:.{257})ustar": "a tar archive",
+    rb"\x1f\x8b": "a file that gzip has compressed, without .gz in its name",
 }
 
 
@@ -159,7 +162,7 @@ def no_text(content: bytes, path: str) -> str:
     """The message for a file of another program's, by its beginning; "" for text."""
     for beginning, what in _NO_TEXT.items():
         if re.match(beginning, content.removeprefix(codecs.BOM_UTF8), re.IGNORECASE):
-            return f"{path}: {what}, which is not read. Save it as text, or as CSV."
+            return f"{path}: {what}, which is not read. {_AS_TEXT}"
     return ""
 
 
@@ -170,6 +173,11 @@ def not_utf8(content: bytes, byte: int, path: str, line: int, remedy: str = "") 
     encoding = "WINDOWS-1252"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "UTF-16"
+    elif b"\0" in content:
+        return (
+            f"{path}: not UTF-8, and with zero bytes, as files that are no text."
+            f" {_AS_TEXT}"
+        )
     remedy += "Or convert the" if remedy else "Convert the"
     message = f"{path}:{line}: not UTF-8 (byte 0x{content[byte]:02x}). {remedy}"
     if not _is_plain(path):

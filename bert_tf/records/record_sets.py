@@ -79,7 +79,7 @@ _BLOCK_TOKENS = 1 << 19
 
 # Of English Wikipedia's tokens 0.01 % are [UNK] with BERT's English vocabularies and
 # 0.2 % with the multilingual one; 13 % with the uncased one if the text keeps its case.
-_MANY_UNKNOWN = 0.01
+MANY_UNKNOWN = 0.01
 
 LONE_TOKENS = "documents' last sentences of a single token, of which no pair is made"
 
@@ -369,7 +369,7 @@ class RecordSet:
 
     def _say_what_is_unknown(self, report: Mapping[str, Any]) -> None:
         count, total = report["unknown_tokens"], report["read"]["tokens"]
-        is_much = count > _MANY_UNKNOWN * total
+        is_much = count > MANY_UNKNOWN * total
         advice = " Give a `vocab_file` of the text's language, and its `do_lower_case`."
         logging.log(
             logging.WARNING if is_much else logging.INFO,

@@ -168,6 +168,11 @@ def file_chunks(
             len(found) - len(paths),
             len(found),
         )
+    if twice := len(paths) - len({files.identity(path) for path in paths}):
+        logging.warning(
+            "`%s` names %d files that it has named before: they are read again.",
+            *(flag, twice),
+        )
     if not paths:
         raise InputError(
             f"`{flag}`: {patterns!r} has only files that bert_tf has written: records,"

@@ -57,12 +57,12 @@ class MaskedWords:
         vocab_size: int,
         mask_token: str,
         batch_size: int,
-        max_batches: int,
+        max_batches: int,  # 0: all of the records
     ) -> None:
         self._batches = batches
         self._masker = _Masker(vocabulary, vocab_size, mask_token)
         self._batch_size = batch_size
-        self._most = batch_size * max_batches  # rows
+        self._most = batch_size * max_batches or math.inf  # rows
         self.num_predictions = self.num_bytes = 0
         self._label_counts = np.zeros(vocab_size)
 

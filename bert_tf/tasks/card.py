@@ -22,6 +22,7 @@ from bert_tf.training.reporting import CURVES_NAME, metrics_of
 from bert_tf.training.run_folder import Start
 
 NAME = "README.md"
+_LIBRARY = "bert_tf"
 _SHOWN_FILES = 20
 # The figures of an evaluation that a reader compares.
 _FIGURES = ("masked_lm_loss", "masked_lm_accuracy", "bits_per_byte")
@@ -44,6 +45,7 @@ def write_card(
     config: BertConfig,
     manifests: Sequence[Manifest],
     held_out: Sequence[Manifest] | None,  # of the evaluations; None: the same
+    num_evaluated: int,  # records, at most; 0: all
     step: int,
     sequences_per_step: Sequence[int],  # of each phase
     num_weights: int,
@@ -60,7 +62,7 @@ def write_card(
     metadata = {
         "license": data_license,
         "language": language or None,
-        "library_name": "bert_tf",
+        "library_name": _LIBRARY,
         "pipeline_tag": "fill-mask",
         "base_model": base_model,
         "tags": ["bert", "masked-lm"],
@@ -97,7 +99,7 @@ def write_card(
         *_text(manifests, data_license),
         *_earlier_text(earlier),
     ]
-    on = _held_out_text(held_out)
+    on = _held_out_text(held_out, manifests, num_evaluated)
     if len(evaluated_on) > 1:
         on = "Each on the held-out records of its start."
     if evaluations := _evaluations(entries, on):
@@ -105,8 +107,22 @@ def write_card(
     if files.exists(os.path.join(folder, CURVES_NAME)):
         sections += [f"![The curves of its training]({CURVES_NAME})", ""]
     name = os.path.basename(os.path.normpath(folder))
-    sections += ["## Use", "", _USE.replace("FOLDER", name), ""]
+    where = f"In the folder that `{name}` is in:"
+    sections += ["## Use", "", where, "", _USE.replace("FOLDER", name), ""]
     files.write_atomically(card_path(folder), "\n".join(sections))
+
+
+def copy_card(folder: str, target: str, library: str) -> None:
+    """Copies a run's card, if it has one, for a model that another library reads."""
+    if not files.exists(card_path(folder)):
+        return
+    card = files.read_text(card_path(folder))
+    named = "library_name: {}".format
+    card = card.replace(named(json.dumps(_LIBRARY)), named(json.dumps(library)), 1)
+    files.write_atomically(card_path(target), card)
+    if files.exists(curves := os.path.join(folder, CURVES_NAME)):
+        copied = os.path.join(target, CURVES_NAME)
+        files.write_atomically(copied, files.read_bytes(curves))
 
 
 def _machine() -> str:
@@ -165,11 +181,36 @@ def _earlier_text(starts: Sequence[Start]) -> Iterator[str]:
         yield ""
 
 
-def _held_out_text(held_out: Sequence[Manifest] | None) -> str:
+def _held_out_text(
+    held_out: Sequence[Manifest] | None,
+    manifests: Sequence[Manifest],
+    num_evaluated: int,
+) -> str:
     if held_out is None:
         return "On the first training records."
     names = sorted({os.path.basename(s.path) for m in held_out for s in m.source_files})
-    return f"On {', '.join(names) or 'records without a manifest'}."
+    total = sum(one.num_records for one in held_out)
+    first = ""
+    if 0 < num_evaluated < total:
+        first = f"the first {num_evaluated:,} of {total:,} records of "
+    seen = shared_text(held_out, manifests)
+    trained_on = f" The training has seen {', '.join(seen)}." if seen else ""
+    return f"On {first}{', '.join(names) or 'records without a manifest'}.{trained_on}"
+
+
+def shared_text(
+    held_out: Iterable[Manifest], manifests: Iterable[Manifest]
+) -> list[str]:
+    """The held-out files, by name, whose content the training's records have too."""
+    known = {one.sha256 for each in manifests for one in each.source_files}
+    return sorted(
+        {
+            os.path.basename(one.path)
+            for each in held_out
+            for one in each.source_files
+            if one.sha256 in known
+        }
+    )
 
 
 def _evaluations(entries: Iterable[Mapping[str, Any]], on: str) -> list[str]:

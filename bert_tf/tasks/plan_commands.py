@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bert_tf.base import files, options
 from bert_tf.base.options import REQUIRED, declarations, option, with_default
 from bert_tf.records.text_input import TextOptions
+from bert_tf.records.tokenized_corpus import DEDUPLICATION
 from bert_tf.records.written_vocabulary import WrittenVocabularyOptions
 from bert_tf.tasks.pretraining_options import PretrainingOptions
 from bert_tf.text.segmentation import NO_SEGMENTER
@@ -49,6 +50,12 @@ class PlanOptions(TextOptions):
         "Held-out text in the format of --input_file, for the evaluation.",
         path=options.Path.FILES,
         decides="nothing",
+    )
+    deduplicate: str = option(
+        DEDUPLICATION[0],
+        "Documents to drop, as in create_pretraining_data.",
+        choices=DEDUPLICATION,
+        decides="numbers",
     )
     go: bool = option(False, "Run the commands.", decides="nothing")
 
@@ -176,6 +183,7 @@ class Commands:
             "masking": "dynamic",  # other masks each time that a record is seen
             "dupe_factor": 1,
             "pairs": "none",  # as in the recipe's papers
+            "deduplicate": self.options.value_if_given("deduplicate"),
         }
         return Command(_CREATE, values, target)
 

@@ -20,8 +20,10 @@ from bert_tf.base import files, finished
 from bert_tf.base.child import Ended, run_child
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
+from bert_tf.base.options import declarations
 from bert_tf.base.parallel import available_cores
-from bert_tf.records.manifest import MANIFEST_SUFFIX
+from bert_tf.conversion import names, source
+from bert_tf.records.manifest import MANIFEST_SUFFIX, SourceFile
 from bert_tf.records.text_input import file_chunks, text_chunks
 from bert_tf.tasks.plan_commands import Command, Commands
 from bert_tf.text.documents import Chunk, read_chunk
@@ -37,7 +39,7 @@ LEARNING_RATES = {
     "base": 1e-4,
     "large": 1e-4,
 }
-_VERSION = 7  # of what is measured, and how
+_VERSION = 8  # of what is measured, and how
 _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, a second sample
 _COUNTED_BYTES = 64_000_000
@@ -54,6 +56,7 @@ class Text:
     num_bytes: float  # of text, without compression
     words: float
     tokens: float
+    unknown_share: float  # of the tokens, those that are [UNK]
     unigram_bits_per_byte: float | None  # None with a checkpoint
     has_phrases: bool  # of words that a segmenter separates
     vocabulary: str  # the SHA-256 of the sample's
@@ -112,6 +115,8 @@ class Measurements:
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
         self.options = options = commands.options
+        if options.init_checkpoint is not None:
+            source.open_source(options.init_checkpoint).require_config()
         if files.exists(options.path("plan.json")):
             self._keep_settings()
         self._measured: finished.FinishedResults[dict] = finished.FinishedResults(
@@ -124,11 +129,52 @@ class Measurements:
             self._held_out = file_chunks(options, options.eval_file, "eval_file")
             known = {files.identity(chunk.source.path) for chunk in self._chunks}
             for path in (chunk.source.path for chunk in self._held_out):
-                if files.identity(path) in known:
+                if files.identity(path) in known or self._has_copy(path):
                     raise InputError(
                         f"`eval_file`: {path} is in `input_file` too, so that the model"
                         " would be trained on it. Move it out of there."
                     )
+        begun = self._measured.find(_BEGUN, None)
+        if begun and begun["text"] != self._text_read:
+            raise InputError(
+                f"`output_dir={options.output_dir}`: its plan has begun with other"
+                " text, or text that was read otherwise, of which its vocabulary and"
+                " records are. Give another folder."
+            )
+
+    def _has_copy(self, path: str) -> bool:
+        """Whether a file of the text has the same content."""
+        size = files.size(path)
+        if not size or self.options.tfds_name:
+            return False
+        others = {chunk.source.path for chunk in self._chunks}
+        return any(
+            SourceFile.describe(path).sha256 == SourceFile.describe(other).sha256
+            for other in others
+            if files.size(other) == size
+        )
+
+    @property
+    def _text_read(self) -> str:
+        """A digest of the text's files and of how they are read."""
+        options = self.options
+        of_files = Counter(
+            (chunk.source.path, chunk.num_bytes) for chunk in self._chunks
+        )
+        decisive = {
+            name: getattr(options, name)
+            for name, declared in declarations(type(options)).items()
+            if declared.decides != "nothing"
+        }
+        return finished.digest(
+            [
+                sorted(of_files.items()),
+                decisive,
+                options.num_new_tokens,
+                self._commands.segmenter,
+                self._commands.do_lower_case,
+            ]
+        )
 
     def _keep_settings(self) -> None:
         options = self.options
@@ -168,12 +214,15 @@ class Measurements:
 
     def text(self) -> Text:
         """Counts the text, and makes the vocabulary and records of a sample."""
-        made_from = self._made_from
+        options, made_from = self.options, self._made_from
         if known := self._measured.find("text", made_from):
             return Text(**known)
         logging.info("Counting the text ...")
         counted = self._counted()
         held_out = self._held_out_lines()
+        for flag, words in (("input_file", counted.words), ("eval_file", held_out)):
+            if not words and getattr(options, flag):
+                raise InputError(f"`{flag}={getattr(options, flag)}`: it has no text.")
         self._keep_settings()  # as the text can be read
         text_file, small_file = self._write_sample(counted.lines)
         vocab_file, making_vocabulary = self._commands.vocab_file, 0.0
@@ -212,13 +261,15 @@ class Measurements:
             share *= _num_bytes(self._held_out) / max(self._file_bytes, 1)
             seconds += starting + share * foreseen(making_records)
         manifest = files.read_json(records + MANIFEST_SUFFIX)
+        report = manifest["report"]
         size = sum(shard["num_bytes"] for shard in manifest["shards"])
         text = Text(
             num_bytes=float(counted.num_bytes),
             words=float(counted.words),
-            tokens=float(factor * manifest["report"]["read"]["tokens"]),
+            tokens=float(factor * report["read"]["tokens"]),
+            unknown_share=report["unknown_tokens"] / max(report["read"]["tokens"], 1),
             unigram_bits_per_byte=None
-            if self.options.init_checkpoint
+            if options.init_checkpoint
             else self._unigram_bits_per_byte(counted.lines, held_out, vocab_file),
             has_phrases=sum(map(has_letters, counted.lines))
             > _PHRASES * len(counted.lines),
@@ -338,7 +389,8 @@ class Measurements:
 
     def keep_size(self, size: str) -> None:
         """The size of the training that begins."""
-        self._measured.keep(_BEGUN, None, {"size": size})
+        begun = {"size": size, "text": self._text_read}
+        self._measured.keep(_BEGUN, None, begun)
 
     def _pace(self, size: str, vocabulary: str) -> Pace:
         made_from = [_VERSION, self.options.init_checkpoint, vocabulary]
@@ -371,20 +423,33 @@ class Measurements:
         return pace
 
     def scores_of_checkpoint(self) -> Mapping[str, float] | None:
-        """What it scores on the sample by now; None without a masked LM."""
-        from bert_tf.conversion import names
-        from bert_tf.conversion.source import open_source
+        """What it scores by now on a sample of --eval_file, or else of the text.
 
-        source = open_source(self.options.init_checkpoint or "")
-        if names.MASKED_LM not in names.heads_of(source.weights):
+        None without a masked LM.
+        """
+        checkpoint = source.open_source(self.options.init_checkpoint or "")
+        if names.MASKED_LM not in names.heads_of(checkpoint.weights):
             return None
         made_from = self._made_from
         if (scores := self._measured.find("scores", made_from)) is None:
-            folder = self._sample("scores")
+            folder, records = self._sample("scores"), self._sample("text.tfrecord")
+            if lines := self._held_out_lines():
+                held_out, records = map(
+                    self._sample, ("held_out.txt", "held_out.tfrecord")
+                )
+                files.write_atomically(held_out, "\n".join(lines) + "\n")
+                vocab_file = self._commands.vocab_file
+                if self._commands.makes_vocabulary:
+                    vocab_file = self._sample("vocab.txt")
+                self._run(
+                    self._commands.create(
+                        records, vocab_file, num_workers=1, input_file=held_out
+                    )
+                )
             self._run(
                 self._commands.evaluate(
                     folder,
-                    input_file=self._sample("text.tfrecord"),
+                    input_file=records,
                     max_eval_steps=_EVAL_STEPS,
                 )
             )

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -29,6 +30,7 @@ from bert_tf.conversion.source import CONFIG_NAME, Source, folder_of, open_sourc
 from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
+from bert_tf.records.manifest import Manifest
 from bert_tf.records.masking_options import ONE_DIRECTION, MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
@@ -39,7 +41,7 @@ from bert_tf.tasks.bits_per_byte import (
     MaskedWords,
     smoothed,
 )
-from bert_tf.tasks.card import card_path, write_card
+from bert_tf.tasks.card import card_path, shared_text, write_card
 from bert_tf.tasks.pretraining_options import (
     RECIPES,
     PhaseSpec,
@@ -157,6 +159,10 @@ class Majority:
         return scores | {UNIGRAM_LOSS: float(counts @ losses / max(counts.sum(), 1.0))}
 
 
+def _manifests(records: Sequence[PretrainingRecords]) -> list[Manifest]:
+    return [one for each in records for one in each.manifests]
+
+
 def warn_of_unigrams(results: Mapping[str, float]) -> None:
     """Warns if a masked LM has learned only how frequent the tokens are.
 
@@ -169,7 +175,7 @@ def warn_of_unigrams(results: Mapping[str, float]) -> None:
         "The masked LM's loss, %.2f, is about the unigram entropy, %.2f, which a model"
         " reaches by the frequencies of the tokens: the model does not use the context"
         " yet. This is normal for the first thousands of steps. If it stays, give a"
-        " higher `learning_rate` and smaller batches, as in `recipe=budget`,"
+        " higher `learning_rate` or smaller batches, as `recipe=budget` has,"
         " `num_warmup_steps` of at most a tenth of the steps, or a narrow model an"
         " initializer_range of 0.08 in its bert_config.json.",
         *(loss, unigrams),
@@ -257,6 +263,14 @@ class PretrainingRun(Run):
                 specs,
                 masking=options.with_defaults(masked_lm_prob=rate),
             )
+        if options.eval_input_file:
+            read, scored = map(_manifests, (self._records, self._held_out))
+            if seen := shared_text(scored, read):
+                logging.warning(
+                    "`eval_input_file`: the training reads %s too, so that its scores"
+                    " are not those of held-out text.",
+                    ", ".join(seen),
+                )
         first, *others = every = [*self._records, *self._held_out]
         for other in others:
             first.refuse_other(other)
@@ -353,7 +367,7 @@ class PretrainingRun(Run):
                     evaluate=self._evaluation(held_out),
                     evaluates_before=self._continues and self.options.do_eval,
                     num_evaluated=(1 + self._has_bits_per_byte)
-                    * self.options.max_eval_steps
+                    * self._num_eval_batches(held_out)
                     * self.options.eval_batch_size,
                     evaluates_afterwards=self.options.do_eval,
                     evaluation_id=evaluation_ids[0],
@@ -451,10 +465,9 @@ class PretrainingRun(Run):
         write_card(
             options.output_dir,
             config=self.config,
-            manifests=[one for records in self._records for one in records.manifests],
-            held_out=[one for records in self._held_out for one in records.manifests]
-            if options.eval_input_file
-            else None,
+            manifests=_manifests(self._records),
+            held_out=_manifests(self._held_out) if options.eval_input_file else None,
+            num_evaluated=options.max_eval_steps * options.eval_batch_size,
             step=step,
             sequences_per_step=[spec.batch_size for spec in self._specs],
             num_weights=model.count_params(),
@@ -498,7 +511,7 @@ class PretrainingRun(Run):
             majority = Majority(self.task, self._frequencies)
             results = evaluator(model).run(
                 dataset(repeat=True),
-                num_batches=options.max_eval_steps,
+                num_batches=self._num_eval_batches(records),
                 observe=majority.add,
             )
             results |= majority.scores()
@@ -526,6 +539,10 @@ class PretrainingRun(Run):
             return results
 
         return evaluate
+
+    def _num_eval_batches(self, records: PretrainingRecords) -> int:
+        of_all = math.ceil(sum(records.counts) / self.options.eval_batch_size)
+        return self.options.max_eval_steps or of_all
 
     def _log_reference(self, results: Mapping[str, float]) -> None:
         """Says where the reference of the run's size is after as many tokens."""

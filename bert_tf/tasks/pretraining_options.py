@@ -146,8 +146,9 @@ class PretrainingOptions(
     )
     max_eval_steps: int = option(
         100,
-        "Batches to evaluate on; the records are repeated if there are fewer.",
-        least=1,
+        "Batches to evaluate on; the records are repeated if there are fewer. 0: as"
+        " many as all of the records are.",
+        least=0,
         decides="result",
     )
     eval_masked_lm_prob: float = option(

@@ -201,6 +201,7 @@ PARAGRAPH_FORMATS = ("wikiextractor", MEDIAWIKI)
 FORMATS = ("text", *PARAGRAPH_FORMATS, "jsonl", PARQUET)
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+_TABLE_SUFFIXES = (".csv", ".tsv")
 
 
 class Source(Protocol):
@@ -351,7 +352,8 @@ def make_chunks(
         found = input_format
         if found == "auto":
             found, begin = find_format(path, name)
-            if found == "text" and clean == NO_CLEANING and looks_extracted(begin):
+            is_as_it_is = found == "text" and clean == NO_CLEANING
+            if is_as_it_is and b"\0" not in begin and looks_extracted(begin):
                 extracted.append(path)
         if found in PARAGRAPH_FORMATS and clean != NO_CLEANING:
             raise InputError(
@@ -432,7 +434,13 @@ def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
         return MEDIAWIKI, begin
     if _is_header(begin.partition(b"\n")[0]):
         return "wikiextractor", begin
-    if message := files.no_text(begin, path):
+    message = files.no_text(begin, path)
+    if name.endswith(_TABLE_SUFFIXES):
+        message = (
+            f"{path}: a table, whose lines are no text. Write its column of text as"
+            " Parquet or as JSON lines, which `text_field` is for."
+        )
+    if message:
         raise InputError(f"{message} (`input_format=text` reads it as it is.)")
     return "text", begin
 

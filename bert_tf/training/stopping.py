@@ -52,8 +52,9 @@ def parse(texts: Sequence[str]) -> list[Condition]:
         match = _FORM.fullmatch(text.replace(" ", ""))
         if match is None:
             raise InputError(
-                "`stop_if`: a condition must be METRIC>VALUE@STEP or METRIC>VALUE@3h"
-                f' (of hours), such as loss>6@5000. Received: "{text}".'
+                "`stop_if`: a condition must be METRIC>VALUE@STEP or METRIC<VALUE@STEP,"
+                " the step a number, or hours as in 3h, such as loss>6@5000."
+                f' Received: "{text}".'
             )
         metric, sign, value, step, hours = match.groups()
         found.append(

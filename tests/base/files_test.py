@@ -61,6 +61,9 @@ class EncodingTest(FolderCase):
             InputError, r"\(byte 0xff\). Convert the text to U"
         ):
             files.decoded(b"\xff", "tfds:x")
+        # No encoding is said of what is no text.
+        with self.assertRaisesRegex(InputError, "x: not UTF-8, and with zero bytes"):
+            files.decoded(b"\x7fELF\0\xff", "x")
 
 
 class PathTest(tf.test.TestCase):

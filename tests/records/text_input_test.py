@@ -15,6 +15,17 @@ class LanguageTest(FolderCase):
             with self.assertRaisesRegex(InputError, "must be a language's code"):
                 TextOptions(**text, language=language)
 
+    def test_a_file_that_is_named_twice(self):
+        path, other = self.write("in/a.txt", "A.\n"), self.write("in/b.txt", "B.\n")
+        folder = self.path("in")
+        with self.assertLogs("absl", "WARNING") as logs:
+            chunks = text_chunks(TextOptions(input_file=f"{folder},{path}"))
+        # As the original does.
+        self.assertEqual([one.source.path for one in chunks], [path, other, path])
+        self.assertIn("`input_file` names 1 files that", "".join(logs.output))
+        with self.assertNoLogs("absl", "WARNING"):
+            text_chunks(TextOptions(input_file=folder))
+
 
 if __name__ == "__main__":
     tf.test.main()

@@ -1,9 +1,11 @@
 import bz2
 import gzip
+import io
 import json
 import lzma
 import os
 import pickle
+import tarfile
 from collections import Counter
 from unittest import mock
 
@@ -475,15 +477,27 @@ class MakeChunksTest(ReaderTestCase):
             self.assertEqual(self.format_of(name, content), expected, (name, content))
         self.assertEqual(self.format_of("a.jsonl", WIKI, input_format="text"), "text")
 
+    def archive(self):
+        content = io.BytesIO()
+        with tarfile.open(fileobj=content, mode="w") as file:
+            file.add(self.write("b.txt", "a\n"), "b.txt")
+        return content.getvalue()
+
     def test_what_is_no_plain_text(self):
         page = "\ufeff\n<!doctype HTML>\n<p>a\n"
         for content, message in (
-            (page, "a.txt: an HTML page, which is not read. Save it as text.*"),
+            (page, "a.txt: an HTML page, which is not read. Save its text .*"),
             ('<?xml version="1.0"?>\n<html lang="en">\n', "a.txt: an HTML page"),
             ("{\\rtf1\\ansi a}", "a.txt: an RTF file, .*`input_format=text` reads it"),
+            (gzip.compress(b"a\n"), "a.txt: a file that gzip has compressed, without"),
+            (self.archive(), "a.txt: a tar archive, which is not read"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.format_of("a.txt", content)
+        for name in ("a.csv", "a.tsv.gz"):
+            with self.assertRaisesRegex(InputError, f"{name}: a table, .*`text_field`"):
+                self.format_of(name, gzip.compress(b"id,text\n"))
+        self.assertEqual(self.format_of("a.csv", "a\n", input_format="text"), "text")
         self.assertEqual(self.format_of("a.txt", page, input_format="text"), "text")
         self.assertEqual(self.format_of("a.txt", "<htmlx>\n{rtf}\n"), "text")
 

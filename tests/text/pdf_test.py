@@ -159,4 +159,5 @@ class PdfTest(FolderCase):
         self.assertRegex(message, "1.txt and 1 more: form feeds, .* `clean=pdf` joins")
         with self.assertNoLogs("absl", "WARNING"):
             make_chunks([plain])
+            make_chunks([self.write("image.png", b"\x89PNG\0" + BOOK.encode())])
             make_chunks(paths, clean="pdf")
