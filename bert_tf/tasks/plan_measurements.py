@@ -134,7 +134,7 @@ class Measurements:
                         f"`eval_file`: {path} is in `input_file` too, so that the model"
                         " would be trained on it. Move it out of there."
                     )
-        begun = self._measured.find(_BEGUN, None)
+        begun = self._measured.find(_BEGUN, _VERSION)
         if begun and begun["text"] != self._text_read:
             raise InputError(
                 f"`output_dir={options.output_dir}`: its plan has begun with other"
@@ -371,7 +371,7 @@ class Measurements:
         sizes = [*LEARNING_RATES]
         if self.options.init_checkpoint is not None:
             sizes = ["checkpoint"]
-        elif begun := self._measured.find(_BEGUN, None):
+        elif begun := self._measured.find(_BEGUN, _VERSION):
             sizes = [begun["size"]]
         for size in sizes:
             try:
@@ -390,7 +390,7 @@ class Measurements:
     def keep_size(self, size: str) -> None:
         """The size of the training that begins."""
         begun = {"size": size, "text": self._text_read}
-        self._measured.keep(_BEGUN, None, begun)
+        self._measured.keep(_BEGUN, _VERSION, begun)
 
     def _pace(self, size: str, vocabulary: str) -> Pace:
         made_from = [_VERSION, self.options.init_checkpoint, vocabulary]
