@@ -99,6 +99,10 @@ def _num_bytes(chunks: Sequence[Chunk]) -> int:
     return sum(chunk.num_bytes for chunk in chunks)
 
 
+def _digest(path: str) -> str:
+    return SourceFile.describe(path).sha256
+
+
 class _Counted(NamedTuple):
     """A sample of the text, and what all of it has, by a part of it."""
 
@@ -127,13 +131,7 @@ class Measurements:
         self._held_out: list[Chunk] = []
         if options.eval_file:
             self._held_out = file_chunks(options, options.eval_file, "eval_file")
-            known = {files.identity(chunk.source.path) for chunk in self._chunks}
-            for path in (chunk.source.path for chunk in self._held_out):
-                if files.identity(path) in known or self._has_copy(path):
-                    raise InputError(
-                        f"`eval_file`: {path} is in `input_file` too, so that the model"
-                        " would be trained on it. Move it out of there."
-                    )
+            self._check_held_out()
         begun = self._measured.find(_BEGUN, _VERSION)
         if begun and begun["text"] != self._text_read:
             raise InputError(
@@ -142,17 +140,26 @@ class Measurements:
                 " records are. Give another folder."
             )
 
-    def _has_copy(self, path: str) -> bool:
-        """Whether a file of the text has the same content."""
-        size = files.size(path)
-        if not size or self.options.tfds_name:
-            return False
-        others = {chunk.source.path for chunk in self._chunks}
-        return any(
-            SourceFile.describe(path).sha256 == SourceFile.describe(other).sha256
-            for other in others
-            if files.size(other) == size
+    def _check_held_out(self) -> None:
+        """Raises InputError if a held-out file, or a copy of it, is in the text."""
+        read, held_out = (
+            {chunk.source.path for chunk in chunks}
+            for chunks in (self._chunks, self._held_out)
         )
+        known = {files.identity(path) for path in read}
+        by_size: dict[int, list[str]] = {}
+        for path in read if self.options.input_file else ():
+            by_size.setdefault(files.size(path), []).append(path)
+        for path in sorted(held_out):
+            # An empty file is no text.
+            same_size = by_size.get(files.size(path) or -1, [])
+            if files.identity(path) in known or (
+                same_size and _digest(path) in map(_digest, same_size)
+            ):
+                raise InputError(
+                    f"`eval_file`: {path} is in `input_file` too, so that the model"
+                    " would be trained on it. Move it out of there."
+                )
 
     @property
     def _text_read(self) -> str:
