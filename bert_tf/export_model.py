@@ -17,6 +17,7 @@ KerasHub preset. Formats:
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -212,6 +213,7 @@ def run(options: ExportOptions) -> None:
         cli.require_packages("--format=onnx", "onnx", *runtime)
     cli.import_tensorflow(options)
     from bert_tf.conversion import export
+    from bert_tf.conversion.source import Format
     from bert_tf.conversion.tensorflow import is_glob
     from bert_tf.tasks.card import copy_card
 
@@ -263,7 +265,9 @@ def run(options: ExportOptions) -> None:
             export.write_tf1(path, model)
         elif options.format == "huggingface":
             export.write_huggingface(path, model)
-            copy_card(model.folder, path, "transformers")
+            if model.format is Format.RUN and files.is_folder(options.checkpoint):
+                name = os.path.basename(os.path.abspath(options.output_dir))
+                copy_card(model.folder, path, name)
         elif options.format == "kerashub":
             export.write_kerashub(path, model)
         elif options.format == "saved_model":

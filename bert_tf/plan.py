@@ -192,6 +192,8 @@ class Plan:
         for command in self.commands:
             if command.module == LEARN and files.exists(command.result):
                 continue  # the others resume by themselves
+            if command.module == LEARN:
+                self._measured.keep_text()
             print(f"\n{command}\n", flush=True)
             if code := run_child(command.in_python, shown=True).code:
                 mended = (

@@ -74,6 +74,7 @@ class PlanTest(PlanCase):
         self.ran = []
         self.ends = {}  # of sizes that fail
         self.unknown = 90  # of 9,600 tokens
+        self.drops = False
         self.bytes_per_second = 1e9
         self.rates = {"tiny": 10_000.0, "mini": 3_000.0, "small": 100.0}
         for module in (plan, plan_measurements):
@@ -97,6 +98,7 @@ class PlanTest(PlanCase):
             with open(values["output_file"], "w") as file:
                 file.write("\n".join(VOCABULARY))
             report = {"read": {"tokens": 9_600}, "unknown_tokens": self.unknown}
+            report["dropped"] = {"a": 2, "tokens of a": 600} if self.drops else {}
             shards = [{"num_bytes": 2_000_000}]
             manifest = {"report": report, "shards": shards, "vocab_sha256": "a"}
             with open(values["output_file"] + ".manifest.json", "w") as file:
@@ -408,11 +410,15 @@ class PlanTest(PlanCase):
             self.assertEqual(created["vocab_file"], used)
 
     def test_duplicates(self):
-        self.plan("--deduplicate=documents", "--go", hours=3.0)
+        self.assertIn("and 9,600 tokens (1.60", self.plan())
+        self.ran.clear()
+        self.drops = True
+        shown = self.plan("--deduplicate=documents", "--go", hours=3.0)
+        self.assertIn("and 9,000 tokens (1.50", shown)
         created = [v for name, v in self.ran if name == "create_pretraining_data"]
         self.assertEqual({v["deduplicate"] for v in created}, {"documents"})
 
-    def test_a_plan_that_has_begun_is_of_its_text(self):
+    def test_a_vocabulary_that_is_learned_is_of_its_text(self):
         self.plan("--go", hours=3.0)
         written = self.read("text.txt")
         self.plan("--num_workers=3", hours=4.0)
@@ -422,10 +428,17 @@ class PlanTest(PlanCase):
             (lambda: self.write("text.txt", written + "more\n"), "--num_workers=1"),
         ):
             change()
-            with self.assertRaisesRegex(InputError, "begun with other text, or text"):
+            with self.assertRaisesRegex(InputError, "was learned from other text, or"):
                 self.plan(more, hours=3.0)
         self.write("text.txt", written)
         self.plan(hours=3.0)
+        # The text can be mended as long as no vocabulary is learned.
+        os.remove(self.path("out", "vocab.txt"))
+        self.write("text.txt", written + "more\n")
+        self.plan("--go", hours=3.0)
+        with self.assertRaisesRegex(InputError, "was learned from other"):
+            self.write("text.txt", written)
+            self.plan(hours=3.0)
 
     def test_a_command_that_was_given_bad_input(self):
         for code, said in ((2, "2. When that is mended, the same"), (1, "1. The same")):

@@ -153,16 +153,16 @@ _NO_TEXT = {
     rb"\xd0\xcf\x11\xe0": "a .doc or .xls file",
     rb"\s*\{\\rtf": "an RTF file",
     rb"\s*(<\?xml[^>]*>\s*)?<(!doctype\s+html|html)\b": "an HTML page",
-    rb"(?s:.{257})ustar": "a tar archive",
+    rb"(?s:.{257})ustar(\0|  \0)": "a tar archive",
     rb"\x1f\x8b": "a file that gzip has compressed, without .gz in its name",
 }
 
 
-def no_text(content: bytes, path: str) -> str:
+def no_text(content: bytes, path: str, remedy: str = _AS_TEXT) -> str:
     """The message for a file of another program's, by its beginning; "" for text."""
     for beginning, what in _NO_TEXT.items():
         if re.match(beginning, content.removeprefix(codecs.BOM_UTF8), re.IGNORECASE):
-            return f"{path}: {what}, which is not read. {_AS_TEXT}"
+            return f"{path}: {what}, which is not read. {remedy}"
     return ""
 
 
@@ -173,13 +173,11 @@ def not_utf8(content: bytes, byte: int, path: str, line: int, remedy: str = "") 
     encoding = "WINDOWS-1252"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "UTF-16"
-    elif b"\0" in content:
-        return (
-            f"{path}: not UTF-8, and with zero bytes, as files that are no text."
-            f" {_AS_TEXT}"
-        )
+    place = f"{path}:{line}: not UTF-8 (byte 0x{content[byte]:02x})"
+    if encoding != "UTF-16" and b"\0" in content:
+        return f"{place}, and with zero bytes: UTF-16, or no text. {remedy}".rstrip()
     remedy += "Or convert the" if remedy else "Convert the"
-    message = f"{path}:{line}: not UTF-8 (byte 0x{content[byte]:02x}). {remedy}"
+    message = f"{place}. {remedy}"
     if not _is_plain(path):
         return f"{message} text to UTF-8."
     return (

@@ -61,11 +61,11 @@ def _quota() -> float:
     for names in (["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]):
         try:
             text = " ".join((_CONTROL_GROUP / name).read_text() for name in names)
-        except OSError:
+            quota, period = text.split()
+            if quota not in ("max", "-1"):
+                return int(quota) / int(period)
+        except (OSError, ValueError, ZeroDivisionError):  # none, or another system's
             continue
-        quota, period = text.split()
-        if quota not in ("max", "-1"):
-            return int(quota) / int(period)
     return math.inf
 
 

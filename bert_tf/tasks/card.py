@@ -45,7 +45,8 @@ def write_card(
     config: BertConfig,
     manifests: Sequence[Manifest],
     held_out: Sequence[Manifest] | None,  # of the evaluations; None: the same
-    num_evaluated: int,  # records, at most; 0: all
+    num_evaluated: int,  # of their records, at most; 0: all
+    num_held_out: int,
     step: int,
     sequences_per_step: Sequence[int],  # of each phase
     num_weights: int,
@@ -99,7 +100,10 @@ def write_card(
         *_text(manifests, data_license),
         *_earlier_text(earlier),
     ]
-    on = _held_out_text(held_out, manifests, num_evaluated)
+    first = ""
+    if 0 < num_evaluated < num_held_out:
+        first = f"the first {num_evaluated:,} of {num_held_out:,} "
+    on = _held_out_text(held_out, manifests, first)
     if len(evaluated_on) > 1:
         on = "Each on the held-out records of its start."
     if evaluations := _evaluations(entries, on):
@@ -107,22 +111,26 @@ def write_card(
     if files.exists(os.path.join(folder, CURVES_NAME)):
         sections += [f"![The curves of its training]({CURVES_NAME})", ""]
     name = os.path.basename(os.path.normpath(folder))
-    where = f"In the folder that `{name}` is in:"
-    sections += ["## Use", "", where, "", _USE.replace("FOLDER", name), ""]
+    sections += [_use(name)]
     files.write_atomically(card_path(folder), "\n".join(sections))
 
 
-def copy_card(folder: str, target: str, library: str) -> None:
-    """Copies a run's card, if it has one, for a model that another library reads."""
+def copy_card(folder: str, target: str, name: str) -> None:
+    """Copies a run's card, if it has one, for an export that transformers reads."""
     if not files.exists(card_path(folder)):
         return
     card = files.read_text(card_path(folder))
-    named = "library_name: {}".format
-    card = card.replace(named(json.dumps(_LIBRARY)), named(json.dumps(library)), 1)
-    files.write_atomically(card_path(target), card)
+    of_run, of_export = (f'library_name: "{x}"\n' for x in (_LIBRARY, "transformers"))
+    text, _, _ = card.replace(of_run, of_export, 1).partition(_USE_TITLE)
+    files.write_atomically(card_path(target), text + _use(name))
     if files.exists(curves := os.path.join(folder, CURVES_NAME)):
         copied = os.path.join(target, CURVES_NAME)
         files.write_atomically(copied, files.read_bytes(curves))
+
+
+def _use(name: str) -> str:
+    where = f"In the folder that `{name}` is in:"
+    return "\n\n".join([_USE_TITLE, where, _USE.replace("FOLDER", name)]) + "\n"
 
 
 def _machine() -> str:
@@ -184,25 +192,32 @@ def _earlier_text(starts: Sequence[Start]) -> Iterator[str]:
 def _held_out_text(
     held_out: Sequence[Manifest] | None,
     manifests: Sequence[Manifest],
-    num_evaluated: int,
+    first: str,
 ) -> str:
     if held_out is None:
         return "On the first training records."
     names = sorted({os.path.basename(s.path) for m in held_out for s in m.source_files})
-    total = sum(one.num_records for one in held_out)
-    first = ""
-    if 0 < num_evaluated < total:
-        first = f"the first {num_evaluated:,} of {total:,} records of "
     seen = shared_text(held_out, manifests)
     trained_on = f" The training has seen {', '.join(seen)}." if seen else ""
-    return f"On {first}{', '.join(names) or 'records without a manifest'}.{trained_on}"
+    on = ", ".join(names)
+    if first or not names:
+        on = f"{first}records " + (f"of {on}" if names else "without a manifest")
+    return f"On {on}.{trained_on}"
 
 
 def shared_text(
     held_out: Iterable[Manifest], manifests: Iterable[Manifest]
 ) -> list[str]:
-    """The held-out files, by name, whose content the training's records have too."""
-    known = {one.sha256 for each in manifests for one in each.source_files}
+    """The held-out files, by name, whose content the training's records have too.
+
+    Shards of one set of records are of different documents.
+    """
+    manifests = list(manifests)
+    sets = {one.identity for one in manifests}
+    held_out = [one for one in held_out if one.identity not in sets]
+    known = {
+        one.sha256 for each in manifests for one in each.source_files if one.num_bytes
+    }
     return sorted(
         {
             os.path.basename(one.path)
@@ -228,6 +243,7 @@ def _evaluations(entries: Iterable[Mapping[str, Any]], on: str) -> list[str]:
     return [on, "", table(["", *steps], rows), ""]
 
 
+_USE_TITLE = "## Use"
 _USE = """\
 ```python
 import bert_tf

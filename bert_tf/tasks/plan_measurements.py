@@ -27,6 +27,7 @@ from bert_tf.records.manifest import MANIFEST_SUFFIX, SourceFile
 from bert_tf.records.text_input import file_chunks, text_chunks
 from bert_tf.tasks.plan_commands import Command, Commands
 from bert_tf.text.documents import Chunk, read_chunk
+from bert_tf.text.dropped import tokens_dropped
 from bert_tf.text.segmentation import NO_SEGMENTER, has_letters, segments
 
 TOKENS_PER_WEIGHT = 20
@@ -44,7 +45,7 @@ _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, a second sample
 _COUNTED_BYTES = 64_000_000
 _SECONDS_PER_SIZE = 20.0
-_BEGUN = "begun"
+_BEGUN, _LEARNED = "begun", "learned"
 _PHRASES = 0.1  # of the lines, for a text of a script without spaces
 _EVAL_STEPS = 20  # for the scores of a checkpoint
 
@@ -132,12 +133,12 @@ class Measurements:
         if options.eval_file:
             self._held_out = file_chunks(options, options.eval_file, "eval_file")
             self._check_held_out()
-        begun = self._measured.find(_BEGUN, _VERSION)
-        if begun and begun["text"] != self._text_read:
+        learned = self._measured.find(_LEARNED, None)
+        has_learned = learned and files.exists(options.path("vocab.txt"))
+        if has_learned and learned["text"] != self._text_read:
             raise InputError(
-                f"`output_dir={options.output_dir}`: its plan has begun with other"
-                " text, or text that was read otherwise, of which its vocabulary and"
-                " records are. Give another folder."
+                f"`output_dir={options.output_dir}`: its vocab.txt was learned from"
+                " other text, or text that was read otherwise. Give another folder."
             )
 
     def _check_held_out(self) -> None:
@@ -165,9 +166,10 @@ class Measurements:
     def _text_read(self) -> str:
         """A digest of the text's files and of how they are read."""
         options = self.options
-        of_files = Counter(
-            (chunk.source.path, chunk.num_bytes) for chunk in self._chunks
-        )
+        paths = {chunk.source.path for chunk in self._chunks}
+        of_files = [
+            (path, files.size(path)) for path in sorted(paths) if options.input_file
+        ]
         decisive = {
             name: getattr(options, name)
             for name, declared in declarations(type(options)).items()
@@ -175,11 +177,9 @@ class Measurements:
         }
         return finished.digest(
             [
-                sorted(of_files.items()),
+                of_files,
                 decisive,
-                options.num_new_tokens,
-                self._commands.segmenter,
-                self._commands.do_lower_case,
+                *(options.num_new_tokens, self._commands.segmenter),
             ]
         )
 
@@ -207,7 +207,7 @@ class Measurements:
         return [
             *(_VERSION, self._file_bytes, _num_bytes(self._held_out), commands.reading),
             *(options.init_checkpoint, options.num_new_tokens, commands.segmenter),
-            *(commands.do_lower_case, self._workers),
+            *(commands.do_lower_case, self._workers, options.deduplicate),
         ]
 
     @property
@@ -269,12 +269,13 @@ class Measurements:
             seconds += starting + share * foreseen(making_records)
         manifest = files.read_json(records + MANIFEST_SUFFIX)
         report = manifest["report"]
+        num_tokens = report["read"]["tokens"]
         size = sum(shard["num_bytes"] for shard in manifest["shards"])
         text = Text(
             num_bytes=float(counted.num_bytes),
             words=float(counted.words),
-            tokens=float(factor * report["read"]["tokens"]),
-            unknown_share=report["unknown_tokens"] / max(report["read"]["tokens"], 1),
+            tokens=float(factor * (num_tokens - tokens_dropped(report["dropped"]))),
+            unknown_share=report["unknown_tokens"] / max(num_tokens, 1),
             unigram_bits_per_byte=None
             if options.init_checkpoint
             else self._unigram_bits_per_byte(counted.lines, held_out, vocab_file),
@@ -378,7 +379,7 @@ class Measurements:
         sizes = [*LEARNING_RATES]
         if self.options.init_checkpoint is not None:
             sizes = ["checkpoint"]
-        elif begun := self._measured.find(_BEGUN, _VERSION):
+        elif begun := self._measured.find(_BEGUN, None):
             sizes = [begun["size"]]
         for size in sizes:
             try:
@@ -396,8 +397,11 @@ class Measurements:
 
     def keep_size(self, size: str) -> None:
         """The size of the training that begins."""
-        begun = {"size": size, "text": self._text_read}
-        self._measured.keep(_BEGUN, _VERSION, begun)
+        self._measured.keep(_BEGUN, None, {"size": size})
+
+    def keep_text(self) -> None:
+        """The text from which the vocabulary is learned."""
+        self._measured.keep(_LEARNED, None, {"text": self._text_read})
 
     def _pace(self, size: str, vocabulary: str) -> Pace:
         made_from = [_VERSION, self.options.init_checkpoint, vocabulary]

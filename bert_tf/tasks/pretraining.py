@@ -118,6 +118,8 @@ UNIGRAM_LOSS = "masked_lm_unigram_loss"
 _AT_THE_UNIGRAMS = 0.03
 # So many training records are read for the frequencies of tokens, at most.
 _COUNTED = 25_600
+# For bits per byte, by a guess: the pieces of a record's longest word that is masked.
+_MASKED_ROWS = 4
 
 
 class Majority:
@@ -351,6 +353,8 @@ class PretrainingRun(Run):
                 spec.batch_size,
                 spec.max_seq_length,
             )
+            # As many masked rows as records, or all: see MaskedWords.
+            rows_per_record = 1 if self.options.max_eval_steps else _MASKED_ROWS
             # Evaluation takes the first records, however many there are.
             evaluation_ids = _fingerprints(held_out, [0] * len(held_out.paths))
             begin = phases[-1].end_step if phases else 0
@@ -366,7 +370,7 @@ class PretrainingRun(Run):
                     data_was=data_ids[1:],
                     evaluate=self._evaluation(held_out),
                     evaluates_before=self._continues and self.options.do_eval,
-                    num_evaluated=(1 + self._has_bits_per_byte)
+                    num_evaluated=(1 + self._has_bits_per_byte * rows_per_record)
                     * self._num_eval_batches(held_out)
                     * self.options.eval_batch_size,
                     evaluates_afterwards=self.options.do_eval,
@@ -461,13 +465,14 @@ class PretrainingRun(Run):
         write_curves(self.options.output_dir, self.task.name, behind)
 
     def _write_card(self, model: keras.Model, step: int) -> None:
-        options = self.options
+        options, held_out = self.options, self._held_out[-1:]
         write_card(
             options.output_dir,
             config=self.config,
             manifests=_manifests(self._records),
-            held_out=_manifests(self._held_out) if options.eval_input_file else None,
+            held_out=_manifests(held_out) if options.eval_input_file else None,
             num_evaluated=options.max_eval_steps * options.eval_batch_size,
+            num_held_out=sum(held_out[0].counts),
             step=step,
             sequences_per_step=[spec.batch_size for spec in self._specs],
             num_weights=model.count_params(),

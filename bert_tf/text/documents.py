@@ -202,6 +202,11 @@ FORMATS = ("text", *PARAGRAPH_FORMATS, "jsonl", PARQUET)
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 _TABLE_SUFFIXES = (".csv", ".tsv")
+_DELIMITER = re.compile(rb"[,;|\t]")
+_AS_TEXT = (
+    "Save its text as a text file, or its table as Parquet or JSON lines, of which"
+    " `text_field` names the column."
+)
 
 
 class Source(Protocol):
@@ -434,12 +439,10 @@ def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
         return MEDIAWIKI, begin
     if _is_header(begin.partition(b"\n")[0]):
         return "wikiextractor", begin
-    message = files.no_text(begin, path)
-    if name.endswith(_TABLE_SUFFIXES):
-        message = (
-            f"{path}: a table, whose lines are no text. Write its column of text as"
-            " Parquet or as JSON lines, which `text_field` is for."
-        )
+    message = files.no_text(begin, path, _AS_TEXT)
+    is_table = _DELIMITER.search(begin.partition(b"\n")[0])
+    if is_table and name.endswith(_TABLE_SUFFIXES):
+        message = f"{path}: a table, whose lines are no text. {_AS_TEXT}"
     if message:
         raise InputError(f"{message} (`input_format=text` reads it as it is.)")
     return "text", begin

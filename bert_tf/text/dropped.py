@@ -25,6 +25,11 @@ def drop(
             dropped[f"{unit} of {reason}"] += amount
 
 
+def tokens_dropped(dropped: Mapping[str, int]) -> int:
+    """The tokens of all that was left out after it was tokenized."""
+    return sum(n for name, n in dropped.items() if name.startswith("tokens of "))
+
+
 def dropped_lines(dropped: Mapping[str, int]) -> list[str]:
     """What was left out and how much it was, a line for each reason."""
     amounts = {f"{unit} of {reason}" for unit in _UNITS for reason in dropped}

@@ -40,6 +40,8 @@ class AvailableCoresTest(tf.test.TestCase):
                 {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
                 64,
             ),
+            ({"cpu.max": "\n"}, 64),
+            ({"cpu.max": "100000 0\n"}, 64),
             ({}, 64),
         ):
             folder = pathlib.Path(tempfile.mkdtemp(dir=self.get_temp_dir()))

@@ -494,10 +494,13 @@ class MakeChunksTest(ReaderTestCase):
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.format_of("a.txt", content)
-        for name in ("a.csv", "a.tsv.gz"):
+        for name, content in (("a.csv", "id,text\n"), ("a.tsv", "a\tb\n")):
             with self.assertRaisesRegex(InputError, f"{name}: a table, .*`text_field`"):
-                self.format_of(name, gzip.compress(b"id,text\n"))
-        self.assertEqual(self.format_of("a.csv", "a\n", input_format="text"), "text")
+                self.format_of(name, content)
+            self.assertEqual(self.format_of(name, content, input_format="text"), "text")
+        self.assertEqual(self.format_of("a.csv", "a sentence\nb, c\n"), "text")
+        # A tar archive has a zero byte there.
+        self.assertEqual(self.format_of("a.txt", "x" * 256 + "mustard is nice"), "text")
         self.assertEqual(self.format_of("a.txt", page, input_format="text"), "text")
         self.assertEqual(self.format_of("a.txt", "<htmlx>\n{rtf}\n"), "text")
 
