@@ -133,9 +133,9 @@ class Measurements:
         if options.eval_file:
             self._held_out = file_chunks(options, options.eval_file, "eval_file")
             self._check_held_out()
-        learned = self._measured.find(_LEARNED, None)
-        has_learned = learned and files.exists(options.path("vocab.txt"))
-        if has_learned and learned["text"] != self._text_read:
+        has_vocabulary = files.exists(options.path("vocab.txt"))
+        learned = self._measured.find(_LEARNED, None) if has_vocabulary else None
+        if learned and learned["text"] != self._text_read:
             raise InputError(
                 f"`output_dir={options.output_dir}`: its vocab.txt was learned from"
                 " other text, or text that was read otherwise. Give another folder."
