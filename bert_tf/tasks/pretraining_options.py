@@ -47,6 +47,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "learning_rate": 1e-3,  # I, G
         "num_warmup_steps": _warmup_of_six_percent,  # I
         "bias_correction": True,  # I, G: plain AdamW
+        "learning_rate_schedule": "wsd",  # Hu et al. 2024; I and G fall all the time
         # The original's default. I has 4,096 and G up to 8,192, for billions of tokens;
         # with the tens of millions that a laptop sees in an hour more steps are better.
         "train_batch_size": 32,

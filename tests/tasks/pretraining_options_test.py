@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from bert_tf import run_pretraining
 from bert_tf.base import cli
+from bert_tf.base.errors import InputError
 from bert_tf.tasks.pretraining_options import RECIPES
 from bert_tf.tasks.run_options import with_recipe
 
@@ -33,6 +34,7 @@ class RecipeTest(tf.test.TestCase):
         )
         self.assertEqual((values.beta_2, values.clip_norm), (0.999, 1.0))
         self.assertTrue(values.next_sentence)
+        self.assertEqual(values.learning_rate_schedule, "linear")
 
     def test_for_a_budget(self):
         with self.assertLogs(level="INFO") as logs:
@@ -41,6 +43,7 @@ class RecipeTest(tf.test.TestCase):
         self.assertEqual((values.dropout, values.beta_2), (0.1, 0.999))
         self.assertTrue(values.bias_correction)
         self.assertEqual((values.train_batch_size, values.learning_rate), (32, 1e-3))
+        self.assertEqual(values.learning_rate_schedule, "wsd")
         self.assertFalse(values.next_sentence)
         self.assertIn("`num_warmup_steps=300`", logs.output[0])
         self.assertIn("not from the recipe: `dropout=0.1`", logs.output[1])
@@ -49,6 +52,9 @@ class RecipeTest(tf.test.TestCase):
         self.assertFalse(values.is_given("next_sentence"))
         values = resolved("--recipe=budget --phases=128:600:8,512:400:8")
         self.assertEqual(values.num_warmup_steps, 60)
+        # The schedule that is used has to have a use for what is given.
+        with self.assertRaisesRegex(InputError, "wsd` has no use for `decay_from`"):
+            resolved("--recipe=budget --decay_from=warmup")
         # Once more it is the same.
         again = with_recipe(values, RECIPES)
         self.assertEqual(dataclasses.asdict(again), dataclasses.asdict(values))
