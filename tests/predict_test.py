@@ -362,8 +362,18 @@ class PredictTest(FolderCase):
             ("g.jsonl", "[1]\n", {}, "g.jsonl:1: each row must be a JSON object"),
             ("h.jsonl", '{"a": 3}\n', {}, "h.jsonl:1: 'a' must be a text. Received: 3"),
             ("i.txt", b"w1\n\xff\n", {}, "i.txt:2: not UTF-8 .byte 0xff.. Convert"),
-            ("k.xlsx", b"PK\x03\x04\xff", {}, "k.xlsx: a ZIP archive.*or its table as CSV"),
-            ("n.csv", "<!DOCTYPE html>\n<p>\n", {}, "n.csv: an HTML page.*or as CSV"),
+            (
+                "k.xlsx",
+                b"PK\x03\x04\xff",
+                {},
+                "k.xlsx: a ZIP archive.*or its table as CSV",
+            ),
+            (
+                "n.csv",
+                "<!DOCTYPE html>\n<p>\n",
+                {},
+                "n.csv: an HTML page.*table as CSV",
+            ),
             ("j.txt", "w1\n", {"start_column": "b"}, "`start_column` has no effect"),
         ):
             path = self.write(name, content)
