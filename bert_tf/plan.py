@@ -190,9 +190,9 @@ class Plan:
         """Runs the commands that are not done; InputError where one fails."""
         self._measured.keep_size(self._size)
         for command in self.commands:
-            if command.module == LEARN and files.exists(command.result):
-                continue  # the others resume by themselves
-            if command.module == LEARN:
+            if command.module == LEARN:  # the others resume by themselves
+                if files.exists(command.result):
+                    continue
                 self._measured.keep_text()
             print(f"\n{command}\n", flush=True)
             if code := run_child(command.in_python, shown=True).code:

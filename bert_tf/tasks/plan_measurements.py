@@ -175,13 +175,7 @@ class Measurements:
             for name, declared in declarations(type(options)).items()
             if declared.decides != "nothing"
         }
-        return finished.digest(
-            [
-                of_files,
-                decisive,
-                *(options.num_new_tokens, self._commands.segmenter),
-            ]
-        )
+        return finished.digest([of_files, decisive])
 
     def _keep_settings(self) -> None:
         options = self.options

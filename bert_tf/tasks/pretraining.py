@@ -546,8 +546,9 @@ class PretrainingRun(Run):
         return evaluate
 
     def _num_eval_batches(self, records: PretrainingRecords) -> int:
-        of_all = math.ceil(sum(records.counts) / self.options.eval_batch_size)
-        return self.options.max_eval_steps or of_all
+        if self.options.max_eval_steps:
+            return self.options.max_eval_steps
+        return math.ceil(sum(records.counts) / self.options.eval_batch_size)
 
     def _log_reference(self, results: Mapping[str, float]) -> None:
         """Says where the reference of the run's size is after as many tokens."""
