@@ -9,69 +9,110 @@ mwparserfromhell parses, the text passages are kept (Devlin et al. 2018, section
 - Templates, tables, references, list items, headings, files, categories, formulas,
   preformatted lines and the like are left out, and counted. Parentheses in which
   nothing else stood go with them.
+
+What the parser would take for something else is done before it: what hides markup, as
+<nowiki> does, and apostrophes, of which MediaWiki makes bold and italics line by line.
 """
 
 import html
 import importlib.util
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
+from xml.parsers import expat
 
+from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.text.dropped import drop
 
 if TYPE_CHECKING:
     from bert_tf.text.documents import FileSource
 
-# The namespaces of files and of categories.
-_NAMESPACE = re.compile(r'<namespace key="(6|14)"[^>/]*>([^<]*)<')
-_IMAGES = "files and images"
-_PREFIXES = {"file": _IMAGES, "image": _IMAGES, "category": "categories"}
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z-]+)?|simple")
-_WITHOUT_TEXT = "text outside text passages"
+# A namespace's number and name; that of articles has none.
+_NAMESPACE = re.compile(r'<namespace key="(-?\d+)"[^>/]*>([^<]*)<')
+_FILE, _CATEGORY = 6, 14
+# Names that each wiki knows beside its own.
+_NAMESPACES = {"media": -2, "file": _FILE, "image": _FILE, "category": _CATEGORY}
+_FILES = "files and images"
+_SHOW_NO_TEXT = {_FILE: _FILES, _CATEGORY: "categories"}
+# A namespace has other names than those in a dump.
+_FILE_NAME = re.compile(
+    r"[^:]+:.+\.(djvu|flac|gif|jpe?g|mid|mp3|og[agv]|opus|pdf|png|svg|tiff?|wav|web[mp])",
+    re.IGNORECASE,
+)
+_LANGUAGE = re.compile(r"([a-z]{2,3}(-[a-z-]+)?|simple):\S.*")
 _BOXES = """
     categorytree gallery graph hiero imagemap includeonly indicator inputbox mapframe
-    maplink pre score source style syntaxhighlight templatestyles timeline
+    maplink pre score source style syntaxhighlight templatedata templatestyles timeline
 """
-_TAGS = {
+# What hides markup, and is left out.
+_HIDDEN = {
     "ref": "references",
     "references": "references",
-    "table": "tables",
     "math": "formulas",
     "chem": "formulas",
     "ce": "formulas",
-    **dict.fromkeys(("ul", "ol", "dl", "li", "dd", "dt"), "list items"),
     **dict.fromkeys(_BOXES.split(), "galleries, code and other boxes"),
 }
+_TAGS = {
+    **_HIDDEN,
+    "table": "tables",
+    **dict.fromkeys(("ul", "ol", "dl", "li", "dd", "dt"), "list items"),
+}
 _BLOCKS = {"blockquote", "center", "div", "p", "poem"}
+_CODE = {"code", "kbd", "samp", "tt", "var"}
+_INLINE = """
+    abbr b bdi bdo big cite data del dfn em font i ins mark noinclude nowiki onlyinclude
+    q ref rp rt ruby s section small span strike strong sub sup time u wbr
+"""
 
-# Characters for private use, which mark places until the lines are known.
-_LIST, _SPACE, _GAP = "\ue000", "\ue001", "\ue002"
-_MARKS = re.compile(f"[{_LIST}-{_GAP}]")
+# Characters that no text has, which mark places until the lines are known.
+_LIST, _SPACE, _GAP = "\ufdd0", "\ufdd1", "\ufdd2"
+# The same for characters that are text where they could be markup.
+_MARKUP = "'[]{}|=<>*#:;_-!~"
+_TO_MARKS = {ord(each): 0xFDD3 + n for n, each in enumerate(_MARKUP)}
+_FROM_MARKS = {mark: each for each, mark in _TO_MARKS.items()}
+_PLACES = re.compile(f"[{_LIST}-{_GAP}]")
+_MARKS = re.compile("[\ufdd0-\ufdef]")
 _EMPTY_PARENTHESES = re.compile(
-    rf"\s*\((?=[^()]*{_GAP})[\s,;:/–—{_GAP}-]*\)|\s*（(?=[^（）]*{_GAP})[\s，；{_GAP}]*）"
+    rf"\s*\((?=[^()]*{_GAP})[\s,;:/–—{_GAP}-]*\)|\s*（(?=[^（）]*{_GAP})[\s，；、{_GAP}]*）"
 )
-_FIRST_IN_PARENTHESES = re.compile(rf"([(（]){_GAP}[\s,;{_GAP}]*")
+_FIRST_IN_PARENTHESES = re.compile(rf"([(（]){_GAP}[\s,;，；、{_GAP}]*")
 _BEFORE_PUNCTUATION = re.compile(rf"\s*{_GAP}[\s{_GAP}]*(?=[,.;:!?)），。；])")
 _BETWEEN_SPACES = re.compile(rf"(?:(?<=\s)|^)[\s{_GAP}]*{_GAP}\s*")
-_LEFT_MARKUP = re.compile(r"'{2,}|__[A-Z]+__|\[\[|\]\]|\{\{|\}\}")
 _BROKEN_TABLE = ("{|", "|")
-# What is found without parsing.
-_SIMPLE = (
-    (re.compile(r"<!--.*?-->", re.S), "comments"),
-    (re.compile(r"<ref\b[^<>]*/>", re.I), "references"),
-    (re.compile(r"<ref\b[^<>]*>(?:(?!<ref\b).)*?</ref>", re.I | re.S), "references"),
-    (re.compile(r"\{\{\{[^{}]*\}\}\}|\{\{[^{}]*\}\}"), "templates"),
+_WITHOUT_TEXT = "text outside text passages"
+
+_COMMENTS = r"(?:<!--(?>.*?(?:-->|\Z))[ \t]*+)"
+_HIDING = re.compile(
+    rf"(?P<line>(?<=\n)[ \t]*+{_COMMENTS}++(?:\n|\Z))|<!--.*?(?:-->|\Z)"
+    rf"|<(?P<tag>nowiki|{'|'.join(_HIDDEN)})(?:[\s/][^<>]*)?>",
+    re.IGNORECASE | re.DOTALL,
+)
+_REFERENCE = re.compile(r"<ref\b[^<>]*(?<!/)>", re.IGNORECASE)
+_TEMPLATE = re.compile(r"\{\{\{[^{}]*\}\}\}|\{\{[^{}]*\}\}")
+_APOSTROPHES = re.compile("('{2,})")
+# Tags that the parser takes for text, as they lack their other half.
+_LEFT_TAG = re.compile(
+    rf"</?(?:(?P<block>{'|'.join(_BLOCKS)})|(?P<line>[bh]r)"
+    rf"|{'|'.join([*_CODE, *_INLINE.split()])})(?:[\s/][^<>\n]*)?>",
+    re.IGNORECASE,
+)
+_LEFT_MARK = re.compile(r"\[\[|\]\]|\{\{|\}\}")
+_NOT_CLOSED = "marks of links and templates that are not closed"
+_SWITCH = re.compile(
+    r"__((FORCE|NO)?TOC|NOEDITSECTION|(NO)?NEWSECTIONLINK|NOGALLERY|HIDDENCAT|DISAMBIG"
+    r"|NO(CONTENTCONVERT|CC|TITLECONVERT|TC)|(NO)?INDEX|STATICREDIRECT)__|^__\w+__$",
+    re.MULTILINE,
 )
 
 
 def is_dump(beginning: bytes) -> bool:
     """Whether a file begins as a dump does."""
-    return beginning.startswith((b"<mediawiki", b"<?xml")) and (
-        b"<mediawiki" in beginning[:4096]
-    )
+    is_xml = beginning.startswith((b"<mediawiki", b"<?xml", b"<!--"))
+    return is_xml and b"<mediawiki" in beginning[:16384]
 
 
 def require_parser() -> None:
@@ -89,31 +130,31 @@ def read_mediawiki(
     # It fetches no external entities, and expat limits what others grow to.
     parser: Any = ElementTree.XMLPullParser(("start", "end"))
     first = root = None
-    end = b"</mediawiki>"
+    is_last = stop is None
     try:
         for block in source.read(start, stop, _page_border):
             if first is None:
                 first = block.offset
                 head = next(source.read(0, None, _page_border)).data
-                leave_out = _prefixes(head[: 1 << 20].decode("utf-8", "replace"))
+                namespaces = _namespaces(head[: 1 << 20].decode("utf-8", "replace"))
                 parser.feed(b"<mediawiki>" if first else b"")
             parser.feed(block.data)
-            if stop is not None and block.data.rstrip().endswith(end):
-                end = b""
+            if stop is not None:  # what is behind it may have no page
+                is_last = block.offset + len(block.data) == files.size(source.path)
             for event, element in parser.read_events():
                 root = element if root is None else root
                 if event == "end" and element.tag.rpartition("}")[2] == "page":
-                    text = _wikitext(element, dropped)
+                    text = _wikitext(element, namespaces, dropped)
                     root.clear()
                     if text is not None:
-                        yield paragraphs_of_wikitext(text, dropped, leave_out)
+                        yield paragraphs_of_wikitext(text, dropped, namespaces)
         if first is not None:
-            parser.feed(b"" if stop is None else end)
+            parser.feed(b"" if is_last else b"</mediawiki>")
             parser.close()
     except ElementTree.ParseError as error:
         raise InputError(
             f"{source.place(first or 0, error.position[0] - 1)}: not the XML of a dump"
-            f" ({error}); if it was cut off, download it again."
+            f" ({expat.ErrorString(error.code)}); if it was cut off, download it again."
         ) from error
 
 
@@ -121,50 +162,66 @@ def _page_border(line: bytes) -> int | None:
     return 0 if line.strip() == b"<page>" else None
 
 
-def _prefixes(head: str) -> dict[str, str]:
-    """What links to files and categories begin with, by lower case."""
-    return _PREFIXES | {
-        html.unescape(name).lower(): _PREFIXES["file" if key == "6" else "category"]
-        for key, name in _NAMESPACE.findall(head)
-    }
+def _namespaces(head: str) -> dict[str, int]:
+    """The numbers of a wiki's namespaces, by their names in lower case."""
+    found = _NAMESPACE.findall(head)
+    return _NAMESPACES | {html.unescape(name).lower(): int(n) for n, name in found}
 
 
-def _wikitext(page: ElementTree.Element, dropped: Counter[str]) -> str | None:
+def _namespace(title: str, namespaces: Mapping[str, int]) -> int | None:
+    """The number of the namespace that a title begins with, if it does."""
+    name, colon, _ = title.partition(":")
+    name = name.strip().replace("_", " ").lower()
+    return namespaces.get(name) if colon and name else None
+
+
+def _wikitext(
+    page: ElementTree.Element, namespaces: Mapping[str, int], dropped: Counter[str]
+) -> str | None:
     """The text of a page that is an article."""
-    prefix = page.tag.removesuffix("page")  # a namespace
-    values = {each.tag.removeprefix(prefix): each.text for each in page.iter()}
-    if values.get("ns", "0") != "0":
+    prefix = page.tag.removesuffix("page")  # XML's namespace
+    # Of several revisions the last one, and of that the main slot.
+    revision = page.findall(f"{prefix}revision")[-1:]
+    children = [*page, *(child for one in revision for child in one)]
+    values = {each.tag.removeprefix(prefix): each.text for each in children}
+    number = values.get("ns")  # the format has it from version 0.6 on
+    if number is None:
+        number = str(_namespace(values.get("title") or "", namespaces) or 0)
+    if number != "0":
         drop(dropped, "pages of other namespaces")
     elif "redirect" in values:
         drop(dropped, "redirects")
     elif values.get("model", "wikitext") != "wikitext":
         drop(dropped, "pages that are not wikitext")
     else:
-        return values.get("text") or ""  # of several revisions, the last one's
+        return values.get("text") or ""
     return None
 
 
 def paragraphs_of_wikitext(
-    text: str, dropped: Counter[str], leave_out: dict[str, str] | None = None
+    text: str, dropped: Counter[str], namespaces: Mapping[str, int] | None = None
 ) -> list[str]:
-    """The text passages of an article; `leave_out` as `_prefixes` has it."""
+    """The text passages of an article; `namespaces` by their names in lower case."""
     import mwparserfromhell
 
-    text = _without_simple_markup("\n" + _MARKS.sub("", text), dropped)
+    text = _without_hidden("\n" + _MARKS.sub("", text), dropped)
+    text = _without_simple_templates(text, dropped)
+    text = "\n".join(map(_without_apostrophes, text.split("\n")))
     try:
-        code = mwparserfromhell.parse(text)
+        code = mwparserfromhell.parse(text, skip_style_tags=True)
     except mwparserfromhell.parser.ParserError:
         drop(dropped, "pages that the parser cannot read", characters=len(text))
         return []
-    rendered = _Renderer(dropped, leave_out or _prefixes("")).render(code.nodes)
+    rendered = _Renderer(dropped, namespaces or _NAMESPACES).render(code.nodes)
+    rendered = _SWITCH.sub(_GAP, _LEFT_TAG.sub(_instead_of_tag, rendered))
     paragraphs: list[str] = []
     lines: list[str] = []
     for line in [*rendered.split("\n"), ""]:
-        plain = _MARKS.sub("", line).strip()
+        plain = _MARKS.sub("", line.translate(_FROM_MARKS)).strip()
         reason = ""
         if line.lstrip().startswith(_LIST):
             reason = "list items"
-        elif plain.startswith(_BROKEN_TABLE):
+        elif _PLACES.sub("", line).lstrip().startswith(_BROKEN_TABLE):
             reason = "tables"
         elif plain and line.startswith(_SPACE):
             reason = "preformatted lines"
@@ -176,7 +233,7 @@ def paragraphs_of_wikitext(
         elif _GAP in line:
             continue  # what stood alone in a line ends no paragraph
         if lines:
-            paragraph = _tidy(" ".join(lines))
+            paragraph = _tidy(" ".join(lines), dropped)
             if any(map(str.isalnum, paragraph)):
                 paragraphs.append(paragraph)
             elif paragraph:
@@ -185,43 +242,106 @@ def paragraphs_of_wikitext(
     return paragraphs
 
 
-def _without_simple_markup(text: str, dropped: Counter[str]) -> str:
-    """Leaves out what is as simple to find as it is slow to parse: half of the text."""
-    for pattern, reason in _SIMPLE:
-        found = 1
-        while found:  # a template within another one comes first
-            num_characters = len(text)
-            text, found = pattern.subn(_GAP, text)
-            num_characters -= len(text) - found
-            if found:
-                drop(dropped, reason, found, characters=num_characters)
+def _without_hidden(text: str, dropped: Counter[str]) -> str:
+    """Leaves out what hides markup, whatever begins first; <nowiki> becomes text."""
+    kept: list[str] = []
+    place = 0
+    not_closed: set[str] = set()
+    while found := _HIDING.search(text, place):
+        start, end = found.span()
+        kept.append(text[place:start])
+        place = end
+        tag, content = (found["tag"] or "").lower(), ""
+        if tag and not found[0].endswith("/>"):
+            last = None
+            if tag not in not_closed:
+                last = re.compile(rf"</{tag}\s*>", re.IGNORECASE).search(text, end)
+            if last is None:
+                not_closed.add(tag)
+                continue
+            if tag == "ref" and _REFERENCE.search(text, end, last.start()):
+                continue  # it is that one's end
+            content = text[end : last.start()]
+            place = last.end()
+        if tag == "nowiki":
+            kept.append(html.unescape(content).translate(_TO_MARKS))
+        else:
+            drop(dropped, _HIDDEN.get(tag, "comments"), characters=place - start)
+            kept.append(_GAP if tag else "")
+    return "".join([*kept, text[place:]])
+
+
+def _without_simple_templates(text: str, dropped: Counter[str]) -> str:
+    """Leaves out what is as simple to find as it is slow to parse."""
+    found = 1
+    while found:  # a template within another one comes first
+        num_characters = len(text)
+        text, found = _TEMPLATE.subn(_GAP, text)
+        num_characters -= len(text) - found
+        if found:
+            drop(dropped, "templates", found, characters=num_characters)
     return text
 
 
-def _tidy(text: str) -> str:
-    text = _LEFT_MARKUP.sub("", text.replace(_LIST, "").replace(_SPACE, ""))
+def _without_apostrophes(line: str) -> str:
+    """Leaves out those of bold and italics, as MediaWiki's `doQuotes` finds them."""
+    if "''" not in line:
+        return line
+    parts = _APOSTROPHES.split(line)  # text, apostrophes, text, ...
+    sizes = [min(len(each), 5) if len(each) != 4 else 3 for each in parts[1::2]]
+    parts[1::2] = [each[size:] for each, size in zip(parts[1::2], sizes, strict=True)]
+    num_italics = sum(size != 3 for size in sizes)
+    num_bold = sum(size != 2 for size in sizes)
+    if num_italics % 2 and num_bold % 2:
+        # One that looked bold is an apostrophe and italics: the first behind a word of
+        # one letter, else behind a longer one, else behind a space.
+        bold = (2 * n for n, size in enumerate(sizes) if size == 3)
+        first = min(bold, key=lambda n: _lateness(parts[n] + parts[n + 1]), default=0)
+        parts[first] += "'" if sizes[first // 2] == 3 else ""
+    return "".join(parts)
+
+
+def _lateness(before: str) -> int:
+    """How late an apostrophe is looked for behind this text."""
+    if before.endswith(" "):
+        return 2
+    return 0 if before[-2:-1] == " " else 1
+
+
+def _instead_of_tag(tag: re.Match[str]) -> str:
+    if tag["block"]:
+        return "\n\n"
+    return " " if tag["line"] else ""
+
+
+def _tidy(text: str, dropped: Counter[str]) -> str:
+    text, num_left = _LEFT_MARK.subn("", re.sub(f"[{_LIST}{_SPACE}]", "", text))
+    if num_left:
+        drop(dropped, _NOT_CLOSED, num_left, characters=2 * num_left)
+    before = ""
+    while _GAP in text and before != text:  # parentheses may be in others
+        before, text = text, _EMPTY_PARENTHESES.sub(_GAP, text)
     if _GAP in text:
-        text = _EMPTY_PARENTHESES.sub(_GAP, text)
         text = _FIRST_IN_PARENTHESES.sub(r"\1", text)
         text = _BEFORE_PUNCTUATION.sub("", text)
         text = _BETWEEN_SPACES.sub("", text).replace(_GAP, "")
-    return " ".join(text.split())
+    return " ".join(text.translate(_FROM_MARKS).split())
 
 
 class _Renderer:
     """Wikitext to lines, with marks for what is left out."""
 
-    def __init__(self, dropped: Counter[str], leave_out: dict[str, str]) -> None:
+    def __init__(self, dropped: Counter[str], namespaces: Mapping[str, int]) -> None:
         from mwparserfromhell import nodes
 
         self._dropped = dropped
-        self._leave_out = leave_out
+        self._namespaces = namespaces
         self._by_type = {
             nodes.Text: self._text,
             nodes.Wikilink: self._link,
             nodes.ExternalLink: self._external_link,
             nodes.Tag: self._tag,
-            nodes.HTMLEntity: lambda node: node.normalize(),
+            nodes.HTMLEntity: lambda node: node.normalize().translate(_TO_MARKS),
             nodes.Heading: lambda node: self._left_out(
                 node, "section headings", "\n\n"
             ),
@@ -244,13 +364,14 @@ class _Renderer:
 
     def _link(self, node: Any) -> str:
         title = str(node.title).strip()
-        prefix, colon, _ = title.partition(":")
-        prefix = prefix.strip().replace("_", " ").lower()
-        if colon and prefix:
-            if reason := self._leave_out.get(prefix):
-                return self._left_out(node, reason)
-            if node.text is None and _LANGUAGE.fullmatch(prefix):
-                return self._left_out(node, "links to other languages")
+        namespace = _namespace(title, self._namespaces)
+        reason = None if namespace is None else _SHOW_NO_TEXT.get(namespace)
+        if namespace is None and _FILE_NAME.fullmatch(title):
+            reason = _FILES
+        elif node.text is None and _LANGUAGE.fullmatch(title):
+            reason = "links to other languages"
+        if reason:
+            return self._left_out(node, reason)
         shown = node.title if node.text is None else node.text
         return self.render(shown.nodes).removeprefix(":" if node.text is None else "")
 
@@ -268,4 +389,6 @@ class _Renderer:
         if reason := _TAGS.get(name):
             return self._left_out(node, reason, "\n\n" if name == "table" else _GAP)
         content = self.render(node.contents.nodes) if node.contents else ""
+        if name in _CODE:
+            return content.translate(_TO_MARKS)
         return f"\n\n{content}\n\n" if name in _BLOCKS else content

@@ -207,10 +207,75 @@ class MediaWikiTest(FolderCase):
             ("Tea{{cn}}, {{x}} is {{y}}.", "Tea, is."),
             ("Tea ; is () .", "Tea ; is () ."),
             ("Tea is\n{{clear}}\nhot.", "Tea is hot."),
-            ("l'''Iliade'' is. ''Unbalanced", "l'Iliade is. Unbalanced"),
+            ("l'''Iliade'' is.\n''Unbalanced", "l'Iliade is. Unbalanced"),
             ("Tea {{unclosed|x is hot", "Tea unclosed|x is hot"),
         ):
             self.assertEqual(self.paragraphs(text)[0], [expected])
+
+    def test_text_is_what_mediawiki_shows(self):
+        hiding = [
+            ("<math>{{x</math>", "<math>y}}</math>", "", ""),
+            ("<pre><!--</pre>", "<pre>--></pre>", "", ""),
+            ("<source>\n<ref></source>", "<ref>x</ref>", "", ""),
+        ]
+        for pair in (("{{", "}}"), ("<!--", "-->"), ("<ref>", "</ref>")):
+            written = [f"<nowiki>{each}</nowiki>" for each in pair]
+            hiding.append((*written, *(f" {each}" for each in pair)))
+        for text, *expected in (
+            # Apostrophes belong to their line.
+            ("''Titanic'''s crew.\n\n'''A''' b.", "Titanic's crew.", "A b."),
+            ("''Hamlet'''s ''Ophelia'' is.", "Hamlet's Ophelia is."),
+            ("'''T''' x. Dans ''A'', l'''arbre'' vert.", "T x. Dans A, l'arbre vert."),
+            ("In ''Time'''s '''B''' c, '''''d'' ef''' g.", "In Time's B c, d ef g."),
+            ("Ab''' c''' d''' ''e.", "Ab c' d e."),
+            ("''''A'''' b, '''''c''' d''.\n\n''''''e.", "'A' b, c d.", "'e."),
+            ("'''''A b.", "A b."),
+            ("f&#39;&#39;(x) is <nowiki>''y''</nowiki>.", "f''(x) is ''y''."),
+            # What hides markup.
+            *(
+                (f"A {one} b.\n\nC.\n\nD {two} e.", f"A{x} b.", "C.", f"D{y} e.")
+                for one, two, x, y in hiding
+            ),
+            ("A <nowiki>{{x}} &amp; [[y]]</nowiki> b.", "A {{x}} & [[y]] b."),
+            ("A{{x|<nowiki>}}</nowiki>|y}}s<nowiki/> b.<ref/>", "As b."),
+            ("<!-- x -->== H ==\nA b.\n<!-- x --> <!-- y -->\nc.", "A b. c."),
+            ("<!-- x -->* a\nA b.<!-- not closed\n\nC.", "A b."),
+            # Titles that look like links to other languages; files by other names.
+            ("See [[CSI: NY]], [[Re:Zero]].\n[[be-tarask:X]]", "See CSI: NY, Re:Zero."),
+            ("[[Bild:a.JPG|thumb|[[y]]]] A [[Media:x.ogg|b]].", "A b."),
+            # Tags without their other half.
+            ("A <small>b.\n\n<p>C.\n</div>\nD </span>e.", "A b.", "C.", "D e."),
+            ("A <ref name=x> b.\n\nC<ref>d</ref> <br/ >e.", "A b.", "C e."),
+            # Characters that are no markup.
+            ("<code>a[b[0]]</code>, x__INIT__.", "a[b[0]], x__INIT__."),
+            ("__KEIN_INHALTSVERZEICHNIS__\nA b. __NOTOC__", "A b."),
+            ("A ({{IPA|x}} ({{y}})), b （{{x}}、{{y}}） c.", "A, b c."),
+        ):
+            self.assertEqual(self.paragraphs(text)[0], expected, text)
+        _, dropped = self.paragraphs("A [[b. C}} d.")
+        self.assertEqual(dropped["marks of links and templates that are not closed"], 2)
+
+    def test_dumps_of_other_versions(self):
+        titles = ("A", "A: b", "Diskussion:A", "File:A")
+        old = (
+            "<page>\n<title>{}</title>\n<revision><text>A b.</text></revision>\n"
+            "</page>\n"
+        )
+        found, dropped = self.articles(dump(*map(old.format, titles)))
+        self.assertEqual(found, [["A b."]] * 2)
+        self.assertEqual(dropped, {"pages of other namespaces": 2})
+        slot = "<content><model>json</model><text>{}</text></content>\n    </revision>"
+        with_slot = page("A b.").replace("    </revision>", slot)
+        self.assertEqual(self.articles(dump(with_slot))[0], [["A b."]])
+        two = page("C.").replace("    <revision>", "<revision/>\n    <revision>")
+        found, _ = self.articles(b"<!-- a copy -->\n" + dump(two))
+        self.assertEqual(found, [["C."]])
+
+    def test_a_dump_that_was_cut_between_pages(self):
+        content = dump(page("One."), page("Two."))[: -len("</mediawiki>\n")]
+        for chunk_bytes in (len(content) - 10, 300, 1 << 20):
+            with self.assertRaisesRegex(InputError, "no element found"):
+                self.articles(content, chunk_bytes=chunk_bytes)
 
     def test_what_is_wrong_names_the_place(self):
         good = dump(page("One."), page("Two."))
