@@ -186,7 +186,7 @@ def unpacked(file: IO[bytes], new_unpacker: Callable[[], Any]) -> Iterator[bytes
         raise EOFError("it breaks off")
 
 
-def _unpacked_zstd(file: IO[bytes]) -> Iterator[bytes]:
+def _unpacked_zstd(file: IO[bytes], path: str) -> Iterator[bytes]:
     # By pyarrow, which is needed anyway: Python itself has it from 3.14 on.
     import pyarrow
 
@@ -198,6 +198,11 @@ def _unpacked_zstd(file: IO[bytes]) -> Iterator[bytes]:
     except OSError as error:
         if "Truncated" in str(error):
             raise EOFError from error
+        if "too much memory" in str(error):
+            raise InputError(
+                f"{path}: compressed with a longer window (--long) than the 128 MB that"
+                " can be read. Unpack it: zstd -d --long=31."
+            ) from error
         raise
     if not source.tell():
         raise EOFError("it is empty")
@@ -207,7 +212,7 @@ def _unpacked(file: IO[bytes], path: str) -> Iterator[bytes]:
     suffix = compression(path)
     try:
         if suffix == _ZSTD:
-            yield from _unpacked_zstd(file)
+            yield from _unpacked_zstd(file, path)
         else:
             yield from unpacked(file, _UNPACKERS[suffix])
     except EOFError as error:

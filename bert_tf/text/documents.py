@@ -1,5 +1,6 @@
 """Text files to documents: plain text, JSON lines, Parquet, two formats of wikis."""
 
+import contextlib
 import dataclasses
 import html
 import json
@@ -201,6 +202,8 @@ PARAGRAPH_FORMATS = ("wikiextractor", MEDIAWIKI)
 FORMATS = ("text", *PARAGRAPH_FORMATS, "jsonl", PARQUET)
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+_PARQUET_SUFFIXES = (".parquet", ".pq")
+_PARQUET_MARK = b"PAR1"
 _TABLE_SUFFIXES = (".csv", ".tsv")
 _DELIMITER = re.compile(rb"[,;|\t]")
 _AS_TEXT = (
@@ -428,24 +431,37 @@ def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
 
     And the beginning that was read.
     """
-    name = path.removesuffix(blocks.compression(path))
+    name = path.removesuffix(blocks.compression(path)).lower()
     if name.endswith(_JSON_SUFFIXES):
         return "jsonl", b""
-    if path.endswith(".parquet"):
+    if path.lower().endswith(_PARQUET_SUFFIXES):
         return PARQUET, b""
     first = next(blocks.read_blocks(path, encoding=encoding), None)
     begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
+    if begin.startswith(_PARQUET_MARK) and not blocks.compression(path):
+        return PARQUET, begin
     if is_dump(begin):
         return MEDIAWIKI, begin
-    if _is_header(begin.partition(b"\n")[0]):
+    first_line = begin.partition(b"\n")[0]
+    if _is_header(first_line):
         return "wikiextractor", begin
+    if _is_json_object(first_line):
+        return "jsonl", begin
     message = files.no_text(begin, path, _AS_TEXT)
-    is_table = _DELIMITER.search(begin.partition(b"\n")[0])
+    is_table = _DELIMITER.search(first_line)
     if is_table and name.endswith(_TABLE_SUFFIXES):
         message = f"{path}: a table, whose lines are no text. {_AS_TEXT}"
     if message:
         raise InputError(f"{message} (`input_format=text` reads it as it is.)")
     return "text", begin
+
+
+def _is_json_object(line: bytes) -> bool:
+    if not line.startswith(b"{"):
+        return False
+    with contextlib.suppress(ValueError, RecursionError):
+        return isinstance(json.loads(line), dict)
+    return False
 
 
 def splitting_language(

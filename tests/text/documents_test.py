@@ -4,6 +4,7 @@ import io
 import json
 import lzma
 import os
+import pathlib
 import pickle
 import tarfile
 from collections import Counter
@@ -83,7 +84,7 @@ class JsonLinesTest(ReaderTestCase):
         )
         lines, _ = self.read(content, text_field="body.text")
         self.assertEqual(lines, [[], ["One."], [], ["Two."], []])
-        for content in ('{"body": {"txt": "a"}}', '{"body": "a"}', '{"body": null}'):
+        for content in ('{"body": {"txt": "a"}}', '{"body": "a"}'):
             with self.assertRaisesRegex(
                 InputError, r"no field 'body.text'; .*: body\.$"
             ):
@@ -99,8 +100,9 @@ class JsonLinesTest(ReaderTestCase):
         self.assertEqual(self.read('{"text": "\\uDE00"}')[0], [[], ["\ufffd"], []])
 
     def test_a_document_whose_text_is_null(self):
-        lines, dropped = self.read('{"body": {"text": null}}', text_field="body.text")
-        self.assertEqual(dropped, {"documents without text": 1})
+        for line in ('{"body": {"text": null}}', '{"body": null}'):
+            _, dropped = self.read(line, text_field="body.text")
+            self.assertEqual(dropped, {"documents without text": 1})
         lines, dropped = self.read('{"text": "a"}\n{"text": null}\n{"text": "b"}')
         self.assertEqual(lines, [[], ["a"], [], ["b"], []])
         self.assertEqual(dropped, {"documents without text": 1})
@@ -209,6 +211,28 @@ class ParquetTest(ReaderTestCase):
         path = self.write(self.name, b"no Parquet")
         with self.assertRaisesRegex(InputError, "c.parquet: not a Parquet file"):
             self.chunks([path])
+        path = self.write_rows([{"text": "a " * 9000, "n": 1}])
+        content = bytearray(pathlib.Path(path).read_bytes())
+        content[40:60] = b"\xff" * 20
+        path = self.write(self.name, bytes(content))
+        with self.assertRaisesRegex(InputError, "c.parquet: .*damaged one: [^.]+"):
+            self.chunks([path])
+        texts = pyarrow.array([b"ab", b"caf\xe9", b"cd"]).view(pyarrow.string())
+        for table, message in (
+            ({"text": [["a"]]}, "its column 'text' has lists, .*; write its text as"),
+            ({"text": [["a"]], "b": ["c"]}, "'text' has lists, .* of its own: b.$"),
+            ({"text": texts}, r"c.parquet:2: text that is not UTF-8 \("),
+        ):
+            parquet.write_table(pyarrow.table(table), path)
+            with self.assertRaisesRegex(InputError, message):
+                self.chunks([path])
+
+    def test_a_file_without_a_name_of_its_format(self):
+        path = self.write_rows([{"text": "a"}])
+        self.name = "c.PQ"
+        for other in (self.write_rows([{"text": "a"}]), self.path("c")):
+            pathlib.Path(other).write_bytes(pathlib.Path(path).read_bytes())
+            self.assertEqual(self.chunks([other]), self.chunks([path]))
 
 
 class WikiextractorTest(ReaderTestCase):
@@ -338,6 +362,12 @@ class PlainTextTest(ReaderTestCase):
             path = self.write("text.txt.zst", damaged)
             with self.assertRaisesRegex(InputError, f"text.txt.zst: .*{reason}"):
                 self.chunks([path])
+        # A frame with a window of 2^31 bytes, of one raw block (RFC 8878, section 3.1).
+        block = (len(b"a\n") << 3 | 1).to_bytes(3, "little") + b"a\n"
+        frame = bytes.fromhex("28b52ffd00") + bytes([(31 - 10) << 3]) + block
+        path = self.write("text.txt.zst", frame)
+        with self.assertRaisesRegex(InputError, "longer window .* zstd -d --long=31"):
+            self.chunks([path])
 
     def test_damaged_packed_files_name_the_file(self):
         content = os.urandom(5000).hex().encode()
@@ -468,7 +498,9 @@ class MakeChunksTest(ReaderTestCase):
             ("a", "<doc >\n", "text"),
             ("a", "<doctor id=\n", "text"),
             ("a", "<doc \nid=", "text"),
-            ("a", '{"text": "a"}\n', "text"),
+            ("a", '{"text": "a"}\n', "jsonl"),
+            ("a", '{"text": \n', "text"),
+            ("a.JSONL", WIKI, "jsonl"),
             ("a.jsonl", WIKI, "jsonl"),
             ("a.json", "", "jsonl"),
             ("a.ndjson.gz", b"not read", "jsonl"),
