@@ -43,31 +43,48 @@ class Budget:
         self._seconds = 3600.0 * hours
         self._schedule = schedule
         self._num_evaluations = num_evaluations
-        self._evaluation_seconds = 0.0
+        self._evaluation_seconds = 0.0  # once one was timed
+        self._foreseen_evaluation = (0.0, 0.0)  # seconds, and steps that last as long
         self._saving_seconds = checkpoint_bytes / _WRITING
         self._clock = clock
         self._began = clock()
         self._before = 0.0  # seconds of earlier starts
         self._step = 0
         self._pace: float | None = None  # seconds per step, on average
+        self._fastest = math.inf
         self._num_steps = math.inf  # that the hours buy, as far as is known
         self._left_when_saved: float | None = None
         # In the checkpoints.
         self.used = keras.Variable(0.0, trainable=False, name="seconds_used")
+        self._evaluation = keras.Variable(0.0, trainable=False, name="of_evaluation")
+
+    @property
+    def variables(self) -> dict[str, keras.Variable]:
+        """What a checkpoint holds."""
+        return {"seconds_used": self.used, "evaluation_seconds": self._evaluation}
 
     def resume(self) -> None:
         """Begins where the restored checkpoint was written."""
         self._before = float(self.used)
+        self._evaluation_seconds = float(self._evaluation)
         # Hours that are used up are kept as what this variable can hold.
         self.is_over = self._before >= float(np.float32(self._seconds))
 
     def seconds_left(self) -> float:
         """The time left for training, without the last evaluation and checkpoint."""
-        reserve = self._num_evaluations * self._evaluation_seconds
-        return self._seconds - self._used_now() - reserve - self._saving_seconds
+        seconds, num_steps = self._foreseen_evaluation
+        # A single slow step must not end the training.
+        fastest = self._fastest if math.isfinite(self._fastest) else 0.0
+        of_one = self._evaluation_seconds or seconds + num_steps * fastest
+        reserve = self._num_evaluations * of_one + self._saving_seconds
+        return self._seconds - self._used_now() - reserve
+
+    def foresee_evaluation(self, seconds: float, num_steps: float) -> None:
+        """Says what one may take: seconds, and the time of so many steps."""
+        self._foreseen_evaluation = (seconds, num_steps)
 
     def evaluated(self, seconds: float) -> None:
-        """Records how long an evaluation takes, or may take."""
+        """Records how long an evaluation took."""
         self._evaluation_seconds = seconds
 
     def saved(self, seconds: float) -> None:
@@ -88,6 +105,7 @@ class Budget:
         """Predicts the last step; all workers must pass the same numbers."""
         seconds = (step - self._step) * seconds_per_step
         self._step = step
+        self._fastest = min(self._fastest, seconds_per_step)
         if self._pace is None:
             self._pace = seconds_per_step
         share = math.exp(-seconds / (_MEMORY * self._seconds))
@@ -109,6 +127,7 @@ class Budget:
         """Sets what a checkpoint records, before it is written."""
         # A training that has ended has used its hours, although a reserve was left.
         self.used.assign(self._seconds if self.is_over else self._used_now())
+        self._evaluation.assign(self._evaluation_seconds)
 
     def _used_now(self) -> float:
         return self._before + self._clock() - self._began

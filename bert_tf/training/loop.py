@@ -303,8 +303,6 @@ class _Run:
         self._stopping = Stopping(
             config.stop_if, [TOTAL_LOSS, *objective.losses, *objective.metrics]
         )
-        self._has_evaluated = False
-        self._compiling_seconds = 0.0
         self._task = task
         self.checkpoints = RunCheckpoints(
             folder,
@@ -314,7 +312,7 @@ class _Run:
             is_chief=is_chief(strategy),
             extra={
                 **(self._loss_scale.variables if self._loss_scale else {}),
-                **({"seconds_used": self._budget.used} if self._budget else {}),
+                **(self._budget.variables if self._budget else {}),
             },
             training=self._trained.state if task.in_training else {},
         )
@@ -385,7 +383,9 @@ class _Run:
             flags=self._start.flags if self._start else {},
         )
         self.closing.callback(self._reporter.close)
-        is_first = not self.step and self._reporter.evaluation(0) is None
+        # Without a checkpoint the time that it took is not known.
+        is_known = not self._budget and self._reporter.evaluation(0) is not None
+        is_first = not self.step and not is_known
         if phases[0].evaluates_before and phases[0].evaluate and is_first:
             self._reporter.report_evaluation(0, self._timed_evaluation(phases[0]))
         if self._evaluates(behind):
@@ -479,9 +479,11 @@ class _Run:
             if stream.calls:
                 seconds_per_step = seconds / num_workers(self._strategy)
                 if self._budget:
-                    self._follow_time(phase, left, seconds_per_step)
-            else:
-                self._compiling_seconds = elapsed
+                    self._follow_time(left, seconds_per_step)
+            elif self._budget:
+                # Forward alone is a third of a step.
+                num_steps = 0.5 * phase.num_evaluated / phase.batch_size
+                self._budget.foresee_evaluation(elapsed, num_steps)
             stream.calls += 1
             self.bar.set_postfix(
                 window.shown()
@@ -539,16 +541,9 @@ class _Run:
         is_over = self._budget is not None and self._budget.is_over
         return is_over or self.step >= phase.end_step
 
-    def _follow_time(
-        self, phase: Phase, seconds_left: float, seconds_per_step: float
-    ) -> None:
+    def _follow_time(self, seconds_left: float, seconds_per_step: float) -> None:
         """Updates the budget by the pace, and the progress bar by the steps left."""
         assert self._budget is not None
-        # Compiling, and half of a step's time for each: forward alone is a third of it.
-        if not self._has_evaluated:
-            of_one = 0.5 * seconds_per_step / phase.batch_size
-            seconds = self._compiling_seconds + phase.num_evaluated * of_one
-            self._budget.evaluated(seconds)
         self._budget.update(
             self.step, seconds_left / num_workers(self._strategy), seconds_per_step
         )
@@ -660,7 +655,6 @@ class _Run:
         began = time.monotonic()
         results = phase.evaluate(self.model)
         if self._budget:
-            self._has_evaluated = True
             self._budget.evaluated(time.monotonic() - began)
         return results
 

@@ -54,6 +54,27 @@ class BudgetTest(tf.test.TestCase):
         budget.saved(0.0)
         self.assertLen(self.train(budget), 80)
 
+    def test_an_evaluation_that_was_not_timed_is_foreseen_by_the_pace(self):
+        budget = self.budget(num_evaluations=2)
+        budget.foresee_evaluation(4.0, num_steps=6.0)
+        self.train(budget, until=40)
+        # One slow step ends nothing.
+        self.clock.now += 20.0
+        budget.update(41, budget.seconds_left(), 20.0)
+        self.assertFalse(budget.is_over)
+        self.assertLen(self.train(budget, step=41), 100 - 40 - 20 - 2 * 10)
+        budget.keep()
+        first = self.budget(num_evaluations=2)
+        first.evaluated(5.0)
+        self.train(first, until=30)
+        first.keep()
+        second = self.budget(num_evaluations=2)
+        for name, variable in second.variables.items():
+            variable.assign(first.variables[name])
+        second.resume()
+        second.foresee_evaluation(40.0, num_steps=60.0)
+        self.assertLen(self.train(second, step=30), 60)
+
     def test_a_checkpoint_is_due_by_time(self):
         budget = self.budget()  # of 100 seconds: each 30
         due = [left for left in range(100, 0, -10) if budget.saves(float(left))]

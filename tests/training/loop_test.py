@@ -2,6 +2,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -301,6 +302,11 @@ class ResumeTest(LoopTestCase):
         self.assertEqual(train(60.0, "estimated", num_evaluated=12), 38)
         before = {"num_evaluated": 12, "evaluates_before": True}
         self.assertEqual(train(60.0, "measured", **before), 60 - 10 - 5 - 5)
+        # The same if it was killed before its first checkpoint, but after that.
+        folder = self.folder("killed")
+        os.mkdir(folder)
+        shutil.copy(os.path.join(self.folder("measured"), "metrics.jsonl"), folder)
+        self.assertEqual(train(60.0, "killed", **before), 60 - 10 - 5 - 5)
 
     def test_weights_that_are_not_finite_are_not_saved(self):
         with self.assertRaisesRegex(InputError, "weights are not finite after step 1"):
