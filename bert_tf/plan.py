@@ -21,7 +21,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import available_cores
 from bert_tf.base.pictures import table
 from bert_tf.records.record_sets import MANY_UNKNOWN
-from bert_tf.tasks.plan_commands import LEARN, Command, Commands, PlanOptions
+from bert_tf.tasks.plan_commands import Command, Commands, PlanOptions
 from bert_tf.tasks.plan_measurements import (
     TOKENS_PER_WEIGHT,
     Measurements,
@@ -189,22 +189,20 @@ class Plan:
     def go(self) -> None:
         """Runs the commands that are not done; InputError where one fails."""
         self._measured.keep_size(self._size)
-        for command in self.commands:
-            if command.module == LEARN:  # the others resume by themselves
-                if files.exists(command.result):
+        for number, command in enumerate(self.commands):
+            if not number:  # the others resume by themselves
+                if self._commands.makes_vocabulary and files.exists(command.result):
                     continue
                 self._measured.keep_text()
             print(f"\n{command}\n", flush=True)
             if code := run_child(command.in_python, shown=True).code:
-                mended = (
-                    "When that is mended, the"
-                    if code == cli.EXIT_INPUT_ERROR
-                    else "The"
-                )
-                raise InputError(
-                    f"{command.module} ended with {code}. {mended} same command resumes"
-                    " the plan."
-                )
+                again = "The same command resumes the plan."
+                if code == cli.EXIT_INPUT_ERROR:
+                    again = (
+                        "When that is mended, the same command resumes the plan;"
+                        " another `output_dir` begins a new one."
+                    )
+                raise InputError(f"{command.module} ended with {code}. {again}")
 
 
 def run(options: PlanOptions) -> None:

@@ -428,7 +428,9 @@ class PlanTest(PlanCase):
             (lambda: self.write("text.txt", written + "more\n"), "--num_workers=1"),
         ):
             change()
-            with self.assertRaisesRegex(InputError, "was learned from other text, or"):
+            with self.assertRaisesRegex(
+                InputError, "vocab.txt is made of other text, or"
+            ):
                 self.plan(more, hours=3.0)
         self.write("text.txt", written)
         self.plan(hours=3.0)
@@ -436,9 +438,30 @@ class PlanTest(PlanCase):
         os.remove(self.path("out", "vocab.txt"))
         self.write("text.txt", written + "more\n")
         self.plan("--go", hours=3.0)
-        with self.assertRaisesRegex(InputError, "was learned from other"):
+        with self.assertRaisesRegex(InputError, "vocab.txt is made of other"):
             self.write("text.txt", written)
             self.plan(hours=3.0)
+
+    def test_what_is_made_for_a_checkpoint_is_of_its_text(self):
+        self.write("released/vocab.txt", "\n".join(VOCABULARY))
+        model = f"--init_checkpoint={self.path('released')}"
+        written = self.read("text.txt")
+        for number, words in enumerate(((), ("--num_new_tokens=50",))):
+            folder = f"--output_dir={self.path(str(number))}"
+            self.plan(model, folder, "--num_new_tokens=40")  # only asked
+            self.plan(model, folder, *words, "--go")
+            self.plan(model, folder, *words, hours=2.0)
+            self.write("text.txt", written + "more\n")
+            for text, more in (("more\n", words), ("", ("--num_new_tokens=40",))):
+                self.write("text.txt", written + text)
+                name = "vocab.txt" if words or more else "text.tfrecord.manifest.json"
+                with self.assertRaisesRegex(
+                    InputError, f"{name} is made of other text"
+                ):
+                    self.plan(model, folder, *more)
+                if not words:
+                    break  # with new words it is another plan
+            self.write("text.txt", written)
 
     def test_a_command_that_was_given_bad_input(self):
         for code, said in ((2, "2. When that is mended, the same"), (1, "1. The same")):

@@ -299,6 +299,20 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.assertRegex(again, rf"\| 0 +\| +{re.escape(self.records)} \|")
         self.assertRegex(again, rf"\| 1 +\| +{re.escape(other)} \|")
 
+    def test_the_card_of_a_growing_batch(self):
+        self.run_script(
+            do_train=True,
+            phases=f"{toy.L}:1:2,{toy.L}:2:4",
+            num_train_steps=None,
+            train_batch_size=None,
+        )
+        card = self.read("run", "README.md")
+        self.run_script(do_train=True, output_dir=self.path("plain"))
+        plain = self.read("plain", "README.md")
+        self.assertRegex(card, r"\| sequences per step +\| +2, 4 \|")
+        text = card[card.index("## Text") : card.index("![")]
+        self.assertIn(text, plain)
+
     def test_how_much_of_which_text_is_evaluated(self):
         same = self.make_records("same", dupe_factor=4)
         shards = json.loads(self.read("same.manifest.json"))["shards"]

@@ -55,6 +55,8 @@ def write_card(
     data_license: str | None,
 ) -> None:
     """Writes the card, in place of an earlier one."""
+    # Phases of one length have the same records.
+    manifests = list({one.identity: one for one in manifests}.values())
     language = next((one.split_sentences for one in manifests), "")
     earlier = run_folder.starts(folder)
     licenses = [start.flags.get("data_license") for start in earlier] + [data_license]

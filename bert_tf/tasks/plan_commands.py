@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_tf.base import files, options
 from bert_tf.base.options import REQUIRED, declarations, option, with_default
+from bert_tf.records.manifest import MANIFEST_SUFFIX
 from bert_tf.records.text_input import TextOptions
 from bert_tf.records.tokenized_corpus import DEDUPLICATION
 from bert_tf.records.written_vocabulary import WrittenVocabularyOptions
@@ -24,8 +25,9 @@ _LENGTH = 128  # or as long as a checkpoint's positions
 _PREDICTED = 0.15  # of its tokens, at most
 # Tokens of a vocabulary for a text of so many bytes, at least.
 _VOCABULARIES = ((100e6, 30_522), (20e6, 16_000), (0, 8_000))
+_VOCABULARY, _RECORDS = "vocab.txt", ("records", "text.tfrecord")
 _CREATE = "bert_tf.tfrecords.create_pretraining_data"
-LEARN = "bert_tf.tfrecords.learn_vocabulary"
+_LEARN = "bert_tf.tfrecords.learn_vocabulary"
 _EXTEND = "bert_tf.tfrecords.extend_vocabulary"
 _TRAIN = "bert_tf.run_pretraining"
 
@@ -114,7 +116,7 @@ class Commands:
         reading = self.reading
         if self.makes_vocabulary:
             found.append(self.make_vocabulary(self.vocab_file, num_bytes, **reading))
-        records = options.path("records", "text.tfrecord")
+        records = options.path(*_RECORDS)
         held_out = options.path("records", "held_out.tfrecord")
         found.append(self.create(records, self.vocab_file, **reading))
         if options.eval_file:
@@ -131,6 +133,13 @@ class Commands:
             max_train_hours=f"{hours:.3f}",
         )
         return [*found, training]
+
+    @property
+    def first_result(self) -> str:
+        """What the first of them makes, by its name in the output folder."""
+        if self.makes_vocabulary:
+            return _VOCABULARY
+        return os.path.join(*_RECORDS) + MANIFEST_SUFFIX
 
     @property
     def makes_vocabulary(self) -> bool:
@@ -168,7 +177,7 @@ class Commands:
             "do_lower_case": self.options.do_lower_case,
             "segmenter": self.segmenter,
         }
-        return Command(LEARN, flags, target)
+        return Command(_LEARN, flags, target)
 
     def create(self, target: str, vocab_file: str, **reading: Any) -> Command:
         """Makes records of a text."""
@@ -227,7 +236,7 @@ class Commands:
         """A vocabulary to make, or the checkpoint's: its own file, or a copy."""
         from bert_tf.conversion.source import folder_of
 
-        path = self.options.path("vocab.txt")
+        path = self.options.path(_VOCABULARY)
         if self.makes_vocabulary:
             return path
         own = os.path.join(folder_of(self.options.init_checkpoint or ""), "vocab.txt")

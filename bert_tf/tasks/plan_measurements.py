@@ -45,7 +45,7 @@ _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, a second sample
 _COUNTED_BYTES = 64_000_000
 _SECONDS_PER_SIZE = 20.0
-_BEGUN, _LEARNED = "begun", "learned"
+_BEGUN, _READ = "begun", "learned"
 _PHRASES = 0.1  # of the lines, for a text of a script without spaces
 _EVAL_STEPS = 20  # for the scores of a checkpoint
 
@@ -133,12 +133,12 @@ class Measurements:
         if options.eval_file:
             self._held_out = file_chunks(options, options.eval_file, "eval_file")
             self._check_held_out()
-        has_vocabulary = files.exists(options.path("vocab.txt"))
-        learned = self._measured.find(_LEARNED, None) if has_vocabulary else None
-        if learned and learned["text"] != self._text_read:
+        is_made = files.exists(options.path(commands.first_result))
+        read = self._measured.find(_READ, None) if is_made else None
+        if read and read["text"] != self._text_read:
             raise InputError(
-                f"`output_dir={options.output_dir}`: its vocab.txt was learned from"
-                " other text, or text that was read otherwise. Give another folder."
+                f"`output_dir={options.output_dir}`: its {commands.first_result} is"
+                " made of other text, or with other flags. Give another folder."
             )
 
     def _check_held_out(self) -> None:
@@ -164,7 +164,7 @@ class Measurements:
 
     @property
     def _text_read(self) -> str:
-        """A digest of the text's files and of how they are read."""
+        """A digest of the text's files, and of what is made of them first, and how."""
         options = self.options
         paths = {chunk.source.path for chunk in self._chunks}
         of_files = [
@@ -175,7 +175,7 @@ class Measurements:
             for name, declared in declarations(type(options)).items()
             if declared.decides != "nothing"
         }
-        return finished.digest([of_files, decisive])
+        return finished.digest([of_files, decisive, options.num_new_tokens])
 
     def _keep_settings(self) -> None:
         options = self.options
@@ -394,8 +394,8 @@ class Measurements:
         self._measured.keep(_BEGUN, None, {"size": size})
 
     def keep_text(self) -> None:
-        """The text from which the vocabulary is learned."""
-        self._measured.keep(_LEARNED, None, {"text": self._text_read})
+        """The text of which the first command makes something."""
+        self._measured.keep(_READ, None, {"text": self._text_read})
 
     def _pace(self, size: str, vocabulary: str) -> Pace:
         made_from = [_VERSION, self.options.init_checkpoint, vocabulary]

@@ -112,8 +112,13 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "train_batch_size": 16,
     },
 }
-# For a selection, whose options list the values to try: those with a default.
-_LISTS = {"learning_rate": "learning_rates", "train_batch_size": "train_batch_sizes"}
+# Options that give the same: of a selection, which list the values to try (those with a
+# default), and of pre-training in phases.
+_SAME = {
+    "learning_rate": ("learning_rates",),
+    "train_batch_size": ("train_batch_sizes", "phases"),
+    "num_train_steps": ("phases",),
+}
 
 
 class UnusableRowsOptions(Options, title=options.DATA):
@@ -406,23 +411,22 @@ def with_recipe(given: T, recipes: Mapping[str, Mapping[str, Any]] = RECIPES) ->
     if recipe is None:
         return given
     changed: dict[str, Any] = {}
-    kept = []
+    kept: dict[str, None] = {}  # flags, each once
     defaults = type(given).__dataclass_fields__
     for name, value in recipes[recipe].items():
         if callable(value):
             value = value(given.with_defaults(**changed))
-        names = [each for each in (name, _LISTS.get(name, "")) if each in defaults]
+        names = [each for each in (name, *_SAME.get(name, ())) if each in defaults]
         if overrides := [each for each in names if given.is_given(each)]:
-            kept += [_as_flag(each, getattr(given, each)) for each in overrides]
+            kept |= {_as_flag(each, getattr(given, each)): None for each in overrides}
             continue
         for each in names:
             if each != name and defaults[each].default is None:
-                continue  # a list of values to try that is not asked for
+                continue  # it is not asked for
             is_list = isinstance(defaults[each].default, tuple)
             changed[each] = (value,) if is_list else value
-    if changed:
-        flags = " ".join(_as_flag(name, value) for name, value in changed.items())
-        logging.info("`recipe=%s`: %s.", recipe, flags)
+    flags = " ".join(_as_flag(name, value) for name, value in changed.items())
+    logging.info("`recipe=%s`: %s.", recipe, flags or "all of it is given")
     if kept:
         logging.info("  Given, so not from the recipe: %s.", " ".join(kept))
     return given.with_defaults(**changed)

@@ -36,6 +36,13 @@ class RecipeTest(tf.test.TestCase):
         self.assertTrue(values.next_sentence)
         self.assertEqual(values.learning_rate_schedule, "linear")
 
+    def test_all_of_it_given(self):
+        given = "--train_batch_size=8 --learning_rate=1 --num_warmup_steps=4"
+        with self.assertLogs(level="INFO") as logs:
+            resolved(f"--recipe=paper {given} --num_train_steps=9")
+        self.assertIn("`recipe=paper`: all of it is given.", logs.output[0])
+        self.assertIn("not from the recipe: `train_batch_size=8`", logs.output[1])
+
     def test_for_a_budget(self):
         with self.assertLogs(level="INFO") as logs:
             values = resolved("--recipe=budget --num_train_steps=5000 --dropout=0.1")
@@ -50,8 +57,11 @@ class RecipeTest(tf.test.TestCase):
         # Its values are no given ones, which would exclude others.
         values = resolved("--recipe=budget --electra")
         self.assertFalse(values.is_given("next_sentence"))
-        values = resolved("--recipe=budget --phases=128:600:8,512:400:8")
+        with self.assertLogs(level="INFO") as logs:
+            values = resolved("--recipe=budget --phases=128:600:8,512:400:8")
         self.assertEqual(values.num_warmup_steps, 60)
+        self.assertNotIn("train_batch_size", logs.output[0])
+        self.assertIn("not from the recipe: `phases=128:600:8", logs.output[1])
         # The schedule that is used has to have a use for what is given.
         with self.assertRaisesRegex(InputError, "wsd` has no use for `decay_from`"):
             resolved("--recipe=budget --decay_from=warmup")
