@@ -45,13 +45,12 @@ class SegmenterTest(FolderCase):
         )
 
     def make_records(self, name, **flags):
-        given = {"segmenter": "icu", **flags}
+        given = {"segmenter": "icu", "do_lower_case": False, **flags}
         cli.run_script(
             create_pretraining_data,
             input_file=self.text,
             output_file=self.path(name),
             vocab_file=self.vocab,
-            do_lower_case=False,
             max_seq_length=toy.L,
             max_predictions_per_seq=toy.P,
             num_workers=1,
@@ -111,6 +110,12 @@ class SegmenterTest(FolderCase):
         self.refused(
             "The records have `segmenter=none`, .*model was trained with icu",
             *(self.pretrain, other),
+            init_checkpoint=self.checkpoint(),
+        )
+        cased = self.make_records("cased", do_lower_case=True)
+        self.refused(
+            "The records have `do_lower_case=True`, .*model was trained with False",
+            *(self.pretrain, cased),
             init_checkpoint=self.checkpoint(),
         )
 

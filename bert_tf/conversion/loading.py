@@ -474,6 +474,7 @@ def checked_casing(
     vocabulary: Vocabulary,
     do_lower_case: bool | None,
     vocabulary_said_by: str,
+    given_by: str = "Received:",
 ) -> bool:
     """Whether to lower-case: the user's choice, or else the checkpoint's."""
     said_by, there = vocabulary_said_by, None
@@ -490,8 +491,8 @@ def checked_casing(
         return True if there is None else there
     if there is not None and there != do_lower_case:
         raise InputError(
-            f"`do_lower_case={do_lower_case}`, but the checkpoint {said_by} was"
-            f" trained with {there}."
+            f"{given_by} `do_lower_case={do_lower_case}`, but the checkpoint {said_by}"
+            f" was trained with {there}."
         )
     return do_lower_case
 

@@ -131,6 +131,7 @@ def tokenized_parts(
                 counts.begins_with_end |= not counts.num_documents
                 counts.ends_with_end = True
                 continue
+            num_sentences = 0
             tokens, digests, text = bytearray(), bytearray(), bytearray()
             sentences, paragraphs = array("i"), array("i")
             for line in some:
@@ -140,6 +141,7 @@ def tokenized_parts(
                     drop(dropped, NO_TOKEN, len(lost), characters=sum(map(len, lost)))
                 if not encoded:
                     continue
+                num_sentences += len(encoded)
                 tokens += b"".join(encoded)
                 lengths = [len(ids) // dtype.itemsize for ids in encoded]
                 if cuts is not None and max(lengths) > cuts:
@@ -162,7 +164,7 @@ def tokenized_parts(
             of_document = np.frombuffer(tokens, dtype)
             counts.num_tokens += len(of_document)
             counts.num_unknown += int((of_document == vocabulary.unk_id).sum())
-            counts.num_sentences += len(sentences)
+            counts.num_sentences += num_sentences  # before they were cut
             counts.num_documents += 1
             is_one = deduplicate != PARAGRAPHS
             texts = array("i", [len(sentences)]) if is_one else paragraphs

@@ -641,7 +641,8 @@ class PretrainingRun(Run):
         if vocabulary is not None:
             self.config.check_vocabulary(len(vocabulary), "The vocabulary")
             do_lower_case = checked_casing(
-                source, vocabulary, do_lower_case, vocabulary_said_by
+                *(source, vocabulary, do_lower_case, vocabulary_said_by),
+                "The records have",
             )
         self._vocabulary = vocabulary
         self._do_lower_case = do_lower_case is not False

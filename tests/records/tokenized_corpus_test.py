@@ -109,6 +109,7 @@ class TokenizedPartsTest(tf.test.TestCase):
         pieces = [5, *(2, 2, 2), *(2, 2, 2)]
         self.assertEqual(part.sentence_lengths.tolist(), pieces)
         self.assertEqual(part.text_lengths.tolist(), [len(pieces)])
+        self.assertEqual(self.counts.num_sentences, 3)
         (part,) = self.parts([line("a a a dddd a dddd a")], language="en")
         self.assertEqual(part.sentence_lengths.tolist(), [2, 2, 2, 1])
         (part,) = self.parts([line("a a dddd a dddd a a")], language="en")
