@@ -39,7 +39,7 @@ _FILES = "files and images"
 _SHOW_NO_TEXT = {_FILE: _FILES, _CATEGORY: "categories"}
 # A namespace has other names than those in a dump.
 _FILE_NAME = re.compile(
-    r"[^:]+:.+\.(djvu|flac|gif|jpe?g|mid|mp3|og[agv]|opus|pdf|png|svg|tiff?|wav|web[mp])",
+    r"[^:]+:[^:]+\.(djvu|flac|gif|jpe?g|mid|mp3|og[agv]|opus|pdf|png|svg|tiff?|wav|web[mp])",
     re.IGNORECASE,
 )
 _LANGUAGE = re.compile(r"([a-z]{2,3}(-[a-z-]+)?|simple):\S.*")
@@ -68,13 +68,15 @@ _INLINE = """
     q ref rp rt ruby s section small span strike strong sub sup time u wbr
 """
 
-# Characters that no text has, which mark places until the lines are known.
-_LIST, _SPACE, _GAP = "\ufdd0", "\ufdd1", "\ufdd2"
+# Characters that no text has, which mark places until the lines are known: the last is
+# where markup shows nothing, but keeps what is before it from what is behind it.
+_LIST, _SPACE, _GAP, _NOTHING = "\ufdd0", "\ufdd1", "\ufdd2", "\ufdd3"
 # The same for characters that are text where they could be markup.
 _MARKUP = "'[]{}|=<>*#:;_-!~"
-_TO_MARKS = {ord(each): 0xFDD3 + n for n, each in enumerate(_MARKUP)}
+_TO_MARKS = {ord(each): 0xFDD4 + n for n, each in enumerate(_MARKUP)}
 _FROM_MARKS = {mark: each for each, mark in _TO_MARKS.items()}
 _PLACES = re.compile(f"[{_LIST}-{_GAP}]")
+_UNSEEN = re.compile(f"[{_LIST}{_SPACE}{_NOTHING}]")
 _MARKS = re.compile("[\ufdd0-\ufdef]")
 _EMPTY_PARENTHESES = re.compile(
     rf"\s*\((?=[^()]*{_GAP})[\s,;:/–—{_GAP}-]*\)|\s*（(?=[^（）]*{_GAP})[\s，；、{_GAP}]*）"
@@ -85,15 +87,16 @@ _BETWEEN_SPACES = re.compile(rf"(?:(?<=\s)|^)[\s{_GAP}]*{_GAP}\s*")
 _BROKEN_TABLE = ("{|", "|")
 _WITHOUT_TEXT = "text outside text passages"
 
-_COMMENTS = r"(?:<!--(?>.*?(?:-->|\Z))[ \t]*+)"
+_COMMENT = r"<!--(?>.*?(?:-->|\Z))"
 _HIDING = re.compile(
-    rf"(?P<line>(?<=\n)[ \t]*+{_COMMENTS}++(?:\n|\Z))|<!--.*?(?:-->|\Z)"
+    rf"(?P<line>(?<=\n)[ \t]*+(?:{_COMMENT}[ \t]*+)++(?:\n|\Z))|(?:{_COMMENT})++"
     rf"|<(?P<tag>nowiki|{'|'.join(_HIDDEN)})(?:[\s/][^<>]*)?>",
     re.IGNORECASE | re.DOTALL,
 )
 _REFERENCE = re.compile(r"<ref\b[^<>]*(?<!/)>", re.IGNORECASE)
 _TEMPLATE = re.compile(r"\{\{\{[^{}]*\}\}\}|\{\{[^{}]*\}\}")
 _APOSTROPHES = re.compile("('{2,})")
+_ADDRESS = re.compile(r"(\[(?:[a-z]+:)?//[^\s\[\]<>'\"]*)(?='')", re.IGNORECASE)
 # Tags that the parser takes for text, as they lack their other half.
 _LEFT_TAG = re.compile(
     rf"</?(?:(?P<block>{'|'.join(_BLOCKS)})|(?P<line>[bh]r)"
@@ -264,11 +267,17 @@ def _without_hidden(text: str, dropped: Counter[str]) -> str:
             content = text[end : last.start()]
             place = last.end()
         if tag == "nowiki":
-            kept.append(html.unescape(content).translate(_TO_MARKS))
-        else:
-            drop(dropped, _HIDDEN.get(tag, "comments"), characters=place - start)
-            kept.append(_GAP if tag else "")
+            kept += [_NOTHING, _as_text(html.unescape(content)), _NOTHING]
+            continue
+        drop(dropped, _HIDDEN.get(tag, "comments"), characters=place - start)
+        # Markup behind a comment may be the first in its line.
+        kept.append(_GAP if tag or text[start - 1] != "\n" else "")
     return "".join([*kept, text[place:]])
+
+
+def _as_text(text: str) -> str:
+    """Text without the characters of markup."""
+    return _MARKS.sub("", text).translate(_TO_MARKS)
 
 
 def _without_simple_templates(text: str, dropped: Counter[str]) -> str:
@@ -287,22 +296,28 @@ def _without_apostrophes(line: str) -> str:
     """Leaves out those of bold and italics, as MediaWiki's `doQuotes` finds them."""
     if "''" not in line:
         return line
-    parts = _APOSTROPHES.split(line)  # text, apostrophes, text, ...
+    # Text, apostrophes, text, ...; they end an address.
+    parts = _APOSTROPHES.split(_ADDRESS.sub(r"\1 ", line))
     sizes = [min(len(each), 5) if len(each) != 4 else 3 for each in parts[1::2]]
-    parts[1::2] = [each[size:] for each, size in zip(parts[1::2], sizes, strict=True)]
+    parts[1::2] = [
+        each[size:] + _NOTHING for each, size in zip(parts[1::2], sizes, strict=True)
+    ]
     num_italics = sum(size != 3 for size in sizes)
     num_bold = sum(size != 2 for size in sizes)
     if num_italics % 2 and num_bold % 2:
         # One that looked bold is an apostrophe and italics: the first behind a word of
         # one letter, else behind a longer one, else behind a space.
-        bold = (2 * n for n, size in enumerate(sizes) if size == 3)
-        first = min(bold, key=lambda n: _lateness(parts[n] + parts[n + 1]), default=0)
-        parts[first] += "'" if sizes[first // 2] == 3 else ""
+        bold = [2 * n for n, size in enumerate(sizes) if size == 3]
+        for first in sorted(bold, key=lambda n: _lateness("".join(parts[n : n + 2])))[
+            :1
+        ]:
+            parts[first] += "'"
     return "".join(parts)
 
 
 def _lateness(before: str) -> int:
     """How late an apostrophe is looked for behind this text."""
+    before = before.removesuffix(_NOTHING)
     if before.endswith(" "):
         return 2
     return 0 if before[-2:-1] == " " else 1
@@ -315,7 +330,7 @@ def _instead_of_tag(tag: re.Match[str]) -> str:
 
 
 def _tidy(text: str, dropped: Counter[str]) -> str:
-    text, num_left = _LEFT_MARK.subn("", re.sub(f"[{_LIST}{_SPACE}]", "", text))
+    text, num_left = _LEFT_MARK.subn("", _UNSEEN.sub("", text))
     if num_left:
         drop(dropped, _NOT_CLOSED, num_left, characters=2 * num_left)
     before = ""
@@ -341,7 +356,7 @@ class _Renderer:
             nodes.Wikilink: self._link,
             nodes.ExternalLink: self._external_link,
             nodes.Tag: self._tag,
-            nodes.HTMLEntity: lambda node: node.normalize().translate(_TO_MARKS),
+            nodes.HTMLEntity: lambda node: _as_text(node.normalize()),
             nodes.Heading: lambda node: self._left_out(
                 node, "section headings", "\n\n"
             ),

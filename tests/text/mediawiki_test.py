@@ -231,6 +231,17 @@ class MediaWikiTest(FolderCase):
             ("''''A'''' b, '''''c''' d''.\n\n''''''e.", "'A' b, c d.", "'e."),
             ("'''''A b.", "A b."),
             ("f&#39;&#39;(x) is <nowiki>''y''</nowiki>.", "f''(x) is ''y''."),
+            # What begins a line in bold or behind <nowiki/> is no markup.
+            *(
+                (f"{a}{x} is{b}.\n\nC.", f"{x} is.", "C.")
+                for x in ("#Me", "*N", ":W:", "; d", "|x|", "== x ==", "__init__")
+                for a, b in (("'''", "'''"), ("<nowiki/>", ""))
+            ),
+            ("''' A''' b.", "A b."),
+            ("''A''<nowiki/>'s and ''B''<nowiki></nowiki>'s c.", "A's and B's c."),
+            ("A (<!-- x -->; b) is <!-- c -->, d (<!-- y -->).", "A (b) is, d."),
+            ("[[commons:File:A.jpg|A]] b, [http://x.org''C''] d.", "A b, C d."),
+            ("A &#xFDD5; b &#xFDD0; c<nowiki>&#xFDD5;</nowiki>.", "A b c."),
             # What hides markup.
             *(
                 (f"A {one} b.\n\nC.\n\nD {two} e.", f"A{x} b.", "C.", f"D{y} e.")
