@@ -298,9 +298,19 @@ class PlanTest(PlanCase):
     def test_a_checkpoint_without_a_vocab_txt(self):
         os.makedirs(self.path("released"))
         write_tokenizer_json(self.path("released"), Vocabulary(VOCABULARY), True)
-        shown = self.plan(f"--init_checkpoint={self.path('released')}")
-        self.assertIn(f"--vocab_file={self.path('out', 'vocab.txt')}", shown)
-        self.assertEqual(self.read("out", "vocab.txt").split(), VOCABULARY)
+        model = f"--init_checkpoint={self.path('released')}"
+        shown = self.plan(model)
+        copy = "checkpoint_vocab.txt"
+        self.assertIn(f"--vocab_file={self.path('out', copy)}", shown)
+        self.assertEqual(self.read("out", copy).split(), VOCABULARY)
+        # It is not taken for one with new words.
+        self.ran.clear()
+        self.plan(model, "--num_new_tokens=50", "--go", hours=3.0)
+        names = [name for name, _ in self.ran]
+        self.assertEqual(
+            names[-3:],
+            ["extend_vocabulary", "create_pretraining_data", "run_pretraining"],
+        )
 
     def test_a_checkpoint_without_a_masked_lm(self):
         self.released.weights = ["bert/pooler/dense/bias"]
@@ -436,6 +446,7 @@ class PlanTest(PlanCase):
         self.plan(hours=3.0)
         # The text can be mended as long as no vocabulary is learned.
         os.remove(self.path("out", "vocab.txt"))
+        shutil.rmtree(self.path("out", "records"))
         self.write("text.txt", written + "more\n")
         self.plan("--go", hours=3.0)
         with self.assertRaisesRegex(InputError, "vocab.txt is made of other"):
@@ -454,14 +465,13 @@ class PlanTest(PlanCase):
             self.write("text.txt", written + "more\n")
             for text, more in (("more\n", words), ("", ("--num_new_tokens=40",))):
                 self.write("text.txt", written + text)
-                name = "vocab.txt" if words or more else "text.tfrecord.manifest.json"
+                name = "vocab.txt" if words else "text.tfrecord.manifest.json"
                 with self.assertRaisesRegex(
                     InputError, f"{name} is made of other text"
                 ):
                     self.plan(model, folder, *more)
-                if not words:
-                    break  # with new words it is another plan
             self.write("text.txt", written)
+            self.plan(model, folder, *words, hours=2.0)
 
     def test_a_command_that_was_given_bad_input(self):
         for code, said in ((2, "2. When that is mended, the same"), (1, "1. The same")):

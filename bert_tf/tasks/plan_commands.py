@@ -25,7 +25,9 @@ _LENGTH = 128  # or as long as a checkpoint's positions
 _PREDICTED = 0.15  # of its tokens, at most
 # Tokens of a vocabulary for a text of so many bytes, at least.
 _VOCABULARIES = ((100e6, 30_522), (20e6, 16_000), (0, 8_000))
-_VOCABULARY, _RECORDS = "vocab.txt", ("records", "text.tfrecord")
+_VOCABULARY, _RECORDS = "vocab.txt", os.path.join("records", "text.tfrecord")
+# What the commands make of the text.
+OF_TEXT = (_VOCABULARY, _RECORDS + MANIFEST_SUFFIX)
 _CREATE = "bert_tf.tfrecords.create_pretraining_data"
 _LEARN = "bert_tf.tfrecords.learn_vocabulary"
 _EXTEND = "bert_tf.tfrecords.extend_vocabulary"
@@ -116,7 +118,7 @@ class Commands:
         reading = self.reading
         if self.makes_vocabulary:
             found.append(self.make_vocabulary(self.vocab_file, num_bytes, **reading))
-        records = options.path(*_RECORDS)
+        records = options.path(_RECORDS)
         held_out = options.path("records", "held_out.tfrecord")
         found.append(self.create(records, self.vocab_file, **reading))
         if options.eval_file:
@@ -133,13 +135,6 @@ class Commands:
             max_train_hours=f"{hours:.3f}",
         )
         return [*found, training]
-
-    @property
-    def first_result(self) -> str:
-        """What the first of them makes, by its name in the output folder."""
-        if self.makes_vocabulary:
-            return _VOCABULARY
-        return os.path.join(*_RECORDS) + MANIFEST_SUFFIX
 
     @property
     def makes_vocabulary(self) -> bool:
@@ -236,14 +231,14 @@ class Commands:
         """A vocabulary to make, or the checkpoint's: its own file, or a copy."""
         from bert_tf.conversion.source import folder_of
 
-        path = self.options.path(_VOCABULARY)
         if self.makes_vocabulary:
-            return path
+            return self.options.path(_VOCABULARY)
         own = os.path.join(folder_of(self.options.init_checkpoint or ""), "vocab.txt")
         if files.exists(own):
             return own
-        self.tokenizer.vocabulary.save(path)
-        return path
+        copy = self.options.path("checkpoint_vocab.txt")
+        self.tokenizer.vocabulary.save(copy)
+        return copy
 
     @functools.cached_property
     def tokenizer(self) -> "WordPieceTokenizer":

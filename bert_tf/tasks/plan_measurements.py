@@ -25,7 +25,7 @@ from bert_tf.base.parallel import available_cores
 from bert_tf.conversion import names, source
 from bert_tf.records.manifest import MANIFEST_SUFFIX, SourceFile
 from bert_tf.records.text_input import file_chunks, text_chunks
-from bert_tf.tasks.plan_commands import Command, Commands
+from bert_tf.tasks.plan_commands import OF_TEXT, Command, Commands
 from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.dropped import tokens_dropped
 from bert_tf.text.segmentation import NO_SEGMENTER, has_letters, segments
@@ -133,12 +133,12 @@ class Measurements:
         if options.eval_file:
             self._held_out = file_chunks(options, options.eval_file, "eval_file")
             self._check_held_out()
-        is_made = files.exists(options.path(commands.first_result))
-        read = self._measured.find(_READ, None) if is_made else None
+        made = [name for name in OF_TEXT if files.exists(options.path(name))]
+        read = self._measured.find(_READ, None) if made else None
         if read and read["text"] != self._text_read:
             raise InputError(
-                f"`output_dir={options.output_dir}`: its {commands.first_result} is"
-                " made of other text, or with other flags. Give another folder."
+                f"`output_dir={options.output_dir}`: its {made[0]} is made of other"
+                " text, or with other flags. Give another folder."
             )
 
     def _check_held_out(self) -> None:
@@ -175,7 +175,8 @@ class Measurements:
             for name, declared in declarations(type(options)).items()
             if declared.decides != "nothing"
         }
-        return finished.digest([of_files, decisive, options.num_new_tokens])
+        words = filter(None, [options.num_new_tokens])
+        return finished.digest([of_files, decisive, *words])
 
     def _keep_settings(self) -> None:
         options = self.options

@@ -426,7 +426,8 @@ def with_recipe(given: T, recipes: Mapping[str, Mapping[str, Any]] = RECIPES) ->
             is_list = isinstance(defaults[each].default, tuple)
             changed[each] = (value,) if is_list else value
     flags = " ".join(_as_flag(name, value) for name, value in changed.items())
-    logging.info("`recipe=%s`: %s.", recipe, flags or "all of it is given")
+    if flags or kept:
+        logging.info("`recipe=%s`: %s.", recipe, flags or "all of it is given")
     if kept:
         logging.info("  Given, so not from the recipe: %s.", " ".join(kept))
     return given.with_defaults(**changed)

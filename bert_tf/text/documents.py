@@ -203,7 +203,7 @@ FORMATS = ("text", *PARAGRAPH_FORMATS, "jsonl", PARQUET)
 
 _JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 _PARQUET_SUFFIXES = (".parquet", ".pq")
-_PARQUET_MARK = b"PAR1"
+_PARQUET_BEGINNING = re.compile(rb"PAR1[\0-\x08\x0e-\x1f]")
 _TABLE_SUFFIXES = (".csv", ".tsv")
 _DELIMITER = re.compile(rb"[,;|\t]")
 _AS_TEXT = (
@@ -438,7 +438,7 @@ def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
         return PARQUET, b""
     first = next(blocks.read_blocks(path, encoding=encoding), None)
     begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
-    if begin.startswith(_PARQUET_MARK) and not blocks.compression(path):
+    if _PARQUET_BEGINNING.match(begin) and not blocks.compression(path):
         return PARQUET, begin
     if is_dump(begin):
         return MEDIAWIKI, begin
@@ -460,7 +460,7 @@ def _is_json_object(line: bytes) -> bool:
     if not line.startswith(b"{"):
         return False
     with contextlib.suppress(ValueError, RecursionError):
-        return isinstance(json.loads(line), dict)
+        return bool(values := json.loads(line)) and isinstance(values, dict)
     return False
 
 

@@ -44,6 +44,7 @@ class Budget:
         self._schedule = schedule
         self._num_evaluations = num_evaluations
         self._evaluation_seconds = 0.0  # once one was timed
+        self._first_evaluation = 0.0  # of this start, which compiles
         self._foreseen_evaluation = (0.0, 0.0)  # seconds, and steps that last as long
         self._saving_seconds = checkpoint_bytes / _WRITING
         self._clock = clock
@@ -66,7 +67,7 @@ class Budget:
     def resume(self) -> None:
         """Begins where the restored checkpoint was written."""
         self._before = float(self.used)
-        self._evaluation_seconds = float(self._evaluation)
+        self._evaluation_seconds = float(self._evaluation)  # it compiles again
         # Hours that are used up are kept as what this variable can hold.
         self.is_over = self._before >= float(np.float32(self._seconds))
 
@@ -86,6 +87,7 @@ class Budget:
     def evaluated(self, seconds: float) -> None:
         """Records how long an evaluation took."""
         self._evaluation_seconds = seconds
+        self._first_evaluation = self._first_evaluation or seconds
 
     def saved(self, seconds: float) -> None:
         """Records how long a checkpoint took."""
@@ -127,7 +129,8 @@ class Budget:
         """Sets what a checkpoint records, before it is written."""
         # A training that has ended has used its hours, although a reserve was left.
         self.used.assign(self._seconds if self.is_over else self._used_now())
-        self._evaluation.assign(self._evaluation_seconds)
+        if self._first_evaluation:
+            self._evaluation.assign(self._first_evaluation)
 
     def _used_now(self) -> float:
         return self._before + self._clock() - self._began

@@ -166,6 +166,10 @@ class RecipeTest(tf.test.TestCase):
         self.assertIn("Given, so not", logs.output[1])
         self.assertIn("`bias_correction=False`", logs.output[1])
 
+    def test_one_that_gives_nothing_says_nothing(self):
+        with self.assertNoLogs(level="INFO"):
+            resolved("--recipe=devlin")
+
     def test_lists_to_choose_from(self):
         values = resolved("--recipe=mosbach", parse=parse_glue)
         self.assertEqual(values["learning_rates"], (2e-5,))

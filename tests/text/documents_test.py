@@ -499,7 +499,7 @@ class MakeChunksTest(ReaderTestCase):
             ("a", "<doctor id=\n", "text"),
             ("a", "<doc \nid=", "text"),
             ("a", '{"text": "a"}\n', "jsonl"),
-            ("a", '{"text": \n', "text"),
+            *(("a", text, "text") for text in ('{"text": \n', "{}\n", "PAR1 is\n")),
             ("a.JSONL", WIKI, "jsonl"),
             ("a.jsonl", WIKI, "jsonl"),
             ("a.json", "", "jsonl"),

@@ -66,6 +66,7 @@ class BudgetTest(tf.test.TestCase):
         budget.keep()
         first = self.budget(num_evaluations=2)
         first.evaluated(5.0)
+        first.evaluated(1.0)  # without compiling
         self.train(first, until=30)
         first.keep()
         second = self.budget(num_evaluations=2)
