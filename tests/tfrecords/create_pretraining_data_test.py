@@ -130,9 +130,9 @@ class SetTest(ScriptCase):
                 overwrite=True,
             )
             reports.append(json.loads(self.read("out.manifest.json"))["report"])
-        # Pieces of four tokens, of which two make a sequence.
+        # One sentence is cut into pieces of four tokens, of which two make a sequence.
         self.assertEqual(
-            reports[0]["read"], {"documents": 2, "sentences": 11, "tokens": 42}
+            reports[0]["read"], {"documents": 2, "sentences": 2, "tokens": 42}
         )
         self.assertEqual(reports[0]["cut_tokens"], 0)
         self.assertGreater(reports[0]["records"]["records"], 5)
