@@ -183,7 +183,7 @@ class PlanTest(PlanCase):
         )
         # 1.8 M tokens are before the first value of the reference, at 2.45 M: 2.942.
         shown = self.plan(hours=0.05)
-        self.assertRegex(shown, r"To expect: 1\.36 or more bits .* 2\.4 M tokens")
+        self.assertRegex(shown, r"To expect: 1\.37 or more bits .* 2\.4 M tokens")
 
     def test_go_runs_the_commands_in_order(self):
         held_out = self.write("held_out.txt", TEXT.upper())
