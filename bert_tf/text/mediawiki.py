@@ -307,17 +307,18 @@ def _without_apostrophes(line: str) -> str:
     if num_italics % 2 and num_bold % 2:
         # One that looked bold is an apostrophe and italics: the first behind a word of
         # one letter, else behind a longer one, else behind a space.
-        bold = [2 * n for n, size in enumerate(sizes) if size == 3]
-        for first in sorted(bold, key=lambda n: _lateness("".join(parts[n : n + 2])))[
-            :1
-        ]:
-            parts[first] += "'"
+        before = {
+            2 * n: parts[2 * n] + parts[2 * n + 1].removesuffix(_NOTHING)
+            for n, size in enumerate(sizes)
+            if size == 3
+        }
+        if before:
+            parts[min(before, key=lambda n: _lateness(before[n]))] += "'"
     return "".join(parts)
 
 
 def _lateness(before: str) -> int:
     """How late an apostrophe is looked for behind this text."""
-    before = before.removesuffix(_NOTHING)
     if before.endswith(" "):
         return 2
     return 0 if before[-2:-1] == " " else 1

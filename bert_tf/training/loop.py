@@ -481,7 +481,7 @@ class _Run:
                 if self._budget:
                     self._follow_time(left, seconds_per_step)
             elif self._budget:
-                # Forward alone is a third of a step.
+                # Forward alone is a third of a step; the rest is a margin.
                 num_steps = 0.5 * phase.num_evaluated / phase.batch_size
                 self._budget.foresee_evaluation(elapsed, num_steps)
             stream.calls += 1
