@@ -7,7 +7,8 @@ Without --input_file the text is --data_dir's wikipedia_en/*.xz. Trains each var
 so many minutes, its last checkpoint included, on the same records: `paper`; `budget`;
 `budget - PART`, which has the paper's value of a part; and `paper + PART`. --parts
 chooses the parts, or several at once, as in dropout&bias_correction; with FLAG=VALUE it
-is `budget with FLAG=VALUE`. --variants chooses those whose names begin so.
+is `budget with FLAG=VALUE`, such as '"phases=128:1200:16,128:600:32"', whose steps are
+--steps. --variants chooses those whose names begin so.
 
 The learning rate falls to 0 at the end of the minutes in all of them. The vocabulary
 has 8,000 tokens, lower case; sequences of up to 128 tokens.
@@ -118,11 +119,14 @@ def run(
             warmup = float(settings["num_warmup_steps"]) * _STEPS.value / NUM_STEPS
             settings = settings | {"num_warmup_steps": round(warmup)}
             lasts = {"num_train_steps": _STEPS.value}
+        given = {"num_train_steps": NUM_STEPS, **settings, **lasts}
+        if "phases" in given:  # in place of these
+            del given["num_train_steps"], given["train_batch_size"]
         finished(
             command(
                 "run_pretraining",
                 **read,
-                **{"num_train_steps": NUM_STEPS, **settings, **lasts},
+                **given,
                 bert_size=_SIZE.value,
                 output_dir=folder,
                 do_train=True,
