@@ -243,6 +243,14 @@ class PretrainingOptions(
                 yield f"`electra` and `{name}` exclude each other."
 
     @property
+    def schedule(self) -> str:
+        """What is given, or else the recipe's."""
+        own = super().schedule
+        if self.recipe is None or self.is_given("learning_rate_schedule"):
+            return own
+        return RECIPES[self.recipe].get("learning_rate_schedule", own)
+
+    @property
     def last_step(self) -> int:
         """The step to train to, of all phases."""
         if not self.phases:

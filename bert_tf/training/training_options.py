@@ -453,7 +453,7 @@ class TrainingConfig(Options, title=options.TRAINING):
     def problems(self) -> Iterator[str]:
         """Options that the schedule does not use; one that ends before the training."""
         yield from super().problems()
-        schedule = self.learning_rate_schedule
+        schedule = self.schedule
         useless = []
         if schedule != "polynomial" and self.learning_rate_power != 1.0:
             useless.append("learning_rate_power")
@@ -489,6 +489,11 @@ class TrainingConfig(Options, title=options.TRAINING):
                 yield f"`stop_if={one.text}`: the training ends at {hours:g} hours."
             if hours is None and one.step is not None and one.step >= self.last_step:
                 yield f"`stop_if={one.text}`: the training ends at {self.last_step}."
+
+    @property
+    def schedule(self) -> str:
+        """The learning rate's schedule that is used, as a recipe may have another."""
+        return self.learning_rate_schedule
 
     @property
     def last_step(self) -> int:

@@ -1,13 +1,14 @@
 import dataclasses
 
 import tensorflow as tf
+from absl import flags
 
 from bert_tf import run_pretraining
 from bert_tf.base import cli
-from bert_tf.base.errors import InputError
 from bert_tf.tasks.pretraining_options import RECIPES
 from bert_tf.tasks.run_options import with_recipe
 
+Refused = flags.IllegalFlagValueError
 GIVEN = "--input_file=x --output_dir=o --do_train --bert_size=tiny"
 
 
@@ -63,8 +64,12 @@ class RecipeTest(tf.test.TestCase):
         self.assertNotIn("train_batch_size", logs.output[0])
         self.assertIn("not from the recipe: `phases=128:600:8", logs.output[1])
         # The schedule that is used has to have a use for what is given.
-        with self.assertRaisesRegex(InputError, "wsd` has no use for `decay_from`"):
+        with self.assertRaisesRegex(Refused, "wsd has no use for --decay_from"):
             resolved("--recipe=budget --decay_from=warmup")
+        values = resolved("--recipe=budget --decay_share=0.5")
+        self.assertEqual(values.decay_share, 0.5)
+        with self.assertRaisesRegex(Refused, "linear has no use for --decay_share"):
+            resolved("--recipe=paper --decay_share=0.5")
         # Once more it is the same.
         again = with_recipe(values, RECIPES)
         self.assertEqual(dataclasses.asdict(again), dataclasses.asdict(values))
