@@ -40,7 +40,7 @@ LEARNING_RATES = {
     "base": 1e-4,
     "large": 1e-4,
 }
-_VERSION = 8  # of what is measured, and how
+_VERSION = 9  # of what is measured, and how
 _SAMPLE_BYTES = 4_000_000
 _SMALLER = 8  # times, a second sample
 _COUNTED_BYTES = 64_000_000
