@@ -367,7 +367,7 @@ class PlanTest(PlanCase):
         self.plan(f"--init_checkpoint={self.path('released')}")
         created = self.ran[0][1]
         self.assertEqual(
-            (created["max_seq_length"], created["max_predictions_per_seq"]), ("32", "8")
+            (created["max_seq_length"], created["max_predictions_per_seq"]), ("32", "5")
         )
 
     def test_a_size_that_the_memory_is_not_enough_for(self):

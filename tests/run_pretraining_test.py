@@ -558,12 +558,21 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
         self.assertEqual(losses(self.records, **held_out), few)
         many = losses(self.records, eval_masked_lm_prob=0.9)
         self.assertNotAllClose(many[0], few[0])
+        # The recipe's rate is the training's, and is for records without masks.
+        with self.assertLogs(level="INFO") as logs:
+            self.assertEqual(
+                losses(self.records, recipe="budget", next_sentence=True), few
+            )
+        rates = re.findall("as they are read: pieces, ([0-9.]+)", str(logs.output))
+        self.assertEqual(rates, ["0.25", "0.15"])
         given = {"eval_masked_lm_prob": 0.2}
         with self.assertRaisesRegex(InputError, "model that reads in one direction"):
             losses(self.records, left_to_right=True, init_checkpoint=None, **given)
         static = self.make_records("static", dupe_factor=1)
         with self.assertRaisesRegex(InputError, "`eval_masked_lm_prob=0.2` is for"):
             losses(static, init_checkpoint=None, **given)
+        given = {"do_train": True, "num_train_steps": 1, "recipe": "budget"}
+        self.run_script(input_file=static, output_dir=self.path("masked"), **given)
 
     def test_without_sentence_pairs_the_masked_lm_is_alone(self):
         records = unmasked.write_set(self.path("none"), pairs="none")

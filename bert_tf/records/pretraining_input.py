@@ -17,7 +17,7 @@ from absl import logging
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
-from bert_tf.instances.masking import masking_of, warn_if_few
+from bert_tf.instances.masking import masking_of, num_predictions, warn_if_few
 from bert_tf.instances.settings import (
     DYNAMIC_MASKING,
     FULL_SENTENCES,
@@ -116,6 +116,11 @@ def common_value(
     return value
 
 
+def enough_slots(own: int, length: int, masked_lm_prob: float | None) -> int:
+    """The records' slots of a sequence, or as many as another share of it needs."""
+    return max(own, num_predictions(length, masked_lm_prob or 0.0, length))
+
+
 def masking_from(
     options: MaskingOptions,
     manifests: Sequence[Manifest],
@@ -212,13 +217,15 @@ class PretrainingRecords:
         self._targets: Transform | None = None
         self._masking: DynamicMasking | None = None
         if strict:
+            masking = masking or MaskingOptions()
             self._settle_lengths(
                 max_seq_length,
                 max_predictions_per_seq,
+                masking.masked_lm_prob,
                 is_one_way=left_to_right or right_to_left,
             )
             self._settle_targets(
-                masking or MaskingOptions(),
+                masking,
                 max_predictions_per_seq,
                 left_to_right=left_to_right,
                 right_to_left=right_to_left,
@@ -260,6 +267,7 @@ class PretrainingRecords:
         self,
         max_seq_length: int | None,
         max_predictions_per_seq: int | None,
+        masked_lm_prob: float | None,
         *,
         is_one_way: bool,
     ) -> None:
@@ -270,8 +278,10 @@ class PretrainingRecords:
         if is_one_way:
             self.max_predictions_per_seq = self.max_seq_length - 1
         elif self.is_dynamic:
-            self.max_predictions_per_seq = max_predictions_per_seq or common_value(
-                self.manifests, "max_predictions_per_seq"
+            self.max_predictions_per_seq = max_predictions_per_seq or enough_slots(
+                common_value(self.manifests, "max_predictions_per_seq"),
+                self.max_seq_length,
+                masked_lm_prob,
             )
         else:
             self.max_predictions_per_seq = self._settled(
@@ -289,6 +299,11 @@ class PretrainingRecords:
             )
             lengths = (manifest.max_sequence_length for manifest in self.manifests)
             self.max_sequence_length = max(lengths)
+            self._max_predictions_per_sequence = enough_slots(
+                self._max_predictions_per_sequence,
+                self.max_sequence_length,
+                masked_lm_prob,
+            )
         self.spec = RecordSpec.pretraining(
             self.max_seq_length,
             None if self.is_dynamic else self.max_predictions_per_seq,

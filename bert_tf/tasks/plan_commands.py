@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
 _LENGTH = 128  # or as long as a checkpoint's positions
-# Of its tokens: Geiping and Goldstein 2022. Evaluations mask 15 % all the same.
-_MASKED = 0.25
+_PREDICTED = 0.15  # of its tokens, at most; the recipe has more
 # Tokens of a vocabulary for a text of so many bytes, at least.
 _VOCABULARIES = ((100e6, 30_522), (20e6, 16_000), (0, 8_000))
 _VOCABULARY, _RECORDS = "vocab.txt", os.path.join("records", "text.tfrecord")
@@ -184,8 +183,7 @@ class Commands:
             "do_lower_case": self.do_lower_case,
             "segmenter": self.segmenter,
             "max_seq_length": self._length,
-            "max_predictions_per_seq": math.ceil(_MASKED * self._length),
-            "masked_lm_prob": _MASKED,
+            "max_predictions_per_seq": math.ceil(_PREDICTED * self._length),
             "masking": "dynamic",  # other masks each time that a record is seen
             "dupe_factor": 1,
             "pairs": "none",  # as in the recipe's papers

@@ -334,6 +334,7 @@ class PretrainingRun(Run):
                 | {"phases": options.phases, "dropout": options.dropout}
                 | self._losses.changed
                 | options.given_masking
+                | {"masked_lm_prob": options.masked_lm_prob}
                 | (self._electra or {}),
                 flags=options.as_flags(),
             ),

@@ -28,6 +28,11 @@ def _warmup_of_six_percent(given: "PretrainingOptions") -> int:
     return round(0.06 * given.last_step)
 
 
+def _share_to_mask(given: "PretrainingOptions") -> float | None:
+    # ELECTRA's loss, which is on every token, was not measured.
+    return None if given.electra else 0.25
+
+
 # Recipe -> option -> its default. What records are made with, such as packing or whole
 # words, is not here; benchmarks/recipe.py measures each part. What these papers also
 # have, and what gained nothing there, is left out: beta_2 of 0.98, clip_norm of 0.5.
@@ -47,6 +52,7 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "learning_rate": 1e-3,  # I, G
         "num_warmup_steps": _warmup_of_six_percent,  # I
         "bias_correction": True,  # I, G: plain AdamW
+        "masked_lm_prob": _share_to_mask,  # G; for records without masks
         "learning_rate_schedule": "wsd",  # Hu et al. 2024; I and G fall all the time
         # The original's default. I has 4,096 and G up to 8,192, for billions of tokens;
         # with the tens of millions that a laptop sees in an hour more steps are better.
@@ -106,7 +112,8 @@ class PretrainingOptions(
     max_predictions_per_seq: int = option(
         20,
         "Masked-LM slots per sequence; must equal the records', unless these are"
-        " masked while they are read. Default: the records'.",
+        " masked while they are read. Default: the records', or as many as"
+        " --masked_lm_prob needs.",
         least=1,
         title=options.LENGTHS,
         decides="reading",

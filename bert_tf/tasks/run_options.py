@@ -405,7 +405,8 @@ T = TypeVar("T", bound=Options)
 def with_recipe(given: T, recipes: Mapping[str, Mapping[str, Any]] = RECIPES) -> T:
     """The options with the recipe's values where not given; logs them.
 
-    A value that is a function is made of the options, with the values before it.
+    A value that is a function is made of the options, with the values before it, and
+    None leaves the default.
     """
     recipe: str | None = given.recipe  # type: ignore[attr-defined]
     if recipe is None:
@@ -416,6 +417,8 @@ def with_recipe(given: T, recipes: Mapping[str, Mapping[str, Any]] = RECIPES) ->
     for name, value in recipes[recipe].items():
         if callable(value):
             value = value(given.with_defaults(**changed))
+        if value is None:
+            continue
         names = [each for each in (name, *_SAME.get(name, ())) if each in defaults]
         if overrides := [each for each in names if given.is_given(each)]:
             kept |= {_as_flag(each, getattr(given, each)): None for each in overrides}

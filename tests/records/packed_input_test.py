@@ -42,6 +42,16 @@ class PackedInputTest(FolderCase):
     def rows(self, name="rows", **settings):
         return self.write_set(name, packed_length=L, **settings)
 
+    def test_another_share_has_the_slots_that_it_needs(self):
+        half = MaskingOptions(masked_lm_prob=0.5)
+        records = PretrainingRecords(self.rows(masking="dynamic"), masking=half)
+        tokens = chosen = 0
+        for batch in records.evaluation_dataset(2, repeat=False):
+            ids, mask = batch["input_ids"].numpy(), batch["input_mask"].numpy()
+            tokens += ((ids > 3) & (mask > 0)).sum()
+            chosen += batch["masked_lm_weights"].numpy().sum()
+        self.assertBetween(chosen / tokens, 0.5, 0.75)  # of all, with [CLS] and [SEP]
+
     def test_batches_of_masked_rows(self):
         records = PretrainingRecords(self.rows())
         self.assertTrue(records.is_packed)

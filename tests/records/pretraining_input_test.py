@@ -129,6 +129,10 @@ class DynamicRecordsTest(PretrainingInputTestCase):
         self.assertEqual(
             next(iter(self.training(records)))["masked_lm_ids"].shape, (4, 99)
         )
+        # Without a number there are enough.
+        records = PretrainingRecords(path, masking=options)
+        self.assertEqual(share_of_marks(records), (marks, chosen))
+        self.assertEqual(records.max_predictions_per_seq, unmasked.L)
 
     def test_whole_words_where_the_records_say_so(self):
         def cut_words(records):

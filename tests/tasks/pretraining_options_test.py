@@ -53,11 +53,15 @@ class RecipeTest(tf.test.TestCase):
         self.assertEqual((values.train_batch_size, values.learning_rate), (32, 1e-3))
         self.assertEqual(values.learning_rate_schedule, "wsd")
         self.assertFalse(values.next_sentence)
+        self.assertEqual(
+            (values.masked_lm_prob, values.eval_masked_lm_prob), (0.25, 0.15)
+        )
         self.assertIn("`num_warmup_steps=300`", logs.output[0])
         self.assertIn("not from the recipe: `dropout=0.1`", logs.output[1])
         # Its values are no given ones, which would exclude others.
         values = resolved("--recipe=budget --electra")
         self.assertFalse(values.is_given("next_sentence"))
+        self.assertIsNone(values.masked_lm_prob)
         with self.assertLogs(level="INFO") as logs:
             values = resolved("--recipe=budget --phases=128:600:8,512:400:8")
         self.assertEqual(values.num_warmup_steps, 60)
