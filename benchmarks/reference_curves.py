@@ -23,7 +23,10 @@ from bert_tf.tasks.plan_measurements import LEARNING_RATES
 from bert_tf.training.reporting import metrics_of, tokens_seen
 
 VOCAB_SIZE = 8000
-TEXT = "English Wikipedia, vocabulary of 8,000, recipe budget with a constant rate {:g}"
+TEXT = (
+    "English Wikipedia, vocabulary of 8,000, recipe budget with a constant rate {:g},"
+    " 15 % masked"
+)
 
 _STEPS = flags.DEFINE_multi_string(
     "steps", ["tiny:5000", "mini:2000", "small:1000"], "SIZE:STEPS, each by a flag."
@@ -39,6 +42,7 @@ def train(work_dir: pathlib.Path, size: str, steps: int, read: dict[str, str]) -
         **read,
         bert_size=size,
         recipe="budget",
+        masked_lm_prob=0.15,
         output_dir=work_dir / size,
         do_train=True,
         num_train_steps=steps,
