@@ -182,7 +182,8 @@ def openvino_alone(folder: str) -> Predict:
     import openvino
 
     tokenizer = _tokenizer(folder)
-    model = openvino.compile_model(f"{folder}/onnx/model.onnx", "CPU")
+    exact = {"INFERENCE_PRECISION_HINT": "f32"}  # where bfloat16 is the default
+    model = openvino.compile_model(f"{folder}/onnx/model.onnx", "CPU", exact)
     return lambda texts: model(_arrays(tokenizer.encode_batch(texts)))[0]
 
 
