@@ -539,7 +539,10 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
         self.assertEqual(self.results(), results)
 
     def test_the_evaluation_does_not_depend_on_the_rate_of_the_training(self):
-        self.run_script(do_train=True, num_train_steps=1)
+        by_recipe = {"recipe": "budget", "next_sentence": True}
+        self.run_script(do_train=True, num_train_steps=1, **by_recipe)
+        settings = self.read_json_lines("run/starts.jsonl")[0]["settings"]
+        self.assertEqual(settings["masked_lm_prob"], 0.25)  # names it if it changes
         start = self.path("run")
 
         def losses(records, **options):
@@ -560,9 +563,7 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
         self.assertNotAllClose(many[0], few[0])
         # The recipe's rate is the training's, and is for records without masks.
         with self.assertLogs(level="INFO") as logs:
-            self.assertEqual(
-                losses(self.records, recipe="budget", next_sentence=True), few
-            )
+            self.assertEqual(losses(self.records, **by_recipe), few)
         rates = re.findall("as they are read: pieces, ([0-9.]+)", str(logs.output))
         self.assertEqual(rates, ["0.25", "0.15"])
         given = {"eval_masked_lm_prob": 0.2}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
 _LENGTH = 128  # or as long as a checkpoint's positions
-_PREDICTED = 0.15  # of its tokens, at most; the recipe has more
+_PREDICTED = 0.15  # of its tokens; for the recipe's share training makes slots
 # Tokens of a vocabulary for a text of so many bytes, at least.
 _VOCABULARIES = ((100e6, 30_522), (20e6, 16_000), (0, 8_000))
 _VOCABULARY, _RECORDS = "vocab.txt", os.path.join("records", "text.tfrecord")
