@@ -6,6 +6,7 @@ so that the package's modules may be moved. Of a flag given twice, the second co
 """
 
 import contextlib
+import functools
 import glob
 import hashlib
 import json
@@ -614,28 +615,30 @@ def _plain(value):
 
 
 def make_runs(inputs):
-    """Writes the runs that later code must resume, and their records."""
-    folder = f"{os.path.dirname(inputs)}/runs"
-    os.makedirs(f"{folder}/records")
-    _records(inputs, f"{folder}/records/text.tfrecord", text="b")
-    _pretrain_tiny(inputs, f"{folder}/pretraining", f"{folder}/records", 10)
-    _tag_tiny(inputs, f"{folder}/ner", 2)
-    for path in glob.glob(f"{folder}/*/*"):
-        name = os.path.basename(path)
-        if name.startswith(("events.", "curves.")):
-            os.remove(path)
-        elif name.endswith((".json", ".jsonl")):
-            # They have been made somewhere else.
-            with open(path) as file:
-                values = file.read().replace(os.path.dirname(inputs), "/golden")
-            pathlib.Path(path).write_text(values)
-    shutil.rmtree(RUNS, ignore_errors=True)
-    shutil.copytree(folder, RUNS)
+    """Writes the runs that later code must read and resume, if they are not there."""
+    parent = f"{os.path.dirname(inputs)}/runs"
+    for name, make_run in _RUNS.items():
+        folder = f"{parent}/{name}"
+        if os.path.exists(f"{RUNS}/{name}"):
+            shutil.copytree(f"{RUNS}/{name}", folder)
+            continue
+        os.makedirs(folder)
+        make_run(inputs, folder)
+        for path in glob.glob(f"{folder}/*"):
+            kind = os.path.basename(path)
+            if kind.startswith(("events.", "curves.")):
+                os.remove(path)
+            elif kind.endswith((".json", ".jsonl")):
+                # They have been made somewhere else.
+                with open(path) as file:
+                    values = file.read().replace(os.path.dirname(inputs), "/golden")
+                pathlib.Path(path).write_text(values)
+        shutil.copytree(folder, f"{RUNS}/{name}")
 
 
-def _pretrain_tiny(inputs, output, records_folder, steps):
+def _pretrain_tiny(inputs, output, steps):
     run(
-        f"run_pretraining --input_file={records_folder}/text.tfrecord"
+        f"run_pretraining --input_file={output}/../records/text.tfrecord"
         f" --output_dir={output} --do_train --do_eval --num_train_steps={steps}"
         " --num_warmup_steps=5 --train_batch_size=8 --max_eval_steps=3"
         f" {_RATE} --log_steps=1 --init_checkpoint={inputs}/tiny/bert_model.ckpt"
@@ -643,18 +646,132 @@ def _pretrain_tiny(inputs, output, records_folder, steps):
     return outputs.run(output, "eval_results.txt")
 
 
-def _tag_tiny(inputs, output, epochs):
+def _tiny(inputs, epochs):
     model = f"--init_checkpoint={inputs}/tiny/bert_model.ckpt"
-    return _tag(inputs, output, f"--num_train_epochs={epochs} {model}")
+    return f"{_training(inputs)} --num_train_epochs={epochs} {model} {_HIGHER_RATE}"
+
+
+def _tag_tiny(inputs, output, epochs):
+    return _tag(inputs, output, _tiny(inputs, epochs).replace(_HIGHER_RATE, ""))
+
+
+def _classify_tiny(inputs, output, epochs):
+    run(
+        f"run_classifier --task_name=tsv --data_dir={inputs}/tables/classes"
+        f" --output_dir={output} --do_eval --noplots --text_b_column=text_b"
+        f" --do_lower_case {_tiny(inputs, epochs)}"
+    )
+    return outputs.run(output, "eval_results.txt", "dev_predictions.tsv")
+
+
+def _windows_tiny(inputs, output, epochs):
+    run(
+        f"run_classifier --task_name=tsv --data_dir={inputs}/tables/several"
+        f" --output_dir={output} --do_eval --noplots --several_labels"
+        f" --long_text=window --doc_stride=4 {_tiny(inputs, epochs)}"
+        " --max_seq_length=12"
+    )
+    return outputs.run(output, "eval_results.txt")
+
+
+def _answer_tiny(inputs, output, epochs):
+    more = (
+        f"{_tiny(inputs, epochs)} --train_file={inputs}/squad/train-v2.0.json"
+        " --find_null_threshold"
+    )
+    names = _run_squad(inputs, output, "2.0", more)
+    return outputs.run(output, *names)
+
+
+def _choose_tiny(inputs, output, epochs):
+    run(
+        f"run_swag --do_eval --train_file={inputs}/swag/train.csv"
+        f" --dev_file={inputs}/swag/val.csv --output_dir={output}"
+        f" {_tiny(inputs, epochs)} --train_batch_size=4"
+    )
+    return outputs.run(output, "eval_results.txt", "dev_predictions.csv")
+
+
+def _embed_tiny(inputs, output, epochs):
+    run(
+        f"run_embeddings --train_file={inputs}/tables/classes/train.tsv"
+        f" --text_columns=text_a,text_b --score_column= --output_dir={output}"
+        f" --pooling=cls --normalize {_tiny(inputs, epochs)}"
+    )
+    return outputs.run(output)
+
+
+_TASKS = {
+    "ner": _tag_tiny,
+    "classes": _classify_tiny,
+    "windows": _windows_tiny,
+    "questions": _answer_tiny,
+    "choices": _choose_tiny,
+    "vectors": _embed_tiny,
+}
+_RUNS = {
+    "records": lambda inputs, folder: _records(
+        inputs, f"{folder}/text.tfrecord", text="b"
+    ),
+    "pretraining": lambda inputs, folder: _pretrain_tiny(inputs, folder, 10),
+    **{
+        name: functools.partial(task, epochs=2)  # of the four that are asked for later
+        for name, task in _TASKS.items()
+    },
+}
 
 
 @case
 def resumed(inputs, folder):
-    """Runs of earlier code go on: ten steps there, ten here."""
-    shutil.copytree(RUNS, f"{folder}/runs")
+    """Runs of earlier code are resumed: ten steps there, ten here."""
+    runs = shutil.copytree(RUNS, f"{folder}/runs")
     return {
-        "pretraining": _pretrain_tiny(
-            inputs, f"{folder}/runs/pretraining", f"{folder}/runs/records", 20
-        ),
-        "ner": _tag_tiny(inputs, f"{folder}/runs/ner", 4),
+        "pretraining": _pretrain_tiny(inputs, f"{runs}/pretraining", 20),
+        "ner": _tag_tiny(inputs, f"{runs}/ner", 4),
     }
+
+
+@case(slow=True)
+def resumed_tasks(inputs, folder):
+    """Runs of earlier code on every task are resumed."""
+    runs = shutil.copytree(RUNS, f"{folder}/runs")
+    return {
+        name: task(inputs, f"{runs}/{name}", 4)
+        for name, task in _TASKS.items()
+        if name != "ner"
+    }
+
+
+@case
+def earlier(inputs, folder):
+    """Runs of earlier code are read: loaded, predicted with, exported."""
+    runs = shutil.copytree(RUNS, f"{folder}/runs")
+    tables = {
+        "classes": f"{inputs}/tables/classes/dev.tsv",
+        "windows": f"{inputs}/tables/several/dev.tsv",
+        "ner": f"{inputs}/texts/lines.txt",
+        "choices": f"{inputs}/swag/test.csv",
+    }
+    texts = outputs.lines(f"{inputs}/texts/lines.txt")[:3]
+    found = {}
+    for name in _TASKS:
+        model = bert_tf.load(f"{runs}/{name}")
+        made = found[name] = {
+            "reads": [model.max_length, model.source.config.vocab_size],
+        }
+        _export(f"{runs}/{name}", "huggingface", f"{folder}/{name}")
+        made["exported"] = outputs.file_names(f"{folder}/{name}")
+        if name in tables:
+            output = f"{folder}/{name}.jsonl"
+            run(
+                f"predict --checkpoint={runs}/{name} --input_file={tables[name]}"
+                f" --output_file={output}"
+            )
+            lines = outputs.lines(output)
+            made["predictions"] = [json.loads(line) for line in lines if line]
+    context = outputs.lines(f"{inputs}/texts/context.txt")[0]
+    asked = bert_tf.load(f"{runs}/questions").answer(texts[0], context)
+    found["questions"]["answers"] = _plain(asked)
+    vectors = bert_tf.load(f"{runs}/vectors").embed(texts)
+    found["vectors"]["vectors"] = vectors[:, :4].tolist()
+    return found

@@ -4,7 +4,8 @@
     python -m tests.golden.make --runs
 
 A change of golden outputs is a change of what the package does: say why in the commit.
-The second line also makes runs/ anew, which are to stay those of earlier code.
+The second line also makes the runs that runs/ lacks: those that are there stay, as runs
+of earlier code.
 """
 
 import json
