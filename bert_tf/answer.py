@@ -40,14 +40,13 @@ def _as_run(name: str, help_text: str) -> Any:
     return option(None, text, least=1, decides="reading")
 
 
-class AnswererOptions(SourceOptions):
+class AnswererOptions(SourceOptions, decides="nothing"):
     """The model, its text and its questions."""
 
     context_file: str = option(
         REQUIRED,
         "The text that the questions are about, UTF-8; - for standard input.",
         path=Path.FILE,
-        decides="nothing",
     )
     max_seq_length: int | None = _as_run(
         "max_seq_length", "Tokens of a window with the question, [CLS] and [SEP]."
@@ -64,9 +63,7 @@ class AnswererOptions(SourceOptions):
     max_answer_length: int | None = _as_run(
         "max_answer_length", "Maximum length of an answer in tokens."
     )
-    predict_batch_size: int = option(
-        8, "Windows per batch.", least=1, decides="nothing"
-    )
+    predict_batch_size: int = option(8, "Windows per batch.", least=1)
     version_2_with_negative: bool | None = option(
         None,
         "Whether the model was trained to leave questions unanswered (SQuAD 2.0)."
@@ -81,13 +78,9 @@ class AnswererOptions(SourceOptions):
         decides="reading",
     )
     language: str = option(
-        "en",
-        "The text's language, for splitting it into sentences." + LANGUAGE_HELP,
-        decides="nothing",
+        "en", "The text's language, for splitting it into sentences." + LANGUAGE_HELP
     )
-    top_k: int = option(
-        1, "How many answers to print for each question.", least=1, decides="nothing"
-    )
+    top_k: int = option(1, "How many answers to print for each question.", least=1)
 
 
 # The run's flags.json takes precedence over these, and the user's flags over both.

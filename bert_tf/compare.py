@@ -42,7 +42,7 @@ from bert_tf.tasks.significance import (
 )
 
 
-class CompareOptions(Options, title=RESULTS):
+class CompareOptions(Options, title=RESULTS, decides="nothing"):
     """Which predictions, and how closely."""
 
     predict_file: str | None = option(
@@ -50,7 +50,6 @@ class CompareOptions(Options, title=RESULTS):
         "For runs of SQuAD: the file with the right answers. Default: the first run's"
         " --predict_file.",
         path=Path.FILE,
-        decides="nothing",
     )
     num_samples: int = option(
         10_000,
@@ -69,9 +68,8 @@ class CompareOptions(Options, title=RESULTS):
         "For pre-training runs: a PNG of the evaluations of both runs over steps,"
         " tokens and hours.",
         path=Path.OUTPUT,
-        decides="nothing",
     )
-    json: bool = option(False, "Print JSON.", decides="nothing")
+    json: bool = option(False, "Print JSON.")
 
 
 class Predicted(NamedTuple):

@@ -40,7 +40,7 @@ from bert_tf.tasks.squad.scoring import (
 )
 
 
-class EnsembleOptions(Options):
+class EnsembleOptions(Options, decides="nothing"):
     """The runs whose answers are combined."""
 
     prediction_dirs: tuple[str, ...] = option(
@@ -48,16 +48,12 @@ class EnsembleOptions(Options):
         "The output_dirs of the runs, separated by commas; all must have predicted the"
         " same questions.",
         path=Path.FOLDER,
-        decides="nothing",
     )
-    output_dir: str = option(
-        REQUIRED, "Folder for the answers.", path=Path.OUTPUT, decides="nothing"
-    )
+    output_dir: str = option(REQUIRED, "Folder for the answers.", path=Path.OUTPUT)
     predict_file: str | None = option(
         None,
         "The questions with their answers, such as dev-v2.0.json, to score the result.",
         path=Path.FILE,
-        decides="nothing",
     )
     version_2_with_negative: bool = option(
         False, "Whether the questions are SQuAD 2.0's.", decides="numbers"

@@ -40,7 +40,7 @@ class GoldFile(NamedTuple):
         return dict(self.questions)
 
 
-class EvaluateSquadOptions(Options):
+class EvaluateSquadOptions(Options, decides="nothing"):
     """How to score; the official scripts' spellings with dashes work too."""
 
     na_prob_file: str | None = option(
@@ -50,7 +50,6 @@ class EvaluateSquadOptions(Options):
         " their thresholds.",
         path=Path.FILE,
         is_dashed=True,
-        decides="nothing",
     )
     na_prob_thresh: float = option(
         1.0,
@@ -66,7 +65,6 @@ class EvaluateSquadOptions(Options):
         "Write the scores here instead of printing them.",
         path=Path.OUTPUT,
         is_dashed=True,
-        decides="nothing",
     )
     out_image_dir: str | None = option(
         None,
@@ -74,7 +72,6 @@ class EvaluateSquadOptions(Options):
         ' of the "no answer" scores into this folder; adds average precisions.',
         path=Path.OUTPUT,
         is_dashed=True,
-        decides="nothing",
     )
     version: str = option(
         "auto",

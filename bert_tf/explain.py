@@ -23,20 +23,17 @@ from bert_tf.score import SEPARATOR
 from bert_tf.training.training_options import SourceOptions
 
 
-class ExplainOptions(Options, title=options.TASK):
+class ExplainOptions(Options, title=options.TASK, decides="nothing"):
     """The model, and what is explained."""
 
     backend: str | None = options.with_default(SourceOptions, "backend", None)
     checkpoint: str = options.with_default(SourceOptions, "checkpoint", REQUIRED)
-    output_file: str | None = option(
-        None, "The HTML page to write.", path=Path.OUTPUT, decides="nothing"
-    )
+    output_file: str | None = option(None, "The HTML page to write.", path=Path.OUTPUT)
     target: str | None = option(
         None,
         "What to explain: a label for a classifier, the number of a word, from 0, for a"
         " tagger. Default: what the model predicts; for a tagger, each word with a"
         " label other than O.",
-        decides="nothing",
     )
     baseline: str = option(
         "[MASK]",
@@ -50,9 +47,7 @@ class ExplainOptions(Options, title=options.TASK):
         least=5,
         decides="reading",
     )
-    batch_size: int = option(
-        32, "Points of the integral per batch.", least=1, decides="nothing"
-    )
+    batch_size: int = option(32, "Points of the integral per batch.", least=1)
 
 
 def run(options: ExplainOptions) -> None:

@@ -61,7 +61,7 @@ _COLUMNS = ("text_a_column", "text_b_column", "label_column")
 _LEAST_SEQ_LENGTH = 5
 
 
-class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
+class ExportOptions(ModelOptions, decides="result", hides=("init_checkpoint",)):
     """The checkpoint to export, and the format."""
 
     backend: str | None = with_default(DeviceOptions, "backend", None)
@@ -75,15 +75,12 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
         path=Path.CHECKPOINT,
         decides="numbers",
     )
-    format: str = option(
-        REQUIRED, "The format to write.", choices=FORMATS, decides="result"
-    )
+    format: str = option(REQUIRED, "The format to write.", choices=FORMATS)
     heads: tuple[str, ...] | None = option(
         None,
         f"Heads to export, of {', '.join(HEADS)}; {_NO_HEADS} for the encoder alone,"
         " which as a saved_model gives features. Default: those of the checkpoint.",
         choices=(*HEADS, _NO_HEADS),
-        decides="result",
     )
     max_seq_length: int | None = option(
         None,
@@ -120,7 +117,6 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
         "For onnx and litert: float16 halves the size; int8 quarters it and is faster"
         " on a CPU. Both change the outputs. Default: float32.",
         choices=("float16", "int8"),
-        decides="result",
     )
 
     calibration_file: str | None = option(
@@ -129,7 +125,6 @@ class ExportOptions(ModelOptions, hides=("init_checkpoint",)):
         " activations are measured once. Default: every call measures its own.",
         path=Path.FILE,
         only_with="quantize=int8",
-        decides="result",
     )
 
     eval_file: str | None = option(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bert_tf.tasks.line_features import FeatureInput
 
 
-class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions):
+class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions, decides="numbers"):
     """The text, and the vectors to compute."""
 
     input_file: str = option(
@@ -57,25 +57,20 @@ class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions):
         ("-1", "-2", "-3", "-4"),
         "Layers whose outputs to write: 0 is the first, -1 the last. Also"
         " `embeddings`, the input of the first layer, and `all`.",
-        decides="numbers",
     )
     combine: str = option(
         "none",
         "How to combine a token's layers: none, sum, mean, weighted (a sum with"
         " --layer_weights), or concat.",
         choices=("none", "sum", "mean", "weighted", "concat"),
-        decides="numbers",
     )
     layer_weights: tuple[float, ...] = option(
-        (),
-        "For --combine=weighted: one weight for each of --layers.",
-        decides="numbers",
+        (), "For --combine=weighted: one weight for each of --layers."
     )
     token_vectors: bool = option(
         True,
         "Write a vector for each token or word; if false, write only"
         " --sentence_vectors.",
-        decides="numbers",
     )
     sentence_vectors: tuple[str, ...] = option(
         (),
@@ -84,14 +79,12 @@ class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions):
         " and [SEP] (mean, max). They have length 1 if the sentence-transformers folder"
         " or the run of run_embeddings says so.",
         choices=("pooled", "cls", "mean", "max"),
-        decides="numbers",
     )
     words: str | None = option(
         None,
         "Write one vector for each word between white space, and none for [CLS] and"
         " [SEP]: the vector of its first piece, or the mean over its pieces.",
         choices=("first", "mean"),
-        decides="numbers",
     )
     format: str = option(
         "jsonl",
@@ -104,7 +97,6 @@ class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions):
         "For --format=npz: the type of the numbers.",
         choices=("float32", "float16"),
         only_with="format=npz",
-        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:

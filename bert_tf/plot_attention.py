@@ -31,23 +31,19 @@ if TYPE_CHECKING:
     from bert_tf.modeling.encoder import BertEncoder
 
 
-class AttentionOptions(SourceOptions):
+class AttentionOptions(SourceOptions, decides="nothing"):
     """Which model's attention is drawn."""
 
-    output_dir: str = option(
-        REQUIRED, "Folder for the pictures.", path=Path.OUTPUT, decides="nothing"
-    )
+    output_dir: str = option(REQUIRED, "Folder for the pictures.", path=Path.OUTPUT)
     layers: tuple[int, ...] = option(
         (),
         "The layers to draw, numbered from 0; negative numbers count from the last."
         " Default: all.",
-        decides="nothing",
     )
     heads: tuple[int, ...] = option(
         (),
         "The heads to draw, numbered from 0; negative numbers count from the last."
         " Default: all.",
-        decides="nothing",
     )
 
 

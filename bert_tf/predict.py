@@ -76,7 +76,7 @@ _TEXT = "text"
 _ESCAPES = str.maketrans({"\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
-class PredictOptions(UnusableRowsOptions, title=options.DATA):
+class PredictOptions(UnusableRowsOptions, title=options.DATA, decides="reading"):
     """The model, and the texts."""
 
     backend: str | None = options.with_default(SourceOptions, "backend", None)
@@ -89,28 +89,21 @@ class PredictOptions(UnusableRowsOptions, title=options.DATA):
         "csv and tsv have a header; jsonl has one JSON object per line; text has one"
         " text per line. Default: by the file's ending, else text.",
         choices=(CSV, TSV, JSONL, PARQUET, _TEXT),
-        decides="reading",
     )
     text_a_column: str | None = option(
-        None,
-        "Column of the texts. Default: the run's, or the only one.",
-        decides="reading",
+        None, "Column of the texts. Default: the run's, or the only one."
     )
     text_b_column: str | None = option(
-        None,
-        "Column of the second texts of pairs. Default: the run's, or none.",
-        decides="reading",
+        None, "Column of the second texts of pairs. Default: the run's, or none."
     )
     question_column: str | None = option(
         None,
         "Column of the questions for a SQuAD model. Default: the run's, or question.",
-        decides="reading",
     )
     context_column: str | None = option(
         None,
         "Column of the contexts that contain the answers. Default: the run's, or"
         " context.",
-        decides="reading",
     )
     premise_column: str | None = options.with_default(
         ChoiceOptions, "premise_column", None, decides="reading"
@@ -130,10 +123,7 @@ class PredictOptions(UnusableRowsOptions, title=options.DATA):
         decides="nothing",
     )
     max_seq_length: int | None = option(
-        None,
-        "Maximum length in WordPieces. Default: the run's.",
-        least=5,
-        decides="reading",
+        None, "Maximum length in WordPieces. Default: the run's.", least=5
     )
     batch_size: int = option(32, "Texts per batch.", least=1, decides="nothing")
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _HELD_OUT = 5
 
 
-class ProbeOptions(ModelOptions, DeviceOptions, LengthOptions):
+class ProbeOptions(ModelOptions, DeviceOptions, LengthOptions, decides="numbers"):
     """Which model is probed, on which words."""
 
     output_dir: str = with_default(TaggingOptions, "output_dir", REQUIRED)
@@ -82,14 +82,12 @@ class ProbeOptions(ModelOptions, DeviceOptions, LengthOptions):
     labels: tuple[str, ...] | None = option(
         None,
         "For jsonl: the names of the labels if these are numbers, from 0: O,B-PER,...",
-        decides="numbers",
     )
     max_words: int = option(
         20000,
         "The maximum number of words to train on, and to score; whole sentences are"
         " drawn at random.",
         least=1,
-        decides="numbers",
     )
     l2: float = option(
         1.0,
@@ -97,7 +95,6 @@ class ProbeOptions(ModelOptions, DeviceOptions, LengthOptions):
         " the sum of the losses of the words. A larger penalty makes the probe memorize"
         " less.",
         least=1e-9,
-        decides="numbers",
     )
     random_seed: int = with_default(TaggingOptions, "random_seed", 12345)
 

@@ -184,7 +184,7 @@ BLANKS = (
 )
 
 
-class QuickstartOptions(Options):
+class QuickstartOptions(Options, decides="numbers"):
     """What the quickstart makes."""
 
     backend: str | None = with_default(FineTuningOptions, "backend", None)
@@ -192,14 +192,10 @@ class QuickstartOptions(Options):
         FineTuningOptions, "output_dir", "quickstart_output", title=TASK
     )
     random_seed: int = with_default(FineTuningOptions, "random_seed", 12345)
-    vocab_size: int = option(
-        4000, "Size of the vocabulary.", least=1, decides="numbers"
-    )
-    num_train_steps: int = option(
-        2500, "Pre-training steps.", least=1, decides="numbers"
-    )
+    vocab_size: int = option(4000, "Size of the vocabulary.", least=1)
+    num_train_steps: int = option(2500, "Pre-training steps.", least=1)
     num_finetune_examples: int = option(
-        2400, "Labelled examples to fine-tune on.", least=1, decides="numbers"
+        2400, "Labelled examples to fine-tune on.", least=1
     )
     num_finetune_seeds: int = option(
         3, "Fine-tuning runs from each start.", least=1, decides="setting"

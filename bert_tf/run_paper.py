@@ -77,7 +77,7 @@ _MEASURED_STEPS = 60
 _RESULTS = "eval_results.txt"
 
 
-class PaperOptions(ModelOptions, SelectionOptions, DeviceOptions):
+class PaperOptions(ModelOptions, SelectionOptions, DeviceOptions, decides="nothing"):
     """Which tables are made, of what."""
 
     output_dir: str = with_default(PretrainingOptions, "output_dir", REQUIRED)
@@ -94,60 +94,42 @@ class PaperOptions(ModelOptions, SelectionOptions, DeviceOptions):
         "Text to pre-train on, as for create_pretraining_data.",
         path=Path.FILES,
         title=DATA,
-        decides="nothing",
     )
     eval_file: str | None = option(
-        None,
-        "Held-out text, for the perplexity.",
-        path=Path.FILES,
-        title=DATA,
-        decides="nothing",
+        None, "Held-out text, for the perplexity.", path=Path.FILES, title=DATA
     )
     glue_dir: str | None = option(
         None,
         "Folder with GLUE's folders; a task without one is left out.",
         path=Path.FOLDER,
         title=DATA,
-        decides="nothing",
     )
     squad_dir: str | None = option(
         None,
         "Folder with train-v1.1.json and dev-v1.1.json, and the two files of 2.0.",
         path=Path.FOLDER,
         title=DATA,
-        decides="nothing",
     )
     triviaqa_file: str | None = option(
         None,
         "TriviaQA's qa/wikipedia-train.json, to train on before SQuAD 1.1.",
         path=Path.FILE,
         title=DATA,
-        decides="nothing",
     )
     swag_dir: str | None = option(
-        None,
-        "Folder with SWAG's train.csv and val.csv.",
-        path=Path.FOLDER,
-        title=DATA,
-        decides="nothing",
+        None, "Folder with SWAG's train.csv and val.csv.", path=Path.FOLDER, title=DATA
     )
     ner_dir: str | None = option(
         None,
         "Folder with tagged words: train.txt, dev.txt and test.txt.",
         path=Path.FOLDER,
         title=DATA,
-        decides="nothing",
     )
     table: tuple[str, ...] = option(
-        ("5",),
-        "The tables to make, such as 5 or 5,8.",
-        choices=tuple(TABLES),
-        decides="nothing",
+        ("5",), "The tables to make, such as 5 or 5,8.", choices=tuple(TABLES)
     )
     tasks: tuple[str, ...] = option(
-        (),
-        "Run only these tasks, such as MRPC,NER. Default: all whose files exist.",
-        decides="nothing",
+        (), "Run only these tasks, such as MRPC,NER. Default: all whose files exist."
     )
     budget: str = option(
         "100000",

@@ -30,25 +30,19 @@ if TYPE_CHECKING:
 SEPARATOR = " ||| "
 
 
-class ScoreOptions(SourceOptions):
+class ScoreOptions(SourceOptions, decides="nothing"):
     """The model, and the sentences to score."""
 
     input_file: str | None = option(
         None,
         "Sentences or pairs, one per line; empty lines are skipped.",
         path=Path.FILE,
-        decides="nothing",
     )
     batch_size: int = option(
-        32,
-        "Sequences per batch; a sentence needs one sequence per token.",
-        least=1,
-        decides="nothing",
+        32, "Sequences per batch; a sentence needs one sequence per token.", least=1
     )
-    tokens: bool = option(
-        False, "Print each token's log probability too.", decides="nothing"
-    )
-    json: bool = option(False, "Print one JSON object per line.", decides="nothing")
+    tokens: bool = option(False, "Print each token's log probability too.")
+    json: bool = option(False, "Print one JSON object per line.")
 
 
 # The likelihood of sentences, and of pairs of sentences, to a pre-trained model.

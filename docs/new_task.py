@@ -100,23 +100,17 @@ class BertPointer(HeadModel):
 
 
 class PointingOptions(
-    FineTuningOptions, hides=("do_predict", "class_weights", "max_unusable_rows")
+    FineTuningOptions,
+    decides="nothing",
+    hides=("do_predict", "class_weights", "max_unusable_rows"),
 ):
     """A run of pointing."""
 
     train_file: str | None = option(
-        None,
-        "To train on.",
-        path=Path.FILE,
-        needed_for=("do_train",),
-        decides="nothing",
+        None, "To train on.", path=Path.FILE, needed_for=("do_train",)
     )
     dev_file: str | None = option(
-        None,
-        "To evaluate on.",
-        path=Path.FILE,
-        needed_for=("do_eval",),
-        decides="nothing",
+        None, "To evaluate on.", path=Path.FILE, needed_for=("do_eval",)
     )
     max_seq_length: int = options.with_default(FineTuningOptions, "max_seq_length", 32)
 

@@ -22,7 +22,7 @@ from bert_tf.records.tokenized_corpus import DEDUPLICATION
 from bert_tf.training.training_options import ModelOptions
 
 
-class PretrainingDataOptions(InstanceSettings, TextOptions):
+class PretrainingDataOptions(InstanceSettings, TextOptions, decides="nothing"):
     """Which records are made, of which text."""
 
     vocab_file: str = with_default(ModelOptions, "vocab_file", REQUIRED)
@@ -32,7 +32,6 @@ class PretrainingDataOptions(InstanceSettings, TextOptions):
         "TFRecord files to write, separated by commas; records go to them in turn."
         " With --num_shards, one name, to which -00000-of-00064 is added.",
         path=Path.OUTPUT,
-        decides="nothing",
     )
     num_shards: int | None = option(
         None,
@@ -58,7 +57,6 @@ class PretrainingDataOptions(InstanceSettings, TextOptions):
         "Folder for temporary token files, about half the text's size. Default: the"
         " records' folder.",
         path=Path.OUTPUT,
-        decides="nothing",
     )
     runner: str | None = option(
         None,
@@ -66,20 +64,17 @@ class PretrainingDataOptions(InstanceSettings, TextOptions):
         " FlinkRunner, SparkRunner, DataflowRunner, ... Default: on this machine,"
         " without Beam. The records are the same. All workers must be able to reach"
         " input and output.",
-        decides="nothing",
     )
     beam_option: tuple[str, ...] = option(
         (),
         "An option for Beam, such as --beam_option=--direct_num_workers=2; may be"
         " repeated.",
         is_repeated=True,
-        decides="nothing",
     )
     overwrite: bool = option(
         False,
         "Overwrite files that have the names of --output_file: records made with other"
         " settings, and unknown files.",
-        decides="nothing",
     )
 
     def problems(self) -> Iterator[str]:

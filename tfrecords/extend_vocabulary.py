@@ -33,7 +33,7 @@ from bert_tf.training.training_options import ModelOptions
 _SHOWN = 10
 
 
-class ExtensionOptions(WrittenVocabularyOptions):
+class ExtensionOptions(WrittenVocabularyOptions, decides="numbers"):
     """The vocabulary to extend, how far, and the text."""
 
     init_checkpoint: str = with_default(
@@ -48,18 +48,14 @@ class ExtensionOptions(WrittenVocabularyOptions):
         None,
         "Number of words to add. The words that save the most tokens are chosen.",
         least=1,
-        decides="numbers",
     )
     tokens_per_word: float | None = option(
         None,
         "Instead of --num_new_tokens: add words until the text has at most this many"
         " tokens per word, where [UNK] counts as one token per character.",
         least=1.0,
-        decides="numbers",
     )
-    min_frequency: int = option(
-        5, "How often a word must occur to be added.", least=1, decides="numbers"
-    )
+    min_frequency: int = option(5, "How often a word must occur to be added.", least=1)
     do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
     segmenter: str = with_default(
         WrittenVocabularyOptions,

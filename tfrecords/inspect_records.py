@@ -15,28 +15,19 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.options import Options, Path, option
 
 
-class InspectionOptions(Options):
+class InspectionOptions(Options, decides="nothing"):
     """What is shown of records."""
 
     vocab_file: str | None = option(
-        None,
-        "The WordPiece vocabulary: one token per line.",
-        path=Path.FILE,
-        decides="nothing",
+        None, "The WordPiece vocabulary: one token per line.", path=Path.FILE
     )
-    num_examples: int = option(
-        3, "Number of records to print.", least=0, decides="nothing"
-    )
+    num_examples: int = option(3, "Number of records to print.", least=0)
     start: int = option(
-        0,
-        "The first record to print, counted from 0 over all files.",
-        least=0,
-        decides="nothing",
+        0, "The first record to print, counted from 0 over all files.", least=0
     )
     statistics: bool = option(
         True,
         "Read all records, count lengths, predictions and labels, and check each one.",
-        decides="nothing",
     )
 
 

@@ -23,7 +23,7 @@ from bert_tf.records.written_vocabulary import (
 from bert_tf.training.training_options import ModelOptions
 
 
-class VocabularyOptions(WrittenVocabularyOptions):
+class VocabularyOptions(WrittenVocabularyOptions, decides="numbers"):
     """The vocabulary to learn, and its text."""
 
     do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
@@ -32,20 +32,15 @@ class VocabularyOptions(WrittenVocabularyOptions):
         "Number of tokens, including special and unused ones; the file has exactly"
         " that many.",
         least=1,
-        decides="numbers",
     )
     num_unused: int = option(
         0,
         "Number of places reserved for your own tokens: [unused0] and so on. With 99"
         " places, [UNK] has id 100 as in the released vocabularies.",
         least=0,
-        decides="numbers",
     )
     min_frequency: int = option(
-        2,
-        "How often two pieces must occur next to each other to be merged.",
-        least=1,
-        decides="numbers",
+        2, "How often two pieces must occur next to each other to be merged.", least=1
     )
     character_coverage: float = option(
         0.9999,
@@ -53,7 +48,6 @@ class VocabularyOptions(WrittenVocabularyOptions):
         " rarer characters become [UNK]; 1 keeps all characters.",
         least=0.0,
         most=1.0,
-        decides="numbers",
     )
 
 

@@ -1,14 +1,13 @@
 """Options: frozen dataclasses whose fields are a command's flags.
 
-    class Devices(Options, title="Where to run"):
-        distribution: str = option(
-            "default", "Devices: ...", choices=DISTRIBUTIONS, decides="nothing"
-        )
-        num_tpu_cores: int = option(8, "Number of cores.", least=1, decides="nothing")
+    class Devices(Options, title="Where to run", decides="nothing"):
+        distribution: str = option("default", "Devices: ...", choices=DISTRIBUTIONS)
+        num_tpu_cores: int = option(8, "Number of cores.", least=1)
 
 A command's options are one such class, which inherits the groups that it needs, and
 hides what it lacks of them (`hides=["num_tpu_cores"]`). Every option declares what it
-decides: no list of options by name is needed to know which runs are the same. The
+decides, or its class does: no list of options by name is needed to know which runs are
+the same. The
 same object is the Python interface: `run_swag.run(ChoiceOptions(...))`; for other
 settings use `dataclasses.replace(options, learning_rate=3e-5)`. Values are checked
 when the object is made, on the command line before TensorFlow is imported.
@@ -87,7 +86,7 @@ class Declared:
     """A field's declaration, except its type and default."""
 
     help: str
-    decides: Decides
+    decides: Decides | None = None  # None: what its class says
     least: float | None = None  # the smallest value
     most: float | None = None  # the largest value
     above: float | None = None  # a bound that is itself excluded, like `below`
@@ -109,9 +108,9 @@ class Declared:
 REQUIRED: Any = dataclasses.MISSING
 
 
-def option(default: Any, help_text: str, *, decides: Decides, **declared: Any) -> Any:
+def option(default: Any, help_text: str, **declared: Any) -> Any:
     """A field that is a flag: its default, its text in --help, and see `Declared`."""
-    declaration = Declared(help=help_text, decides=decides, **declared)
+    declaration = Declared(help=help_text, **declared)
     return dataclasses.field(default=default, metadata={"option": declaration})
 
 
@@ -182,10 +181,21 @@ class Options(metaclass=_Kind):
     positional: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
     def __init_subclass__(
-        cls, title: str = TASK, hides: Sequence[str] = (), **kwargs: Any
+        cls,
+        title: str = TASK,
+        decides: Decides | None = None,  # of each own option that does not say it
+        hides: Sequence[str] = (),
+        **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
         cls.title = title
+        for name, field in vars(cls).items():
+            declared = getattr(field, "metadata", {}).get("option")
+            if declared and declared.decides is None:
+                if decides is None:
+                    raise TypeError(f"{cls.__name__}.{name} does not say `decides`.")
+                declared = dataclasses.replace(declared, decides=decides)
+                field.metadata = types.MappingProxyType({"option": declared})
         # Inherited options that the command lacks: attributes with their defaults, or
         # with the values that the class itself gives them.
         for name in hides:

@@ -43,7 +43,7 @@ MASKING = (STATIC_MASKING, DYNAMIC_MASKING)
 _TOKENS_PER_SLOT = 32
 
 
-class InstanceSettings(Options):
+class InstanceSettings(Options, decides="numbers"):
     """What instances depend on in addition to the text."""
 
     max_seq_length: int = option(
@@ -58,14 +58,9 @@ class InstanceSettings(Options):
         "Masked-LM slots per sequence; must equal the records', unless these are"
         " masked while they are read.",
         least=1,
-        decides="numbers",
     )
     masked_lm_prob: float = option(
-        0.15,
-        "Share of a sequence's tokens to predict.",
-        above=0.0,
-        most=1.0,
-        decides="numbers",
+        0.15, "Share of a sequence's tokens to predict.", above=0.0, most=1.0
     )
     short_seq_prob: float = option(
         0.1,
@@ -73,29 +68,22 @@ class InstanceSettings(Options):
         " --max_seq_length.",
         least=0.0,
         most=1.0,
-        decides="numbers",
     )
     dupe_factor: int = option(
         10,
         "Passes over the documents, each with different pairs and masks. The default is"
         " 1 with --masking=dynamic.",
         least=1,
-        decides="numbers",
     )
     do_whole_word_mask: bool = option(
-        False,
-        "Mask whole words: all pieces of a word or none.",
-        decides="numbers",
+        False, "Mask whole words: all pieces of a word or none."
     )
-    random_seed: int = option(
-        12345, "Seed of the random stream.", most=math.inf, decides="numbers"
-    )
+    random_seed: int = option(12345, "Seed of the random stream.", most=math.inf)
     masking: str = option(
         STATIC_MASKING,
         "static: mask the records now, as in the original; dynamic: write them"
         " unmasked, and training masks them differently in each epoch.",
         choices=MASKING,
-        decides="numbers",
     )
     pairs: str = option(
         NEXT_SENTENCE,
@@ -104,7 +92,6 @@ class InstanceSettings(Options):
         " consecutive segments, in order or swapped (ALBERT); previous: the second one"
         " is the next, a random or the previous one, three labels (StructBERT).",
         choices=PAIRS,
-        decides="numbers",
     )
     nsp_labels: str = option(
         ORIGINAL_LABELS,
@@ -112,7 +99,6 @@ class InstanceSettings(Options):
         " sentence does not always get a random next one, and a random one never comes"
         " from the same document.",
         choices=NSP_LABELS,
-        decides="numbers",
     )
     packed_length: int | None = option(
         None,
@@ -120,7 +106,6 @@ class InstanceSettings(Options):
         " padding costs a training step as much as text. Each sequence keeps its"
         " positions and its label, and attends only to itself.",
         least=MIN_SEQ_LENGTH,
-        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:

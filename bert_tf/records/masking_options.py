@@ -19,7 +19,7 @@ ONE_DIRECTION = (
 )
 
 
-class MaskingOptions(Options):
+class MaskingOptions(Options, decides="numbers"):
     """Options of --masking=dynamic: records are masked as they are read."""
 
     masking_unit: str | None = option(
@@ -28,7 +28,6 @@ class MaskingOptions(Options):
         " words, or spans of whole words (SpanBERT). Default: word or piece, depending"
         " on the records' --do_whole_word_mask.",
         choices=(PIECE, WORD, SPAN),
-        decides="numbers",
     )
     masked_lm_prob: float | None = option(
         None,
@@ -36,27 +35,23 @@ class MaskingOptions(Options):
         " the records'.",
         above=0.0,
         most=1.0,
-        decides="numbers",
     )
     mask_rate: float = option(
         MASK_RATE,
         "For records without masks: share of the predicted tokens that become [MASK].",
         least=0.0,
-        decides="numbers",
     )
     random_rate: float = option(
         RANDOM_RATE,
         "For records without masks: share of the predicted tokens that become a random"
         " token. The remaining ones are unchanged.",
         least=0.0,
-        decides="numbers",
     )
     mask_token: str = option(
         "[MASK]",
         "For records without masks: the token to use instead of [MASK]. [UNK] makes the"
         " model read unknown words as blanks (Clinchant et al. 2019).",
         choices=("[MASK]", "[UNK]"),
-        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:

@@ -27,7 +27,7 @@ from bert_tf.text.splitting import LANGUAGE_HELP, language_code
 _CHUNK_BYTES = 4 << 20
 
 
-class TextOptions(Options, title=all_options.DATA):
+class TextOptions(Options, title=all_options.DATA, decides="reading"):
     """The text to read."""
 
     input_file: str | None = option(
@@ -45,7 +45,6 @@ class TextOptions(Options, title=all_options.DATA):
         " auto detects it by the name, then by the first line.",
         choices=("auto", *FORMATS),
         only_with="input_file",
-        decides="reading",
     )
     encoding: str = option(
         UTF_8,
@@ -53,14 +52,12 @@ class TextOptions(Options, title=all_options.DATA):
         " detects the encoding of each file that is not UTF-8. A file that is not UTF-8"
         " is read by a single process.",
         only_with="input_file",
-        decides="reading",
     )
     text_field: str = option(
         "text",
         "The JSON field, Parquet column or dataset feature that holds the text;"
         " body.text names a field within another one of a file. Plain text among the"
         " files has no fields, and all of it is read.",
-        decides="reading",
     )
     clean: str = option(
         NO_CLEANING,
@@ -69,7 +66,6 @@ class TextOptions(Options, title=all_options.DATA):
         " hyphenated words are joined. If pages end at form feeds, page numbers and"
         " running headers and footers are left out.",
         choices=CLEANING,
-        decides="reading",
     )
     tfds_name: str | None = option(
         None,
@@ -99,13 +95,11 @@ class TextOptions(Options, title=all_options.DATA):
         None,
         "Split lines into sentences. Default: false for plain text, whose lines are"
         " sentences; true for other formats, and with --clean=pdf.",
-        decides="reading",
     )
     language: str = option(
         "en",
         "The language whose rules split lines into sentences, by its code."
         + LANGUAGE_HELP,
-        decides="reading",
     )
     segmenter: str = option(
         NO_SEGMENTER,

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from bert_tf.text.vocabulary import Vocabulary
 
 
-class WrittenVocabularyOptions(TextOptions, hides=("split_sentences", "language")):
+class WrittenVocabularyOptions(
+    TextOptions, decides="nothing", hides=("split_sentences", "language")
+):
     """The text to count the words of, and the file to write."""
 
     split_sentences: bool | None = False
     output_file: str = option(
-        REQUIRED, "The vocab.txt file to write.", path=Path.OUTPUT, decides="nothing"
+        REQUIRED, "The vocab.txt file to write.", path=Path.OUTPUT
     )
     max_words: int = option(
         5_000_000,
@@ -40,7 +42,7 @@ class WrittenVocabularyOptions(TextOptions, hides=("split_sentences", "language"
         decides="numbers",
     )
     overwrite: bool = option(
-        False, "Overwrite an --output_file with different content.", decides="nothing"
+        False, "Overwrite an --output_file with different content."
     )
 
 

@@ -14,7 +14,7 @@ from bert_tf.tasks.glue import OWN_TABLE, TASKS, find, xnli
 from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions
 
 
-class SentenceOptions(FineTuningOptions, title=options.LENGTHS):
+class SentenceOptions(FineTuningOptions, title=options.LENGTHS, decides="reading"):
     """Fine-tuning on sentences and sentence pairs of any data set."""
 
     long_text: str = option(
@@ -24,7 +24,6 @@ class SentenceOptions(FineTuningOptions, title=options.LENGTHS):
         " each window is a separate example; in evaluation and prediction the windows'"
         " logits are averaged.",
         choices=("truncate", "window"),
-        decides="reading",
     )
     doc_stride: int | None = option(
         None,
@@ -32,7 +31,6 @@ class SentenceOptions(FineTuningOptions, title=options.LENGTHS):
         " the next. Default: half a window.",
         least=1,
         only_with="long_text=window",
-        decides="reading",
     )
     window_pooling: str = option(
         "mean",
@@ -42,7 +40,6 @@ class SentenceOptions(FineTuningOptions, title=options.LENGTHS):
         " of all windows, also in training.",
         choices=("mean", "max", "attention"),
         only_with="long_text=window",
-        decides="reading",
     )
     plots: bool = option(
         True,
@@ -71,7 +68,7 @@ class SentenceOptions(FineTuningOptions, title=options.LENGTHS):
             )
 
 
-class TableOptions(TfdsOptions, title=options.DATA):
+class TableOptions(TfdsOptions, title=options.DATA, decides="numbers"):
     """A table, or a TensorFlow dataset, of your own."""
 
     tfds_splits: tuple[str, ...] = option(
@@ -79,7 +76,6 @@ class TableOptions(TfdsOptions, title=options.DATA):
         "For TensorFlow datasets other than GLUE's: the splits for training,"
         " development and test, or slices such as train[:90%].",
         only_with="tfds_name",
-        decides="numbers",
     )
     train_file: str = option(
         "train.tsv",
@@ -113,50 +109,40 @@ class TableOptions(TfdsOptions, title=options.DATA):
         " development, the same share of each label, by --random_seed; 0 for none.",
         least=0.0,
         below=1.0,
-        decides="numbers",
     )
     text_a_column: str = option(
         "text_a",
         "For tsv: column of the sentence, by its name in the header or its number from"
         " 0; in JSON, body.text is a field within another one.",
-        decides="numbers",
     )
     text_b_column: str | None = option(
-        None, "For tsv: column of the second sentence, if any.", decides="numbers"
+        None, "For tsv: column of the second sentence, if any."
     )
     label_column: str = option(
         "label",
         "For tsv: column of the label. With --several_labels or --regression it may be"
         " several columns, separated by commas: one of 0 and 1 per label, or one per"
         " number.",
-        decides="numbers",
     )
     labels: tuple[str, ...] | None = option(
         None,
         "For tsv: the labels in the order of the outputs; for --regression of several"
         " numbers, the names of the numbers. Default: the training file's labels"
         " (numbers by value, others alphabetically); one number.",
-        decides="numbers",
     )
-    has_header: bool = option(
-        True, "For tsv: whether the first row names the columns.", decides="numbers"
-    )
-    regression: bool = option(
-        False, "For tsv: the label is a number to predict.", decides="numbers"
-    )
+    has_header: bool = option(True, "For tsv: whether the first row names the columns.")
+    regression: bool = option(False, "For tsv: the label is a number to predict.")
     several_labels: bool = option(
-        False,
-        "For tsv: a row has any number of labels in one cell, or none.",
-        decides="numbers",
+        False, "For tsv: a row has any number of labels in one cell, or none."
     )
     label_separator: str = option(
-        ",",
-        "For tsv: the separator between several labels, or numbers, in a cell.",
-        decides="numbers",
+        ",", "For tsv: the separator between several labels, or numbers, in a cell."
     )
 
 
-class ClassifierOptions(SentenceOptions, TableOptions, title=options.DATA):
+class ClassifierOptions(
+    SentenceOptions, TableOptions, title=options.DATA, decides="numbers"
+):
     """Sentences and sentence pairs of one data set."""
 
     data_dir: str | None = option(
@@ -179,20 +165,17 @@ class ClassifierOptions(SentenceOptions, TableOptions, title=options.DATA):
         "Read a TensorFlow dataset instead of --data_dir: glue/sst2, or any other,"
         " whose features are named by --text_a_column, --text_b_column and"
         " --label_column.",
-        decides="numbers",
     )
     metrics: tuple[str, ...] | None = option(
         None,
         "Metrics on the development set, such as f1_macro,accuracy; the first one"
         " chooses the best run. Default: GLUE's for the task; accuracy for tsv,"
         " f1_micro with --several_labels, pearson with --regression.",
-        decides="numbers",
     )
     xnli_language: str = option(
         "zh",
         "For XNLI: the language to train on (machine-translated) and to predict"
         " (Conneau et al. 2018), such as de. The original uses Chinese.",
-        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:
@@ -363,7 +346,12 @@ def as_column(value: str) -> tables.Column:
     return int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 
 
-class GlueOptions(SentenceOptions, title=options.DATA, hides=("do_train", "do_eval")):
+class GlueOptions(
+    SentenceOptions,
+    title=options.DATA,
+    decides="nothing",
+    hides=("do_train", "do_eval"),
+):
     """GLUE: the protocol of Devlin et al. 2018, section 4.1."""
 
     do_train: bool = True
@@ -376,23 +364,19 @@ class GlueOptions(SentenceOptions, title=options.DATA, hides=("do_train", "do_ev
         ("all",),
         "GLUE's tasks to run, separated by commas, in upper or lower case; all:"
         " those with a folder in --glue_dir.",
-        decides="nothing",
     )
     glue_dir: str = option(
         options.REQUIRED,
         "Folder with GLUE's folders: CoLA, SST-2, MRPC, ..., and diagnostic (AX).",
         path=Path.FOLDER,
-        decides="nothing",
     )
     two_stage: bool = option(
         False,
         "Fine-tune MRPC, STS-B and RTE from MNLI's best model, without its head"
         " (STILTs, Phang et al. 2018). The paper's scores do not use this.",
-        decides="nothing",
     )
     fill_missing_tasks: bool = option(
         False,
         "Fill the submission with a constant class for each task that was not"
         " predicted: GLUE's server accepts only complete zip files.",
-        decides="nothing",
     )

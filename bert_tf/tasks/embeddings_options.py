@@ -15,6 +15,7 @@ _OF_LAYERS = ("bilstm", "cls_normalization", "layer_mixture", "second_checkpoint
 class EmbeddingOptions(
     FineTuningOptions,
     title=options.DATA,
+    decides="numbers",
     hides=(
         *("do_predict", "predict_batch_size", "train_pooler", "init_head"),
         *_OF_LAYERS,
@@ -52,7 +53,6 @@ class EmbeddingOptions(
         " else multiple_negatives_ranking.",
         choices=("multiple_negatives_ranking", "simcse", "cosine_similarity", "cosent"),
         title=options.TRAINING,
-        decides="numbers",
     )
     scale: float = option(
         20.0,
@@ -60,7 +60,6 @@ class EmbeddingOptions(
         " cosine_similarity.",
         above=0.0,
         title=options.TRAINING,
-        decides="numbers",
     )
     train_file: str | None = option(
         None,
@@ -84,12 +83,9 @@ class EmbeddingOptions(
         " development, by --random_seed; 0 for none.",
         least=0.0,
         below=1.0,
-        decides="numbers",
     )
     has_header: bool = option(
-        True,
-        "Whether the first row names the columns; if not, give their numbers.",
-        decides="numbers",
+        True, "Whether the first row names the columns; if not, give their numbers."
     )
     text_columns: tuple[str, ...] | None = option(
         None,
@@ -97,20 +93,17 @@ class EmbeddingOptions(
         " mean the same, or these and one that does not. Default: the first that exists"
         " of anchor, sentence1, text_a, query, question, sentence and text; then of"
         " positive, sentence2, text_b, answer and passage; then negative.",
-        decides="numbers",
     )
     score_column: str | None = option(
         None,
         "Column of the score of the two texts; empty for none. Default: the first that"
         " exists of score, similarity_score and label.",
-        decides="numbers",
     )
     max_score: float = option(
         1.0,
         "The score of texts that mean the same, such as 5 for STS-B: scores are divided"
         " by it.",
         above=0.0,
-        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:

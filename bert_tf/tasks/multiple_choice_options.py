@@ -8,7 +8,11 @@ from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions, tfds_split
 
 
 class ChoiceOptions(
-    FineTuningOptions, TfdsOptions, title=options.DATA, hides=("class_weights",)
+    FineTuningOptions,
+    TfdsOptions,
+    title=options.DATA,
+    decides="numbers",
+    hides=("class_weights",),
 ):
     """Multiple choice: the rates and batches of Devlin et al. 2018, section 4.4."""
 
@@ -50,7 +54,6 @@ class ChoiceOptions(
         None,
         "Read a TensorFlow dataset instead of files: hellaswag, or any other one"
         " with a premise and endings.",
-        decides="numbers",
     )
     tfds_splits: tuple[str, ...] = tfds_splits(
         {
@@ -64,27 +67,22 @@ class ChoiceOptions(
         None,
         "Column of the premise. Default: the first that exists of sent1 (SWAG),"
         " ctx_a (HellaSwag), ctx and context.",
-        decides="numbers",
     )
     start_column: str | None = option(
         None,
         "Column of the beginning that all endings share; empty for none. Default: sent2"
         " (SWAG) or ctx_b (HellaSwag), if it exists.",
-        decides="numbers",
     )
     ending_columns: tuple[str, ...] | None = option(
         None,
         "Columns of the endings, two or more, separated by commas; or one field with a"
         " list of them. Default: endings, or ending0, ending1 and so on.",
-        decides="numbers",
     )
     label_column: str | None = option(
-        None, "Column of the right ending. Default: label.", decides="numbers"
+        None, "Column of the right ending. Default: label."
     )
     labels: tuple[str, ...] | None = option(
-        None,
-        "The label of each ending, such as A,B,C,D. Default: 0,1,2 and so on.",
-        decides="numbers",
+        None, "The label of each ending, such as A,B,C,D. Default: 0,1,2 and so on."
     )
 
     def problems(self) -> Iterator[str]:

@@ -34,12 +34,10 @@ _EXTEND = "bert_tf.tfrecords.extend_vocabulary"
 _TRAIN = "bert_tf.run_pretraining"
 
 
-class PlanOptions(TextOptions):
+class PlanOptions(TextOptions, decides="nothing"):
     """The text, the time, and the model to start from."""
 
-    hours: float = option(
-        REQUIRED, "Hours for all of it.", above=0.0, decides="nothing"
-    )
+    hours: float = option(REQUIRED, "Hours for all of it.", above=0.0)
     output_dir: str = with_default(PretrainingOptions, "output_dir", REQUIRED)
     init_checkpoint: str | None = with_default(ModelOptions, "init_checkpoint", None)
     do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
@@ -47,13 +45,11 @@ class PlanOptions(TextOptions):
         None,
         "Number of words of the text to add to the vocabulary of --init_checkpoint.",
         least=1,
-        decides="nothing",
     )
     eval_file: str | None = option(
         None,
         "Held-out text in the format of --input_file, for the evaluation.",
         path=options.Path.FILES,
-        decides="nothing",
     )
     deduplicate: str = option(
         DEDUPLICATION[0],
@@ -61,7 +57,7 @@ class PlanOptions(TextOptions):
         choices=DEDUPLICATION,
         decides="numbers",
     )
-    go: bool = option(False, "Run the commands.", decides="nothing")
+    go: bool = option(False, "Run the commands.")
 
     def problems(self) -> Iterator[str]:
         """New words are new to a vocabulary."""

@@ -67,6 +67,7 @@ class PretrainingOptions(
     DeviceOptions,
     LossOptions,
     MaskingOptions,
+    decides="numbers",
     hides=_OF_FINE_TUNING,
 ):
     """A run of pre-training."""
@@ -83,7 +84,6 @@ class PretrainingOptions(
         " records.",
         choices=SIZE_NAMES,
         title=options.MODEL,
-        decides="numbers",
     )
     input_file: str = option(
         REQUIRED,
@@ -124,7 +124,6 @@ class PretrainingOptions(
         " records of its length among --input_file. Replaces --num_train_steps and"
         " --train_batch_size.",
         title=options.TRAINING,
-        decides="numbers",
         in_summary=True,
     )
     stacking: str | None = option(
@@ -175,7 +174,6 @@ class PretrainingOptions(
         " text twice (Geiping and Goldstein 2022).",
         least=0.0,
         below=1.0,
-        decides="numbers",
     )
     # The paper's ablations, its section 5.1.
     next_sentence: bool = option(
@@ -193,13 +191,8 @@ class PretrainingOptions(
         " fine-tuning with its bert_config.json keeps the direction. left_to_right with"
         ' --next_sentence=False is the ablation "LTR & No NSP".',
         choices=("both", "left_to_right", "right_to_left"),
-        decides="numbers",
     )
-    left_to_right: bool = option(
-        False,
-        "The same as --direction=left_to_right.",
-        decides="numbers",
-    )
+    left_to_right: bool = option(False, "The same as --direction=left_to_right.")
     # ELECTRA's objective.
     electra: bool = option(
         False,

@@ -35,7 +35,7 @@ class RunResult(NamedTuple):
     output_dir: str
 
 
-class SelectionOptions(Options, title=options.SEVERAL_RUNS):
+class SelectionOptions(Options, title=options.SEVERAL_RUNS, decides="setting"):
     """Several runs, of which the best one is kept."""
 
     learning_rates: tuple[float, ...] | None = option(
@@ -43,20 +43,15 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
         "Learning rates to try; the best on the development set is kept (Devlin et"
         " al. 2018, section 4.1: 5e-5,4e-5,3e-5,2e-5).",
         least=0.0,
-        decides="setting",
     )
     train_batch_sizes: tuple[int, ...] | None = option(
-        None,
-        "Batch sizes to try, each with each learning rate.",
-        least=1,
-        decides="setting",
+        None, "Batch sizes to try, each with each learning rate.", least=1
     )
     num_train_epochs: tuple[float, ...] = option(
         (3.0,),
         "Passes over the training examples. Several numbers, separated by commas, are"
         " all tried.",
         least=0.0,
-        decides="setting",
         in_summary=True,
     )
     num_restarts: int = option(
@@ -64,13 +59,11 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
         "Runs of each setting, with the seeds --random_seed, --random_seed+1, ..."
         " (Devlin et al. 2018, section 4.1: random restarts).",
         least=1,
-        decides="setting",
     )
     stop_early: bool = option(
         False,
         "Stop all runs after a share of their steps, and continue only the best (Dodge"
         " et al. 2020: start many, stop early, continue some).",
-        decides="setting",
     )
     stop_early_at: float = option(
         0.3,
@@ -78,7 +71,6 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
         above=0.0,
         below=1.0,
         only_with="stop_early",
-        decides="setting",
     )
     stop_early_keep: int | None = option(
         None,
@@ -86,7 +78,6 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS):
         " rounded up.",
         least=1,
         only_with="stop_early",
-        decides="setting",
     )
     keep_all_runs: bool = option(
         False,
@@ -181,6 +172,7 @@ class FineTuningOptions(
     LossOptions,
     UnusableRowsOptions,
     title=options.TRAINING,
+    decides="nothing",
     hides=(
         "num_train_steps",
         "num_warmup_steps",
@@ -198,19 +190,13 @@ class FineTuningOptions(
         " same folder resumes from its last checkpoint.",
         path=Path.OUTPUT,
         title=options.WHAT_TO_DO,
-        decides="nothing",
     )
-    do_train: bool = option(
-        False, "Train.", title=options.WHAT_TO_DO, decides="nothing"
-    )
+    do_train: bool = option(False, "Train.", title=options.WHAT_TO_DO)
     do_eval: bool = option(
-        False,
-        "Evaluate on the development data.",
-        title=options.WHAT_TO_DO,
-        decides="nothing",
+        False, "Evaluate on the development data.", title=options.WHAT_TO_DO
     )
     do_predict: bool = option(
-        False, "Predict on the test data.", title=options.WHAT_TO_DO, decides="nothing"
+        False, "Predict on the test data.", title=options.WHAT_TO_DO
     )
     lora_rank: int = option(
         0,
@@ -272,12 +258,8 @@ class FineTuningOptions(
     best_metric: str | None = options.with_default(  # type: ignore[assignment]
         TrainingConfig, "best_metric", None
     )
-    eval_batch_size: int = option(
-        32, "Sequences per evaluation step.", least=1, decides="nothing"
-    )
-    predict_batch_size: int = option(
-        32, "Sequences per prediction step.", least=1, decides="nothing"
-    )
+    eval_batch_size: int = option(32, "Sequences per evaluation step.", least=1)
+    predict_batch_size: int = option(32, "Sequences per prediction step.", least=1)
 
     def problems(self) -> Iterator[str]:
         """Options that exclude each other, or are without effect."""
@@ -354,12 +336,10 @@ def warn_of_stride(doc_stride: int | None, max_seq_length: int) -> None:
         )
 
 
-class TfdsOptions(Options, title=options.DATA):
+class TfdsOptions(Options, title=options.DATA, decides="numbers"):
     """TensorFlow Datasets instead of files; each command names its own splits."""
 
-    tfds_name: str | None = option(
-        None, "Read a TensorFlow dataset instead of files.", decides="numbers"
-    )
+    tfds_name: str | None = option(None, "Read a TensorFlow dataset instead of files.")
     tfds_data_dir: str | None = option(
         None,
         "Folder of prepared TensorFlow datasets. Default: the library's own.",
@@ -367,9 +347,7 @@ class TfdsOptions(Options, title=options.DATA):
         only_with="tfds_name",
         decides="nothing",
     )
-    tfds_splits: tuple[str, ...] = option(
-        (), "The splits of --tfds_name to use.", decides="numbers"
-    )
+    tfds_splits: tuple[str, ...] = option((), "The splits of --tfds_name to use.")
 
     def problems(self) -> Iterator[str]:
         """Either files or a data set, and the usual number of splits."""

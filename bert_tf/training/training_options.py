@@ -13,26 +13,19 @@ BALANCED = "balanced"  # of `class_weights`
 _DISTILLED = ("distill_logits", "distill_cosine", "distill_hidden", "distill_attention")
 
 
-class ModelOptions(Options, title=options.MODEL):
+class ModelOptions(Options, title=options.MODEL, decides="numbers"):
     """The model, its vocabulary, and the weights to start from."""
 
     bert_config_file: str | None = option(
-        None,
-        "bert_config.json: the architecture of the model.",
-        path=Path.FILE,
-        decides="numbers",
+        None, "bert_config.json: the architecture of the model.", path=Path.FILE
     )
     vocab_file: str | None = option(
-        None,
-        "The WordPiece vocabulary: one token per line.",
-        path=Path.FILE,
-        decides="numbers",
+        None, "The WordPiece vocabulary: one token per line.", path=Path.FILE
     )
     do_lower_case: bool = option(
         True,
         "Lower-case the text and strip accents: true for uncased vocabularies,"
         " false for cased ones. Default: the checkpoint's setting, else true.",
-        decides="numbers",
     )
     init_checkpoint: str | None = option(
         None,
@@ -46,7 +39,7 @@ class ModelOptions(Options, title=options.MODEL):
     )
 
 
-class LengthOptions(Options, title=options.LENGTHS):
+class LengthOptions(Options, title=options.LENGTHS, decides="numbers"):
     """The lengths of sequences and of batches."""
 
     max_seq_length: int = option(
@@ -61,14 +54,12 @@ class LengthOptions(Options, title=options.LENGTHS):
         "length: batches of texts of similar length, padded to one of a few"
         " lengths; max: all padded to --max_seq_length, as in the original.",
         choices=("length", "max"),
-        decides="numbers",
     )
     length_buckets: int = option(
         12,
         "For --pad=length: the maximum number of different lengths, chosen to leave"
         " the least padding. The model is compiled once for each.",
         least=1,
-        decides="numbers",
     )
 
     @property
@@ -77,7 +68,7 @@ class LengthOptions(Options, title=options.LENGTHS):
         return None if self.pad == "max" else self.length_buckets
 
 
-class DeviceOptions(Options, title=options.DEVICES):
+class DeviceOptions(Options, title=options.DEVICES, decides="nothing"):
     """Where to run, and with what."""
 
     backend: str | None = option(
@@ -87,7 +78,6 @@ class DeviceOptions(Options, title=options.DEVICES):
         " else tensorflow.",
         choices=("tensorflow", "jax"),
         title=options.DEVICES,
-        decides="nothing",
     )
     distribution: str = option(
         "default",
@@ -95,43 +85,29 @@ class DeviceOptions(Options, title=options.DEVICES):
         " machine (mirrored), several processes as described by TF_CONFIG or by what"
         " started them, such as Slurm or Kubernetes (multi_worker), or a TPU (tpu).",
         choices=("default", "one_device", "mirrored", "multi_worker", "tpu"),
-        decides="nothing",
     )
     local_workers: int = option(
         1,
         "With --distribution=multi_worker: start this many processes of this command on"
         " this machine, which share its GPUs.",
         least=1,
-        decides="nothing",
     )
-    use_tpu: bool = option(
-        False, "Run on a TPU; the same as --distribution=tpu.", decides="nothing"
-    )
+    use_tpu: bool = option(False, "Run on a TPU; the same as --distribution=tpu.")
     tpu_name: str | None = option(
-        None,
-        "Name of the Cloud TPU, its grpc:// address, or `local`.",
-        decides="nothing",
+        None, "Name of the Cloud TPU, its grpc:// address, or `local`."
     )
     tpu_zone: str | None = option(
-        None,
-        "GCE zone of the TPU. Default: from the machine's metadata.",
-        decides="nothing",
+        None, "GCE zone of the TPU. Default: from the machine's metadata."
     )
     gcp_project: str | None = option(
-        None,
-        "Project of the TPU. Default: from the machine's metadata.",
-        decides="nothing",
+        None, "Project of the TPU. Default: from the machine's metadata."
     )
     master: str | None = option(
         None,
         "TensorFlow master URL: the address of the TPU, if there is no --tpu_name.",
-        decides="nothing",
     )
     num_tpu_cores: int = option(
-        8,
-        "Number of TPU cores; it is an error if the TPU has another number.",
-        least=1,
-        decides="nothing",
+        8, "Number of TPU cores; it is an error if the TPU has another number.", least=1
     )
 
     def problems(self) -> Iterator[str]:
@@ -149,7 +125,7 @@ class DeviceOptions(Options, title=options.DEVICES):
             )
 
 
-class SourceOptions(Options, title=options.MODEL):
+class SourceOptions(Options, title=options.MODEL, decides="numbers"):
     """A trained model, by its checkpoint and what it may lack."""
 
     backend: str | None = options.with_default(DeviceOptions, "backend", None)
@@ -158,7 +134,6 @@ class SourceOptions(Options, title=options.MODEL):
         "A run's output_dir, a checkpoint in it, a TF1 release, a Hugging Face folder,"
         " or a KerasHub preset, with its vocabulary.",
         path=Path.CHECKPOINT,
-        decides="numbers",
     )
     bert_config_file: str | None = options.with_default(
         ModelOptions, "bert_config_file", None
@@ -168,11 +143,10 @@ class SourceOptions(Options, title=options.MODEL):
         None,
         "Whether to lower-case the text. Default: the checkpoint's setting, or what"
         " its vocabulary implies; else true.",
-        decides="numbers",
     )
 
 
-class TrainingConfig(Options, title=options.TRAINING):
+class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
     """How to train: the settings of the engine, and options of the commands."""
 
     precision: str = option(
@@ -181,7 +155,6 @@ class TrainingConfig(Options, title=options.TRAINING):
         " float32. float16 uses loss scaling.",
         choices=("float32", "bfloat16", "float16"),
         title=options.TRAINING,
-        decides="numbers",
         in_summary=True,
     )
     jit_compile: bool = option(
@@ -240,54 +213,41 @@ class TrainingConfig(Options, title=options.TRAINING):
         "AdamWeightDecay, as in the original, or LAMB (You et al. 2020) for batches"
         " of many thousands.",
         choices=("adamw", "lamb"),
-        decides="numbers",
         in_summary=True,
     )
     bias_correction: bool = option(
         False,
         "Use Adam's bias correction, which the original omits (Zhang et al. 2021,"
         " Mosbach et al. 2021: more stable on small tasks).",
-        decides="numbers",
     )
-    beta_1: float = option(
-        0.9, "Decay of Adam's first moment.", least=0.0, below=1.0, decides="numbers"
-    )
+    beta_1: float = option(0.9, "Decay of Adam's first moment.", least=0.0, below=1.0)
     beta_2: float = option(
-        0.999, "Decay of Adam's second moment.", least=0.0, below=1.0, decides="numbers"
+        0.999, "Decay of Adam's second moment.", least=0.0, below=1.0
     )
     epsilon: float = option(
-        1e-6,
-        "What Adam adds to the square root of the second moment.",
-        above=0.0,
-        decides="numbers",
+        1e-6, "What Adam adds to the square root of the second moment.", above=0.0
     )
     weight_decay_rate: float = option(
         0.01,
         "Share of the weights, other than LayerNorm's and biases, by which they decay"
         " per step, times the learning rate.",
         least=0.0,
-        decides="numbers",
     )
     clip_norm: float = option(
         1.0,
         "Largest global norm of the gradient; a larger gradient is scaled down to it.",
         above=0.0,
-        decides="numbers",
     )
     learning_rate_schedule: str = option(
         "linear",
         "Shape of the learning rate after the warmup.",
         choices=("linear", "cosine", "polynomial", "wsd", "inverse_sqrt", "constant"),
-        decides="numbers",
     )
     end_learning_rate: float = option(
-        0.0, "Learning rate at the end of the schedule.", least=0.0, decides="numbers"
+        0.0, "Learning rate at the end of the schedule.", least=0.0
     )
     learning_rate_power: float = option(
-        1.0,
-        "Power of --learning_rate_schedule=polynomial.",
-        above=0.0,
-        decides="numbers",
+        1.0, "Power of --learning_rate_schedule=polynomial.", above=0.0
     )
     decay_from: str = option(
         "start",
@@ -295,7 +255,6 @@ class TrainingConfig(Options, title=options.TRAINING):
         " the original, so that the rate drops a little when the warmup ends. warmup:"
         " at the end of the warmup.",
         choices=("start", "warmup"),
-        decides="numbers",
     )
     decay_share: float = option(
         0.2,
@@ -303,7 +262,6 @@ class TrainingConfig(Options, title=options.TRAINING):
         " share of the steps, at the end, in which the rate falls.",
         above=0.0,
         most=1.0,
-        decides="numbers",
     )
     layerwise_learning_rate_decay: float = option(
         1.0,
@@ -311,13 +269,11 @@ class TrainingConfig(Options, title=options.TRAINING):
         " ELECTRA: 0.8 or 0.9 in fine-tuning); 1 for none.",
         above=0.0,
         most=1.0,
-        decides="numbers",
     )
     frozen_layers: str = option(
         "",
         "What not to train, separated by commas: embeddings, layers by number"
         " (0-5), encoder, pooler.",
-        decides="numbers",
     )
     gradient_accumulation_steps: int = option(
         1,
@@ -347,21 +303,16 @@ class TrainingConfig(Options, title=options.TRAINING):
         100_000,
         "The step to train to, counted from the first start.",
         least=1,
-        decides="numbers",
         in_summary=True,
     )
     num_warmup_steps: int = option(
-        10_000,
-        "Steps during which the learning rate rises linearly.",
-        least=0,
-        decides="numbers",
+        10_000, "Steps during which the learning rate rises linearly.", least=0
     )
     num_schedule_steps: int | None = option(
         None,
         "Steps of the learning-rate schedule, if more than --num_train_steps: for"
         " example for the first of two phases, which ends before the rate reaches 0.",
         least=1,
-        decides="numbers",
     )
     max_train_hours: float | None = option(
         None,
@@ -369,7 +320,6 @@ class TrainingConfig(Options, title=options.TRAINING):
         " checkpoint. --num_train_steps does not limit the training; warmup and decay"
         " take the same shares of the hours as of these steps.",
         above=0.0,
-        decides="numbers",
     )
     eval_steps: int = option(
         0,
@@ -515,7 +465,7 @@ class TrainingConfig(Options, title=options.TRAINING):
 # What training minimises in addition to the task's own loss.
 
 
-class LossOptions(Options, title=options.TRAINING):
+class LossOptions(Options, title=options.TRAINING, decides="numbers"):
     """Every option that changes the training loss."""
 
     label_smoothing: float = option(
@@ -524,14 +474,12 @@ class LossOptions(Options, title=options.TRAINING):
         " such as 0.1 (Szegedy et al. 2016). The loss in evaluation is not smoothed.",
         least=0.0,
         below=1.0,
-        decides="numbers",
     )
     class_weights: tuple[str, ...] | None = option(
         None,
         "Weights of the classes in training: balanced, in inverse proportion to their"
         " examples; or LABEL:WEIGHT,..., where other labels have weight 1. The loss is"
         " the weighted mean. The loss in evaluation is not weighted.",
-        decides="numbers",
     )
     smart_weight: float = option(
         0.0,
@@ -539,38 +487,28 @@ class LossOptions(Options, title=options.TRAINING):
         " outputs change under small noise on the embeddings that is chosen to change"
         " them most; 0 for none. A step takes three times as long.",
         least=0.0,
-        decides="numbers",
     )
     smart_steps: int = option(
         1,
         "For --smart_weight: number of gradient ascent steps that choose the noise.",
         least=1,
-        decides="numbers",
     )
     smart_step_size: float = option(
-        1e-3,
-        "For --smart_weight: size of each of these steps.",
-        above=0.0,
-        decides="numbers",
+        1e-3, "For --smart_weight: size of each of these steps.", above=0.0
     )
     smart_epsilon: float = option(
         1e-5,
         "For --smart_weight: the largest change of any component of the embeddings.",
         above=0.0,
-        decides="numbers",
     )
     smart_noise: float = option(
-        1e-5,
-        "For --smart_weight: standard deviation of the initial noise.",
-        above=0.0,
-        decides="numbers",
+        1e-5, "For --smart_weight: standard deviation of the initial noise.", above=0.0
     )
     smart_proximal_weight: float = option(
         0.0,
         "Weight of SMART's proximal term (Jiang et al. 2019: 1): how far the outputs"
         " are from those of the weights' moving average; 0 for none.",
         least=0.0,
-        decides="numbers",
     )
     smart_momentum: float = option(
         0.99,
@@ -578,7 +516,6 @@ class LossOptions(Options, title=options.TRAINING):
         " keeps.",
         least=0.0,
         below=1.0,
-        decides="numbers",
     )
     smart_final_momentum: float | None = option(
         None,
@@ -586,7 +523,6 @@ class LossOptions(Options, title=options.TRAINING):
         " in the paper. Default: --smart_momentum throughout.",
         least=0.0,
         below=1.0,
-        decides="numbers",
     )
     mixout: float = option(
         0.0,
@@ -594,41 +530,35 @@ class LossOptions(Options, title=options.TRAINING):
         " each step, instead of dropout (Mixout, Lee et al. 2019: 0.7 to 0.9).",
         least=0.0,
         below=1.0,
-        decides="numbers",
     )
     teacher_checkpoint: str | None = option(
         None,
         "A trained model with the same vocabulary and head, whose outputs the model"
         " learns from (knowledge distillation, Hinton et al. 2015).",
         path=Path.CHECKPOINT,
-        decides="numbers",
     )
     distill_labels: float = option(
         1.0,
         "For --teacher_checkpoint: weight of the labels' own loss; with 0 the model"
         " learns only from the teacher.",
         least=0.0,
-        decides="numbers",
     )
     distill_logits: float = option(
         1.0,
         "For --teacher_checkpoint: weight of the divergence from the teacher's"
         " predictions; for numbers, of half the squared difference.",
         least=0.0,
-        decides="numbers",
     )
     distill_temperature: float = option(
         2.0,
         "For --distill_logits: the number by which both models' scores are divided.",
         above=0.0,
-        decides="numbers",
     )
     distill_cosine: float = option(
         0.0,
         "For --teacher_checkpoint: weight of the angle between the last layers' outputs"
         " (DistilBERT, Sanh et al. 2019).",
         least=0.0,
-        decides="numbers",
     )
     distill_hidden: float = option(
         0.0,
@@ -637,14 +567,12 @@ class LossOptions(Options, title=options.TRAINING):
         " the teacher, through a learned projection if it is wider (TinyBERT, Jiao et"
         " al. 2019).",
         least=0.0,
-        decides="numbers",
     )
     distill_attention: float = option(
         0.0,
         "For --teacher_checkpoint: weight of the squared difference between the"
         " attention scores of the same layers.",
         least=0.0,
-        decides="numbers",
     )
 
     def problems(self) -> Iterator[str]:

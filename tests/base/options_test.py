@@ -344,8 +344,11 @@ class DecidesTest(tf.test.TestCase):
         self.assertEqual([name for name in words if len(words[name]) > 1], [])
 
     def test_every_declaration_says_what_it_decides(self):
-        with self.assertRaisesRegex(TypeError, "decides"):
-            options.option(1, "A number.")
+        with self.assertRaisesRegex(TypeError, "Silent.number does not say `decides`"):
+
+            class Silent(options.Options):
+                number: int = options.option(1, "A number.")
+
         words = typing.get_args(options.Decides)
         for module in _WRONG:
             kind = cli.options_of(importlib.import_module(module).run)

@@ -13,6 +13,7 @@ class SquadOptions(
     FineTuningOptions,
     TfdsOptions,
     title=options.DATA,
+    decides="numbers",
     hides=("do_eval", "eval_batch_size", "label_smoothing", "class_weights"),
 ):
     """A run on SQuAD, and how scores become answers."""
@@ -35,12 +36,10 @@ class SquadOptions(
         decides="nothing",
     )
     question_column: str = option(
-        "question", "For a table: the column of the questions.", decides="numbers"
+        "question", "For a table: the column of the questions."
     )
     context_column: str = option(
-        "context",
-        "For a table: the column of the texts that the questions are about.",
-        decides="numbers",
+        "context", "For a table: the column of the texts that the questions are about."
     )
     answer_column: str = option(
         "answer",
@@ -48,13 +47,11 @@ class SquadOptions(
         " also lists, or SQuAD's answers with text and answer_start. The columns id and"
         " answer_start are read if they exist. Without answer_start, the first place of"
         " the answer in the text counts.",
-        decides="numbers",
     )
     tfds_name: str | None = option(
         None,
         "Read a TensorFlow dataset instead of files: squad/v1.1, squad/v2.0, or"
         " another one with the same features.",
-        decides="numbers",
     )
     tfds_splits: tuple[str, ...] = tfds_splits(
         {"train": "to train on", "validation": "to answer"}
@@ -95,14 +92,9 @@ class SquadOptions(
         path=Path.FILE,
         only_with="do_train",
         title=options.TRAINING,
-        decides="numbers",
     )
     first_num_train_epochs: float = option(
-        1.0,
-        "Passes over --first_train_file.",
-        least=0.0,
-        title=options.TRAINING,
-        decides="numbers",
+        1.0, "Passes over --first_train_file.", least=0.0, title=options.TRAINING
     )
     evidence_dir: str | None = option(
         None,
@@ -118,14 +110,9 @@ class SquadOptions(
         "Answers per question in nbest_predictions.json.",
         least=1,
         title=options.TASK,
-        decides="numbers",
     )
     max_answer_length: int = option(
-        30,
-        "Maximum length of an answer in tokens.",
-        least=1,
-        title=options.TASK,
-        decides="numbers",
+        30, "Maximum length of an answer in tokens.", least=1, title=options.TASK
     )
     answer_text: str = option(
         "alignment",
@@ -134,7 +121,6 @@ class SquadOptions(
         " words. offsets: the characters of the paragraph that the tokens cover.",
         choices=("alignment", "offsets"),
         title=options.TASK,
-        decides="numbers",
     )
     verbose_logging: bool = option(
         False,
@@ -148,7 +134,6 @@ class SquadOptions(
         " more than this. Default: the value that --find_null_threshold found for"
         " the model, else 0.",
         title=options.TASK,
-        decides="numbers",
     )
     find_null_threshold: bool = option(
         False,

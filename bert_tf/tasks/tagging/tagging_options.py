@@ -48,7 +48,11 @@ _NOTHING_TUNED = "exclude each other: the first freezes BERT"
 
 
 class TaggingOptions(
-    FineTuningOptions, TfdsOptions, title=options.DATA, hides=("max_unusable_rows",)
+    FineTuningOptions,
+    TfdsOptions,
+    title=options.DATA,
+    decides="numbers",
+    hides=("max_unusable_rows",),
 ):
     """A run on tagged words."""
 
@@ -61,20 +65,17 @@ class TaggingOptions(
         " Prodigy, Label Studio or spaCy; text: one text per line, to predict;"
         " auto: conllu, jsonl or spans by the file's name and first line, else conll.",
         choices=FORMATS,
-        decides="numbers",
     )
     word_column: str | None = option(
         None,
         "Column of the words: its number from 0, or a negative number that counts from"
         " the last; for other formats its name. Default: 0; for conllu FORM; for spans"
         " text; else tokens or words.",
-        decides="numbers",
     )
     label_column: str | None = option(
         None,
         "Column of the labels. Default: -1; for conllu UPOS; for jsonl ner_tags, labels"
         " or tags; for TensorFlow datasets ner.",
-        decides="numbers",
     )
     # The sentences and their labels.
     train_file: str | None = option(
@@ -104,24 +105,20 @@ class TaggingOptions(
         " widen: extend it to whole words, and count it in a warning; refuse: report an"
         " error.",
         choices=("widen", "refuse"),
-        decides="numbers",
     )
     document_column: str = option(
         "document_id",
         "For jsonl: a field with the same value in all sentences of a document.",
-        decides="numbers",
     )
     test_has_labels: bool | None = option(
         None,
         "Whether --test_file has labels. Default: detected; false if the last column"
         " has no labels.",
-        decides="numbers",
     )
     tfds_name: str | None = option(
         None,
         "Read a TensorFlow dataset instead of files, such as conll2003, with its"
         " features named by --word_column and --label_column.",
-        decides="numbers",
     )
     tfds_splits: tuple[str, ...] = tfds_splits(
         {"train": "to train on", "dev": "to evaluate on", "test": "to predict"}
@@ -132,7 +129,6 @@ class TaggingOptions(
         "The labels in the order of the model's outputs; for files with numeric labels,"
         " their names. Default: those of the training sentences, or of a trained"
         " checkpoint if it has them all.",
-        decides="numbers",
     )
     tag_scheme: str = option(
         "auto",
@@ -141,7 +137,6 @@ class TaggingOptions(
         " such as for parts of speech; auto detects it. For iob1 the model's labels are"
         " iob2, and predictions are written in the scheme of the files.",
         choices=("auto", *SCHEMES, NO_SCHEME),
-        decides="numbers",
     )
     # How sentences become records.
     document_context: bool = option(
@@ -192,7 +187,6 @@ class TaggingOptions(
         least=0.0,
         most=0.99,
         title=options.TRAINING,
-        decides="numbers",
     )
 
     num_mistakes: int = options.with_default(SentenceOptions, "num_mistakes", 50)
