@@ -247,7 +247,7 @@ def our_scores(bench: Bench, job: dict[str, Any]) -> dict[str, Any]:
 
 def metrics_of(task: str, labels: list[str], predictions: list) -> dict[str, float]:
     """The scores of a dev set, times 100."""
-    from bert_tf.base import metrics as metrics_module
+    from bert_tf.tasks import metrics as metrics_module
 
     table = TASKS[task]
     classes = sorted(set(labels))

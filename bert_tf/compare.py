@@ -26,7 +26,6 @@ import numpy as np
 from bert_tf.base import cli, files
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
-from bert_tf.base.metrics import is_better
 from bert_tf.base.options import RESULTS, Options, Path, flags_of_run, option
 from bert_tf.base.pictures import figure, picture, table
 from bert_tf.tasks import reference_curves, run_log
@@ -40,6 +39,7 @@ from bert_tf.tasks.significance import (
     expected_best,
     mean_of,
 )
+from bert_tf.training.training_options import is_better
 
 
 class CompareOptions(Options, title=RESULTS, decides="nothing"):

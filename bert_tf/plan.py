@@ -16,7 +16,6 @@ how often it will be.
 from collections.abc import Iterator, Sequence
 
 from bert_tf.base import cli, files
-from bert_tf.base.child import run_child
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import available_cores
 from bert_tf.base.pictures import table
@@ -28,6 +27,7 @@ from bert_tf.tasks.plan_measurements import (
     Pace,
     Text,
 )
+from bert_tf.training.launch import run_child
 
 MOST_PASSES = 40
 # General English has fewer tokens per word of a released vocabulary.

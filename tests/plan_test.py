@@ -14,7 +14,6 @@ from absl import flags
 
 from bert_tf import plan
 from bert_tf.base import cli
-from bert_tf.base.child import Ended
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import source
@@ -25,6 +24,7 @@ from bert_tf.records.text_input import TextOptions, file_chunks
 from bert_tf.tasks import plan_measurements
 from bert_tf.tasks.plan_measurements import Pace
 from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.training.launch import Ended
 from tests.script_case import FolderCase, printed
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "text", "dogs"]

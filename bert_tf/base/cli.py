@@ -29,8 +29,9 @@ from typing import Any, NoReturn, TypeVar
 from absl import app, flags, logging
 
 import bert_tf
-from bert_tf.base import keras_backend, local_workers, options
+from bert_tf.base import keras_backend, options
 from bert_tf.base.errors import InputError, cause_of, without_nodes
+from bert_tf.training import launch
 
 T = TypeVar("T", bound=options.Options)
 
@@ -81,8 +82,8 @@ def main(
             for path in found.positional:
                 options.check_path(path, "", argument_kind)
             workers = getattr(found, "local_workers", 1)
-            if workers > 1 and not local_workers.is_one():
-                sys.exit(local_workers.run(workers))
+            if workers > 1 and not launch.is_one():
+                sys.exit(launch.run(workers))
             run(found)
             if sys.stdout:
                 sys.stdout.flush()

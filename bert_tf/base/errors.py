@@ -2,6 +2,9 @@
 
 import itertools
 import re
+from typing import Any
+
+import numpy as np
 
 _PLACE = re.compile("when (reading|writing|deleting|resuming|initiating|getting) ")
 
@@ -21,6 +24,15 @@ class DivergedError(InputError):
 
 class NotReachedError(InputError):
     """`stop_if` has ended a training, whose checkpoint the same command resumes."""
+
+
+def refuse_not_finite(what: str, values: Any) -> None:
+    """Raises DivergedError unless a trained model's numbers are finite."""
+    if not np.isfinite(values).all():
+        raise DivergedError(
+            f"The {what} is not finite: the model's weights are too large to be of use."
+            " Train again with a lower `learning_rate`."
+        )
 
 
 def first_line(error: Exception) -> str:

@@ -20,9 +20,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.base import metrics
-from bert_tf.base.errors import InputError
-from bert_tf.base.metrics import LOSS, MAJORITY, refuse_not_finite
+from bert_tf.base.errors import InputError, refuse_not_finite
 from bert_tf.conversion import names
 from bert_tf.conversion.adapter_files import AdapterFiles
 from bert_tf.conversion.loading import ModelFiles
@@ -31,10 +29,11 @@ from bert_tf.conversion.tokenizer_files import read_labels
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.modeling.objectives import CLASSIFIERS
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
-from bert_tf.tasks import glue
+from bert_tf.tasks import glue, metrics
 from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of, splits_of
 from bert_tf.tasks.finetuning import folder_of_model, model_options, opened_adapter
 from bert_tf.tasks.long_texts import ATTENTION
+from bert_tf.tasks.metrics import LOSS, MAJORITY
 from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.reports import kept_order, write_probabilities, write_reports
 from bert_tf.tasks.tables import (
@@ -50,6 +49,7 @@ from bert_tf.tasks.tables import (
 from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.tasks.text_records import TextFeaturizer
 from bert_tf.training.run_folder import RunData
+from bert_tf.training.training_options import is_better
 
 MEAN_LOSS = "eval_loss"
 
@@ -277,7 +277,7 @@ class ClassificationTask(LabelledTask):
                 f"  {self.metric} {score:.4f} on {counts[dev]:,} rows; always the same"
                 f" answer: {same:.4f}"
             )
-            if same is not None and not metrics.is_better(score, same, self.metric):
+            if same is not None and not is_better(score, same, self.metric):
                 lines.append(
                     "  The model is no better than always the same answer: it has not"
                     " learned the task. With few rows train longer, with `recipe="

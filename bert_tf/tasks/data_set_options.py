@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from bert_tf.base import files, options
 from bert_tf.base.errors import InputError
-from bert_tf.base.metrics import OWN_METRICS
 from bert_tf.base.options import Path, option
 from bert_tf.tasks import tables
 from bert_tf.tasks.glue import OWN_TABLE, TASKS, find, xnli
+from bert_tf.tasks.metrics import OWN_METRICS
 from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions
 
 

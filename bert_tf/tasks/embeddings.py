@@ -32,7 +32,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.base import files, metrics
+from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
 from bert_tf.conversion import names
@@ -43,7 +43,7 @@ from bert_tf.modeling.heads import BertEmbedder
 from bert_tf.modeling.similarity import LOSSES
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import FLOAT32, RecordSpec
-from bert_tf.tasks import tables
+from bert_tf.tasks import metrics, tables
 from bert_tf.tasks.classification import train_and_dev
 from bert_tf.tasks.data_set_options import as_column
 from bert_tf.tasks.embeddings_options import EmbeddingOptions

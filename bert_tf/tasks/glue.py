@@ -13,7 +13,7 @@ from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
-from bert_tf.base.metrics import MISMATCHED
+from bert_tf.tasks.metrics import MISMATCHED
 from bert_tf.tasks.tables import REGRESSION, DataSet, TableSplit, TfdsSet
 
 # GLUE's tasks and XNLI, as data.
@@ -173,7 +173,7 @@ def xnli(language: str = "zh") -> DataSet:
 # others), without WNLI. They are the GLUE server's scores of the single models that
 # were best on the development sets. The table's "Average", 79.6 and 82.1, is the mean
 # of its columns, which count MNLI's two sets separately; GLUE's own average differs
-# (`bert_tf.base.metrics.glue_average`).
+# (`bert_tf.tasks.metrics.glue_average`).
 
 
 # Task, metric, the score of BERT-Base, and that of BERT-Large.

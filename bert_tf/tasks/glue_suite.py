@@ -16,12 +16,12 @@ from absl import logging
 
 from bert_tf.base import files, pictures, strict_json
 from bert_tf.base.errors import InputError
-from bert_tf.base.metrics import MISMATCHED, glue_average
 from bert_tf.base.pictures import figure, table
 from bert_tf.tasks.classification import ClassificationTask
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.finetuning import FineTuning, files_of, refuse_losses
 from bert_tf.tasks.glue import COLUMNS, GLUE_TASKS, PAPER, find, task_file
+from bert_tf.tasks.metrics import MISMATCHED, glue_average
 from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.selection import (
     Selection,

@@ -17,7 +17,6 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.base import files
-from bert_tf.base.metrics import LOSS
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.modeling.heads import BertMultipleChoice
@@ -30,6 +29,7 @@ from bert_tf.tasks.choices import (
     read_choices,
 )
 from bert_tf.tasks.classification import MEAN_LOSS, LabelledTask
+from bert_tf.tasks.metrics import LOSS
 from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.reports import prediction_cells, write_probabilities
 from bert_tf.tasks.run_options import sources

@@ -17,7 +17,6 @@ import numpy as np
 from absl import logging
 
 from bert_tf.base import files, finished
-from bert_tf.base.child import Ended, run_child
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import declarations
@@ -29,6 +28,7 @@ from bert_tf.tasks.plan_commands import OF_TEXT, Command, Commands
 from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.dropped import tokens_dropped
 from bert_tf.text.segmentation import NO_SEGMENTER, has_letters, segments
+from bert_tf.training.launch import Ended, run_child
 
 TOKENS_PER_WEIGHT = 20
 # Of the sizes that are tried. Narrower models take larger rates.

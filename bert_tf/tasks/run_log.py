@@ -23,8 +23,8 @@ from typing import Any
 
 from bert_tf.base import files, strict_json
 from bert_tf.base.errors import InputError
-from bert_tf.base.metrics import is_better
 from bert_tf.tasks.run_options import RunSetting
+from bert_tf.training.training_options import is_better
 
 NAME = "selection.jsonl"
 FINISHED, STOPPED, FAILED = "finished", "stopped", "failed"

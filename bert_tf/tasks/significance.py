@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.base.metrics import pearson_and_spearman
+from bert_tf.tasks.metrics import pearson_and_spearman
 
 # What is held in memory at once: samples times examples.
 _MOST_AT_ONCE = 2**22

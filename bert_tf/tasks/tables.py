@@ -19,8 +19,8 @@ from absl import logging
 from bert_tf.base import files
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
-from bert_tf.base.metrics import METRICS_OF, OF_TWO_CLASSES
 from bert_tf.tasks import other_formats, table_formats
+from bert_tf.tasks.metrics import METRICS_OF, OF_TWO_CLASSES
 from bert_tf.text import blocks
 from bert_tf.text.tfds import TfdsRows
 
@@ -649,7 +649,7 @@ class DataSet:
 
     Attributes:
         name: as GLUE spells it: "CoLA".
-        metrics: names in `bert_tf.base.metrics`; a selection uses the first one.
+        metrics: names in `bert_tf.tasks.metrics`; a selection uses the first one.
         files: split -> file name under --data_dir; none for TensorFlow Datasets.
         splits: split ("train", "dev", "test") -> where its examples are.
         kind: what a classifier predicts: SINGLE_LABEL, MULTI_LABEL or REGRESSION.

@@ -51,7 +51,6 @@ from absl import logging
 
 from bert_tf.base import files, keras_backend, strict_json
 from bert_tf.base.errors import InputError, first_line
-from bert_tf.base.metrics import is_better
 from bert_tf.base.options import BEST_FOLDER, FLAGS_NAME
 from bert_tf.conversion.adapter_files import load_adapter
 from bert_tf.conversion.loading import load_weights, opened
@@ -73,6 +72,7 @@ from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.training.step import computing_in
 from bert_tf.training.strategy import Strategy, create_strategy
 from bert_tf.training.task import Task
+from bert_tf.training.training_options import is_better
 
 STATE_NAME = "checkpoint"
 BEST_NAME = "best.json"

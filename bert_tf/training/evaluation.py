@@ -13,8 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.errors import InputError
-from bert_tf.base.metrics import refuse_not_finite
+from bert_tf.base.errors import InputError, refuse_not_finite
 from bert_tf.base.progress import with_bar
 from bert_tf.records.batching import Arrays, EvaluationBatches
 from bert_tf.records.pipeline import READING_ERRORS, record_error

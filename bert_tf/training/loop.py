@@ -19,7 +19,6 @@ from keras import ops
 
 from bert_tf.base import files
 from bert_tf.base.errors import DivergedError, InputError, NotReachedError
-from bert_tf.base.metrics import is_better
 from bert_tf.base.options import declarations
 from bert_tf.base.progress import progress_bar
 from bert_tf.conversion.source import Source
@@ -75,7 +74,7 @@ from bert_tf.training.throughput import (
     peak_flops,
     training_flops,
 )
-from bert_tf.training.training_options import TrainingConfig
+from bert_tf.training.training_options import TrainingConfig, is_better
 
 # On the CPU one call of the compiled steps should take about this long: short enough to
 # move the bar and to notice signals, long enough that Python's share stays small.

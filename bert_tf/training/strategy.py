@@ -25,10 +25,10 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.base import keras_backend, local_workers
+from bert_tf.base import keras_backend
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.records.pipeline import ALL_ROWS, InputShard
-from bert_tf.training import cluster
+from bert_tf.training import cluster, launch
 from bert_tf.training.training_options import DeviceOptions
 
 Strategy = Any  # the devices of a run: a tf.distribute.Strategy, or a JaxStrategy
@@ -39,7 +39,7 @@ _TPU_PORT = 8470  # TensorFlow's, of an address without one
 def create_strategy(options: DeviceOptions | None = None) -> Strategy:
     """The devices to run on. "multi_worker" must be the process's first use of them."""
     options = options or DeviceOptions()
-    if options.local_workers > 1 and not local_workers.is_one():
+    if options.local_workers > 1 and not launch.is_one():
         raise InputError(
             f"`local_workers={options.local_workers}`: only a command line can start"
             " processes."

@@ -1,5 +1,6 @@
 """How to run and to train: the options that commands share."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,17 @@ from bert_tf.training.trackers import TRACKERS
 
 BALANCED = "balanced"  # of `class_weights`
 _DISTILLED = ("distill_logits", "distill_cosine", "distill_hidden", "distill_attention")
+
+
+# The ends of the names of metrics that fall as a model gets better.
+_LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error", "per_byte")
+
+
+def is_better(value: float, than: float, name: str) -> bool:
+    """Whether a value is better: lower for losses and errors, higher for others."""
+    if math.isnan(value) or math.isnan(than):
+        return not math.isnan(value)
+    return value < than if name.endswith(_LOWER_IS_BETTER) else value > than
 
 
 class ModelOptions(Options, title=options.MODEL, decides="numbers"):

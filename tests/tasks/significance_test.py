@@ -3,9 +3,8 @@ import tensorflow as tf
 from absl.testing import parameterized
 from scipy import stats
 
-from bert_tf.base import metrics
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from bert_tf.tasks import significance
+from bert_tf.tasks import metrics, significance
 
 
 def examples(kind, count=60, num_classes=3, seed=0):

@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.base import files, metrics
-from bert_tf.base.metrics import LOSS, refuse_not_finite
+from bert_tf.base import files
+from bert_tf.base.errors import refuse_not_finite
 from bert_tf.records.batching import PADDING, ROWS, Batching, ExampleTable, Predict
+from bert_tf.tasks import metrics
+from bert_tf.tasks.metrics import LOSS
 from bert_tf.tasks.reports import write_table
 from bert_tf.tasks.tagging.labels import (
     NO_SCHEME,

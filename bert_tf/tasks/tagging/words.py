@@ -15,7 +15,6 @@ from absl import logging
 
 from bert_tf.base import files, strict_json
 from bert_tf.base.errors import InputError
-from bert_tf.base.metrics import LOSS, MAJORITY
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.tokenizer_files import (
@@ -28,6 +27,7 @@ from bert_tf.modeling.heads import BertTagger
 from bert_tf.modeling.objectives import TAGGING
 from bert_tf.records.batching import Batching, ExampleTable, Predict, rows_digest
 from bert_tf.tasks import finetuning
+from bert_tf.tasks.metrics import LOSS, MAJORITY
 from bert_tf.tasks.run_options import sources
 from bert_tf.tasks.tagging.labels import NO_SCHEME, count_entities, in_scheme, report
 from bert_tf.tasks.tagging.sentence_windows import (

@@ -1,28 +1,14 @@
-"""GLUE's metrics, which of two values is the better one; what is not finite."""
+"""GLUE's metrics."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from bert_tf.base.errors import DivergedError
 
 # Scores that several tasks have.
 LOSS = "loss"
 MAJORITY = "majority"
-
-# The ends of the names of metrics that fall as a model gets better.
-_LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error", "per_byte")
-
-
-def is_better(value: float, than: float, name: str) -> bool:
-    """Whether a value is better: lower for losses and errors, higher for others."""
-    if math.isnan(value) or math.isnan(than):
-        return not math.isnan(value)
-    return value < than if name.endswith(_LOWER_IS_BETTER) else value > than
-
 
 # Correlations of predicted with true scores, as GLUE's STS-B reports them.
 
@@ -150,12 +136,3 @@ OWN_METRICS: dict[str, tuple[str, ...]] = {
     MULTI_LABEL: ("f1_micro", "f1_macro", "exact_match"),
     REGRESSION: ("pearson", "spearman"),
 }
-
-
-def refuse_not_finite(what: str, values: Any) -> None:
-    """Raises DivergedError unless a trained model's numbers are finite."""
-    if not np.isfinite(values).all():
-        raise DivergedError(
-            f"The {what} is not finite: the model's weights are too large to be of use."
-            " Train again with a lower `learning_rate`."
-        )

@@ -1,24 +1,12 @@
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base.metrics import (
+from bert_tf.tasks.metrics import (
     METRICS_OF,
     glue_average,
-    is_better,
     pearson_and_spearman,
     scores,
 )
-
-
-class IsBetterTest(tf.test.TestCase):
-    def test_losses_fall_and_accuracies_rise(self):
-        self.assertTrue(is_better(1.0, 2.0, "loss"))
-        self.assertFalse(is_better(2.0, 2.0, "masked_lm_loss"))
-        self.assertTrue(is_better(0.9, 0.8, "eval_accuracy"))
-        self.assertFalse(is_better(0.7, 0.8, "f1"))
-        nan = float("nan")
-        self.assertFalse(is_better(nan, 0.8, "f1"))
-        self.assertTrue(is_better(0.1, nan, "f1"))
 
 
 class CorrelationTest(tf.test.TestCase):

@@ -1,12 +1,14 @@
-"""--local_workers=N: N processes of one command on this machine, which train together.
+"""Starts processes: a command that ends with this one, and the --local_workers of one.
 
-Each has a TF_CONFIG that names all of them, and its share of the GPUs. The first one
-prints as the command would; of the others, only one that fails is heard. Where one ends
-with an error, the others have SECONDS_TO_END for a message of their own; then they are
-told to stop, and at last killed.
+The processes of --local_workers=N train together: each has a TF_CONFIG that names all
+of them, and its share of the GPUs. The first one prints as the command would; of the
+others, only one that fails is heard. Where one ends with an error, the others have
+SECONDS_TO_END for a message of their own; then they are told to stop, and at last
+killed.
 """
 
 import contextlib
+import ctypes
 import glob
 import json
 import math
@@ -17,14 +19,90 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import IO
+from collections.abc import Sequence
+from typing import IO, NamedTuple
 
-from bert_tf.base.child import end_with_parent
 from bert_tf.base.errors import InputError
 
 SECONDS_TO_END = 30.0
 _OF_WORKERS = "BERT_TF_LOCAL_WORKER"
 _LINES = 5  # of a worker that fails
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+_LIBC = ctypes.CDLL(None)
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int  # as in subprocess: negative for a signal
+    output: str  # "" if it was shown
+    seconds: float
+    peak_bytes: int  # of its memory; as Linux counts, at least this process's own
+
+
+def end_with_parent() -> None:
+    """Of a new process: SIGTERM where its parent ends, even by SIGKILL; Linux alone."""
+    if sys.platform == "linux":
+        _LIBC.prctl(_DIES_WITH_PARENT, signal.SIGTERM)
+
+
+def run_child(arguments: Sequence[str], *, shown: bool) -> Ended:
+    """Runs a command to its end, and shows or keeps what it prints.
+
+    A signal to stop goes on to the command, which saves what it has; once that has
+    ended, this process exits as if stopped by the signal.
+    """
+    received: list[int] = []
+
+    def hear(number: int, _: object) -> None:
+        received.append(number)
+        tell(number)
+
+    def tell(number: int) -> None:
+        """The command hears that a terminal is closed as it hears SIGTERM."""
+        if process is not None and process.returncode is None:
+            told = signal.SIGTERM if number == signal.SIGHUP else number
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, told)
+
+    process: subprocess.Popen[str] | None = None
+    before = {}
+    for heard in _SIGNALS:
+        # `nohup` has this process ignore one, and its children too.
+        if signal.getsignal(heard) is not signal.SIG_IGN:
+            with contextlib.suppress(ValueError):  # not the main thread
+                before[heard] = signal.signal(heard, hear)
+    began = time.monotonic()
+    try:
+        process = subprocess.Popen(
+            arguments,
+            stdout=None if shown else subprocess.PIPE,
+            stderr=None if shown else subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            # Signals come from here alone: the terminal's would come twice.
+            start_new_session=True,
+            preexec_fn=end_with_parent,
+        )
+        for number in received:  # before it was there
+            tell(number)
+        output = process.stdout.read() if process.stdout else ""
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if received:
+        name = signal.Signals(received[0]).name
+        print(
+            f"Stopped by {name}. Start the same command again to resume.",
+            file=sys.stderr,
+        )
+        raise SystemExit(128 + received[0])
+    seconds = time.monotonic() - began
+    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
+    return Ended(process.returncode, output, seconds, usage.ru_maxrss * unit)
 
 
 def is_one() -> bool:
