@@ -56,7 +56,7 @@ class PlannedBatches(NamedTuple):
 
 
 def static_lengths(
-    lengths: Sequence[int] | np.ndarray, max_lengths: int
+    lengths: Sequence[int] | np.ndarray, num_lengths: int
 ) -> tuple[int, ...]:
     """The few lengths that leave the least padding, the longest example's among them.
 
@@ -65,7 +65,7 @@ def static_lengths(
 
         cost(n, k) = min over m < n of cost(m, k - 1) + n (W(n) - W(m))
     """
-    if max_lengths == 1:
+    if num_lengths == 1:
         return (int(max(lengths)),)
     ends, counts = np.unique(lengths, return_counts=True)
     covered = np.concatenate([[0], np.cumsum(counts)])
@@ -75,7 +75,7 @@ def static_lengths(
     cost_of[np.tril_indices_from(cost_of, k=-1)] = np.inf
     cost = cost_of[0]
     choices = []
-    for _ in range(min(max_lengths, len(ends)) - 1):
+    for _ in range(min(num_lengths, len(ends)) - 1):
         totals = np.concatenate([[0.0], cost])[:-1, None] + cost_of[:-1]
         choices.append(totals.argmin(axis=0))
         cost = totals.min(axis=0)
@@ -91,13 +91,13 @@ def static_lengths(
 def batch_lengths(
     lengths: Sequence[int] | np.ndarray,
     num_batches: int,
-    max_lengths: int,
+    num_lengths: int,
     *,
     is_training: bool = False,
 ) -> tuple[int, ...]:
     """The static lengths of some batches: fewer lengths for few batches."""
     least = _BATCHES_PER_LENGTH if is_training else _BATCHES_PER_LENGTH_FORWARD
-    return static_lengths(lengths, max(1, min(max_lengths, num_batches // least)))
+    return static_lengths(lengths, max(1, min(num_lengths, num_batches // least)))
 
 
 class LengthPlan:
@@ -376,16 +376,16 @@ class ExampleTable:
         return batch | {name: make(batch, xp) for name, make in self._made.items()}
 
     def batches(
-        self, batch_size: int, max_lengths: int | None = None
+        self, batch_size: int, num_lengths: int | None = None
     ) -> "EvaluationBatches":
         """All records once; `rows` in a batch numbers them, and pads the last batch."""
         num_batches = self.num_batches(batch_size)
-        if max_lengths is None or num_batches == 1:
-            longest = self.full_length if max_lengths is None else max(self.lengths)
+        if num_lengths is None or num_batches == 1:
+            longest = self.full_length if num_lengths is None else max(self.lengths)
             rows = np.full([num_batches, batch_size], PADDING)
             rows.ravel()[: len(self)] = np.arange(len(self))
             return EvaluationBatches(self, rows, np.full(num_batches, longest))
-        found = batch_lengths(self.lengths, num_batches, max_lengths)
+        found = batch_lengths(self.lengths, num_batches, num_lengths)
         plan = LengthPlan(self.lengths, batch_size, found, seed=None).epoch(0)
         return EvaluationBatches(self, plan.rows, np.array(found)[plan.buckets])
 
@@ -395,12 +395,12 @@ class ExampleTable:
         shape: Sequence[int],
         outputs: "Predict",
         batch_size: int,
-        max_lengths: int | None,
+        num_lengths: int | None,
     ) -> np.ndarray:
         """A model's output of that shape for every record, [N, ...] float32."""
         # What is PADDING, -1, comes into one more row at the end.
         values = np.zeros([len(self) + 1, *shape], np.float32)
-        batches = self.batches(batch_size, max_lengths)
+        batches = self.batches(batch_size, num_lengths)
         for batch, found in outputs(batches, len(batches)):
             values[batch[ROWS]] = found[name]
         return values[:-1]
@@ -481,7 +481,7 @@ class Batching:
 
     batch_size: int = 32  # over all devices
     max_seq_length: int = 128
-    max_lengths: int | None = 12  # of batches; None for max_seq_length alone
+    num_lengths: int | None = 12  # of batches; None for max_seq_length alone
 
 
 # Some items, and the table of their rows.
@@ -511,15 +511,15 @@ class _Batches(Generic[Item]):
         # The first group decides on the lengths, so that later ones compile nothing.
         batching, (_, table) = self._batching, self.groups[0]
         found: tuple[int, ...] = ()
-        if batching.max_lengths:
-            found = batch_lengths(table.lengths, self.total, batching.max_lengths)
+        if batching.num_lengths:
+            found = batch_lengths(table.lengths, self.total, batching.num_lengths)
         # A later row may be longer than all of these.
         shorter = (length for length in found if length < batching.max_seq_length)
         return (*shorter, batching.max_seq_length)
 
     def _of_table(self, table: ExampleTable) -> EvaluationBatches:
         if self.total == 1:  # such as one text: a plan takes as long as its arrays
-            return table.batches(self.batch_size, self._batching.max_lengths)
+            return table.batches(self.batch_size, self._batching.num_lengths)
         plan = LengthPlan(table.lengths, self.batch_size, self._lengths, seed=None)
         rows, buckets = plan.epoch(0)
         return EvaluationBatches(table, rows, np.array(self._lengths)[buckets])

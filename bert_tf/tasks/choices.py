@@ -29,12 +29,12 @@ import numpy as np
 from bert_tf.base import files
 from bert_tf.base.config import SINGLE_LABEL
 from bert_tf.base.errors import InputError
+from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import other_formats, tables
 from bert_tf.tasks.text_records import TextFeaturizer
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
-from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.wordpiece import Tokens, truncate_pair
 
 # The columns to look for if none are given: the first one that exists.

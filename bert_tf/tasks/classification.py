@@ -77,7 +77,7 @@ class LabelledTask(FineTuningTask[np.ndarray]):
         is_test = split in self.test_splits
         size = options.predict_batch_size if is_test else options.eval_batch_size
         featurizer = self.featurizers[split]
-        return featurizer.logits(outputs, records, size, options.max_lengths)
+        return featurizer.logits(outputs, records, size, options.num_lengths)
 
     def score(self, split: str, logits: np.ndarray) -> dict[str, float]:
         """A split's losses and metrics; none for a test set."""

@@ -307,7 +307,7 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
         records, size = self.records(split), self.options.eval_batch_size
         number = len(self._sets[split].examples[0].texts)
         width = self._model_files.config.hidden_size
-        shape, lengths = (number, width), self.options.max_lengths
+        shape, lengths = (number, width), self.options.num_lengths
         return records.predicted("embeddings", shape, outputs, size, lengths)
 
     def score(self, split: str, vectors: np.ndarray) -> dict[str, float]:

@@ -260,9 +260,9 @@ class FeatureExtractor:
             "config": config,
             "weights": weights_digest(self._model),
             "selection": dataclasses.asdict(self.selection),
-            # Without what most have not, as before there was such an option.
+            # As files of earlier versions have them: one more name, one less.
             "options": {
-                name: value
+                {"num_lengths": "max_lengths"}.get(name, name): value
                 for name, value in dataclasses.asdict(self._options).items()
                 if name != "normalizes" or value
             },
@@ -389,7 +389,7 @@ def open_extractor(
         FeatureSettings(
             batch_size=options.batch_size,
             max_seq_length=options.max_seq_length,
-            max_lengths=options.max_lengths,
+            num_lengths=options.num_lengths,
             precision=options.precision,
             jit_compile=options.jit_compile,
             **others,

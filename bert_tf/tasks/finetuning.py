@@ -82,33 +82,35 @@ def training_plan(
     options: FineTuningOptions,
     *,
     data: RunData,
-    num_train_epochs: float,
-    max_lengths: int | None = None,
+    setting: RunSetting,
+    best_metric: str,
+    num_lengths: int | None = None,
     num_examples: int | None = None,
     epochs_flag: str = "num_train_epochs",
     until: float = 1.0,
     evaluate: Evaluate | None = None,
-    **settings: Any,
 ) -> dict[str, Any]:
     """What to pass to `train`: configuration, phase and the run's description."""
     # With batches padded to max_seq_length there are int(examples / batch * epochs)
     # steps, as in the original, each epoch's last batch reaching into the next. With
     # batches of similar length an epoch has ceil(examples / batch), each example once.
-    settings = {"train_batch_size": options.train_batch_size, **settings}
-    batch_size = settings["train_batch_size"]
+    batch_size = setting.train_batch_size
     num_batches = (num_examples or len(records)) / batch_size
-    if max_lengths is not None:
+    if num_lengths is not None:
         num_batches = records.num_batches(batch_size)
     num_schedule_steps = steps_of(
         num_batches,
-        num_train_epochs,
-        is_whole=max_lengths is not None,
+        setting.num_train_epochs,
+        is_whole=num_lengths is not None,
         flag=epochs_flag,
     )
     num_train_steps = max(1, math.ceil(num_schedule_steps * until))
     config = options.to(
         TrainingConfig,
-        **settings,
+        learning_rate=setting.learning_rate,
+        train_batch_size=batch_size,
+        random_seed=setting.random_seed,
+        best_metric=best_metric,
         num_train_steps=num_train_steps,
         num_schedule_steps=num_schedule_steps,
         num_warmup_steps=int(num_schedule_steps * options.warmup_proportion),
@@ -124,19 +126,24 @@ def training_plan(
         evaluate=evaluate,
         streams=[],
     )
-    if max_lengths is None:
+    if num_lengths is None:
         phase = _of_one_length(phase, records, config.random_seed)
     else:
-        phase = _by_length(phase, records, config.random_seed, max_lengths)
+        phase = _by_length(phase, records, config.random_seed, num_lengths)
     fixed = {
-        "num_train_epochs": num_train_epochs,
+        "num_train_epochs": setting.num_train_epochs,
         "max_seq_length": records.spec.max_seq_length,
     }
     start = Start(
         task=task.name,
         data=data,
         settings=config.decisive | fixed | LossOptions.of(options).changed,
-        flags=options.as_flags() | settings | fixed,
+        flags={
+            **options.as_flags(),
+            **setting._asdict(),
+            "best_metric": best_metric,
+            **fixed,
+        },
     )
     return {"task": task, "config": config, "phases": [phase], "start": start}
 
@@ -184,14 +191,14 @@ def _endless(
 
 
 def _by_length(
-    phase: Phase, records: batching.ExampleTable, seed: int, max_lengths: int
+    phase: Phase, records: batching.ExampleTable, seed: int, num_lengths: int
 ) -> Phase:
     """The phase with a stream for each of the static lengths."""
     batch_size = phase.batch_size
     buckets = batching.batch_lengths(
         records.lengths,
         records.num_batches(batch_size),
-        max_lengths,
+        num_lengths,
         is_training=True,
     )
     plan = batching.LengthPlan(records.lengths, batch_size, buckets, seed)
@@ -347,7 +354,7 @@ class FineTuning:
     def fine_tune(
         self,
         folder: str,
-        settings: RunSetting | None = None,
+        setting: RunSetting | None = None,
         *,
         until: float = 1.0,
         epochs_flag: str = "num_train_epochs",
@@ -370,13 +377,13 @@ class FineTuning:
             records,
             options,
             data=data,
-            max_lengths=options.max_lengths,
+            setting=setting or options.settings[0],
+            num_lengths=options.num_lengths,
             num_examples=task.num_examples(),
             epochs_flag=epochs_flag,
             until=until,
             evaluate=self._evaluate if options.eval_steps else None,
             best_metric=self.metric,
-            **(settings or options.settings[0])._asdict(),
         )
         model, step = train(
             **plan,

@@ -19,10 +19,10 @@ from absl import logging
 from bert_tf.base import files
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
+from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.tasks import other_formats, table_formats
 from bert_tf.tasks.metrics import METRICS_OF, OF_TWO_CLASSES
 from bert_tf.text import blocks
-from bert_tf.text.tfds import TfdsRows
 
 # TSV files are cut at tabs alone, as in the original (quotes are ordinary characters);
 # other formats have their endings (`table_formats`). Every row is used or reported

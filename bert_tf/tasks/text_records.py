@@ -115,11 +115,11 @@ class TextFeaturizer:
         outputs: Predict,
         records: ExampleTable,
         batch_size: int,
-        max_lengths: int | None,
+        num_lengths: int | None,
     ) -> np.ndarray:
         """The outputs of the examples that `blocks` read last, [N, C], in order."""
         shape = (self.target.num_outputs,)
-        logits = records.predicted("logits", shape, outputs, batch_size, max_lengths)
+        logits = records.predicted("logits", shape, outputs, batch_size, num_lengths)
         return pooled_windows(logits, self.window_counts, self.window_pooling)
 
 

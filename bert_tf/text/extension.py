@@ -13,7 +13,6 @@ one token per character of its word: that is what spelling it would take.
 
 import bisect
 import heapq
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -21,10 +20,15 @@ from absl import logging
 from tqdm import tqdm
 
 from bert_tf.base.errors import InputError
-from bert_tf.text.vocabulary import CONTINUATION, Vocabulary
-from bert_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD, Cache, WordPieceTokenizer
+from bert_tf.text.vocabulary import Vocabulary
+from bert_tf.text.wordpiece import (
+    MAX_CHARACTERS_PER_WORD,
+    UNUSED,
+    Cache,
+    WordPieceTokenizer,
+    added_tokens,
+)
 
-_UNUSED = re.compile(r"\[unused\d+\]")
 # After every string that begins with another one.
 _LAST = chr(0x10FFFF)
 
@@ -114,7 +118,7 @@ def extend_vocabulary(
     tokens = list(vocabulary.tokens)
     left = iter(new_words)
     for place, token in enumerate(tokens):
-        if _UNUSED.fullmatch(token):
+        if UNUSED.fullmatch(token):
             tokens[place] = next(left, token)
     return Extension(
         Vocabulary([*tokens, *left]),
@@ -190,32 +194,6 @@ def _range(words: list[str], beginning: str) -> tuple[int, int]:
     """Which of some sorted words begin with that."""
     start = bisect.bisect_left(words, beginning)
     return start, bisect.bisect_right(words, beginning + _LAST, lo=start)
-
-
-def added_tokens(old: Vocabulary, new: Vocabulary) -> dict[int, tuple[int, ...]]:
-    """The ids of the tokens that a vocabulary adds, with the older pieces of each.
-
-    Raises:
-        ValueError: it is no extension: a token has another id, or none.
-    """
-    if len(new) < len(old):
-        raise ValueError(f"it has {len(new)} tokens instead of {len(old)}")
-    tokenizer = WordPieceTokenizer(old, do_lower_case=False)
-    added: dict[int, tuple[int, ...]] = {}
-    for place, token in enumerate(new.tokens):
-        there = old.tokens[place] if place < len(old) else None
-        if token == there:
-            continue
-        if there is not None and not _UNUSED.fullmatch(there):
-            raise ValueError(f"line {place + 1} is {token!r} instead of {there!r}")
-        if token in old or new.ids[token] != place:
-            raise ValueError(f"line {place + 1} has {token!r} a second time")
-        rest = token.removeprefix(CONTINUATION)
-        if rest and rest != token:
-            added[place] = tokenizer.cut_word(rest, continues=True)
-        else:
-            added[place] = tuple(tokenizer.encode(token)) or (old.unk_id,)
-    return added
 
 
 def is_extension(vocabulary: Vocabulary, content: bytes) -> bool:

@@ -24,6 +24,9 @@ from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Voca
 
 Tokens = list[int]
 
+# The places that a vocabulary keeps for tokens to come.
+UNUSED = re.compile(r"\[unused\d+\]")
+
 
 def pair_features(
     pairs: Iterable[tuple[Tokens, Tokens]], vocabulary: Vocabulary, max_seq_length: int
@@ -465,3 +468,29 @@ class PackedTokenizer:
         if SPLITTING_CONTROLS.search(text):
             text = SPLITTING_CONTROLS.sub("", text)
         return b"".join(map(self._run_ids, text.split()))
+
+
+def added_tokens(old: Vocabulary, new: Vocabulary) -> dict[int, tuple[int, ...]]:
+    """The ids of the tokens that a vocabulary adds, with the older pieces of each.
+
+    Raises:
+        ValueError: it is no extension: a token has another id, or none.
+    """
+    if len(new) < len(old):
+        raise ValueError(f"it has {len(new)} tokens instead of {len(old)}")
+    tokenizer = WordPieceTokenizer(old, do_lower_case=False)
+    added: dict[int, tuple[int, ...]] = {}
+    for place, token in enumerate(new.tokens):
+        there = old.tokens[place] if place < len(old) else None
+        if token == there:
+            continue
+        if there is not None and not UNUSED.fullmatch(there):
+            raise ValueError(f"line {place + 1} is {token!r} instead of {there!r}")
+        if token in old or new.ids[token] != place:
+            raise ValueError(f"line {place + 1} has {token!r} a second time")
+        rest = token.removeprefix(CONTINUATION)
+        if rest and rest != token:
+            added[place] = tokenizer.cut_word(rest, continues=True)
+        else:
+            added[place] = tuple(tokenizer.encode(token)) or (old.unk_id,)
+    return added

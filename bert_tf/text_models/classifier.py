@@ -15,7 +15,7 @@ from bert_tf.tasks.tables import Example, Target
 from bert_tf.tasks.text_records import TextFeaturizer, target_of
 from bert_tf.text.wordpiece import pair_features, text_pairs, truncate_pair
 from bert_tf.text_models.model import (
-    MAX_LENGTHS,
+    NUM_LENGTHS,
     Prediction,
     Score,
     TextModel,
@@ -89,7 +89,7 @@ class TextClassifier(TextModel):
         if not featurizer.window_counts:
             self._warn_of_cut(featurizer.num_truncated, len(examples))
         batch_size = min(self._batch_size, len(records))
-        return featurizer.logits(self._predict, records, batch_size, MAX_LENGTHS)
+        return featurizer.logits(self._predict, records, batch_size, NUM_LENGTHS)
 
     def _to_explain(
         self, text: str | Sequence[str], pair: str | None, target: str | int | None
@@ -178,5 +178,5 @@ class ChoiceModel(TextModel):
         records = ExampleTable(featurizer.blocks(examples), featurizer.spec)
         self._warn_of_cut(featurizer.num_truncated, len(examples))
         batch_size = min(self._batch_size, len(records))
-        logits = featurizer.logits(self._predict, records, batch_size, MAX_LENGTHS)
+        logits = featurizer.logits(self._predict, records, batch_size, NUM_LENGTHS)
         return predictions_of(target, logits)

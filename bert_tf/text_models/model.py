@@ -46,7 +46,7 @@ from bert_tf.text.wordpiece import Encoding, text_pairs
 
 # The commands' defaults where neither a flag nor a run gives a value.
 _LENGTH, SPAN_LENGTH = 128, 384
-MAX_LENGTHS = 12
+NUM_LENGTHS = 12
 _MOST_LABELS = 6  # that are shown
 _AUTO, _KERAS, _ONNX = RUNTIMES = ("auto", "keras", "onnxruntime")
 

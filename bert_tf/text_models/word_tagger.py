@@ -25,7 +25,7 @@ from bert_tf.text.normalization import Span, words_of_text
 from bert_tf.text.vocabulary import UNK
 from bert_tf.text.wordpiece import Encoding, pair_features
 from bert_tf.text_models.model import (
-    MAX_LENGTHS,
+    NUM_LENGTHS,
     Score,
     TaggedEntity,
     TaggedText,
@@ -83,7 +83,7 @@ class WordTagger(TextModel):
             Batching(
                 batch_size=min(self._batch_size, len(features)),
                 max_seq_length=self.max_length,
-                max_lengths=MAX_LENGTHS,
+                num_lengths=NUM_LENGTHS,
             ),
         )
         names = iter(self.labels[number] for number in predicted)

@@ -75,7 +75,7 @@ class LengthOptions(Options, title=options.LENGTHS, decides="numbers"):
     )
 
     @property
-    def max_lengths(self) -> int | None:
+    def num_lengths(self) -> int | None:
         """How many lengths batches may have; None for max_seq_length alone."""
         return None if self.pad == "max" else self.length_buckets
 

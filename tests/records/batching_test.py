@@ -152,7 +152,7 @@ class ExampleTableTest(tf.test.TestCase):
         self.assertEqual(third["label_ids"].dtype, tf.float32)
 
     def test_a_batch_of_all_records(self):
-        (whole,) = self.table.batches(3, max_lengths=1)
+        (whole,) = self.table.batches(3, num_lengths=1)
         self.assertAllEqual(
             whole["input_ids"], [[5, 6, 0, 0, 0, 0], IDS[1], [13, 14, 15, 0, 0, 0]]
         )
@@ -311,7 +311,7 @@ class RecordsOfExamplesTest(tf.test.TestCase):
             [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, -1]],
         )
         self.assertEqual([b["input_ids"].shape[1] for b in batches], [12] * 3)
-        batches = list(records.batches(4, max_lengths=2))
+        batches = list(records.batches(4, num_lengths=2))
         self.assertLen(batches, records.num_batches(4))
         # By length, at equal lengths in their order; the padding comes last.
         self.assertAllEqual(

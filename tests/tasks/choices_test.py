@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf.base.config import SINGLE_LABEL
 from bert_tf.base.errors import InputError
+from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.records.batching import ExampleTable
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.choices import (
@@ -17,7 +18,6 @@ from bert_tf.tasks.choices import (
     read_choices,
 )
 from bert_tf.tasks.tables import Target
-from bert_tf.text.tfds import TfdsRows
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.tasks.tfds_sets import mocked

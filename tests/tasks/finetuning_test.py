@@ -138,7 +138,7 @@ class FinetuneTest(tf.test.TestCase):
         cls.log = logs.output
 
     @classmethod
-    def finetune(cls, name, num_train_epochs=3.0, max_lengths=2, until=1.0, **options):
+    def finetune(cls, name, num_train_epochs=3.0, num_lengths=2, until=1.0, **options):
         options = {
             "learning_rate": 0.01,
             "train_batch_size": 4,
@@ -147,18 +147,20 @@ class FinetuneTest(tf.test.TestCase):
             "log_steps": 1,
             **options,
         }
-        plan = cls.plan(num_train_epochs, max_lengths, until, **options)
+        plan = cls.plan(num_train_epochs, num_lengths, until, **options)
         return loop.train(**plan, folder=os.path.join(cls.root, name))
 
     @classmethod
-    def plan(cls, num_train_epochs, max_lengths=2, until=1.0, **options):
+    def plan(cls, num_train_epochs, num_lengths=2, until=1.0, **options):
+        options = toy_examples.options(**options)
         return training_plan(
             TASK,
             cls.records,
-            toy_examples.options(**options),
+            options,
             data=RunData("eleven examples", "0"),
-            num_train_epochs=num_train_epochs,
-            max_lengths=max_lengths,
+            setting=toy_examples.setting(options, num_train_epochs),
+            best_metric="loss",
+            num_lengths=num_lengths,
             until=until,
         )
 
@@ -205,7 +207,7 @@ class FinetuneTest(tf.test.TestCase):
 
     def test_as_the_original_counts_its_steps(self):
         with spied() as batches:
-            _, number = self.finetune("max", 2.5, max_lengths=None)
+            _, number = self.finetune("max", 2.5, num_lengths=None)
         self.assertEqual(number, 6)  # int(11 / 4 * 2.5)
         self.assertEqual({length for _, length in batches}, {L})
         # 24 examples: the first two epochs' 22, and two of the third one.
@@ -213,9 +215,9 @@ class FinetuneTest(tf.test.TestCase):
         self.assertEqual(sorted(np.bincount(rows)), [2] * 9 + [3] * 2)
 
     def test_steps_of_a_share(self):
-        for max_lengths, steps in ((2, (1, 4, 8)), (None, (1, 3, 6))):
+        for num_lengths, steps in ((2, (1, 4, 8)), (None, (1, 3, 6))):
             for until, expected in zip((0.01, 0.5, 1.0), steps, strict=True):
-                config = self.planned(2.5, max_lengths, until)
+                config = self.planned(2.5, num_lengths, until)
                 self.assertEqual(config.num_train_steps, expected)
                 # The schedule is that of all steps, and so is the warmup.
                 self.assertEqual(config.num_schedule_steps, steps[-1])

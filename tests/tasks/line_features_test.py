@@ -181,9 +181,9 @@ class ExtractTest(tf.test.TestCase):
         lengths = [3, 9, 2, 5, 5, 1, 8, 2, 2, 7]
         inputs = numbered(lengths)
         for values_at_once in (1, 60, 1 << 25):
-            for max_lengths in (None, 1, 3):
+            for num_lengths in (None, 1, 3):
                 found = self.extract(
-                    inputs, values_at_once=values_at_once, max_lengths=max_lengths
+                    inputs, values_at_once=values_at_once, num_lengths=num_lengths
                 )
                 self.assertEqual([each.input for each in found], inputs)
                 for number, (each, length) in enumerate(
@@ -232,9 +232,9 @@ class ExtractTest(tf.test.TestCase):
             ("first", [2, 3, 7]),
             ("mean", [2, (3 + 4 + 5) / 3, (7 + 8) / 2]),
         ):
-            for max_lengths in (None, 1):
+            for num_lengths in (None, 1):
                 words, nothing = self.extract(
-                    inputs, word_vectors=word_vectors, max_lengths=max_lengths
+                    inputs, word_vectors=word_vectors, num_lengths=num_lengths
                 )
                 self.assertAllClose(words.vectors[:, 0, 0], expected)
                 self.assertAllClose(words.vectors[:, 1, 1], np.negative(expected))
@@ -242,5 +242,5 @@ class ExtractTest(tf.test.TestCase):
 
     def test_a_word_that_ends_where_the_batch_does(self):
         inputs = [numbered([4])[0]._replace(spans=[(0, 1), (1, 4)], names=["x", "y"])]
-        (word,) = self.extract(inputs, word_vectors="mean", max_lengths=1)
+        (word,) = self.extract(inputs, word_vectors="mean", num_lengths=1)
         self.assertAllClose(word.vectors[:, 0, 0], [1, 3])

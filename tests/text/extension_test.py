@@ -6,10 +6,10 @@ import tokenizers
 from absl import logging
 
 from bert_tf.base.errors import InputError
-from bert_tf.text.extension import added_tokens, extend_vocabulary, is_extension
+from bert_tf.text.extension import extend_vocabulary, is_extension
 from bert_tf.text.normalization import split_words
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.text.wordpiece import WordPieceTokenizer, added_tokens
 
 SPECIAL = ["[PAD]", "[unused0]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CHARACTERS = [*"abcd", *(f"##{char}" for char in "abcd")]

@@ -9,8 +9,9 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 
 from bert_tf.base.errors import InputError
+from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.text.documents import read_chunk
-from bert_tf.text.tfds import TfdsRows, make_tfds_chunks
+from bert_tf.text.tfds import make_tfds_chunks
 from tests.tasks.tfds_sets import MadeHere, TinyRows, mocked
 
 NUM_TRAIN, NUM_TEST = 60, 3

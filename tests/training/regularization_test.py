@@ -357,18 +357,20 @@ class RunTest(tf.test.TestCase):
             options=LossOptions(**losses),
             make_teacher=wide_teacher,
         )
+        options = toy_examples.options(
+            learning_rate=0.01,
+            train_batch_size=4,
+            gradient_accumulation_steps=micro_batches,
+            save_checkpoints_steps=3,
+        )
         plan = training_plan(
             dataclasses.replace(task, in_training=in_training),
             toy_examples.prepare(TARGET),
-            toy_examples.options(
-                learning_rate=0.01,
-                train_batch_size=4,
-                gradient_accumulation_steps=micro_batches,
-                save_checkpoints_steps=3,
-            ),
+            options,
             data=RunData("eleven examples", "0"),
-            num_train_epochs=2.0,
-            max_lengths=1,
+            setting=toy_examples.setting(options, 2.0),
+            best_metric="loss",
+            num_lengths=1,
         )
         model, _ = loop.train(**plan, folder=self.folder(name))
         return {name: np.array(x) for name, x in weights_by_name(model).items()}

@@ -65,15 +65,16 @@ def fine_tuned(folder, config, strategy):
     """A model after six epochs of two batches, of which the second one is not full."""
     for name in ("num_train_steps", "num_warmup_steps"):  # fine-tuning has its own
         del config[name]
+    options = toy_examples.options(**config)
     with toy_examples.several_lengths():
         plan = training_plan(
             classifier(),
             toy_examples.prepare(TARGET),
-            toy_examples.options(),
+            options,
             data=RunData("eleven examples", "0"),
-            num_train_epochs=6.0,
-            max_lengths=2,
-            **config,
+            setting=toy_examples.setting(options, 6.0),
+            best_metric="loss",
+            num_lengths=2,
         )
         model, _ = loop.train(**plan, folder=folder, strategy=strategy)
     return model

@@ -56,7 +56,12 @@ def several_lengths():
 
 def options(**values):
     """The options that `finetune` reads."""
-    return FineTuningOptions(**{"output_dir": "o", "best_metric": "loss"} | values)
+    return FineTuningOptions(**{"output_dir": "o"} | values)
+
+
+def setting(options, num_train_epochs):
+    """The options' own, for so many epochs."""
+    return options.settings[0]._replace(num_train_epochs=num_train_epochs)
 
 
 def engine_task(config, target, name, **options):

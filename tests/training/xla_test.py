@@ -114,13 +114,15 @@ def first_batches(batches, count):
 def examples(target):
     """As fine-tuning reads, with its last batch filled up."""
     records = toy_examples.prepare(target)
+    options = toy_examples.options(train_batch_size=BATCH)
     plan = finetuning.training_plan(
         toy.task(),
         records,
-        toy_examples.options(train_batch_size=BATCH),
+        options,
         data=run_folder.RunData("examples", "0"),
-        num_train_epochs=2.0,
-        max_lengths=1,
+        setting=toy_examples.setting(options, 2.0),
+        best_metric="loss",
+        num_lengths=1,
     )
     (phase,) = plan["phases"]
     return phase.streams[0](0, pipeline.ALL_ROWS), records.batches(BATCH, 1)

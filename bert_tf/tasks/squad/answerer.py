@@ -42,7 +42,7 @@ def question_logits(
     def keep(
         group: Any, row: int, place: int, batch: Arrays, outputs: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        is_cut = batching.max_lengths is not None
+        is_cut = batching.num_lengths is not None
         stop = batch["input_mask"][place].sum() if is_cut else None
         # Copies: a view would keep the batch.
         start = outputs["start_logits"][place, :stop].copy()
@@ -139,7 +139,7 @@ class Answerer:
             )
         ]
         features = list(self._featurizer(asked))
-        for logits in self._all_logits(features, Batching.max_lengths):
+        for logits in self._all_logits(features, Batching.num_lengths):
             yield self._decoded(logits) if logits[1] else []
 
     def answers(self, features: QuestionFeatures) -> list[NBestEntry]:
@@ -174,17 +174,17 @@ class Answerer:
         return number, first + shift, last + shift
 
     def _logits(self, features: QuestionFeatures) -> QuestionLogits:
-        (found,) = self._all_logits([features], max_lengths=1)
+        (found,) = self._all_logits([features], num_lengths=1)
         return found
 
     def _all_logits(
-        self, features: Sequence[QuestionFeatures], max_lengths: int | None
+        self, features: Sequence[QuestionFeatures], num_lengths: int | None
     ) -> Iterator[QuestionLogits]:
         """Their logits, in batches of no more rows than there are windows."""
         num_windows = sum(len(one.windows) for one in features)
         batching = Batching(
             batch_size=min(self._batch_size, num_windows),
             max_seq_length=self._max_seq_length,
-            max_lengths=max_lengths,
+            num_lengths=num_lengths,
         )
         return question_logits(features, self._predict, batching, len(features))

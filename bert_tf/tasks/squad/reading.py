@@ -42,6 +42,7 @@ from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
+from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.tasks import other_formats, table_formats
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.tables import (
@@ -50,7 +51,6 @@ from bert_tf.tasks.tables import (
     table_rows,
     unpacked_text,
 )
-from bert_tf.text.tfds import TfdsRows
 
 # The original's doc_tokens. U+00A0 and the other spaces do not separate them, so a word
 # can be several of the tokenizer's, and one made only of such spaces has no token.

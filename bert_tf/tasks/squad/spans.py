@@ -141,7 +141,7 @@ class SquadTask(FineTuningTask[Answers]):
             Batching(
                 batch_size=options.predict_batch_size,
                 max_seq_length=options.max_seq_length,
-                max_lengths=options.max_lengths,
+                num_lengths=options.num_lengths,
             ),
             source.num_questions,
         ):
@@ -254,7 +254,7 @@ def _read_splits(options: SquadOptions) -> dict[str, reading.CheckedQuestions]:
                     f"`{name}` needs a development set; {dev.source} has"
                     " questions without an answer."
                 )
-    if options.do_train and options.max_lengths is None:
+    if options.do_train and options.num_lengths is None:
         # Now rather than after a first stage.
         for settings in options.settings:
             finetuning.steps_of(

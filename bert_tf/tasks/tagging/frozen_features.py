@@ -136,7 +136,7 @@ class FeatureTask(TaggingTask):
             FeatureSettings(
                 batch_size=options.predict_batch_size,
                 max_seq_length=options.max_seq_length,
-                max_lengths=options.max_lengths,
+                num_lengths=options.num_lengths,
                 precision=options.precision,
                 jit_compile=options.jit_compile,
             ),

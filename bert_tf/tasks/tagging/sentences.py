@@ -57,6 +57,7 @@ from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
+from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.tasks import other_formats
 from bert_tf.tasks.run_options import sources
 from bert_tf.tasks.tagging import annotations
@@ -65,7 +66,6 @@ from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.normalization import Span, words_of_text
 from bert_tf.text.segmentation import NO_SEGMENTER
-from bert_tf.text.tfds import TfdsRows
 
 if TYPE_CHECKING:
     from bert_tf.tasks.tagging.tagging_options import TaggingOptions

@@ -79,7 +79,7 @@ def _logits_of_words(
     length = batching.max_seq_length
     spec = schema(length, for_training=False)
     records = ExampleTable(blocks(features, None, length), spec)
-    batches = records.batches(batching.batch_size, batching.max_lengths)
+    batches = records.batches(batching.batch_size, batching.num_lengths)
     for batch, outputs in predict(batches, len(batches)):
         (in_batch,) = np.nonzero(batch[ROWS] != PADDING)
         some = [features[row] for row in batch[ROWS][in_batch]]

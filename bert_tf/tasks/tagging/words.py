@@ -15,6 +15,7 @@ from absl import logging
 
 from bert_tf.base import files, strict_json
 from bert_tf.base.errors import InputError
+from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.tokenizer_files import (
@@ -61,7 +62,6 @@ from bert_tf.tasks.tagging.word_predictions import (
     write_spans,
 )
 from bert_tf.tasks.task import TRAIN, FineTuningTask
-from bert_tf.text.tfds import TfdsRows
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import FEATURES_NAME, STATE_NAME
 from bert_tf.training.run_folder import RunData
@@ -172,7 +172,7 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         batching = Batching(
             batch_size=size,
             max_seq_length=options.max_seq_length,
-            max_lengths=options.max_lengths,
+            num_lengths=options.num_lengths,
         )
         labels = self._label_ids[split]
         return predict_words(self._features[split], labels, outputs, batching)

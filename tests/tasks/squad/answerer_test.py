@@ -49,9 +49,9 @@ def echo(batches, total):
 
 
 class QuestionLogitsTest(tf.test.TestCase):
-    def check(self, sizes, max_lengths, at_once=4096, batch_size=3, predict=echo):
+    def check(self, sizes, num_lengths, at_once=4096, batch_size=3, predict=echo):
         options = Batching(
-            batch_size=batch_size, max_seq_length=LENGTH, max_lengths=max_lengths
+            batch_size=batch_size, max_seq_length=LENGTH, num_lengths=num_lengths
         )
         arguments = features(sizes), predict, options
         count = len(sizes)
@@ -65,16 +65,16 @@ class QuestionLogitsTest(tf.test.TestCase):
                 [2, 5, 3, *range(6 + start, 6 + start + length), 3]
                 for start, length in WINDOWS[size]
             ]
-            if max_lengths is None:
+            if num_lengths is None:
                 expected = [row + [0] * (LENGTH - len(row)) for row in expected]
             self.assertEqual([row.tolist() for row in start], expected)
             self.assertEqual([(-row).tolist() for row in end], expected)
 
     def test_questions_come_back_in_order_with_their_windows(self):
         for at_once in (1, 2, 5, 4096):
-            for max_lengths in (None, 1, 3):
+            for num_lengths in (None, 1, 3):
                 for batch_size in (1, 3):
-                    self.check(SIZES, max_lengths, at_once, batch_size)
+                    self.check(SIZES, num_lengths, at_once, batch_size)
 
     def test_without_any_window(self):
         self.check([0, 0], 3, predict=None)

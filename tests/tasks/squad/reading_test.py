@@ -5,6 +5,7 @@ import lzma
 import tensorflow as tf
 
 from bert_tf.base.errors import InputError
+from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.tasks.squad.reading import (
     Columns,
     EntryError,
@@ -12,7 +13,6 @@ from bert_tf.tasks.squad.reading import (
     read_file,
     read_tfds,
 )
-from bert_tf.text.tfds import TfdsRows
 from tests.script_case import FolderCase
 from tests.tasks.tfds_sets import mocked
 

@@ -104,7 +104,7 @@ class WordVectorsTest(tf.test.TestCase):
         self.check(batch)
 
     def test_batches_to_predict(self):
-        plain = self.records().batches(3, max_lengths=1)
+        plain = self.records().batches(3, num_lengths=1)
         batches = plain.of_table(with_vectors(plain.table, VECTORS))
         self.assertLen(batches, 1)
         (batch,) = batches

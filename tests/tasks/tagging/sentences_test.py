@@ -5,9 +5,9 @@ import json
 import tensorflow as tf
 
 from bert_tf.base.errors import InputError
+from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences, read_tfds
 from bert_tf.tasks.tagging.word_predictions import write_predictions
-from bert_tf.text.tfds import TfdsRows
 from tests.script_case import FolderCase
 from tests.tasks.tfds_sets import mocked
 

@@ -87,8 +87,8 @@ class PredictWordsTest(tf.test.TestCase):
         labels[2::3] = NO_LABEL
         losses = np.zeros(len(tokens))
         losses[0::3], losses[1::3] = -np.log(0.6), -np.log(0.1)
-        for batch_size, max_lengths in ((4, 3), (4, None), (64, 12), (1, 1)):
-            sizes = {"batch_size": batch_size, "max_lengths": max_lengths}
+        for batch_size, num_lengths in ((4, 3), (4, None), (64, 12), (1, 1)):
+            sizes = {"batch_size": batch_size, "num_lengths": num_lengths}
             batching = Batching(max_seq_length=12, **sizes)
             found = predict_words(features, labels, echo, batching)
             self.assertAllEqual(found.label_ids, tokens % NUM_LABELS)
@@ -100,7 +100,7 @@ class PredictWordsTest(tf.test.TestCase):
                 yield batch, {"logits": outputs["logits"] * np.nan}
 
         features, tokens = windowed_words(3)
-        batching = Batching(batch_size=4, max_seq_length=12, max_lengths=None)
+        batching = Batching(batch_size=4, max_seq_length=12, num_lengths=None)
         with self.assertRaisesRegex(DivergedError, "lower `learning_rate`"):
             predict_words(features, tokens % NUM_LABELS, diverged, batching)
 
