@@ -342,11 +342,14 @@ def _over_micro_batches(
 
     A part of a batch has the masks that its examples would have in the whole one.
     """
+    size = next(iter(batch.values())).shape[0] // num_micro_batches
+    # The number of rows is known when a step is traced, their lengths need not be.
     pieces = {
-        name: tf.reshape(value, (num_micro_batches, -1, *value.shape[1:]))
+        name: tf.reshape(
+            value, tf.concat([(num_micro_batches, size), tf.shape(value)[1:]], axis=0)
+        )
         for name, value in batch.items()
     }
-    size = next(iter(pieces.values())).shape[1]
     examples = tf.range(size)
 
     def part(number: Any, again: bool) -> tuple[list[tf.Tensor], Sums]:

@@ -7,15 +7,20 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from absl.testing import parameterized
 
-from bert_tf.base.config import BertConfig
+from bert_tf.base.config import MULTI_LABEL, BertConfig
+from bert_tf.modeling import heads, objectives
 from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.objectives import Loss, Mean, Objective
+from bert_tf.modeling.similarity import cosine_similarity
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training import step
 from bert_tf.training.device_steps import evaluation_step, training_steps
+from bert_tf.training.strategy import create_strategy, distributed
 from bert_tf.training.task import Task
+from tests.modeling import examples
 from tests.processes import run_python
 
 
@@ -178,6 +183,88 @@ class TrainingStepsTest(tf.test.TestCase):
         self.assertAllClose(sums["error"], [error, weight], rtol=1e-5)
         self.assertAllClose(sums["loss"], [total, 1.0], rtol=1e-5)
         self.assertAllEqual(model.get_weights()[1], [0.5])
+
+
+def embedder_records(config, **sizes):
+    records = examples.random_choices(config, choices=2, **sizes)
+    return {**records, "label_ids": records["label_ids"].astype("float32")}
+
+
+# Name -> (config -> model, objective, config -> records); the losses that compare the
+# rows of a batch refuse micro-batches.
+HEADS = {
+    "classifier": (
+        lambda config: heads.BertClassifier(config, 2),
+        objectives.CLASSIFICATION,
+        examples.random_records,
+    ),
+    "multi_label": (
+        lambda config: heads.BertClassifier(config, 3, problem_type=MULTI_LABEL),
+        objectives.MULTI_LABEL,
+        examples.random_label_sets,
+    ),
+    "multiple_choice": (
+        heads.BertMultipleChoice,
+        objectives.CLASSIFICATION,
+        examples.random_choices,
+    ),
+    "span": (heads.BertSpanPredictor, objectives.SPAN, examples.random_records),
+    "tagger": (
+        lambda config: heads.BertTagger(config, 3),
+        objectives.TAGGING,
+        examples.random_tags,
+    ),
+    "embedder": (heads.BertEmbedder, cosine_similarity(1.0), embedder_records),
+}
+
+
+@pytest.mark.jax
+class MicroBatchesTest(tf.test.TestCase, parameterized.TestCase):
+    def test_batches_of_several_lengths_make_the_same_steps(self):
+        self.check("span")
+
+    @pytest.mark.slow
+    @parameterized.parameters(*[name for name in HEADS if name != "span"])
+    def test_so_they_do_of(self, name):
+        self.check(name)
+
+    def check(self, name):
+        build_model, objective, records = HEADS[name]
+        config = examples.small_config(num_hidden_layers=1)
+        data = [
+            records(config, batch=4, length=length, seed=length)
+            for length in (9, 14, 6)
+        ]
+        specs = {
+            key: tf.TensorSpec([4] + [None] * (x.ndim - 1), x.dtype)
+            for key, x in data[0].items()
+        }
+        dataset = tf.data.Dataset.from_generator(
+            lambda: iter(data), output_signature=specs
+        )
+        found = []
+        for micro_batches in (1, 2):
+            keras.utils.set_random_seed(1)
+            model = build_model(config)
+            examples.randomize(model)
+            optimizer = create_optimizer(1e-3, 9, 0, global_clipnorm=None)
+            optimizer.build(model.trainable_variables)
+            strategy = create_strategy()
+            steps = training_steps(
+                Task(name="toy", build_model=lambda: model, objective=objective),
+                model,
+                optimizer,
+                strategy,
+                accumulation_steps=micro_batches,
+            )
+            stream = iter(distributed(strategy, lambda shard: dataset))
+            found.append(steps(stream, len(data)))
+        # The losses of later steps are of the weights that the earlier ones made.
+        whole, in_parts = found
+        self.assertAllClose(in_parts.losses, whole.losses, rtol=1e-4)
+        self.assertNotAllClose(whole.losses[1:], whole.losses[:-1], rtol=1e-2)
+        for key, sums in whole.sums.items():
+            self.assertAllClose(in_parts.sums[key], sums, rtol=1e-4, msg=key)
 
 
 class RepeatableTest(tf.test.TestCase):
