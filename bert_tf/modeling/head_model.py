@@ -81,7 +81,7 @@ class HeadModel(DictInputModel):
                     "`y` must be the numbers of the classes, from 0. Received:"
                     f" {y.ravel()[:1].tolist()} of type {y.dtype}"
                 )
-        return y[:, None] if y.ndim == 1 else y  # as records have them
+        return y
 
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Keras' own; InputError if an input or label is wrong."""

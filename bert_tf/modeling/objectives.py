@@ -25,6 +25,7 @@ import numpy as np
 from keras import ops
 
 from bert_tf.base import config
+from bert_tf.base.errors import InputError
 from bert_tf.modeling.fused import compiled
 
 # The original adds this to the number of predictions, to avoid a division by 0.
@@ -295,7 +296,20 @@ def replaced_tokens(weight: float) -> Objective:
 
 
 def _label_loss(logits: Any, ids: Any) -> Any:
-    """-log p(id): [N]."""
+    """-log p(id): [N]; InputError for labels that are one-hot, [..., C]."""
+    ids = ops.convert_to_tensor(ids)
+    # While Keras traces a step, the rank of labels may be unknown.
+    is_known = getattr(ids.shape, "rank", 0) is not None
+    if (
+        is_known
+        and logits.shape[-1] != 1
+        and (len(ids.shape) == len(logits.shape) and ids.shape[-1] == logits.shape[-1])
+    ):
+        raise InputError(
+            "Labels are the numbers of their classes, from 0. Received: labels of shape"
+            f" {tuple(ids.shape)} for {ids.shape[-1]} classes. Write"
+            " np.argmax(y, axis=-1) for labels that are one-hot."
+        )
     return ops.sparse_categorical_crossentropy(
         _flat(ids), ops.cast(_rows(logits), "float32"), from_logits=True
     )

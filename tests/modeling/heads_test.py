@@ -250,6 +250,19 @@ class ClassifierTest(tf.test.TestCase):
             self.assertAllClose(weighted, expected, rtol=1e-4, msg=name)
             self.assertNotAllClose(weighted, once, rtol=1e-3)
 
+    def test_labels_of_arrays_and_then_of_a_data_set(self):
+        config = small_config(num_hidden_layers=1)
+        records = random_records(config)
+        model = BertClassifier(config, 2)
+        model.compile("sgd")
+        x = {name: records[name] for name in model.input}
+        labels = records["label_ids"][:, 0]
+        one = model.evaluate(x, labels, verbose=0)
+        data = tf.data.Dataset.from_tensor_slices((x, labels)).batch(4)
+        self.assertAllClose(model.evaluate(data, verbose=0), one, rtol=1e-5)
+        with self.assertRaisesRegex(InputError, r"np.argmax\(y, axis=-1\)"):
+            model.fit(x, np.eye(2, dtype="float32")[labels], verbose=0)
+
     def test_labels_that_are_missing(self):
         config = small_config(num_hidden_layers=1)
         tags = random_tags(config)

@@ -251,7 +251,7 @@ class MicroBatchesTest(tf.test.TestCase, parameterized.TestCase):
             optimizer.build(model.trainable_variables)
             strategy = create_strategy()
             steps = training_steps(
-                Task(name="toy", build_model=lambda: model, objective=objective),
+                Task(name="toy", build_model=linear_model, objective=objective),
                 model,
                 optimizer,
                 strategy,
