@@ -298,12 +298,13 @@ def replaced_tokens(weight: float) -> Objective:
 def _label_loss(logits: Any, ids: Any) -> Any:
     """-log p(id): [N]; InputError for labels that are one-hot, [..., C]."""
     ids = ops.convert_to_tensor(ids)
-    # While Keras traces a step, the rank of labels may be unknown.
+    # While a step is traced, their rank or length may be unknown.
     is_known = getattr(ids.shape, "rank", 0) is not None
     if (
         is_known
-        and logits.shape[-1] != 1
-        and (len(ids.shape) == len(logits.shape) and ids.shape[-1] == logits.shape[-1])
+        and len(ids.shape) == len(logits.shape)
+        and ids.shape[-1] not in (None, 1)
+        and ids.shape[-1] == logits.shape[-1]
     ):
         raise InputError(
             "Labels are the numbers of their classes, from 0. Received: labels of shape"
