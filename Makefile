@@ -56,7 +56,7 @@ test-slow: venv
 
 # Apache Beam cannot live beside the newest protobuf, so it has an environment of its own.
 test-beam: $(BEAM_VENV)/.installed
-	$(BEAM_VENV)/bin/python -m pytest tests/records/beam_test.py $(PYTEST_ARGS)
+	$(BEAM_VENV)/bin/python -m pytest tests/addons/corpora/beam_test.py $(PYTEST_ARGS)
 
 $(BEAM_VENV)/.installed: $(VENV)/.installed constraints-beam.txt
 	$(call environment,$(BEAM_VENV))
@@ -85,10 +85,10 @@ $(JAX_VENV)/.installed: $(VENV)/.installed
 # packages require is installed: the package's own requirements are newer.
 test-exports: $(EXPORT_VENV)/.installed
 	$(EXPORT_VENV)/bin/python -m pytest -n auto --dist worksteal -m 'not slow' -rs \
-	  tests/export_model_test.py tests/conversion/runtimes_test.py \
-	  tests/conversion/onnx_graph_test.py tests/conversion/onnx_folder_test.py \
-	  tests/conversion/litert_test.py tests/text_models_test.py \
-	  tests/serving_page_test.py tests/tasks/export_scores_test.py \
+	  tests/export_model_test.py tests/addons/serving/runtimes_test.py \
+	  tests/addons/serving/onnx_graph_test.py tests/conversion/onnx_folder_test.py \
+	  tests/conversion/litert_test.py tests/addons/serving/text_models_test.py \
+	  tests/serving_page_test.py tests/addons/serving/export_scores_test.py \
 	  -k 'litert or onnx or run or text_models or serving or scores' $(PYTEST_ARGS)
 
 $(EXPORT_VENV)/.installed: $(VENV)/.installed constraints-exports.txt

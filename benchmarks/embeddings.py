@@ -170,8 +170,8 @@ class Bench:
 def run_losses(bench: Bench, rows: list[Row], num_steps: int) -> None:
     """Prints how far apart the losses are."""
     from bert_tf import run_embeddings
+    from bert_tf.addons.methods.embeddings_options import EmbeddingOptions
     from bert_tf.records.batching import endless_rows
-    from bert_tf.tasks.embeddings_options import EmbeddingOptions
 
     count = num_steps * BATCH_SIZE
     order = endless_rows(count, BATCH_SIZE, SEED, 0, num_steps).ravel()

@@ -59,7 +59,7 @@ def explained(folder: pathlib.Path, texts: Any) -> list[tuple[Any, dict[str, Any
     """Our explanations, and what each was computed from."""
     from unittest import mock
 
-    from bert_tf.text_models import model as text_models
+    from bert_tf.addons.serving.text_models import model as text_models
 
     model = text_models.load(str(folder))
     computed = text_models.integrated_gradients

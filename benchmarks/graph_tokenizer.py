@@ -27,7 +27,7 @@ import tensorflow as tf  # noqa: E402
 import tensorflow_text  # noqa: E402
 from tokenization import cases, megabytes, options_of  # noqa: E402
 
-from bert_tf.conversion.graph_tokenizer import GraphTokenizer  # noqa: E402
+from bert_tf.addons.serving.graph_tokenizer import GraphTokenizer  # noqa: E402
 from bert_tf.text.vocabulary import Vocabulary  # noqa: E402
 from bert_tf.text.wordpiece import WordPieceTokenizer  # noqa: E402
 

@@ -40,6 +40,18 @@ from typing import TYPE_CHECKING, Any
 from bert_tf.base import keras_backend, serialization
 
 if TYPE_CHECKING:  # for editors and type checkers; the names below are the same
+    from bert_tf.addons.serving.explanations import Explanation as Explanation
+    from bert_tf.addons.serving.text_models.classifier import ChoiceModel as ChoiceModel
+    from bert_tf.addons.serving.text_models.classifier import (
+        TextClassifier as TextClassifier,
+    )
+    from bert_tf.addons.serving.text_models.mask_filler import MaskFiller as MaskFiller
+    from bert_tf.addons.serving.text_models.model import TextModel as TextModel
+    from bert_tf.addons.serving.text_models.model import load as load
+    from bert_tf.addons.serving.text_models.question_answerer import (
+        QuestionAnswerer as QuestionAnswerer,
+    )
+    from bert_tf.addons.serving.text_models.word_tagger import WordTagger as WordTagger
     from bert_tf.base.config import BertConfig as BertConfig
     from bert_tf.base.errors import InputError as InputError
     from bert_tf.conversion.adapter_files import (
@@ -69,21 +81,11 @@ if TYPE_CHECKING:  # for editors and type checkers; the names below are the same
     from bert_tf.records.pretraining_input import (
         pretraining_dataset as pretraining_dataset,
     )
-    from bert_tf.tasks.explanations import Explanation as Explanation
     from bert_tf.tasks.glue import add_task as add_task
     from bert_tf.tasks.tables import DataSet as DataSet
     from bert_tf.tasks.tables import TableSplit as TableSplit
     from bert_tf.text.vocabulary import Vocabulary as Vocabulary
     from bert_tf.text.wordpiece import WordPieceTokenizer as WordPieceTokenizer
-    from bert_tf.text_models.classifier import ChoiceModel as ChoiceModel
-    from bert_tf.text_models.classifier import TextClassifier as TextClassifier
-    from bert_tf.text_models.mask_filler import MaskFiller as MaskFiller
-    from bert_tf.text_models.model import TextModel as TextModel
-    from bert_tf.text_models.model import load as load
-    from bert_tf.text_models.question_answerer import (
-        QuestionAnswerer as QuestionAnswerer,
-    )
-    from bert_tf.text_models.word_tagger import WordTagger as WordTagger
 
 __version__ = "0.1.0"
 
@@ -96,23 +98,23 @@ _HOMES = {
     "BertPretrainer": "bert_tf.modeling.heads",
     "BertSpanPredictor": "bert_tf.modeling.heads",
     "BertTagger": "bert_tf.modeling.heads",
-    "ChoiceModel": "bert_tf.text_models.classifier",
+    "ChoiceModel": "bert_tf.addons.serving.text_models.classifier",
     "DataSet": "bert_tf.tasks.tables",
-    "Explanation": "bert_tf.tasks.explanations",
+    "Explanation": "bert_tf.addons.serving.explanations",
     "InputError": "bert_tf.base.errors",
-    "MaskFiller": "bert_tf.text_models.mask_filler",
-    "QuestionAnswerer": "bert_tf.text_models.question_answerer",
+    "MaskFiller": "bert_tf.addons.serving.text_models.mask_filler",
+    "QuestionAnswerer": "bert_tf.addons.serving.text_models.question_answerer",
     "TableSplit": "bert_tf.tasks.tables",
-    "TextClassifier": "bert_tf.text_models.classifier",
-    "TextModel": "bert_tf.text_models.model",
+    "TextClassifier": "bert_tf.addons.serving.text_models.classifier",
+    "TextModel": "bert_tf.addons.serving.text_models.model",
     "Vocabulary": "bert_tf.text.vocabulary",
     "WarmupSchedule": "bert_tf.optimization.schedules",
     "WordPieceTokenizer": "bert_tf.text.wordpiece",
-    "WordTagger": "bert_tf.text_models.word_tagger",
+    "WordTagger": "bert_tf.addons.serving.text_models.word_tagger",
     "add_task": "bert_tf.tasks.glue",
     "create_optimizer": "bert_tf.optimization.optimizers",
     "export": "bert_tf.export_model",
-    "load": "bert_tf.text_models.model",
+    "load": "bert_tf.addons.serving.text_models.model",
     "load_adapted_classifier": "bert_tf.conversion.adapter_files",
     "load_classifier": "bert_tf.conversion.loading",
     "load_encoder": "bert_tf.conversion.loading",
@@ -136,7 +138,7 @@ if not TYPE_CHECKING:  # a checker would take any name
 
     def __getattr__(name: str) -> Any:
         if name in _HOMES:
-            if _HOMES[name].startswith("bert_tf.text_models"):
+            if _HOMES[name].startswith("bert_tf.addons.serving.text_models"):
                 # It imports Keras before a package that asks.
                 keras_backend.require_supported()
             value = getattr(importlib.import_module(_HOMES[name]), name)

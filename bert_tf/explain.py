@@ -57,8 +57,8 @@ def run(options: ExplainOptions) -> None:
             'Give a text: python -m bert_tf.explain --checkpoint=DIR "A text."'
         )
     cli.import_tensorflow(options)
-    from bert_tf.tasks.explanations import page
-    from bert_tf.text_models import load
+    from bert_tf.addons.serving.explanations import page
+    from bert_tf.addons.serving.text_models import load
 
     model = load(
         options.checkpoint,

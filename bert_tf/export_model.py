@@ -231,8 +231,7 @@ def run(options: ExportOptions) -> None:
         reading = _reading(model, options)
     task = None
     if options.eval_file:
-        from bert_tf.conversion import runtimes
-        from bert_tf.tasks import export_scores
+        from bert_tf.addons.serving import export_scores, runtimes
 
         if options.format == "litert" and runtimes.litert() is None:
             raise InputError(
@@ -272,7 +271,7 @@ def run(options: ExportOptions) -> None:
         elif options.format == "sentence_transformers":
             export.write_sentence_transformers(path, model)
         else:
-            from bert_tf.conversion.serving import head_to_serve, write_litert
+            from bert_tf.addons.serving.saved_model import head_to_serve, write_litert
 
             write_litert(path, model, head_to_serve(model), options.quantize)
     logging.info("Wrote %s: %s.", options.format, options.output_dir)
@@ -299,14 +298,14 @@ def _compare(
 ) -> None:
     """Prints the scores of the checkpoint and of the export on `eval_file`, if any."""
     if task is not None:
-        from bert_tf.tasks import export_scores
+        from bert_tf.addons.serving import export_scores
 
         name = options.quantize or "float32"
         export_scores.compare(task, model, options.format, options.output_dir, name)
 
 
 def _write_saved_model(path: str, model: "Source", reading: dict[str, Any]) -> None:
-    from bert_tf.conversion.serving import head_to_serve, write_saved_model
+    from bert_tf.addons.serving.saved_model import head_to_serve, write_saved_model
     from bert_tf.conversion.tokenizer_files import write_labels
 
     signatures = write_saved_model(path, model, head_to_serve(model), **reading)
@@ -326,8 +325,8 @@ def _write_saved_model(path: str, model: "Source", reading: dict[str, Any]) -> N
 
 def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
     """How a SavedModel reads texts: as is given, or else as the run's prediction."""
+    from bert_tf.addons.serving.saved_model import FEATURES, head_to_serve
     from bert_tf.conversion.huggingface import SentenceSettings, sentence_settings
-    from bert_tf.conversion.serving import FEATURES, head_to_serve
     from bert_tf.conversion.source import folder_of
     from bert_tf.conversion.tokenizer_files import read_words
     from bert_tf.tasks.long_texts import ATTENTION

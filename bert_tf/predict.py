@@ -68,7 +68,7 @@ from bert_tf.text import blocks
 from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
-    from bert_tf.text_models import Prediction, TextModel
+    from bert_tf.addons.serving.text_models import Prediction, TextModel
 
 _STANDARD = "-"
 _ROWS_AT_ONCE = 1024
@@ -439,7 +439,7 @@ class ChoiceReader(Reader):
         return _labelled(model.choose(*zip(*inputs, strict=True)), as_json=as_json)
 
 
-# The classes of `bert_tf.text_models`, by name: they need TensorFlow.
+# The classes of `bert_tf.addons.serving.text_models`, by name: they need TensorFlow.
 _READERS: dict[str, type[Reader]] = {
     "TextClassifier": TextReader,
     "WordTagger": WordReader,
@@ -535,7 +535,7 @@ def run(options: PredictOptions) -> None:
         cli.show_log()
     else:
         cli.import_tensorflow(options)
-    from bert_tf.text_models import load
+    from bert_tf.addons.serving.text_models import load
 
     if format_ == _TEXT and not options.input_format:
         of_run = flags_of_run(folder_of(options.checkpoint))

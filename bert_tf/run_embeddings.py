@@ -9,15 +9,16 @@ A text's vector is the mean of BERT's outputs for its tokens, or another --pooli
 `bert_tf.load(output_dir).embed(texts)` gives the vectors.
 """
 
+from bert_tf.addons.methods.embeddings_options import EmbeddingOptions
 from bert_tf.base import cli
-from bert_tf.tasks.embeddings_options import EmbeddingOptions
 from bert_tf.tasks.run_options import RunResult
 
 
 def run(options: EmbeddingOptions) -> RunResult:
     """Reads the texts, then trains and evaluates."""
     cli.import_tensorflow(options)
-    from bert_tf.tasks import embeddings, running
+    from bert_tf.addons.methods import embeddings
+    from bert_tf.tasks import running
 
     options = embeddings.with_settings(options)
     return running.main(running.FineTuningRun(embeddings.EmbeddingTask, options))

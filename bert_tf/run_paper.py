@@ -25,21 +25,7 @@ from typing import Any
 from absl import logging
 
 from bert_tf import run_classifier, run_ner, run_pretraining, run_squad, run_swag
-from bert_tf.base import cli, files
-from bert_tf.base.config import BertConfig
-from bert_tf.base.errors import InputError
-from bert_tf.base.finished import FinishedResults, keep_settings
-from bert_tf.base.options import (
-    DATA,
-    LENGTHS,
-    REQUIRED,
-    Path,
-    declarations,
-    option,
-    with_default,
-)
-from bert_tf.tasks import run_log
-from bert_tf.tasks.paper_tables import (
+from bert_tf.addons.study.paper_tables import (
     GIVEN,
     LM,
     NER,
@@ -55,6 +41,20 @@ from bert_tf.tasks.paper_tables import (
     picture,
     sized,
 )
+from bert_tf.base import cli, files
+from bert_tf.base.config import BertConfig
+from bert_tf.base.errors import InputError
+from bert_tf.base.finished import FinishedResults, keep_settings
+from bert_tf.base.options import (
+    DATA,
+    LENGTHS,
+    REQUIRED,
+    Path,
+    declarations,
+    option,
+    with_default,
+)
+from bert_tf.tasks import run_log
 from bert_tf.tasks.pretraining_options import PretrainingOptions
 from bert_tf.tasks.run_options import SelectionOptions
 from bert_tf.tasks.tagging.tagging_options import (

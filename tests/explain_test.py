@@ -11,6 +11,7 @@ from matplotlib import image
 
 import bert_tf
 from bert_tf import explain
+from bert_tf.addons.serving.explanations import Explanation, Piece, Word, page
 from bert_tf.base.config import MULTI_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.modeling.heads import (
@@ -19,7 +20,6 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
-from bert_tf.tasks.explanations import Explanation, Piece, Word, page
 from tests.conversion import runs
 from tests.modeling.examples import randomize
 from tests.script_case import FolderCase, printed

@@ -9,12 +9,14 @@ import tensorflow as tf
 
 import bert_tf
 from bert_tf import export_model
+from bert_tf.addons.methods.electra import ElectraPretrainer
+from bert_tf.addons.serving import runtimes
+from bert_tf.addons.serving import saved_model as serving
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
-from bert_tf.conversion import names, runtimes, serving
+from bert_tf.conversion import names
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.tokenizer_files import read_labels, write_labels
-from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import (
     BertClassifier,
     BertPretrainer,

@@ -28,7 +28,7 @@ FLOORS = {
     "bert_tf.export_model": 9,
     "bert_tf.explain": 9,
     "bert_tf.predict": 9,
-    "bert_tf.text_models": 8,
+    "bert_tf.addons.serving.text_models": 8,
     "bert_tf": SCRIPTS,
     "tfrecords": SCRIPTS,
 }

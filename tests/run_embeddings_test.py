@@ -7,8 +7,8 @@ from absl import flags
 
 import bert_tf
 from bert_tf import run_embeddings
+from bert_tf.addons.serving.text_models.model import TextModel
 from bert_tf.base.errors import InputError
-from bert_tf.text_models.model import TextModel
 from tests.script_case import ScriptCase
 
 # Texts mean the same if they have the same one of these words.

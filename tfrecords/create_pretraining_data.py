@@ -106,7 +106,7 @@ def run(options: PretrainingDataOptions) -> None:
     )
     if options.runner is not None:
         try:
-            from bert_tf.records.beam import create_records_on_beam
+            from bert_tf.addons.corpora.beam import create_records_on_beam
         except ModuleNotFoundError as error:
             if error.name != "apache_beam":
                 raise

@@ -20,7 +20,7 @@ from absl import logging
 
 from bert_tf.base import cli
 from bert_tf.base.options import REQUIRED, option, with_default
-from bert_tf.records.written_vocabulary import (
+from bert_tf.records.vocabulary_options import (
     WrittenVocabularyOptions,
     check_output_file,
     count_words,
@@ -75,9 +75,9 @@ class ExtensionOptions(WrittenVocabularyOptions, decides="numbers"):
 def run(options: ExtensionOptions) -> None:
     """Extends the vocabulary as the flags ask, and writes it."""
     cli.import_tensorflow(options)
+    from bert_tf.addons.corpora.extension import extend_vocabulary, is_extension
     from bert_tf.conversion.loading import checked_casing, checked_segmenter
     from bert_tf.conversion.source import load_tokenizer, open_source
-    from bert_tf.text.extension import extend_vocabulary, is_extension
 
     source = open_source(options.init_checkpoint)
     given = options.value_if_given("segmenter")

@@ -14,7 +14,7 @@ from absl import logging
 
 from bert_tf.base import cli
 from bert_tf.base.options import option, with_default
-from bert_tf.records.written_vocabulary import (
+from bert_tf.records.vocabulary_options import (
     WrittenVocabularyOptions,
     check_output_file,
     count_words,

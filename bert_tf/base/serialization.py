@@ -21,7 +21,7 @@ _CLASSES = {
     "BertEncoder": "bert_tf.modeling.encoder",
     "BertMultipleChoice": "bert_tf.modeling.heads",
     "BertPretrainer": "bert_tf.modeling.heads",
-    "ElectraPretrainer": "bert_tf.modeling.electra",
+    "ElectraPretrainer": "bert_tf.addons.methods.electra",
     "BertSpanPredictor": "bert_tf.modeling.heads",
     "BertTagger": "bert_tf.modeling.heads",
     "BiLstmTagger": "bert_tf.modeling.bilstm",
@@ -31,7 +31,7 @@ _CLASSES = {
     "PooledTokens": "bert_tf.modeling.pooling",
     "SentencePooling": "bert_tf.modeling.pooling",
     "BiLstm": "bert_tf.modeling.bilstm",
-    "Standardization": "bert_tf.modeling.standardization",
+    "Standardization": "bert_tf.addons.methods.standardization",
     "Embeddings": "bert_tf.modeling.layers",
     "Pooler": "bert_tf.modeling.layers",
     "GatherPositions": "bert_tf.modeling.layers",
@@ -43,8 +43,8 @@ _CLASSES = {
     "OutputProjection": "bert_tf.modeling.layers",
     "AttentionBias": "bert_tf.modeling.transformer",
     "TransformerLayer": "bert_tf.modeling.transformer",
-    "ReplacedTokens": "bert_tf.modeling.electra",
-    "ReplacedTokenHead": "bert_tf.modeling.electra",
+    "ReplacedTokens": "bert_tf.addons.methods.electra",
+    "ReplacedTokenHead": "bert_tf.addons.methods.electra",
     "WarmupSchedule": "bert_tf.optimization.schedules",
 }
 

@@ -13,20 +13,12 @@ import keras
 import numpy as np
 from absl import logging
 
+from bert_tf.addons.serving import onnx_files, onnx_graph, runtimes
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import FLAGS_NAME, flags_of_run
-from bert_tf.conversion import (
-    huggingface,
-    kerashub,
-    loading,
-    names,
-    onnx_files,
-    onnx_graph,
-    runtimes,
-    tensorflow,
-)
+from bert_tf.conversion import huggingface, kerashub, loading, names, tensorflow
 from bert_tf.conversion.loading import (
     checked_casing,
     extended,

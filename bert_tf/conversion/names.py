@@ -216,9 +216,9 @@ def register(head: Head) -> None:
 
 _TRANSFORM = "cls/predictions/transform"
 _DISCRIMINATOR, _LAST = "discriminator_predictions", "dense_prediction"
-_LOADING, _SERVING = "bert_tf.conversion.loading", "bert_tf.conversion.serving"
-_TEXT_MODELS = "bert_tf.text_models"
-_ONNX = "bert_tf.conversion.onnx_graph:ModelGraph"
+_LOADING, _SERVING = "bert_tf.conversion.loading", "bert_tf.addons.serving.saved_model"
+_TEXT_MODELS = "bert_tf.addons.serving.text_models"
+_ONNX = "bert_tf.addons.serving.onnx_graph:ModelGraph"
 for _head in (
     Head(
         name=MASKED_LM,

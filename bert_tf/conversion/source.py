@@ -33,11 +33,12 @@ from typing import Any
 
 from absl import logging
 
+from bert_tf.addons.serving import onnx_files
 from bert_tf.base import files, strict_json
 from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import BEST_FOLDER
-from bert_tf.conversion import huggingface, kerashub, names, onnx_files, tensorflow
+from bert_tf.conversion import huggingface, kerashub, names, tensorflow
 from bert_tf.conversion.tokenizer_files import (
     VOCAB_NAME,
     TokenizerFiles,

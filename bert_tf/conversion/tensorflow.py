@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 from absl import logging
 
+from bert_tf.addons.methods import model_garden
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.base.options import no_checkpoint
-from bert_tf.conversion import model_garden, names
+from bert_tf.conversion import names
 from bert_tf.conversion.weights import Tensor, Weights, listed
 
 RELEASED_PREFIX = "bert_model.ckpt"

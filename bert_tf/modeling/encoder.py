@@ -9,13 +9,13 @@ import keras
 import keras_hub
 from keras import ops
 
+from bert_tf.addons.methods.standardization import Standardization
 from bert_tf.base.config import BertConfig
 from bert_tf.modeling.added_weights import ADDED
 from bert_tf.modeling.bilstm import BiLstm
 from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.layers import Embeddings, Pooler, dense
 from bert_tf.modeling.pooling import LayerMixture, PackedPositions, PooledTokens
-from bert_tf.modeling.standardization import Standardization
 from bert_tf.modeling.transformer import AttentionBias, TransformerLayer
 
 # BertEncoder: token ids to hidden states, a functional Keras model.

@@ -24,6 +24,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.addons.methods.similarity import LOSSES
 from bert_tf.base.config import (
     CLASSIFIER_DROPOUT,
     PROBLEM_TYPES,
@@ -52,7 +53,6 @@ from bert_tf.modeling.objectives import (
     TAGGING,
 )
 from bert_tf.modeling.pooling import POOLINGS, SentencePooling
-from bert_tf.modeling.similarity import LOSSES
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -228,7 +228,7 @@ class BertEmbedder(HeadModel):
     Args:
         config: a BertConfig, a dict of its fields, or a size's name.
         pooling: "mean", "max" or "cls": what makes a vector of a text's tokens.
-        loss: a name of `bert_tf.modeling.similarity`.
+        loss: a name of `bert_tf.addons.methods.similarity`.
         scale: what the loss multiplies cosines by.
         dtype: as BertClassifier's.
         name: the model's name.

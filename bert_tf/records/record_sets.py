@@ -26,6 +26,7 @@ from typing import Any
 from absl import logging
 from tqdm import tqdm
 
+from bert_tf.addons.corpora.near_duplicates import require_hashes
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.base.finished import FinishedResults, digest
@@ -47,7 +48,6 @@ from bert_tf.records.manifest import (
     manifest_path,
     relative_name,
 )
-from bert_tf.records.near_duplicates import require_hashes
 from bert_tf.records.packing import packed_blocks
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.statistics import RecordStatistics, row_figures

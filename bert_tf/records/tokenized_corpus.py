@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
+from bert_tf.addons.corpora import near_duplicates
 from bert_tf.base import files, strict_json
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
 from bert_tf.instances.pairs import Documents, starts, token_dtype
-from bert_tf.records import near_duplicates
 from bert_tf.records.writing import file_errors
 from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.dropped import drop

@@ -12,6 +12,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.addons.methods.regularization import class_weights, regularized
+from bert_tf.addons.methods.standardization import standardize
 from bert_tf.base import files, keras_backend
 from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
@@ -19,7 +21,6 @@ from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, read_model_files
 from bert_tf.conversion.names import heads_of
 from bert_tf.conversion.source import Source, open_source, with_new_labels
-from bert_tf.modeling.standardization import standardize
 from bert_tf.records import batching
 from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks import run_log
@@ -30,7 +31,6 @@ from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
-from bert_tf.training.regularization import class_weights, regularized
 from bert_tf.training.run_folder import RunData, Start
 from bert_tf.training.strategy import Strategy, is_chief
 from bert_tf.training.task import Evaluate, Phase, Task

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.addons.methods.regularization import class_weights
 from bert_tf.base import files, pictures, strict_json
 from bert_tf.base.errors import InputError
 from bert_tf.base.pictures import figure, table
@@ -32,7 +33,6 @@ from bert_tf.tasks.selection import (
 from bert_tf.tasks.significance import mean, standard_deviation
 from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints
-from bert_tf.training.regularization import class_weights
 from bert_tf.training.run_folder import held_for_training
 from bert_tf.training.training_options import LossOptions
 

@@ -14,6 +14,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.addons.methods.electra import ElectraPretrainer
+from bert_tf.addons.methods.regularization import regularized
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
@@ -27,7 +29,6 @@ from bert_tf.conversion.loading import (
     refuse_other_function,
 )
 from bert_tf.conversion.source import CONFIG_NAME, Source, folder_of, open_source
-from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
 from bert_tf.records.manifest import Manifest
@@ -55,7 +56,6 @@ from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Evaluator
 from bert_tf.training.loop import train
-from bert_tf.training.regularization import regularized
 from bert_tf.training.reporting import metrics_of, tokens_seen, write_curves
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.stopping import EVALUATION, parse

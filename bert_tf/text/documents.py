@@ -12,6 +12,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from absl import logging
 
+from bert_tf.addons.corpora.mediawiki import is_dump, read_mediawiki, require_parser
+from bert_tf.addons.corpora.pdf import looks_extracted, paragraphs_of_pdf
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
@@ -19,8 +21,6 @@ from bert_tf.text import blocks
 from bert_tf.text.dropped import drop
 from bert_tf.text.encodings import find_encodings
 from bert_tf.text.fields import field, has_field, parquet_group_bytes, parquet_objects
-from bert_tf.text.mediawiki import is_dump, read_mediawiki, require_parser
-from bert_tf.text.pdf import looks_extracted, paragraphs_of_pdf
 from bert_tf.text.splitting import sentence_splitter
 
 # wikiextractor's files: Wikipedia's articles as paragraphs of text.

@@ -30,7 +30,7 @@ class Task:
     unmeasured: tuple[str, ...] = ()
     # Makes of the model what is trained in its place: a layer with more outputs, their
     # `objective`, a `state` to save, and `begin`, called when the model has its first
-    # weights (`bert_tf.training.regularization`). None: the model itself.
+    # weights (`bert_tf.addons.methods.regularization`). None: the model itself.
     in_training: Callable[[keras.Model], Any] | None = None
     # Called with a model that has its first weights, before the first step.
     begin: Callable[[keras.Model], None] | None = None

@@ -16,6 +16,7 @@ from bert_tf import (
     run_ner,
     run_pretraining,
 )
+from bert_tf.addons.methods.embeddings_options import EmbeddingOptions
 from bert_tf.base import cli, options
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Path
@@ -24,7 +25,6 @@ from bert_tf.tasks.data_set_options import (
     GlueOptions,
     TableOptions,
 )
-from bert_tf.tasks.embeddings_options import EmbeddingOptions
 from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions

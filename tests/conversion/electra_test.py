@@ -6,11 +6,11 @@ import numpy as np
 import safetensors.numpy
 import tensorflow as tf
 
+from bert_tf.addons.methods.electra import ElectraPretrainer
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import export, huggingface, names
 from bert_tf.conversion.loading import load_classifier, load_encoder, load_weights
 from bert_tf.conversion.source import open_source
-from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.conversion import electra_weights, one_layer, runs
 from tests.conversion.electra_weights import ARRAYS, CONFIG, GENERATOR, LINES, THEIRS

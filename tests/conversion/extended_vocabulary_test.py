@@ -10,6 +10,7 @@ import tokenizers
 
 import bert_tf
 from bert_tf import export_model
+from bert_tf.addons.methods.electra import ElectraPretrainer
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import (
@@ -19,7 +20,6 @@ from bert_tf.conversion.loading import (
     read_model_files,
 )
 from bert_tf.conversion.source import load_tokenizer, open_source
-from bert_tf.modeling.electra import ElectraPretrainer
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.addons.serving import runtimes
+from bert_tf.addons.serving import saved_model as serving
 from bert_tf.base.errors import InputError
-from bert_tf.conversion import runtimes, serving
 from bert_tf.conversion.export import completed
 from bert_tf.conversion.source import open_source
 from bert_tf.modeling.encoder import BertEncoder

@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 from absl.testing import parameterized
 
+from bert_tf.addons.methods.similarity import cosine_similarity
 from bert_tf.base.config import MULTI_LABEL, BertConfig
 from bert_tf.modeling import heads, objectives
 from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.objectives import Loss, Mean, Objective
-from bert_tf.modeling.similarity import cosine_similarity
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training import step

@@ -1,0 +1,1 @@
+"""What goes around the recipe: the core imports nothing of it."""

@@ -1,0 +1,1 @@
+"""Text of other formats, cleaned and extended vocabularies."""

@@ -1,0 +1,1 @@
+"""Other ways to train: ELECTRA, regularization, sentence vectors."""

@@ -1,0 +1,1 @@
+"""How long a training takes, and how it goes."""

@@ -1,0 +1,1 @@
+"""Trained models that take texts, here and in other runtimes."""

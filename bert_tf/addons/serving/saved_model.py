@@ -1,0 +1,758 @@
+"""Models that take raw text, as a SavedModel: one class per head.
+
+Each has signatures, functions of named tensors that return named tensors:
+
+    serving_default  texts, and the answer in words
+    tensors          the model's own inputs and outputs
+
+A batch may have any size; it is padded to its longest sequence. Texts are tokenized in
+the graph (`graph_tokenizer`), token for token as in training. They are cut to
+`max_seq_length`, or read in windows where the task's command reads them so. A result
+has as many columns as its longest row needs; the rest of a row is "" or 0.
+
+Shapes: B batch, S the longest sequence, C labels, L the most labels of a row, N
+choices, H hidden, M masks, W words, or windows of all texts. Ragged tensors have int32
+row splits.
+"""
+
+import dataclasses
+import functools
+import os
+import pkgutil
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from bert_tf.addons.serving import runtimes
+from bert_tf.addons.serving.graph_tokenizer import GraphEncoding, GraphTokenizer
+from bert_tf.base import files
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, BertConfig
+from bert_tf.base.errors import InputError, first_line
+from bert_tf.conversion import loading, names
+from bert_tf.conversion.source import Source
+from bert_tf.text.normalization import CJK_RANGES
+from bert_tf.text.vocabulary import Vocabulary
+
+_Tensors = dict[str, tf.Tensor]
+# A signature's function, and the specifications of its arguments.
+_Signature = tuple[Callable[..., _Tensors], list[tf.TensorSpec]]
+
+SERVING_DEFAULT = "serving_default"
+FEATURES = "features"
+
+# Below any sum of two logits.
+_NEVER = -1e30
+
+
+def _texts(name: str, *more_dimensions: None) -> tf.TensorSpec:
+    return tf.TensorSpec([None, *more_dimensions], tf.string, name)
+
+
+def _lengths(tokens: tf.RaggedTensor) -> tf.Tensor:
+    return tf.cast(tokens.row_lengths(), tf.int32)
+
+
+def _slices(
+    tokens: tf.RaggedTensor, begins: tf.Tensor, sizes: tf.Tensor
+) -> tf.RaggedTensor:
+    """Rows of `sizes` tokens, each from `begins` on among the tokens of all rows."""
+    places = tf.ragged.range(begins, begins + sizes, row_splits_dtype=tf.int32)
+    return tf.gather(tokens.flat_values, places)
+
+
+def _cut(tokens: tf.RaggedTensor, most: tf.Tensor) -> tf.RaggedTensor:
+    """Each row cut to `most` tokens."""
+    return _slices(tokens, tokens.row_starts(), tf.minimum(_lengths(tokens), most))
+
+
+def _cut_pair(
+    tokens_a: tf.RaggedTensor, tokens_b: tf.RaggedTensor, max_length: tf.Tensor
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+    """Cuts pairs as `wordpiece.truncate_pair` does."""
+    length_a, length_b = _lengths(tokens_a), _lengths(tokens_b)
+    excess = tf.maximum(0, length_a + length_b - max_length)
+    cut_b = tf.minimum(excess, tf.maximum(0, length_b - length_a))
+    cut_a = tf.minimum(excess, tf.maximum(0, length_a - length_b))
+    rest = excess - cut_a - cut_b
+    return (
+        _cut(tokens_a, length_a - cut_a - rest // 2),
+        _cut(tokens_b, length_b - cut_b - (rest + 1) // 2),
+    )
+
+
+def _encoder_inputs(*segments: tf.RaggedTensor) -> _Tensors:
+    """The encoder's inputs from the segments of whole sequences: int32 [B, S]."""
+    ids = tf.concat(segments, axis=1)
+    numbers = [tf.ones_like(part) * number for number, part in enumerate(segments)]
+    # The model needs a column even of a batch without texts.
+    padding = [[0, 0], [0, tf.cast(ids.nrows() == 0, tf.int32)]]
+    inputs = {
+        "input_ids": ids,
+        "input_mask": tf.ones_like(ids),
+        "segment_ids": tf.concat(numbers, axis=1),
+    }
+    return {name: tf.pad(part.to_tensor(), padding) for name, part in inputs.items()}
+
+
+class _Windows(NamedTuple):
+    """The parts of all texts, in order: int32 [W]."""
+
+    rows: tf.Tensor  # which text
+    starts: tf.Tensor  # its first token there
+    sizes: tf.Tensor  # its tokens
+
+
+def _windows(counts: tf.Tensor, room: tf.Tensor, stride: int | None) -> _Windows:
+    """The windows of texts with `counts` tokens, as `long_texts.windows` has them."""
+    steps = tf.minimum(room, stride or tf.maximum(1, room // 2))
+    numbers = 1 + (tf.maximum(0, counts - room) + steps - 1) // steps
+    number = tf.ragged.range(numbers, row_splits_dtype=tf.int32)
+    rows = number.value_rowids()
+    starts = number.flat_values * tf.gather(steps, rows)
+    sizes = tf.minimum(tf.gather(room, rows), tf.gather(counts, rows) - starts)
+    return _Windows(rows, starts, sizes)
+
+
+class _BestPlaces(NamedTuple):
+    """Where each token has most context, among its places in the windows."""
+
+    is_best: tf.Tensor  # bool [W, S]
+    most: tf.Tensor  # token t of text b has the number b * most + t here:
+    of_token: tf.Tensor  # int32 [B * most + 1], places in [W * S]
+
+
+def _best_places(
+    windows: _Windows, counts: tf.Tensor, offsets: tf.Tensor, length: tf.Tensor
+) -> _BestPlaces:
+    """Each token's window, as `long_texts.best_windows` has it.
+
+    Windows of `length` tokens have `offsets` [W] others before their part of the text.
+    """
+    place = tf.range(length)[None, :] - offsets[:, None]
+    sizes = windows.sizes[:, None]
+    inside = (place >= 0) & (place < sizes)
+    # The original's arithmetic, which decides ties.
+    worth = tf.cast(tf.minimum(place, sizes - 1 - place), tf.float64)
+    worth += 0.01 * tf.cast(sizes, tf.float64)
+    # One number for each token of the batch; what is no token has the last one.
+    most = tf.maximum(0, tf.reduce_max(counts))
+    slots = tf.size(counts) * most
+    token = place + windows.starts[:, None]
+    slot = tf.where(inside, windows.rows[:, None] * most + token, slots)
+    best = tf.math.unsorted_segment_max(worth, slot, slots + 1)
+    number = tf.reshape(tf.range(tf.size(slot)), tf.shape(slot))
+    as_good = inside & (worth == tf.gather(best, slot))
+    earliest = tf.math.unsorted_segment_min(
+        tf.where(as_good, number, tf.int32.max), slot, slots + 1
+    )
+    return _BestPlaces(as_good & (number == tf.gather(earliest, slot)), most, earliest)
+
+
+def _flat_outputs(model: keras.Model, inputs: _Tensors) -> _Tensors:
+    """A model's outputs as tensors: the layers' states come out one by one."""
+    flat: _Tensors = {}
+    for name, value in model(inputs, training=False).items():
+        if isinstance(value, list | tuple):
+            flat.update({f"{name}_{i}": part for i, part in enumerate(value)})
+        else:
+            flat[name] = value
+    return flat
+
+
+def _function_of(model: keras.Model, batch_size: int | None = None) -> Any:
+    """A model as a function of its own inputs, of any length."""
+    specs = {
+        name: tf.TensorSpec([batch_size, *tensor.shape[1:]], tf.int32, name)
+        for name, tensor in model.input.items()
+    }
+    call = functools.partial(_flat_outputs, model)
+    return tf.function(call, input_signature=[specs])
+
+
+class ServedModel(tf.Module):
+    """A Keras model, its tokenizer and the signatures of both."""
+
+    recognizes_special_tokens = False
+
+    def __init__(
+        self,
+        model: keras.Model,
+        vocabulary: Vocabulary | None,
+        *,
+        do_lower_case: bool,
+        max_seq_length: int,
+        labels: Sequence[str] | None,
+    ):
+        super().__init__()
+        self._model = model  # a SavedModel holds its variables
+        self.max_seq_length = max_seq_length
+        self.labels = list(labels or ())
+        self.tokenizer = None
+        if vocabulary is not None:
+            self.tokenizer = GraphTokenizer(
+                vocabulary,
+                do_lower_case=do_lower_case,
+                recognize_special_tokens=self.recognizes_special_tokens,
+            )
+            self._cls_id, self._sep_id = vocabulary.cls_id, vocabulary.sep_id
+            self._mask_id = vocabulary.mask_id
+            self.tokens = tf.constant(vocabulary.tokens)
+
+    def signatures(self) -> dict[str, Any]:
+        """The signatures by name; without a vocabulary, `tensors` is the only one."""
+        found: dict[str, Any] = {"tensors": _function_of(self._model)}
+        if self.tokenizer is None:
+            return {**found, SERVING_DEFAULT: found["tensors"]}
+        for name, (function, specs) in self._text_signatures().items():
+            found[name] = tf.function(function, input_signature=specs)
+        return found
+
+    def _text_signatures(self) -> dict[str, _Signature]:
+        """The functions of a text or a pair: text_a [B], text_b [B], "" for none."""
+        return {
+            SERVING_DEFAULT: (
+                self._of_texts,
+                [_texts("text_a"), _texts("text_b")],
+            ),
+            "one_text": (lambda text_a: self._of_texts(text_a), [_texts("text_a")]),
+        }
+
+    def _of_texts(self, text_a: tf.Tensor, text_b: tf.Tensor | None = None) -> _Tensors:
+        return self._answer(self._inputs(text_a, text_b))
+
+    def _answer(self, inputs: _Tensors) -> _Tensors:
+        raise NotImplementedError
+
+    def _call(self, inputs: _Tensors) -> _Tensors:
+        return _flat_outputs(self._model, inputs)
+
+    def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """The ids of texts: [B, (tokens)]."""
+        assert self.tokenizer is not None
+        return self.tokenizer.encode(texts).with_row_splits_dtype(tf.int32)
+
+    def _ended(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
+        rows = ids.nrows(tf.int32)
+        return tf.concat([ids, tf.fill([rows, 1], self._sep_id)], axis=1)
+
+    def _first_segment(self, ids: tf.RaggedTensor) -> tf.RaggedTensor:
+        rows = ids.nrows(tf.int32)
+        return self._ended(tf.concat([tf.fill([rows, 1], self._cls_id), ids], axis=1))
+
+    def _inputs(self, text_a: tf.Tensor, text_b: tf.Tensor | None = None) -> _Tensors:
+        """[CLS] A [SEP], or [CLS] A [SEP] B [SEP], cut as the original cuts."""
+        ids_a, most = self._ids(text_a), self.max_seq_length - 2
+        if text_b is None:
+            return _encoder_inputs(self._first_segment(_cut(ids_a, most)))
+        ids_b = self._ids(text_b)
+        has_b = tf.cast(_lengths(ids_b) > 0, tf.int32)
+        ids_a, ids_b = _cut_pair(ids_a, ids_b, most - has_b)
+        # As in the original, a second text that is cut to nothing has no [SEP] either.
+        length_b = tf.where(_lengths(ids_b) > 0, _lengths(ids_b) + 1, 0)
+        segment_b = _cut(self._ended(ids_b), length_b)
+        return _encoder_inputs(self._first_segment(ids_a), segment_b)
+
+    def _likeliest(self, probabilities: tf.Tensor) -> tf.Tensor:
+        """The name of the likeliest label, or its number if labels have no names."""
+        best = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
+        return tf.gather(tf.constant(self.labels), best) if self.labels else best
+
+
+class ServedClassifier(ServedModel):
+    """Returns what the model's problem type asks for.
+
+    One of several labels: logits and probabilities [B, C], label [B]. Any of them:
+    logits and probabilities [B, C], each label's own, and labels [B, L], those of
+    more than 0.5 (the rest of a row is "", or -1 if labels have no names). A number:
+    score [B]. Several: scores [B, C].
+
+    With `window_pooling` long texts are read in windows, as with --long_text=window.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        window_pooling: str | None = None,
+        doc_stride: int | None = None,
+        takes_pairs: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(*args, **kwargs)
+        self._pooling = window_pooling
+        self._doc_stride = doc_stride
+        self._takes_pairs = takes_pairs
+
+    def _text_signatures(self) -> dict[str, _Signature]:
+        """Without `text_b` where the task has one text."""
+        found = super()._text_signatures()
+        if not self._takes_pairs:
+            found[SERVING_DEFAULT] = found["one_text"]
+        return found
+
+    def _of_texts(self, text_a: tf.Tensor, text_b: tf.Tensor | None = None) -> _Tensors:
+        if self._pooling is None:
+            return self._answer(self._inputs(text_a, text_b))
+        windows, inputs = self._windows_of_pairs(text_a, text_b)
+        logits = self._call(inputs)["logits"]
+        pool = {"mean": tf.math.segment_mean, "max": tf.math.segment_max}[self._pooling]
+        return self._results(pool(logits, windows.rows))
+
+    def _windows_of_pairs(
+        self, text_a: tf.Tensor, text_b: tf.Tensor | None
+    ) -> tuple[_Windows, _Tensors]:
+        """The longer text's windows, each with the other text: `windows_of_pair`."""
+        ids_a = self._ids(text_a)
+        ids_b = self._ids(tf.fill(tf.shape(text_a), "") if text_b is None else text_b)
+        length_a, length_b = _lengths(ids_a), _lengths(ids_b)
+        has_b = tf.cast(length_b > 0, tf.int32)
+        room = self.max_seq_length - 2 - has_b
+        whole = tf.minimum(tf.minimum(length_a, length_b), room // 2)
+        windows = _windows(
+            tf.maximum(length_a, length_b), room - whole, self._doc_stride
+        )
+        is_split = tf.gather(length_a > length_b, windows.rows)
+        whole = tf.gather(whole, windows.rows)
+
+        def part(ids: tf.RaggedTensor, is_split: tf.Tensor) -> tf.RaggedTensor:
+            begins = tf.gather(ids.row_starts(), windows.rows)
+            begins += tf.where(is_split, windows.starts, 0)
+            return _slices(ids, begins, tf.where(is_split, windows.sizes, whole))
+
+        segment_b = self._ended(part(ids_b, ~is_split))
+        ended = tf.where(tf.gather(has_b, windows.rows) > 0, _lengths(segment_b), 0)
+        first = self._first_segment(part(ids_a, is_split))
+        return windows, _encoder_inputs(first, _cut(segment_b, ended))
+
+    def _answer(self, inputs: _Tensors) -> _Tensors:
+        return self._results(self._call(inputs)["logits"])
+
+    def _results(self, logits: tf.Tensor) -> _Tensors:
+        if self._model.problem_type == REGRESSION:
+            if logits.shape[-1] == 1:
+                return {"score": logits[:, 0]}
+            return {"scores": logits}
+        if self._model.problem_type == MULTI_LABEL:
+            numbers = tf.range(logits.shape[-1])
+            every = tf.constant(self.labels) if self.labels else numbers
+            rows = tf.tile(every[None], [tf.shape(logits)[0], 1])
+            labels = tf.ragged.boolean_mask(rows, logits > 0)
+            return {
+                "logits": logits,
+                "probabilities": tf.nn.sigmoid(logits),
+                "labels": labels.to_tensor("" if self.labels else -1),
+            }
+        probabilities = tf.nn.softmax(logits)
+        return {
+            "logits": logits,
+            "probabilities": probabilities,
+            "label": self._likeliest(probabilities),
+        }
+
+
+class ServedFeatures(ServedModel):
+    """Returns the encoder's output for each token, and for each text.
+
+    sequence_output [B, S, H]; pooled_output [B, H] if the model has a pooler;
+    mean_output [B, H], over the tokens that are no padding, [CLS] and [SEP] included;
+    tokens [B, S] in letters; input_mask [B, S]. As a folder of sentence-transformers
+    or a run of run_embeddings has it, cls_output or max_output [B, H], and the vectors
+    of whole texts of length 1.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        pooling: str | None = None,
+        normalizes: bool = False,
+        **options: Any,
+    ):
+        super().__init__(*arguments, **options)
+        self._pooling, self._normalizes = pooling, normalizes
+
+    def _answer(self, inputs: _Tensors) -> _Tensors:
+        outputs = self._call(inputs)
+        mask = tf.cast(inputs["input_mask"], tf.float32)[:, :, None]
+        states = tf.cast(outputs["sequence_output"], tf.float32)
+        tokens = tf.gather(self.tokens, inputs["input_ids"])
+        of_texts = {
+            "mean_output": tf.reduce_sum(states * mask, 1) / tf.reduce_sum(mask, 1)
+        }
+        if "pooled_output" in outputs:
+            of_texts["pooled_output"] = outputs["pooled_output"]
+        if self._pooling == "cls":
+            of_texts["cls_output"] = states[:, 0]
+        if self._pooling == "max":
+            of_texts["max_output"] = tf.reduce_max(
+                tf.where(mask > 0, states, -1e9), axis=1
+            )
+        if self._normalizes:
+            of_texts = {
+                name: tf.math.l2_normalize(x, -1) for name, x in of_texts.items()
+            }
+        return {
+            **outputs,
+            **of_texts,
+            "tokens": tf.where(inputs["input_mask"] == 1, tokens, ""),
+            "input_mask": inputs["input_mask"],
+        }
+
+
+class ServedMultipleChoice(ServedModel):
+    """Takes text_a [B] and text_b [B, N], its continuations.
+
+    Returns logits and probabilities [B, N], and choice [B], the likeliest's number.
+    """
+
+    def _text_signatures(self) -> dict[str, _Signature]:
+        specs = [_texts("text_a"), _texts("text_b", None)]
+        return {SERVING_DEFAULT: (self._of_choices, specs)}
+
+    def _of_choices(self, text_a: tf.Tensor, text_b: tf.Tensor) -> _Tensors:
+        number = tf.shape(text_b)[1]
+        pairs = self._inputs(tf.repeat(text_a, number), tf.reshape(text_b, [-1]))
+        inputs = {
+            name: tf.reshape(value, [tf.size(text_a), number, tf.shape(value)[1]])
+            for name, value in pairs.items()
+        }
+        logits = self._call(inputs)["logits"]
+        return {
+            "logits": logits,
+            "probabilities": tf.nn.softmax(logits),
+            "choice": tf.argmax(logits, axis=-1, output_type=tf.int32),
+        }
+
+
+class ServedTagger(ServedModel):
+    """Takes text_a [B], split into words; or words [B, W] ("" for none).
+
+    A text is split at white space, and before and after each CJK ideograph unless the
+    training had words of several; also at punctuation, if its texts had spans.
+    Returns words, label [B, W] and probabilities [B, W, C]. A word's label is that of
+    its first piece (Devlin et al. 2018, section 5.3); a word without a piece is [UNK].
+    A text that is too long for one sequence is read in windows, as in run_ner.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        doc_stride: int | None = None,
+        splits_cjk: bool = True,
+        splits_punctuation: bool = False,
+        **kwargs: Any,
+    ):
+        super().__init__(*args, **kwargs)
+        self._doc_stride = doc_stride
+        self._splits = splits_cjk, splits_punctuation
+
+    def _text_signatures(self) -> dict[str, _Signature]:
+        return {
+            SERVING_DEFAULT: (
+                lambda text_a: self._of_words(_split(text_a, *self._splits)),
+                [_texts("text_a")],
+            ),
+            "words": (self._of_words, [_texts("words", None)]),
+        }
+
+    def _of_words(self, words: tf.Tensor) -> _Tensors:
+        assert self.tokenizer is not None
+        pieces = self._ids(tf.reshape(words, [-1]))
+        is_word = words != ""
+        flat_is_word = tf.reshape(is_word, [-1])
+        is_removed = flat_is_word & (_lengths(pieces) == 0)
+        unknown = tf.RaggedTensor.from_row_lengths(
+            tf.repeat(self.tokenizer.unknown_id, tf.math.count_nonzero(is_removed)),
+            tf.cast(is_removed, tf.int32),
+        )
+        pieces = tf.concat([pieces, unknown], axis=1)
+        counts = tf.reshape(_lengths(pieces), tf.shape(words))
+        # Where each word begins in its row.
+        begins = tf.cumsum(counts, axis=1, exclusive=True)
+        sums = tf.reduce_sum(counts, axis=1)
+        tokens = tf.RaggedTensor.from_row_lengths(pieces.flat_values, sums)
+        room = self.max_seq_length - 2
+        windows = _windows(sums, tf.fill(tf.shape(sums), room), self._doc_stride)
+        # The last one is moved back to be as long as the others.
+        ends = tf.gather(sums, windows.rows)
+        starts = tf.where(
+            windows.starts + windows.sizes == ends,
+            tf.maximum(0, ends - room),
+            windows.starts,
+        )
+        windows = _Windows(windows.rows, starts, tf.minimum(room, ends - starts))
+        begin = tf.gather(tokens.row_starts(), windows.rows) + windows.starts
+        part = _slices(tokens, begin, windows.sizes)
+        logits = self._call(_encoder_inputs(self._first_segment(part)))["logits"]
+        length = tf.shape(logits)[1]
+        best = _best_places(windows, sums, tf.ones_like(windows.rows), length)
+        token = tf.range(tf.size(sums))[:, None] * best.most + begins
+        places = tf.gather(best.of_token, tf.where(is_word, token, 0))
+        flat = tf.reshape(logits, [-1, logits.shape[-1]])
+        probabilities = tf.nn.softmax(tf.gather(flat, tf.where(is_word, places, 0)))
+        label = self._likeliest(probabilities)
+        return {
+            "words": words,
+            "label": tf.where(is_word, label, "" if self.labels else -1),
+            "probabilities": tf.where(is_word[:, :, None], probabilities, 0.0),
+        }
+
+
+def _split(texts: tf.Tensor, splits_cjk: bool, splits_punctuation: bool) -> tf.Tensor:
+    """The words of texts, split as `words_of_text` does: [B, W]."""
+    if splits_punctuation:
+        texts = tf.strings.regex_replace(texts, r"([\pP$+<=>^`|~])", r" \1 ")
+    if splits_cjk:
+        ranges = "".join(rf"\x{{{first:x}}}-\x{{{end:x}}}" for first, end in CJK_RANGES)
+        texts = tf.strings.regex_replace(texts, f"([{ranges}])", r" \1 ")
+    spaces = tf.strings.regex_replace(texts, r"[\pZ\t-\r\x1c-\x1f\x{85}]", " ")
+    return tf.strings.split(spaces).to_tensor("")
+
+
+class ServedFillMask(ServedModel):
+    """Takes text_a [B] with [MASK]s, and the number top_k [].
+
+    Returns tokens and probabilities [B, M, top_k], the likeliest first, for the masks
+    from left to right, and num_masks [B].
+    """
+
+    recognizes_special_tokens = True
+
+    def _text_signatures(self) -> dict[str, _Signature]:
+        return {
+            SERVING_DEFAULT: (
+                lambda text_a: self._guesses(text_a, tf.constant(5)),
+                [_texts("text_a")],
+            ),
+            "top_k": (
+                self._guesses,
+                [_texts("text_a"), tf.TensorSpec([], tf.int32, "top_k")],
+            ),
+        }
+
+    def _guesses(self, text_a: tf.Tensor, top_k: tf.Tensor) -> _Tensors:
+        inputs = self._inputs(text_a)
+        is_mask = inputs["input_ids"] == self._mask_id
+        counts = tf.reduce_sum(tf.cast(is_mask, tf.int32), axis=1)
+        positions = tf.RaggedTensor.from_row_lengths(
+            tf.cast(tf.where(is_mask)[:, 1], tf.int32), counts
+        ).to_tensor()
+        outputs = self._call({**inputs, "masked_lm_positions": positions})
+        # An embedding table may have more rows than the vocabulary has tokens.
+        logits = outputs["masked_lm_logits"][:, :, : tf.size(self.tokens)]
+        values, ids = tf.math.top_k(tf.nn.softmax(logits), k=top_k)
+        there = (tf.range(tf.shape(positions)[1]) < counts[:, None])[:, :, None]
+        return {
+            "tokens": tf.where(there, tf.gather(self.tokens, ids), ""),
+            "probabilities": tf.where(there, values, 0.0),
+            "num_masks": counts,
+        }
+
+
+class ServedSpanPredictor(ServedModel):
+    """Takes question and context [B].
+
+    Returns, each [B]: answer; start and end, its place in the context in characters
+    (code points), half open; score, the sum of its start's and end's logits;
+    null_score, that of [CLS] (SQuAD 2.0: no answer where null_score - score is above
+    the threshold found on the development set). The answer is "" where the context has
+    no token.
+
+    A context that is too long for one sequence is read in windows, as in run_squad:
+    each holds the question and the next `doc_stride` tokens. A token is in several; the
+    window where it has most context on its smaller side counts ("max context" in the
+    original), the first one of equal ones. The answer is the span of the highest start
+    + end, cut from the context by its offsets.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        doc_stride: int = 128,
+        max_query_length: int = 64,
+        max_answer_length: int = 30,
+        **kwargs: Any,
+    ):
+        super().__init__(*args, **kwargs)
+        self._doc_stride = doc_stride
+        self._max_query_length = max_query_length
+        self._max_answer_length = max_answer_length
+
+    def _text_signatures(self) -> dict[str, _Signature]:
+        specs = [_texts("question"), _texts("context")]
+        return {SERVING_DEFAULT: (self._of_question, specs)}
+
+    def _of_question(self, question: tf.Tensor, context: tf.Tensor) -> _Tensors:
+        assert self.tokenizer is not None
+        query = _cut(self._ids(question), self._max_query_length)
+        parts = self.tokenizer.encode_with_offsets(context)
+        encoding = GraphEncoding(*(x.with_row_splits_dtype(tf.int32) for x in parts))
+        tokens, counts = encoding.ids, _lengths(encoding.ids)
+        room = self.max_seq_length - 3 - _lengths(query)
+        windows = _windows(counts, room, self._doc_stride)
+        begins = tf.gather(tokens.row_starts(), windows.rows) + windows.starts
+        inputs = _encoder_inputs(
+            self._first_segment(tf.gather(query, windows.rows)),
+            self._ended(_slices(tokens, begins, windows.sizes)),
+        )
+        outputs = self._call(inputs)
+        start_logits, end_logits = outputs["start_logits"], outputs["end_logits"]
+        # [CLS] and [SEP] stand round the question.
+        offsets = tf.gather(_lengths(query), windows.rows) + 2
+        score, first, last = self._best_spans(
+            windows, counts, offsets, start_logits, end_logits
+        )
+        null_scores = start_logits[:, 0] + end_logits[:, 0]
+        has_tokens = counts > 0
+
+        def place(offsets: tf.RaggedTensor, token: tf.Tensor) -> tf.Tensor:
+            number = tf.where(has_tokens, offsets.row_starts() + token, 0)
+            # In a batch of contexts without tokens there is nothing to gather from.
+            values = tf.concat([offsets.flat_values, [0]], axis=0)
+            return tf.where(has_tokens, tf.gather(values, number), 0)
+
+        begin, end = place(encoding.byte_starts, first), place(encoding.byte_ends, last)
+        return {
+            "answer": tf.strings.substr(context, begin, end - begin),
+            "start": place(encoding.starts, first),
+            "end": place(encoding.ends, last),
+            "score": score,
+            "null_score": tf.math.unsorted_segment_min(
+                null_scores, windows.rows, tf.size(counts)
+            ),
+        }
+
+    def _best_spans(
+        self,
+        windows: _Windows,
+        counts: tf.Tensor,
+        offsets: tf.Tensor,
+        start_logits: tf.Tensor,
+        end_logits: tf.Tensor,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Each context's highest score, and the span's first and last token: [B]."""
+        length = tf.shape(start_logits)[1]
+        place = tf.range(length)[None, :] - offsets[:, None]
+        inside = (place >= 0) & (place < windows.sizes[:, None])
+        may_start = _best_places(windows, counts, offsets, length).is_best
+        starts = tf.where(may_start, start_logits, _NEVER)[:, :, None]
+        ends = tf.where(inside, end_logits, _NEVER)[:, None, :]
+        # The diagonals from 0 on: an end at its start or up to the longest answer on.
+        width = tf.minimum(self._max_answer_length, length) - 1
+        pairs = tf.linalg.band_part(tf.ones([length, length]), 0, width)
+        scores = tf.where(pairs > 0, starts + ends, 2 * _NEVER)
+        flat = tf.reshape(scores, [-1, length * length])
+        best, best_scores = tf.argmax(flat, 1, tf.int32), tf.reduce_max(flat, 1)
+        # The first window of each row that has the row's best score.
+        rows = tf.size(counts)
+        row_scores = tf.math.unsorted_segment_max(best_scores, windows.rows, rows)
+        number = tf.range(tf.size(windows.rows))
+        is_best = best_scores == tf.gather(row_scores, windows.rows)
+        chosen = tf.math.unsorted_segment_min(
+            tf.where(is_best, number, tf.size(number)), windows.rows, rows
+        )
+        begin = tf.gather(windows.starts - offsets, chosen)
+        span = tf.gather(best, chosen)
+        return row_scores, begin + span // length, begin + span % length
+
+
+def _load(source: Source, head: str) -> keras.Model:
+    """The model to serve: a classifier of one window, without attention to others."""
+    if head == FEATURES:
+        return loading.load_encoder(source)
+    if names.WINDOWS in names.heads_of(source.weights):
+        weights = source.weights.with_heads([head])
+        source = dataclasses.replace(source, weights=weights)
+    return loading.load_model(source, head)
+
+
+def _server(head: str) -> type[ServedModel]:
+    reference = names.HEADS[head].server if head != FEATURES else None
+    return pkgutil.resolve_name(reference) if reference else ServedFeatures
+
+
+def head_to_serve(source: Source) -> str:
+    """What a checkpoint is for: its head, or features if it has none."""
+    heads = names.heads_of(source.weights)
+    served = [head for head in heads if names.HEADS[head].server]
+    if len(served) > 1:
+        raise InputError(
+            f"{source.path} has several heads: {', '.join(served)}. Choose by `heads`."
+        )
+    return served[0] if served else FEATURES
+
+
+def write_saved_model(
+    folder: str, source: Source, head: str, *, max_seq_length: int, **options: Any
+) -> dict[str, Any]:
+    """Writes a SavedModel, and returns its signatures by name."""
+    if head == names.MASKED_LM and not source.require_config().is_bidirectional:
+        raise InputError(
+            f"{source.path} reads in one direction: it predicts the next token, and"
+            " knows no [MASK]. Export its encoder: `heads=none`."
+        )
+    model = _load(source, head)
+    # A graph cannot separate words: it takes ids.
+    has_text = not source.tokenizer.has_segmenter
+    module = _server(head)(
+        model,
+        source.tokenizer.vocabulary if has_text else None,
+        do_lower_case=bool(source.tokenizer.do_lower_case),
+        max_seq_length=max_seq_length,
+        labels=source.labels,
+        **options,
+    )
+    signatures = module.signatures()
+    tf.saved_model.save(module, folder, signatures=signatures)
+    runtimes.check(folder, "saved_model", model)
+    return signatures
+
+
+def write_litert(
+    folder: str, source: Source, head: str, quantize: str | None = None
+) -> None:
+    """Writes the model for LiteRT, of LiteRT's own operations alone.
+
+    Its inputs and outputs have the Keras model's names. The interpreter resizes batch
+    and length; a BiLSTM's batch is 1, as LiteRT's lists have rows of one size.
+
+    Args:
+        folder: where to write.
+        source: a checkpoint with this head.
+        head: of `names`, or FEATURES.
+        quantize: "float16" for weights; "int8" for weights by output, and for the
+            activations of each call. None: float32.
+
+    Raises:
+        InputError: LiteRT lacks an operation of the model.
+    """
+    from tensorflow.lite.python.convert import ConverterError  # it has no other name
+
+    model = _load(source, head)
+    function = _function_of(model, 1 if _has_bilstm(model.bert_config) else None)
+    # Of a Keras model the converter leaves the variables empty.
+    variables = tf.Module()
+    variables.values = [variable.value for variable in model.variables]
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(
+        [function.get_concrete_function()], variables
+    )
+    if quantize is not None:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if quantize == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    try:
+        content = converter.convert()
+    except ConverterError as error:
+        # After the place in the code.
+        reason = first_line(error).rpartition("error: ")[2]
+        raise InputError(
+            f"`format=litert` cannot express this model: {reason}"
+        ) from error
+    path = os.path.join(folder, runtimes.LITERT_NAME)
+    files.write_atomically(path, content)
+    runtimes.check(path, "litert", model, quantize)
+
+
+def _has_bilstm(config: BertConfig) -> bool:
+    second = config.second_encoder
+    return config.bilstm or (second is not None and _has_bilstm(second))

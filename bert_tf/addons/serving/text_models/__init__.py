@@ -1,0 +1,40 @@
+"""From texts to predictions: a checkpoint of any format, opened for use.
+
+    model = bert_tf.load("/tmp/mrpc_output")
+    model.predict(["He said so."], ["So he said."])[0].label
+
+What a checkpoint can do depends on its head:
+
+    classifier       TextClassifier      predict, explain
+    masked LM        MaskFiller          fill
+    span (SQuAD)     QuestionAnswerer    answer, explain
+    choices (SWAG)   ChoiceModel         choose
+    tagging          WordTagger          tag, explain
+    any, or none     TextModel           embed
+
+It computes with ONNX Runtime where that is installed (`pip install 'bert-tf[serve]'`)
+and there is no accelerator, else with Keras: `runtime`.
+
+Lengths, windows and thresholds are the run's own, as in its flags.json, so predictions
+are those of the commands. Each method takes a list of texts, or one str as a list of
+one, makes batches of similar length, and returns one result for each text; `explain` is
+for one text, and computes with Keras.
+
+Shapes: N texts, C outputs, H hidden.
+"""
+
+from bert_tf.addons.serving.text_models.classifier import ChoiceModel as ChoiceModel
+from bert_tf.addons.serving.text_models.classifier import (
+    TextClassifier as TextClassifier,
+)
+from bert_tf.addons.serving.text_models.mask_filler import MaskFiller as MaskFiller
+from bert_tf.addons.serving.text_models.model import Answer as Answer
+from bert_tf.addons.serving.text_models.model import Prediction as Prediction
+from bert_tf.addons.serving.text_models.model import TaggedEntity as TaggedEntity
+from bert_tf.addons.serving.text_models.model import TaggedText as TaggedText
+from bert_tf.addons.serving.text_models.model import TextModel as TextModel
+from bert_tf.addons.serving.text_models.model import load as load
+from bert_tf.addons.serving.text_models.question_answerer import (
+    QuestionAnswerer as QuestionAnswerer,
+)
+from bert_tf.addons.serving.text_models.word_tagger import WordTagger as WordTagger

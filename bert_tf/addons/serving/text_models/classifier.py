@@ -1,0 +1,182 @@
+"""Classifiers and models of choices: texts to labels."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf.addons.serving.text_models.model import (
+    NUM_LENGTHS,
+    Prediction,
+    Score,
+    TextModel,
+    Texts,
+    ToExplain,
+    is_empty,
+)
+from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
+from bert_tf.base.errors import InputError
+from bert_tf.conversion import names
+from bert_tf.records.batching import ExampleTable
+from bert_tf.tasks.choices import ChoiceExample, ChoiceFeaturizer
+from bert_tf.tasks.tables import Example, Target
+from bert_tf.tasks.text_records import TextFeaturizer, target_of
+from bert_tf.text.wordpiece import pair_features, text_pairs, truncate_pair
+
+
+def predictions_of(target: Target, logits: np.ndarray) -> list[Prediction]:
+    """What outputs [N, C] say."""
+    if target.kind == REGRESSION:
+        return [
+            Prediction(values[0] if len(values) == 1 else tuple(values), {})
+            for values in logits.tolist()
+        ]
+    labels: Iterable[Any] = target.words(logits)
+    if target.kind == MULTI_LABEL:
+        labels = [
+            tuple(itertools.compress(target.labels, row))
+            for row in target.predictions(logits)
+        ]
+    return [
+        Prediction(label, dict(zip(target.labels, row, strict=True)))
+        for label, row in zip(
+            labels, target.probabilities(logits).tolist(), strict=True
+        )
+    ]
+
+
+class TextClassifier(TextModel):
+    """A checkpoint with a classifier: `predict` and `explain`; and `embed`."""
+
+    head = "a classifier"
+    methods = ("predict", "explain")
+    _head = names.CLASSIFIER
+
+    def _prepare(self) -> None:
+        self.target = target_of(self.source)
+        self.labels = self.target.labels
+
+    def predict(
+        self, texts: Texts, pairs: str | Sequence[str | None] | None = None
+    ) -> list[Prediction]:
+        """The model's predictions for texts, or pairs, as from run_classifier.
+
+        A text beyond `max_length` tokens is cut, with a warning, or read in windows if
+        the run had --long_text=window. Labels without names are "0", "1", ...
+        """
+        if is_empty(texts):
+            return []
+        return predictions_of(self.target, self.logits(texts, pairs))
+
+    def logits(
+        self, texts: Texts, pairs: str | Sequence[str | None] | None = None
+    ) -> np.ndarray:
+        """The model's outputs for texts, or pairs, float32 [N, C], N at least 1."""
+        examples = [
+            Example(text, pair, None, f"text {number}")
+            for number, (text, pair) in enumerate(text_pairs(texts, pairs))
+        ]
+        featurizer = TextFeaturizer(
+            self.tokenizer,
+            max_seq_length=self.max_length,
+            target=self.target,
+            windows=self._run.get("long_text") == "window",
+            doc_stride=self._run.get("doc_stride"),
+            window_pooling=self._run.get("window_pooling") or "mean",
+        )
+        records = ExampleTable(featurizer.blocks(examples), featurizer.spec)
+        if not featurizer.window_counts:
+            self._warn_of_cut(featurizer.num_truncated, len(examples))
+        batch_size = min(self._batch_size, len(records))
+        return featurizer.logits(self._predict, records, batch_size, NUM_LENGTHS)
+
+    def _to_explain(
+        self, text: str | Sequence[str], pair: str | None, target: str | int | None
+    ) -> Iterator[ToExplain]:
+        """What each word contributes to a label's logit, or to a number."""
+        if isinstance(text, list | tuple):
+            raise InputError("`explain` takes one text: call it for each of a list.")
+        ((first, second),) = text_pairs([text], [pair])  # type: ignore[list-item]
+        encodings = [self.tokenizer.encode_with_offsets(one) for one in (first, second)]
+        all_ids = [one.ids for one in encodings]
+        room = self.max_length - (3 if all_ids[1] else 2)
+        ids = truncate_pair(all_ids[0], all_ids[1], room)
+        if sum(map(len, all_ids)) > room:
+            if self._run.get("long_text") == "window":
+                raise InputError(
+                    f"A text of several windows cannot be explained: {room} tokens fit"
+                    f" into one, and it has {sum(map(len, all_ids))}."
+                )
+            self._warn_of_cut(1, 1)
+        encodings = [
+            one.part(0, len(kept)) for one, kept in zip(encodings, ids, strict=True)
+        ]
+        length = sum(map(len, ids)) + self.max_length - room
+        inputs = pair_features([ids], self.tokenizer.vocabulary, length)
+        names = self.target.labels or ["0"]
+        if target is None:
+            label, shares = self.predict([first], [second])[0]
+            wanted = names
+            if self.target.kind != REGRESSION:
+                wanted = label if isinstance(label, tuple) else [label]
+                # The likeliest, if of several labels none is likely.
+                wanted = wanted or [max(shares, key=lambda name: shares[name])]
+        elif (known := str(target)) in names:
+            wanted = [known]
+        else:
+            raise InputError(f"`target={target}`: the labels are {', '.join(names)}.")
+
+        def score(number: int) -> Score:
+            return lambda outputs: outputs["logits"][:, number]
+
+        targets = {name: score(names.index(name)) for name in wanted}
+        texts = [first, second][: 2 if second else 1]
+        yield ToExplain(encodings[: len(texts)], texts, inputs, targets)
+
+
+class ChoiceModel(TextModel):
+    """A checkpoint of multiple choice: `choose`; and `embed`."""
+
+    head = "a model of choices"
+    methods = ("choose",)
+    _head = names.MULTIPLE_CHOICE
+
+    def choose(
+        self, texts: Texts, choices: Sequence[str] | Sequence[Sequence[str]]
+    ) -> list[Prediction]:
+        """Which of a text's choices goes with it, as from run_swag.
+
+        `choices` has a list for each text, all as long; of one str its list. The
+        labels are the run's, or else "0", "1", ...
+        """
+        if is_empty(texts):
+            return []
+        one = isinstance(texts, str)
+        lists: Sequence[Any] = [choices] if one else choices
+        if len(lists) != len([texts] if one else texts) or any(
+            isinstance(each, str) or len(each) != max(2, len(lists[0]))
+            for each in lists
+        ):
+            raise InputError(
+                "`choices` must have one list per text, all of the same length, with"
+                " at least two choices."
+            )
+        examples = []
+        for number, ((text, _), each) in enumerate(
+            zip(text_pairs(texts, None), lists, strict=True)
+        ):
+            endings = tuple(ending for ending, _ in text_pairs(each, None))
+            examples.append(ChoiceExample(text, "", endings, None, f"text {number}"))
+        count = len(lists[0])
+        named = self._run.get("labels") or ()
+        labels = tuple(named if len(named) == count else map(str, range(count)))
+        target = Target(kind=SINGLE_LABEL, labels=labels)
+        featurizer = ChoiceFeaturizer(
+            self.tokenizer, max_seq_length=self.max_length, target=target
+        )
+        records = ExampleTable(featurizer.blocks(examples), featurizer.spec)
+        self._warn_of_cut(featurizer.num_truncated, len(examples))
+        batch_size = min(self._batch_size, len(records))
+        logits = featurizer.logits(self._predict, records, batch_size, NUM_LENGTHS)
+        return predictions_of(target, logits)

@@ -1,0 +1,33 @@
+"""Masked language models: tokens for [MASK]."""
+
+from bert_tf.addons.serving.text_models.model import TextModel, Texts, is_empty
+from bert_tf.conversion import names
+from bert_tf.conversion.source import load_tokenizer
+from bert_tf.fill_mask import Guess, fill_masks
+from bert_tf.text.wordpiece import text_pairs
+
+
+class MaskFiller(TextModel):
+    """A checkpoint with a masked LM: `fill`; and `embed`."""
+
+    head = "a masked language model"
+    methods = ("fill",)
+    _head = names.MASKED_LM
+
+    def _prepare(self) -> None:
+        self._mask_tokenizer = load_tokenizer(
+            self.source, recognize_special_tokens=True
+        )
+
+    def fill(self, texts: Texts, *, top_k: int = 5) -> list[list[list[Guess]]]:
+        """The likeliest tokens for each [MASK] of each text, as from fill_mask."""
+        if is_empty(texts):
+            return []
+        return fill_masks(
+            self.model,
+            self._mask_tokenizer,
+            [text for text, _ in text_pairs(texts, None)],
+            top_k=top_k,
+            batch_size=self._batch_size,
+            predict=self._step,
+        )

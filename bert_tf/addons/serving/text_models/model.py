@@ -1,0 +1,532 @@
+"""A checkpoint that reads texts: what all of them have in common."""
+
+import dataclasses
+import functools
+import importlib.util
+import itertools
+import os
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from absl import logging
+
+from bert_tf.addons.serving import onnx_files, onnx_graph
+from bert_tf.addons.serving.explanations import Explanation, words_of
+from bert_tf.addons.serving.onnx_model import OnnxModel
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import flags_of_run
+from bert_tf.base.progress import with_bar
+from bert_tf.conversion import names
+from bert_tf.conversion.huggingface import sentence_settings
+from bert_tf.conversion.source import (
+    Format,
+    Source,
+    folder_of,
+    load_tokenizer,
+    open_source,
+)
+from bert_tf.fill_mask import Guess
+from bert_tf.records.batching import Predict
+from bert_tf.tasks.line_features import (
+    CLS,
+    MAX_OF_TOKENS,
+    MEAN_OF_TOKENS,
+    POOLED,
+    SENTENCE_VECTORS,
+    FeatureReader,
+    Features,
+    FeatureSettings,
+    Line,
+    extract,
+)
+from bert_tf.text.normalization import Span
+from bert_tf.text.vocabulary import CONTINUATION, MASK
+from bert_tf.text.wordpiece import Encoding, text_pairs
+
+# The commands' defaults where neither a flag nor a run gives a value.
+_LENGTH, SPAN_LENGTH = 128, 384
+NUM_LENGTHS = 12
+_MOST_LABELS = 6  # that are shown
+_AUTO, _KERAS, _ONNX = RUNTIMES = ("auto", "keras", "onnxruntime")
+
+Texts = str | Sequence[str]
+# A model's outputs -> the score that is explained, [B].
+Score = Callable[[Mapping[str, Any]], Any]
+
+
+class Prediction(NamedTuple):
+    """A classifier's prediction for a text."""
+
+    # The label's name; of a multi-label classifier the tuple of all that are likelier
+    # than not; of a regression the number, or the tuple of numbers.
+    label: Any
+    probabilities: dict[str, float]  # by label; empty for a regression
+
+
+class Answer(NamedTuple):
+    """An answer to a question about a text: "" and no span for "no answer"."""
+
+    text: str
+    probability: float  # among the best answers
+    span: tuple[int, int] | None  # its characters in the text, half open
+
+
+class TaggedEntity(NamedTuple):
+    """Words that name one thing."""
+
+    text: str
+    type: str  # such as PER
+    span: tuple[int, int]  # the words' numbers, half open
+    characters: Span  # its place in the text, half open
+
+
+class TaggedText(NamedTuple):
+    """A text's words and their labels."""
+
+    words: tuple[str, ...]
+    labels: tuple[str, ...]
+    entities: tuple[TaggedEntity, ...]  # spelled by the labels, if they spell any
+    # Each word's place in the text, half open; of words, with a blank between them.
+    spans: tuple[Span, ...] = ()
+
+
+class ToExplain(NamedTuple):
+    """A record [1, S] with these tokens between [CLS] and [SEP], and scores of it."""
+
+    encodings: Sequence[Encoding]
+    texts: Sequence[str]
+    inputs: Mapping[str, np.ndarray]
+    targets: Mapping[str, Score]  # by what is explained
+    starts: Sequence[bool] | None = None  # which tokens begin a word, if not by ##
+
+
+def load(
+    path: str,
+    *,
+    max_length: int | None = None,
+    batch_size: int = 32,
+    runtime: str = _AUTO,
+) -> "TextModel":
+    """Opens a checkpoint for predictions on texts.
+
+    Args:
+        path: as for `open_source`: a run's output_dir, a checkpoint in it, a TF1
+            release, a Hugging Face folder, a KerasHub preset.
+        max_length: the most tokens of a sequence, or of a window. Default: as in the
+            run; else 128, of a SQuAD model 384, or the model's positions.
+        batch_size: how many texts, or windows, the model gets at once.
+        runtime: "keras", or "onnxruntime" for the same model as a graph for the CPU.
+            "auto": onnxruntime where it is installed, there is no GPU or TPU, and ONNX
+            can express the model.
+
+    Returns:
+        A TextClassifier, MaskFiller, QuestionAnswerer, ChoiceModel or WordTagger,
+        depending on the checkpoint's head; a TextModel if it has none of these.
+
+    Raises:
+        InputError: there is no checkpoint or no vocabulary, they do not fit,
+            `max_length` is beyond the model's positions, or the runtime is not
+            installed or cannot run the model.
+    """
+    if batch_size < 1:
+        raise InputError(f"`batch_size` must be at least 1. Received: {batch_size}")
+    if runtime not in RUNTIMES:
+        raise InputError(f"`runtime={runtime}` must be one of {', '.join(RUNTIMES)}.")
+    source = open_source(path)
+    heads = [names.HEADS[head] for head in names.heads_of(source.weights)]
+    # The last: of a task, where there are those of pre-training too.
+    kinds = [head.text_model for head in heads if head.text_model]
+    kind: type[TextModel] = pkgutil.resolve_name(kinds[-1]) if kinds else TextModel
+    return kind(source, max_length=max_length, batch_size=batch_size, runtime=runtime)
+
+
+def _checked_runtime(runtime: str, source: Source) -> str:
+    """The runtime to use; InputError if the one that is asked for cannot be."""
+    if runtime == _KERAS:
+        return runtime
+    if source.format == Format.ONNX:
+        runtime = _ONNX
+    try:
+        for package in ("onnx", _ONNX):
+            if importlib.util.find_spec(package) is None:
+                raise InputError(
+                    f"`runtime={_ONNX}` needs {package}, which is not installed:"
+                    " pip install 'bert-tf[serve]'"
+                )
+        if names.WINDOWS in names.heads_of(source.weights):
+            raise InputError(
+                f"{source.path} attends to several windows of a text, which ONNX files"
+                f" do not have. Give `runtime={_KERAS}`."
+            )
+        onnx_graph.refuse_unknown_parts(source)
+    except InputError:
+        if runtime == _ONNX:
+            raise
+        return _KERAS
+    if runtime == _ONNX:
+        return runtime
+    from bert_tf.training.strategy import has_accelerator
+
+    return _KERAS if has_accelerator() else _ONNX
+
+
+def _by_batches(what: str, step: Callable[..., Any]) -> Predict:
+    """Batches by a step that needs no devices."""
+
+    def predict(batches: Any, total: int) -> Iterator[tuple[Any, Any]]:
+        for batch in with_bar(batches, total, unit="batch", label=f"predict {what}"):
+            yield batch, step(batch)
+
+    return predict
+
+
+def pooled_states(
+    model: Callable[..., Any], options: FeatureSettings, batch: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+    """The vectors of texts, [B, H], from a file's states of all tokens."""
+    outputs = model(batch)
+    states, mask = (
+        outputs["sequence_output"],
+        np.asarray(batch["input_mask"])[..., None],
+    )
+    vectors = {
+        CLS: states[:, 0],
+        MEAN_OF_TOKENS: (states * mask).sum(axis=1) / np.maximum(mask.sum(axis=1), 1),
+        MAX_OF_TOKENS: np.where(mask > 0, states, -1e9).max(axis=1),
+    }
+    if POOLED in options.sentence_vectors:
+        vectors[POOLED] = outputs["pooled_output"]
+    return {name: x.astype(np.float32) for name, x in vectors.items()}
+
+
+def is_empty(texts: Any) -> bool:
+    """Whether it is a list without a text."""
+    return not isinstance(texts, str) and isinstance(texts, Sequence) and not texts
+
+
+class TextModel:
+    """A checkpoint that reads texts: what `load` returns.
+
+    A method that the checkpoint's head cannot serve raises InputError, as does an input
+    that is no text.
+
+    Attributes:
+        labels: the labels, in the order of the outputs; () if there are none.
+        tokenizer: the WordPieceTokenizer.
+        model: the Keras model, or ONNX Runtime's; None without a head.
+        max_length: the most tokens of a sequence, or of a window.
+        runtime: what it computes with, "keras" or "onnxruntime".
+        source: the checkpoint.
+    """
+
+    head = "an encoder"
+    methods: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    _default_length = _LENGTH
+    _head: str | None = None  # of `names`
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        max_length: int | None,
+        batch_size: int,
+        runtime: str = _AUTO,
+    ) -> None:
+        positions = source.require_config().max_position_embeddings
+        if max_length is not None and not 5 <= max_length <= positions:
+            raise InputError(
+                f"`max_length` must be between 5 and the model's {positions} positions."
+                f" Received: {max_length}"
+            )
+        self.source = source
+        self._max_length = max_length
+        self._run = flags_of_run(source.folder)
+        self._sentences = sentence_settings(folder_of(source.path))
+        # A run of pre-training may have its records' length, not its flag's.
+        self.max_length: int = min(
+            max_length
+            or self._run.get("max_seq_length")
+            or self._sentences.max_seq_length
+            or self._default_length,
+            positions,
+        )
+        self._batch_size = batch_size
+        self._given_runtime = runtime
+        self.runtime = _checked_runtime(runtime, source)
+        self.tokenizer = load_tokenizer(source)
+        # A Keras model, or an `OnnxModel`; None where the encoder is all.
+        self.model: Any = None
+        if self._head is not None:
+            self.model, self._step, self._predict = self._opened_model(self._head)
+        self._prepare()
+
+    def _opened_model(self, head: str) -> tuple[Any, Callable[..., Any], Predict]:
+        """A head's model, its step: batch -> outputs, and that of many batches."""
+        if self.runtime == _ONNX:
+            at_positions = head == names.MASKED_LM
+            found = self._onnx_model([head], at_positions=at_positions)
+            return found, found, _by_batches("texts", found)
+        # Keras, and with it TensorFlow, is imported where it computes.
+        from bert_tf.conversion.loading import load_model
+        from bert_tf.training.device_steps import prediction_step
+        from bert_tf.training.evaluation import Predictor
+        from bert_tf.training.strategy import create_strategy
+
+        model = load_model(self.source, head)
+        step = prediction_step(model, create_strategy(), by_pieces=False)
+        return model, step, Predictor("texts", step).run
+
+    def _onnx_model(self, heads: Sequence[str], **options: Any) -> OnnxModel:
+        """The model of these heads, as a graph that is made in memory."""
+        weights = self.source.weights.with_heads(heads)
+        source = dataclasses.replace(self.source, weights=weights)
+        if heads and source.format == Format.ONNX:
+            return OnnxModel(self._onnx_path(), source.require_config())
+        content = onnx_graph.build(source, **options).SerializeToString()
+        return OnnxModel(content, source.require_config())
+
+    def _onnx_path(self) -> str:
+        return os.path.join(self.source.folder, onnx_files.FILE_NAME)
+
+    def _prepare(self) -> None:
+        """Makes what the method needs besides the model."""
+
+    def __reduce__(self) -> Any:
+        """A copy, here or in another process, opens the path again."""
+        options: dict[str, Any] = {
+            "max_length": self._max_length,
+            "batch_size": self._batch_size,
+            "runtime": self._given_runtime,
+        }
+        return functools.partial(load, self.source.path, **options), ()
+
+    def __repr__(self) -> str:
+        shown = [repr(self.source.path)]
+        if self.labels:
+            more = ", ..." * (len(self.labels) > _MOST_LABELS)
+            shown.append(f"labels=[{', '.join(self.labels[:_MOST_LABELS])}{more}]")
+        shown += [f"max_length={self.max_length}", f"runtime={self.runtime!r}"]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def predict(
+        self, texts: Texts, pairs: str | Sequence[str | None] | None = None
+    ) -> list[Prediction]:
+        """A classifier of texts, or of pairs: see `TextClassifier`."""
+        raise self._cannot("predict")
+
+    def fill(self, texts: Texts, *, top_k: int = 5) -> list[list[list[Guess]]]:
+        """Tokens for each [MASK]: see `MaskFiller`."""
+        raise self._cannot("fill")
+
+    def answer(
+        self, questions: Texts, contexts: Texts, *, top_k: int = 1
+    ) -> list[list[Answer]]:
+        """Answers to questions about texts: see `QuestionAnswerer`."""
+        raise self._cannot("answer")
+
+    def choose(
+        self, texts: Texts, choices: Sequence[str] | Sequence[Sequence[str]]
+    ) -> list[Prediction]:
+        """The choice that goes with each text: see `ChoiceModel`."""
+        raise self._cannot("choose")
+
+    def tag(self, texts: Texts | Sequence[Sequence[str]]) -> list[TaggedText]:
+        """Labels for each word: see `WordTagger`."""
+        raise self._cannot("tag")
+
+    def explain(
+        self,
+        text: str | Sequence[str],
+        pair: str | None = None,
+        *,
+        target: str | int | None = None,
+        baseline: str = MASK,
+    ) -> list[Explanation]:
+        """What each word of a text contributes to the model's prediction.
+
+        Args:
+            text: a text, or for a model of SQuAD the question; of a tagger also words.
+            pair: the second text of a pair, or the text that is to answer the question.
+            target: what is explained: for a classifier a label, for a tagger the number
+                of a word, from 0. Default: what the model predicts: the label, each of
+                several labels, the best answer, each word with a label other than O.
+            baseline: the token that stands for "no word".
+
+        Returns:
+            An explanation of each target; print it, or let a notebook show it.
+
+        Raises:
+            InputError: the model is none of these, there is no such target, or the
+                text has no token or is one that the model reads in several windows.
+        """
+        return [
+            one
+            for part in self._to_explain(text, pair, target)
+            for one in self._explanations(part, baseline)
+        ]
+
+    def _to_explain(
+        self, text: str | Sequence[str], pair: str | None, target: str | int | None
+    ) -> Iterator[ToExplain]:
+        raise self._cannot("explain")
+
+    @functools.cached_property
+    def _keras_model(self) -> Any:
+        """The model that has gradients."""
+        if self.runtime == _KERAS:
+            return self.model
+        from bert_tf.conversion.loading import load_model
+
+        return load_model(self.source, self._head or "")
+
+    def _explanations(self, part: ToExplain, baseline: str) -> list[Explanation]:
+        if self.source.format == Format.ONNX:
+            raise InputError(
+                f"{self.source.path} is an ONNX file, which has no gradients: explain"
+                " the checkpoint that it was exported from."
+            )
+        from bert_tf.addons.serving.attribution import COMPLETE, integrated_gradients
+
+        encodings, texts, inputs, targets, starts = part
+        lengths = [len(one.ids) for one in encodings]
+        if not sum(lengths):
+            raise InputError("The text to explain has no token.")
+        vocabulary = self.tokenizer.vocabulary
+        if baseline not in vocabulary:
+            raise InputError(
+                f"`baseline={baseline}` must be a token of the vocabulary."
+            )
+        places = [*range(1, 1 + lengths[0])]
+        places += [2 + lengths[0] + number for number in range(sum(lengths[1:]))]
+        model = self._keras_model
+        inputs = {name: inputs[name].astype(np.int32) for name in model.input}
+        ids = inputs["input_ids"].copy()
+        ids[:, places] = vocabulary.ids[baseline]
+        if len(model.input["input_ids"].shape) == 3:  # windows: the only one
+            inputs = {name: value[:, None] for name, value in inputs.items()}
+            ids = ids[:, None]
+        if starts is None:
+            tokens = itertools.chain.from_iterable(one.tokens for one in encodings)
+            starts = [not token.startswith(CONTINUATION) for token in tokens]
+        explained = []
+        for name, score in targets.items():
+            found = integrated_gradients(
+                model, inputs, ids, score, batch_size=self._batch_size
+            )
+            if found.gap > COMPLETE:
+                logging.warning(
+                    "%s: attributions miss the difference of the scores by %.1f %%.",
+                    *(name, 100 * found.gap),
+                )
+            words = words_of(encodings, texts, found.values[places].tolist(), starts)
+            explained.append(
+                Explanation(
+                    target=name,
+                    texts=tuple(texts),
+                    words=words,
+                    score=found.score,
+                    baseline_score=found.baseline_score,
+                    gap=found.gap,
+                    steps=found.steps,
+                )
+            )
+        return explained
+
+    def embed(
+        self,
+        texts: Texts,
+        pairs: str | Sequence[str | None] | None = None,
+        *,
+        pooling: str | None = None,
+        normalize: bool | None = None,
+    ) -> np.ndarray:
+        """A vector for each text, or pair, as from extract_features: float32 [N, H].
+
+        `pooling` is "mean" or "max" over the last layer's tokens, [CLS] and [SEP]
+        included; "cls", the last layer's output at [CLS]; or "pooled", the pooler's.
+        With `normalize` each vector is divided by its length, so that products of two
+        are cosines. What is beyond `max_length` tokens is cut, with a warning. A run of
+        run_embeddings, or a folder of sentence-transformers, gives the length, the
+        pooling and the normalization that are not given; any other has "mean", not
+        normalized.
+        """
+        pooling = pooling or self._sentences.pooling or "mean"
+        if pooling not in SENTENCE_VECTORS:
+            raise ValueError(
+                f"`pooling={pooling}` must be one of {', '.join(SENTENCE_VECTORS)}."
+            )
+        if pooling == POOLED and not self._has_pooler:
+            raise InputError(
+                f"{self.source.path} has no pooler: `pooling` must not be {POOLED!r}."
+            )
+        if is_empty(texts):
+            width = self.source.require_config().output_size
+            return np.zeros([0, width], np.float32)
+        reader = FeatureReader(self.tokenizer, max_seq_length=self.max_length)
+        inputs = list(reader(Line(*pair) for pair in text_pairs(texts, pairs)))
+        self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
+        size = min(self._batch_size, len(inputs))
+        found = self._extract(inputs, len(inputs), size)
+        vectors = np.stack([one.sentence[pooling].reshape(-1) for one in found])
+        if self._sentences.normalizes if normalize is None else normalize:
+            norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+            vectors /= np.maximum(norms, 1e-12)
+        return vectors
+
+    @property
+    def _has_pooler(self) -> bool:
+        return names.POOLER[0].original in self.source.weights
+
+    @functools.cached_property
+    def _extract(self) -> Callable[..., Iterator[Features]]:
+        """Computes all vectors of whole texts: (inputs, how many, batch size)."""
+        options = FeatureSettings(
+            max_seq_length=self.max_length,
+            token_vectors=False,
+            sentence_vectors=(
+                *(CLS, MEAN_OF_TOKENS, MAX_OF_TOKENS),
+                *[POOLED] * self._has_pooler,
+            ),
+        )
+        if self.runtime == _KERAS:
+            from bert_tf.tasks.features import FeatureExtractor, LayerSelection
+            from bert_tf.training.strategy import create_strategy
+
+            number = self.source.require_config().num_hidden_layers
+            last = LayerSelection(layers=(-1,), num_hidden_layers=number)
+            return FeatureExtractor(
+                self.source, last, create_strategy(), options, by_pieces=False
+            ).extract
+        step: Callable[..., Any]
+        if self.source.format == Format.ONNX and self._head is None:
+            file = OnnxModel(self._onnx_path())
+            step = functools.partial(pooled_states, file, options)
+        else:
+            step = self._onnx_model((), sentence_vectors=options.sentence_vectors)
+        predict = _by_batches("features", step)
+        return lambda inputs, number, size: extract(
+            inputs,
+            predict,
+            dataclasses.replace(options, batch_size=size),
+            values_per_token=0,
+            num_inputs=number,
+        )
+
+    def _cannot(self, method: str) -> InputError:
+        methods = [f"`{name}`" for name in (*self.methods, "embed")]
+        known = " and ".join(filter(None, [", ".join(methods[:-1]), methods[-1]]))
+        return InputError(
+            f"{self.source.path} is {self.head}: it has {known}, not `{method}`."
+        )
+
+    def _warn_of_cut(self, count: int, number: int) -> None:
+        if count:
+            logging.warning(
+                "%d of %d texts have more than %d tokens, and were cut (`max_length`).",
+                count,
+                number,
+                self.max_length,
+            )

@@ -1,0 +1,108 @@
+"""Models of SQuAD: questions and texts to answers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bert_tf.addons.serving.text_models.model import (
+    SPAN_LENGTH,
+    Answer,
+    TextModel,
+    Texts,
+    ToExplain,
+    is_empty,
+)
+from bert_tf.answer import NO_ANSWER, options_of
+from bert_tf.base.errors import InputError
+from bert_tf.conversion import names
+from bert_tf.tasks.squad import windows as squad_windows
+from bert_tf.tasks.squad.answerer import Answerer
+from bert_tf.tasks.squad.decoding import NBestEntry
+from bert_tf.text.wordpiece import text_pairs
+
+
+def _answers(entries: Sequence[NBestEntry]) -> list[Answer]:
+    return [Answer(entry.text, entry.probability, entry.span) for entry in entries]
+
+
+class QuestionAnswerer(TextModel):
+    """A checkpoint of SQuAD: `answer` and `explain`; and `embed`."""
+
+    head = "a model of SQuAD"
+    methods = ("answer", "explain")
+    _default_length = SPAN_LENGTH
+    _head = names.SPAN
+
+    def _prepare(self) -> None:
+        given = {"max_seq_length": self.max_length}
+        self._answerer = Answerer(
+            self.model,
+            self.tokenizer,
+            predict=self._predict,
+            batch_size=self._batch_size,
+            **options_of(given, self.source, self.source.checkpoint),
+        )
+
+    def answer(
+        self, questions: Texts, contexts: Texts, *, top_k: int = 1
+    ) -> list[list[Answer]]:
+        """Answers each question about its text, or all about one, as the command does.
+
+        The model's own answer is first, then the others, the likeliest first.
+        """
+        if is_empty(questions):
+            return []
+        if isinstance(contexts, str):
+            contexts = [contexts] * (
+                1 if isinstance(questions, str) else len(questions)
+            )
+        pairs = text_pairs(questions, contexts)
+        for number, (question, _) in enumerate(pairs):
+            if not question.strip():
+                raise InputError(f"Question {number} (from 0) is empty.")
+        found = []
+        answers = self._answerer.each(*zip(*pairs, strict=True))
+        for number, entries in enumerate(answers):
+            if not entries:
+                raise InputError(
+                    f"Text {number} (from 0), which must contain the answer, is empty."
+                )
+            found.append(_answers(entries[:top_k]))
+        return found
+
+    def answers_with_words(
+        self, questions: Sequence[str], contexts: Sequence[str]
+    ) -> list[list[Answer]]:
+        """As `answer`, all of them; [] where a text has no word."""
+        return list(map(_answers, self._answerer.each(questions, contexts)))
+
+    def _to_explain(
+        self, text: str | Sequence[str], pair: str | None, target: str | int | None
+    ) -> Iterator[ToExplain]:
+        """What each word contributes to the logits of the best answer's two ends.
+
+        Of a text of several windows it is explained in the one with the answer.
+        """
+        if target is not None:
+            raise InputError(
+                "`target`: a question answerer explains the best answer; leave it out."
+            )
+        ((question, context),) = text_pairs([text], [pair])  # type: ignore[list-item]
+        (features,) = self._answerer.features([question], context)
+        answer = self._answerer.answers(features)[0]
+        number, start, end = self._answerer.place(features, answer)
+        (block,) = squad_windows.blocks([features], self.max_length)
+        begin, length = features.windows[number]
+        size = features.offset + length + 1
+        inputs = {name: block[name][number : number + 1, :size] for name in block}
+        asked = self.tokenizer.encode_with_offsets(question)
+        read = self.tokenizer.encode_with_offsets(context)
+        encodings = [
+            asked.part(0, len(features.query_ids)),
+            read.part(begin, begin + length),
+        ]
+
+        def score(outputs: Mapping[str, Any]) -> Any:
+            return outputs["start_logits"][:, start] + outputs["end_logits"][:, end]
+
+        targets = {answer.text or NO_ANSWER: score}
+        yield ToExplain(encodings, [question, context], inputs, targets)

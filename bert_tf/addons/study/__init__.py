@@ -1,0 +1,1 @@
+"""Comparisons, the paper's tables, and what models know."""
