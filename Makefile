@@ -85,7 +85,7 @@ $(JAX_VENV)/.installed: $(VENV)/.installed
 # packages require is installed: the package's own requirements are newer.
 test-exports: $(EXPORT_VENV)/.installed
 	$(EXPORT_VENV)/bin/python -m pytest -n auto --dist worksteal -m 'not slow' -rs \
-	  tests/export_model_test.py tests/addons/serving/runtimes_test.py \
+	  tests/addons/serving/export_model_test.py tests/addons/serving/runtimes_test.py \
 	  tests/addons/serving/onnx_graph_test.py tests/conversion/onnx_folder_test.py \
 	  tests/conversion/litert_test.py tests/addons/serving/text_models_test.py \
 	  tests/serving_page_test.py tests/addons/serving/export_scores_test.py \

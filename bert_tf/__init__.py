@@ -41,6 +41,7 @@ from bert_tf.base import keras_backend, serialization
 
 if TYPE_CHECKING:  # for editors and type checkers; the names below are the same
     from bert_tf.addons.serving.explanations import Explanation as Explanation
+    from bert_tf.addons.serving.export_model import export as export
     from bert_tf.addons.serving.text_models.classifier import ChoiceModel as ChoiceModel
     from bert_tf.addons.serving.text_models.classifier import (
         TextClassifier as TextClassifier,
@@ -67,7 +68,6 @@ if TYPE_CHECKING:  # for editors and type checkers; the names below are the same
     from bert_tf.conversion.loading import load_weights as load_weights
     from bert_tf.conversion.source import load_tokenizer as load_tokenizer
     from bert_tf.conversion.source import open_source as open_source
-    from bert_tf.export_model import export as export
     from bert_tf.modeling.encoder import BertEncoder as BertEncoder
     from bert_tf.modeling.heads import BertClassifier as BertClassifier
     from bert_tf.modeling.heads import BertMultipleChoice as BertMultipleChoice

@@ -22,22 +22,25 @@ import tensorflow as tf  # noqa: F401 (all of it before the forks)
 from absl import logging
 
 from bert_tf import (
-    export_model,
-    extract_features,
-    probe,
     run_classifier,
     run_embeddings,
-    run_glue,
     run_ner,
     run_pretraining,
     run_squad,
     run_swag,
 )
+from bert_tf.addons.corpora import extend_vocabulary
+from bert_tf.addons.serving import export_model
+from bert_tf.addons.study import probe
 from bert_tf.base import cli
-from bert_tf.tasks import pretraining  # noqa: F401
+from bert_tf.records import create_pretraining_data, learn_vocabulary
+from bert_tf.tasks import (
+    extract_features,
+    pretraining,  # noqa: F401
+    run_glue,
+)
 from tests.readme.small_files import SmallFiles
 from tests.training.killed_run_test import CLOCKS
-from tfrecords import create_pretraining_data, extend_vocabulary, learn_vocabulary
 
 _SEED = 20
 _DURATION = re.compile(rb'"seconds": [\d.]+|\d\d:\d\d:\d\d')

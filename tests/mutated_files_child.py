@@ -22,7 +22,8 @@ import pyarrow
 from absl import logging
 from pyarrow import parquet
 
-from bert_tf import answer, ensemble_squad, evaluate_squad, inspect_checkpoint, score
+from bert_tf.addons.serving import answer
+from bert_tf.addons.study import ensemble_squad, score
 from bert_tf.base import cli, files, strict_json
 from bert_tf.base.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
@@ -43,13 +44,13 @@ from bert_tf.records.manifest import Manifest
 from bert_tf.records.pipeline import READING_ERRORS, record_counts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
-from bert_tf.tasks import glue, glue_suite
+from bert_tf.tasks import glue, glue_suite, inspect_checkpoint
 from bert_tf.tasks.choices import ChoiceLayout, read_choices
 from bert_tf.tasks.line_features import read_lines
 from bert_tf.tasks.run_log import RunRecord
 from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.selection import RunLog
-from bert_tf.tasks.squad import null_threshold
+from bert_tf.tasks.squad import evaluate_squad, null_threshold
 from bert_tf.tasks.squad.reading import read_file
 from bert_tf.tasks.tables import TableSplit
 from bert_tf.tasks.tagging import words

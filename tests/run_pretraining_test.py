@@ -13,12 +13,14 @@ import pytest
 import tensorflow as tf
 from absl import flags, logging
 
-from bert_tf import export_model, run_pretraining
+from bert_tf import run_pretraining
+from bert_tf.addons.serving import export_model
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.conversion.loading import load_classifier, load_pretrainer
 from bert_tf.conversion.tensorflow import read_weights
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
+from bert_tf.records import create_pretraining_data
 from bert_tf.tasks import pretraining, reference_curves
 from bert_tf.tasks.pretraining import PretrainingRun
 from bert_tf.tasks.reference_curves import Reference
@@ -30,7 +32,6 @@ from tests.modeling.examples import randomize
 from tests.records import unmasked
 from tests.script_case import ScriptCase
 from tests.training import toy
-from tfrecords import create_pretraining_data
 
 WORDS = [f"w{number}" for number in range(toy.V - 5)]
 TEXT = "\n\n".join(

@@ -9,17 +9,19 @@ import pytest
 from absl import logging
 
 import bert_tf
-from bert_tf import export_model, fill_mask, run_pretraining
+from bert_tf import run_pretraining
+from bert_tf.addons.corpora import extend_vocabulary
+from bert_tf.addons.serving import export_model, fill_mask
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.conversion.loading import read_model_files
 from bert_tf.modeling.heads import BertPretrainer
+from bert_tf.records import create_pretraining_data, learn_vocabulary
 from bert_tf.text.vocabulary import Vocabulary
 from tests.conversion import runs
 from tests.conversion.runs import ModelFlags
 from tests.script_case import FolderCase, printed
 from tests.training import toy
-from tfrecords import create_pretraining_data, extend_vocabulary, learn_vocabulary
 
 # Each line a phrase of words without spaces: the language Thai is a language.
 LINES = ["ภาษาไทยเป็นภาษา", "ไทยเป็นภาษาไทย", "ภาษาเป็นภาษาไทย"]

@@ -12,11 +12,11 @@ from absl import flags
 from bert_tf import run_pretraining
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
+from bert_tf.records import learn_vocabulary
 from bert_tf.training import loop
 from tests.base import errors_test
 from tests.golden.commands import outcome
 from tests.processes import run_python, seconds_of_other_processes
-from tfrecords import learn_vocabulary
 
 SCRIPTS = (
     *("bert_tf.run_pretraining", "bert_tf.run_classifier", "bert_tf.run_glue"),

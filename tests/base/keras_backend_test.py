@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 import tensorflow as tf
 
-from bert_tf import fill_mask
+from bert_tf.addons.serving import fill_mask
 from bert_tf.base import keras_backend
 from bert_tf.base.errors import InputError
 from tests.processes import run_python

@@ -8,18 +8,15 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import (
-    answer,
-    ensemble_squad,
-    inspect_checkpoint,
-    run_classifier,
-    run_ner,
-    run_pretraining,
-)
+from bert_tf import run_classifier, run_ner, run_pretraining
 from bert_tf.addons.methods.embeddings_options import EmbeddingOptions
+from bert_tf.addons.serving import answer
+from bert_tf.addons.study import ensemble_squad
 from bert_tf.base import cli, options
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Path
+from bert_tf.records import create_pretraining_data
+from bert_tf.tasks import inspect_checkpoint
 from bert_tf.tasks.data_set_options import (
     ClassifierOptions,
     GlueOptions,
@@ -32,7 +29,6 @@ from bert_tf.training.training_options import TrainingConfig
 from tests.base.cli_test import SCRIPTS
 from tests.processes import run_python
 from tests.script_case import FolderCase
-from tfrecords import create_pretraining_data
 
 # What each command must be given, and a path that is not there.
 _WRONG = {

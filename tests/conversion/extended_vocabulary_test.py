@@ -9,8 +9,8 @@ import tensorflow as tf
 import tokenizers
 
 import bert_tf
-from bert_tf import export_model
 from bert_tf.addons.methods.electra import ElectraPretrainer
+from bert_tf.addons.serving import export_model
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import (

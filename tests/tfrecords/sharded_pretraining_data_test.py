@@ -14,14 +14,13 @@ from absl.testing import parameterized
 
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
-from bert_tf.records import packing, record_sets
+from bert_tf.records import create_pretraining_data, packing, record_sets
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.packing import unpacked_columns
 from bert_tf.records.pretraining_input import PretrainingRecords
 from tests.instances.plain_pretraining import as_record, plain_instances
 from tests.script_case import FolderCase
 from tests.tfrecords.killed_command import was_killed
-from tfrecords import create_pretraining_data
 
 WORDS = ["the", "cat", "sat", "on", "mat", "dog", "##s", "play", "##ing", "run"]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]

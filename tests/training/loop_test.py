@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from bert_tf.base.errors import InputError, NotReachedError
 from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.records import inspect_records
 from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.text.vocabulary import Vocabulary
@@ -28,7 +29,6 @@ from bert_tf.training.task import ENDLESS
 from bert_tf.training.training_options import TrainingConfig
 from tests.script_case import printed
 from tests.training import toy
-from tfrecords import inspect_records
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat"]
 BATCH = {

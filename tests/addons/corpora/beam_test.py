@@ -13,13 +13,12 @@ from absl import logging
 
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
-from bert_tf.records import record_sets
+from bert_tf.records import create_pretraining_data, record_sets
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.tokenized_corpus import tokenized_parts
 from bert_tf.records.writing import ShardWriter
 from tests.tfrecords.killed_command import was_killed
 from tests.tfrecords.sharded_pretraining_data_test import ScriptCase
-from tfrecords import create_pretraining_data
 
 needs_beam = unittest.skipUnless(
     importlib.util.find_spec("apache_beam"),

@@ -9,10 +9,10 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf.addons.serving import runtimes
+from bert_tf.addons.serving.fill_mask import fill_masks
 from bert_tf.addons.serving.saved_model import head_to_serve, write_saved_model
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import export, names
-from bert_tf.fill_mask import fill_masks
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import (
     BertClassifier,

@@ -18,7 +18,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import export_model, extract_features, run_classifier, run_ner
+from bert_tf import run_classifier, run_ner
+from bert_tf.addons.serving import export_model
 from bert_tf.base import cli, keras_backend
 from bert_tf.base.config import MULTI_LABEL, REGRESSION
 from bert_tf.base.errors import InputError
@@ -39,6 +40,7 @@ from bert_tf.modeling.heads import (
     BertTagger,
 )
 from bert_tf.records.batching import ExampleTable
+from bert_tf.tasks import extract_features
 from bert_tf.tasks.line_features import SENTENCE_VECTORS
 from tests import answer_test
 from tests.conversion import runs
@@ -393,7 +395,7 @@ try:
     bert_tf.load({calls[0][0]!r}).explain("w1")
 except ValueError as error:
     print(error)
-from bert_tf import predict
+from bert_tf.addons.serving import predict
 predict.main()
 """
         expected.append(

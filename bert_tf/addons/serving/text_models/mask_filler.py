@@ -1,9 +1,9 @@
 """Masked language models: tokens for [MASK]."""
 
+from bert_tf.addons.serving.fill_mask import Guess, fill_masks
 from bert_tf.addons.serving.text_models.model import TextModel, Texts, is_empty
 from bert_tf.conversion import names
 from bert_tf.conversion.source import load_tokenizer
-from bert_tf.fill_mask import Guess, fill_masks
 from bert_tf.text.wordpiece import text_pairs
 
 

@@ -14,6 +14,7 @@ from absl import logging
 
 from bert_tf.addons.serving import onnx_files, onnx_graph
 from bert_tf.addons.serving.explanations import Explanation, words_of
+from bert_tf.addons.serving.fill_mask import Guess
 from bert_tf.addons.serving.onnx_model import OnnxModel
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import flags_of_run
@@ -27,7 +28,6 @@ from bert_tf.conversion.source import (
     load_tokenizer,
     open_source,
 )
-from bert_tf.fill_mask import Guess
 from bert_tf.records.batching import Predict
 from bert_tf.tasks.line_features import (
     CLS,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from bert_tf.addons.serving.answer import NO_ANSWER, options_of
 from bert_tf.addons.serving.text_models.model import (
     SPAN_LENGTH,
     Answer,
@@ -11,7 +12,6 @@ from bert_tf.addons.serving.text_models.model import (
     ToExplain,
     is_empty,
 )
-from bert_tf.answer import NO_ANSWER, options_of
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.tasks.squad import windows as squad_windows

@@ -2,7 +2,7 @@ import dataclasses
 
 import numpy as np
 
-from bert_tf import fill_mask
+from bert_tf.addons.serving import fill_mask
 from bert_tf.base.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.weight_names import weights_by_name

@@ -4,7 +4,7 @@ import tempfile
 
 from absl import flags
 
-from bert_tf import ensemble_squad
+from bert_tf.addons.study import ensemble_squad
 from bert_tf.base.errors import InputError
 from tests.evaluate_squad_test import question, squad
 from tests.script_case import FolderCase, printed

@@ -10,16 +10,17 @@ from absl import flags as flags_of_absl
 from absl import logging
 
 from bert_tf import run_classifier, run_pretraining
+from bert_tf.addons.corpora import extend_vocabulary
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.conversion.tensorflow import read_weights
 from bert_tf.modeling.heads import BertPretrainer
+from bert_tf.records import create_pretraining_data
 from bert_tf.text.vocabulary import Vocabulary
 from tests.conversion import runs
 from tests.modeling.examples import randomize
 from tests.script_case import FolderCase
 from tests.training import toy
-from tfrecords import create_pretraining_data, extend_vocabulary
 
 TOKENS = ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TOKENS += ["ca", "##t", "##s", "d", "##o", "##g", "ran", "sat", "on", "."]

@@ -10,7 +10,7 @@ import pytest
 from matplotlib import image
 
 import bert_tf
-from bert_tf import explain
+from bert_tf.addons.serving import explain
 from bert_tf.addons.serving.explanations import Explanation, Piece, Word, page
 from bert_tf.base.config import MULTI_LABEL
 from bert_tf.base.errors import InputError

@@ -3,7 +3,7 @@ import os
 
 import numpy as np
 
-from bert_tf import compare
+from bert_tf.addons.study import compare
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.tasks import metrics, run_log

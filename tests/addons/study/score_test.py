@@ -6,11 +6,15 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import score
+from bert_tf.addons.study import score
+from bert_tf.addons.study.score import (
+    SentenceScore,
+    SentenceScorer,
+    corpus_pseudo_perplexity,
+)
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.score import SentenceScore, SentenceScorer, corpus_pseudo_perplexity
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.conversion import runs

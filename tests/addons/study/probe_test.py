@@ -5,7 +5,7 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import probe
+from bert_tf.addons.study import probe
 from bert_tf.base.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.tasks.tagging.sentences import Sentence

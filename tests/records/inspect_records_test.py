@@ -6,12 +6,12 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.base.errors import InputError
+from bert_tf.records import inspect_records
 from bert_tf.records.manifest import Shard, SourceFile
 from bert_tf.records.spec import RecordSpec
 from bert_tf.text.vocabulary import Vocabulary
 from tests.records.unmasked import write_manifest
 from tests.script_case import FolderCase, printed
-from tfrecords import inspect_records
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat"]
 VOCABULARY = Vocabulary(TOKENS)

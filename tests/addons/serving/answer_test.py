@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import answer
+from bert_tf.addons.serving import answer
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.tasks.squad.answerer import Answerer

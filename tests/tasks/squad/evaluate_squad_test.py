@@ -5,8 +5,8 @@ import os
 
 from absl import flags, logging
 
-from bert_tf import evaluate_squad
 from bert_tf.base.errors import InputError
+from bert_tf.tasks.squad import evaluate_squad
 from tests.processes import run_python
 from tests.script_case import FolderCase, printed
 

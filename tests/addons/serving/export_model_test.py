@@ -8,9 +8,8 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import export_model
 from bert_tf.addons.methods.electra import ElectraPretrainer
-from bert_tf.addons.serving import runtimes
+from bert_tf.addons.serving import export_model, runtimes
 from bert_tf.addons.serving import saved_model as serving
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError

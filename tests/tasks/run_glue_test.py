@@ -5,9 +5,8 @@ import zipfile
 import pytest
 import tensorflow as tf
 
-from bert_tf import run_glue
 from bert_tf.base.errors import InputError
-from bert_tf.tasks import glue
+from bert_tf.tasks import glue, run_glue
 from bert_tf.training import run_folder
 from tests.run_classifier_test import TOKENS
 from tests.run_classifier_test import rows as texts

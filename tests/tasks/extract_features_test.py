@@ -4,10 +4,10 @@ import tempfile
 import numpy as np
 from absl import flags
 
-from bert_tf import extract_features
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.tasks import extract_features
 from tests.conversion import runs
 from tests.modeling import numpy_bert
 from tests.modeling.examples import randomize

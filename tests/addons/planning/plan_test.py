@@ -12,13 +12,13 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from bert_tf import plan
+from bert_tf.addons.planning import plan
+from bert_tf.addons.planning.plan import choose
 from bert_tf.base import cli
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import source
 from bert_tf.conversion.tokenizer_files import write_tokenizer_json
-from bert_tf.plan import choose
 from bert_tf.records import text_input
 from bert_tf.records.text_input import TextOptions, file_chunks
 from bert_tf.tasks import plan_measurements

@@ -4,11 +4,15 @@ import numpy as np
 import tensorflow as tf
 from absl import flags
 
-from bert_tf import plot_attention
+from bert_tf.addons.study import plot_attention
+from bert_tf.addons.study.plot_attention import (
+    attention_maps,
+    attention_picture,
+    chosen,
+)
 from bert_tf.base.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.plot_attention import attention_maps, attention_picture, chosen
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.conversion import runs

@@ -5,7 +5,8 @@ from unittest import mock
 import numpy as np
 from absl import flags
 
-from bert_tf import run_paper, run_squad
+from bert_tf import run_squad
+from bert_tf.addons.study import run_paper
 from bert_tf.base import cli
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError

@@ -10,7 +10,8 @@ import pyarrow
 from pyarrow import parquet
 
 import bert_tf
-from bert_tf import predict, run_swag
+from bert_tf import run_swag
+from bert_tf.addons.serving import predict
 from bert_tf.base import cli
 from bert_tf.base.config import MULTI_LABEL
 from bert_tf.base.errors import InputError

@@ -9,10 +9,10 @@ from absl import logging
 
 from bert_tf.base import cli, files
 from bert_tf.base.errors import InputError
+from bert_tf.records import learn_vocabulary
 from bert_tf.text.documents import make_chunks
 from bert_tf.text.learning import learn_vocabulary as learn
 from tests.script_case import FolderCase
-from tfrecords import learn_vocabulary
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CHARACTERS = [*"bghnpsu", *(f"##{char}" for char in "bghnpsu")]

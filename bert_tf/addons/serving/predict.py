@@ -1,0 +1,612 @@
+"""The command `predict`."""
+
+import abc
+import codecs
+import collections
+import contextlib
+import csv
+import io
+import itertools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from absl import logging
+
+from bert_tf.base import cli, files, options
+from bert_tf.base.errors import InputError
+from bert_tf.base.options import (
+    REQUIRED,
+    Path,
+    flags_of_run,
+    option,
+)
+from bert_tf.base.parallel import grouped
+from bert_tf.tasks.multiple_choice_options import ChoiceOptions
+from bert_tf.tasks.run_options import UnusableRowsOptions
+from bert_tf.tasks.squad.squad_options import SquadOptions
+from bert_tf.tasks.table_formats import (
+    CSV,
+    JSONL,
+    PARQUET,
+    TSV,
+    field,
+    format_of,
+    json_rows,
+    parquet_objects,
+)
+from bert_tf.tasks.tables import LeftOutRows, rows_of_lines
+from bert_tf.text import blocks
+from bert_tf.training.training_options import SourceOptions
+
+if TYPE_CHECKING:
+    from bert_tf.addons.serving.text_models import Prediction, TextModel
+
+_STANDARD = "-"
+_ROWS_AT_ONCE = 1024
+_TEXT = "text"
+_ESCAPES = str.maketrans({"\t": r"\t", "\n": r"\n", "\r": r"\r"})
+
+
+class PredictOptions(UnusableRowsOptions, title=options.DATA, decides="reading"):
+    """The model, and the texts."""
+
+    backend: str | None = options.with_default(SourceOptions, "backend", None)
+    checkpoint: str = options.with_default(SourceOptions, "checkpoint", REQUIRED)
+    input_file: str = option(
+        _STANDARD, "The texts; - is standard input.", path=Path.FILE, decides="nothing"
+    )
+    input_format: str | None = option(
+        None,
+        "csv and tsv have a header; jsonl has one JSON object per line; text has one"
+        " text per line. Default: by the file's ending, else text.",
+        choices=(CSV, TSV, JSONL, PARQUET, _TEXT),
+    )
+    text_a_column: str | None = option(
+        None, "Column of the texts. Default: the run's, or the only one."
+    )
+    text_b_column: str | None = option(
+        None, "Column of the second texts of pairs. Default: the run's, or none."
+    )
+    question_column: str | None = option(
+        None,
+        "Column of the questions for a SQuAD model. Default: the run's, or question.",
+    )
+    context_column: str | None = option(
+        None,
+        "Column of the contexts that contain the answers. Default: the run's, or"
+        " context.",
+    )
+    premise_column: str | None = options.with_default(
+        ChoiceOptions, "premise_column", None, decides="reading"
+    )
+    start_column: str | None = options.with_default(
+        ChoiceOptions, "start_column", None, decides="reading"
+    )
+    ending_columns: tuple[str, ...] | None = options.with_default(
+        ChoiceOptions, "ending_columns", None, decides="reading"
+    )
+    output_file: str = option(
+        _STANDARD,
+        "The predictions: JSON lines if the name ends in .jsonl, TSV or CSV if it ends"
+        " in .tsv or .csv, else the input's format (JSON lines for Parquet); - is"
+        " standard output.",
+        path=Path.OUTPUT,
+        decides="nothing",
+    )
+    max_seq_length: int | None = option(
+        None, "Maximum length in WordPieces. Default: the run's.", least=5
+    )
+    batch_size: int = option(32, "Texts per batch.", least=1, decides="nothing")
+
+
+class Row(NamedTuple):
+    """A row, by column, and where it is."""
+
+    cells: Mapping[str, Any]
+    path: str
+    number: int
+    problem: str = ""  # why it cannot be used
+
+    @property
+    def place(self) -> str:
+        """For messages."""
+        return f"{self.path}:{self.number}"
+
+
+def read_rows(path: str, format_: str, left_out: LeftOutRows) -> Iterator[Row]:
+    """The rows of a table, as they are read.
+
+    A blank one before the last has empty cells; those at the end are left out.
+    """
+    for number, cells, problem in _cells(path, left_out.path, format_):
+        if not (cells or problem):
+            left_out.blank.append(number)
+            continue
+        for line in left_out.kept_blank():
+            yield Row(dict.fromkeys(cells, ""), left_out.path, line)
+        left_out.count()
+        yield Row(cells, left_out.path, number, problem)
+
+
+def _cells(
+    path: str, shown: str, format_: str
+) -> Iterator[tuple[int, Mapping[str, Any], str]]:
+    """Number, cells and problem of each row, without cells if it is blank."""
+    if format_ in (CSV, TSV):
+        table = rows_of_lines(_lines(path, shown), shown, is_csv=format_ == CSV)
+        _, header = next(table, (0, None))
+        if header is None:
+            raise InputError(f"{shown}: it is empty: the first line names the columns.")
+        for number, cells in table:
+            problem = ""
+            if any(cells) and len(cells) != len(header):
+                count = len(header)
+                problem = f"the row has {len(cells)} columns, the header {count}."
+            named = dict(zip(header, cells, strict=False)) if any(cells) else {}
+            yield number, named, problem
+        return
+    if format_ == PARQUET:
+        for number, row in parquet_objects(path):
+            yield number, row, ""
+    elif format_ == JSONL:
+        for number, value in json_rows(_lines(path, shown), shown):
+            problem = str(value) if isinstance(value, InputError) else ""
+            yield number, {} if isinstance(value, InputError) else value, problem
+    else:
+        for number, line in enumerate(_lines(path, shown), start=1):
+            yield number, {_TEXT: line.rstrip("\r\n")} if line.strip() else {}, ""
+
+
+def _lines(path: str, shown: str) -> Iterator[str]:
+    """Lines with their ends, of a file of any size."""
+    if path == _STANDARD:
+        stdin: Any = sys.stdin.buffer
+        pieces = iter(lambda: stdin.read1(1 << 16), b"")
+    else:
+        pieces = blocks.read_pieces(path)
+        first = next(pieces, b"")
+        if message := files.no_text(first, shown):
+            raise InputError(message)
+        pieces = itertools.chain([first], pieces)
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    rest, number = "", 0
+    for piece in itertools.chain(pieces, [b""]):
+        try:
+            rest += decoder.decode(piece, final=not piece)
+        except UnicodeDecodeError as error:
+            line = number + 1 + piece.count(b"\n", 0, error.start)
+            raise InputError(
+                files.not_utf8(error.object, error.start, shown, line)
+            ) from error
+        *whole, rest = io.StringIO(rest, newline="\n").readlines() or [""]
+        if rest.endswith("\n"):
+            whole, rest = [*whole, rest], ""
+        number += len(whole)
+        yield from whole
+    if rest:
+        yield rest
+
+
+def has_column(row: Row, name: str) -> bool:
+    """Whether a row has a column, or a field within one."""
+    return name in row.cells or field(row.cells, name) is not None
+
+
+def require_column(row: Row, flag: str, name: str) -> None:
+    """Raises InputError if there is no such column."""
+    if not has_column(row, name):
+        raise InputError(
+            f"{row.place}: no column {name!r}; `{flag}` gives another name."
+            f" {columns_of(row.cells)}"
+        )
+
+
+class Reader(abc.ABC):
+    """What a kind of model reads of a row, and what it says of that."""
+
+    flags: tuple[str, ...]  # the options that name its columns
+    nothing = "text"  # what an empty row lacks
+
+    def __init__(
+        self, given: PredictOptions, of_run: Mapping[str, Any], first: Row
+    ) -> None:
+        self.names: dict[str, Any] = {}
+        for flag in self.flags:
+            value = getattr(given, flag)
+            self.names[flag] = of_run.get(flag) if value is None else value
+        self.find_columns(given, first)
+
+    @abc.abstractmethod
+    def find_columns(self, given: PredictOptions, first: Row) -> None:
+        """Completes the names of the columns, or raises InputError."""
+
+    def read(self, row: Row) -> Any:
+        """What the model reads: the texts of the columns, None without one."""
+        return tuple(name and self._text(row, name) for name in self.names.values())
+
+    @property
+    def blank(self) -> Any:
+        """What it reads of a row with nothing in it."""
+        return tuple(name and "" for name in self.names.values())
+
+    def checked(
+        self, rows: Iterable[Row], left_out: LeftOutRows
+    ) -> Iterator[tuple[Row, Any]]:
+        """Each row, with its problem if it has one, and what the model reads of it."""
+        for row in rows:
+            read = self.blank
+            if not row.problem and any(cell != "" for cell in row.cells.values()):
+                try:
+                    read = self.read(row)
+                except InputError as error:
+                    row = row._replace(problem=str(error))
+            if row.problem:
+                left_out.add(row.number, row.problem)
+            elif self.is_empty(read):
+                left_out.empty(row.number)
+            yield row, read
+
+    def is_empty(self, inputs: Any) -> bool:
+        """Whether there is nothing but white space to predict."""
+        return not any(text and text.strip() for text in inputs)
+
+    @abc.abstractmethod
+    def predict(
+        self, model: Any, inputs: Sequence[Any], *, as_json: bool
+    ) -> Iterator[dict[str, Any]]:
+        """What the model says of each row, as the output's columns."""
+
+    @staticmethod
+    def _text(row: Row, name: str) -> str:
+        value = field(row.cells, name)
+        if not isinstance(value, str):
+            raise InputError(
+                f"{row.place}: {name!r} must be a text. Received: {value!r}."
+                f" {columns_of(row.cells)}"
+            )
+        return value
+
+
+class TextReader(Reader):
+    """A classifier's texts, or pairs: the columns given, the run's, or the only one."""
+
+    flags: tuple[str, ...] = ("text_a_column", "text_b_column")
+
+    def find_columns(self, given: PredictOptions, first: Row) -> None:
+        """See `Reader`."""
+        for flag, name in self.names.items():
+            is_given = getattr(given, flag) is not None
+            if name is not None and not has_column(first, name) and not is_given:
+                self.names[flag] = None
+        if self.names["text_a_column"] is None:
+            if len(first.cells) != 1:
+                raise InputError(
+                    "Give `text_a_column`, the column of the texts."
+                    f" {columns_of(first.cells)}"
+                )
+            (self.names["text_a_column"],) = first.cells
+        for flag, name in self.names.items():
+            if name is not None:
+                require_column(first, flag, name)
+
+    def predict(
+        self, model: Any, inputs: Sequence[Any], *, as_json: bool
+    ) -> Iterator[dict[str, Any]]:
+        """See `Reader`."""
+        texts, seconds = zip(*inputs, strict=True)
+        pairs = seconds if self.names["text_b_column"] else None
+        return _labelled(model.predict(texts, pairs), as_json=as_json)
+
+
+class WordReader(TextReader):
+    """A tagger's texts."""
+
+    flags = ("text_a_column",)
+
+    def predict(
+        self, model: Any, inputs: Sequence[Any], *, as_json: bool
+    ) -> Iterator[dict[str, Any]]:
+        """See `Reader`."""
+        texts = [text for (text,) in inputs]
+        tagged = iter(model.tag([text for text in texts if text.split()]))
+        for text in texts:
+            words, labels, entities, spans = next(tagged) if text.split() else 4 * ((),)
+            if as_json:
+                named = zip(spans, labels, strict=True)
+                yield {
+                    "words": [_part(text, span, label) for span, label in named],
+                    "entities": [_part(text, e.characters, e.type) for e in entities],
+                }
+            else:
+                yield {"words": " ".join(words), "prediction": " ".join(labels)}
+
+
+class QuestionReader(Reader):
+    """Questions, and the texts that answer them."""
+
+    flags = ("question_column", "context_column")
+    nothing = "question or no text"
+
+    def find_columns(self, given: PredictOptions, first: Row) -> None:
+        """See `Reader`."""
+        for flag, name in self.names.items():
+            self.names[flag] = name or options.default_of(SquadOptions, flag)
+            require_column(first, flag, str(self.names[flag]))
+
+    def is_empty(self, inputs: Any) -> bool:
+        """See `Reader`."""
+        return not all(text.strip() for text in inputs)
+
+    def predict(
+        self, model: Any, inputs: Sequence[Any], *, as_json: bool
+    ) -> Iterator[dict[str, Any]]:
+        """See `Reader`."""
+        asked = [each for each in inputs if not self.is_empty(each)]
+        found = iter(
+            model.answers_with_words(*zip(*asked, strict=True)) if asked else ()
+        )
+        none = None if as_json else ""
+        for each in inputs:
+            answers = [] if self.is_empty(each) else next(found)
+            text, probability, span = answers[0] if answers else ("", none, None)
+            start, end = span or (none, none)
+            yield {
+                "prediction": text if span else "",
+                "start": start,
+                "end": end,
+                "probability": probability,
+            }
+
+
+class ChoiceReader(Reader):
+    """Premises and their endings."""
+
+    flags = ("premise_column", "start_column", "ending_columns")
+
+    def find_columns(self, given: PredictOptions, first: Row) -> None:
+        """See `Reader`."""
+        from bert_tf.tasks import choices
+
+        self._columns = choices.find_columns(
+            choices.ChoiceLayout(**self.names),
+            [*first.cells],
+            first.place,
+            has_labels=False,
+        )
+        self._example = choices.example_of
+        self._count = 0  # the first row's endings
+        self.read(first)
+
+    @property
+    def blank(self) -> Any:
+        """See `Reader`."""
+        return "", [""] * self._count
+
+    def read(self, row: Row) -> Any:
+        """See `Reader`: a premise, and the choices."""
+        if not any(row.cells.values()):
+            return self.blank
+        try:
+            found = self._example(row.cells, self._columns, row.place)
+        except InputError as error:
+            raise InputError(f"{row.place}: {error}") from error
+        self._count = self._count or len(found.choices)
+        if len(found.choices) != self._count:
+            raise InputError(
+                f"{row.place}: there are {len(found.choices)} endings; the first row"
+                f" has {self._count}."
+            )
+        return found.premise, found.choices
+
+    def is_empty(self, inputs: Any) -> bool:
+        """See `Reader`."""
+        premise, choices = inputs
+        return not any([premise, *choices])
+
+    def predict(
+        self, model: Any, inputs: Sequence[Any], *, as_json: bool
+    ) -> Iterator[dict[str, Any]]:
+        """See `Reader`."""
+        return _labelled(model.choose(*zip(*inputs, strict=True)), as_json=as_json)
+
+
+# The classes of `bert_tf.addons.serving.text_models`, by name: they need TensorFlow.
+_READERS: dict[str, type[Reader]] = {
+    "TextClassifier": TextReader,
+    "WordTagger": WordReader,
+    "QuestionAnswerer": QuestionReader,
+    "ChoiceModel": ChoiceReader,
+}
+
+
+def columns_of(names: Iterable[str]) -> str:
+    """For messages: the columns that there are."""
+    return f"Columns: {', '.join(map(repr, names))}."
+
+
+def _part(text: str, span: tuple[int, int], label: str) -> dict[str, Any]:
+    """A part of a text, as annotation tools have it."""
+    start, end = span
+    return {"text": text[start:end], "start": start, "end": end, "label": label}
+
+
+def _labelled(
+    found: "Iterable[Prediction]", *, as_json: bool
+) -> Iterator[dict[str, Any]]:
+    """Labels and their probabilities."""
+    for label, probabilities in found:
+        if as_json:
+            more = {"probabilities": probabilities} if probabilities else {}
+            yield {"prediction": label, **more}
+        else:
+            if isinstance(label, tuple):
+                label = ",".join(map(str, label))
+            named = {f"p_{name}": value for name, value in probabilities.items()}
+            yield {"prediction": label, **named}
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[IO[str]]:
+    """The output, which has its name when it is complete."""
+    if path == _STANDARD:
+        yield sys.stdout
+        return
+    with files.replacing(path) as file:
+        text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+        yield text
+        text.detach()
+
+
+def _writer(file: IO[str], format_: str) -> Callable[[Mapping[str, Any]], None]:
+    """Writes a row; the first one's columns are the header."""
+    if format_ == JSONL:
+        return lambda row: print(
+            json.dumps(row, ensure_ascii=False, default=str), file=file
+        )
+    header: list[str] = []
+    table = csv.writer(file, lineterminator="\n")
+
+    def write_line(cells: Iterable[Any]) -> None:
+        if format_ == TSV:  # nothing is quoted there
+            print("\t".join(str(c).translate(_ESCAPES) for c in cells), file=file)
+        else:
+            table.writerow(cells)
+
+    def write(row: Mapping[str, Any]) -> None:
+        if not header:
+            header.extend(row)
+            write_line(header)
+        write_line(row.get(name, "") for name in header)
+
+    return write
+
+
+def run(options: PredictOptions) -> None:
+    """Writes a row for each row."""
+    path = options.input_file
+    format_ = options.input_format or format_of(path, _TEXT)
+    left_out, rows = _opened_rows(options, format_)
+    # Those up to the first one that can be used, which shows the columns.
+    head: list[Row] = []
+    while not head or head[-1].problem or not head[-1].cells:
+        if (row := next(rows, None)) is None:
+            why = f" {head[-1].place}: {head[-1].problem}" if head else ""
+            raise InputError(f"{path}: there are no texts in it.{why}")
+        head.append(row)
+    first = head[-1]
+    for flag in ("text_a_column", "text_b_column", "question_column", "context_column"):
+        if name := getattr(options, flag):
+            require_column(first, flag, name)
+    _refuse_output(options.output_file)
+    from bert_tf.conversion.source import folder_of, read_export
+
+    is_here = os.path.isdir(options.checkpoint)
+    export = read_export(options.checkpoint) if is_here else None
+    if export is not None and export.is_onnx:
+        cli.show_log()
+    else:
+        cli.import_tensorflow(options)
+    from bert_tf.addons.serving.text_models import load
+
+    if format_ == _TEXT and not options.input_format:
+        of_run = flags_of_run(folder_of(options.checkpoint))
+        _refuse_header(first, options.text_a_column or of_run.get("text_a_column"))
+    model = load(
+        options.checkpoint,
+        max_length=options.max_seq_length,
+        batch_size=options.batch_size,
+    )
+    reader = _reader(options, model, first)
+    output_format = format_of(
+        options.output_file, JSONL if format_ == PARQUET else format_
+    )
+    if output_format == PARQUET:
+        raise InputError(
+            f"--output_file={options.output_file}: predictions are written as .jsonl,"
+            " .csv or .tsv, not as Parquet."
+        )
+    as_json = output_format == JSONL
+    if path != _STANDARD and (files.is_remote(path) or os.path.isfile(path)):
+        # All of it now: what is wrong further down does not appear after hours.
+        trial, again = _opened_rows(options, format_)
+        collections.deque(reader.checked(again, trial), maxlen=0)
+        trial.report(has_labels=False, warns=False)
+    nothing = None if as_json else ""
+    every = reader.checked(itertools.chain(head, rows), left_out)
+    with _opened(options.output_file) as file:
+        write = _writer(file, output_format)
+        for some in grouped(every, _ROWS_AT_ONCE):
+            group, inputs = zip(*some, strict=True)
+            found = reader.predict(model, inputs, as_json=as_json)
+            for row, added in zip(group, found, strict=True):
+                if row.problem:
+                    cells = dict.fromkeys(first.cells, nothing) | dict(row.cells)
+                    row = row._replace(cells=cells)
+                    added = dict.fromkeys(added, nothing)
+                if taken := [name for name in added if name in row.cells]:
+                    raise InputError(
+                        f"{row.place}: the input has a column {taken[0]!r} already:"
+                        " rename it."
+                    )
+                if not as_json and (new := row.cells.keys() - first.cells.keys()):
+                    raise InputError(
+                        f"{row.place}: the first row has no column {min(new)!r}: let"
+                        " `output_file` end in .jsonl, where each row has its own."
+                    )
+                write({**row.cells, **added})
+    left_out.report(has_labels=False, nothing=reader.nothing)
+    count = left_out.num_rows + len(left_out.blank) - left_out.number
+    logging.info("Wrote the predictions of %d texts.", count)
+
+
+def _opened_rows(
+    options: PredictOptions, format_: str
+) -> tuple[LeftOutRows, Iterator[Row]]:
+    """The input's rows, and what is noted of them while they are read."""
+    path = options.input_file
+    shown = "standard input" if path == _STANDARD else path
+    left_out = LeftOutRows(shown, options.max_unusable_rows, keeps_places=True)
+    return left_out, read_rows(path, format_, left_out)
+
+
+def _refuse_header(first: Row, column: str | None) -> None:
+    """Raises InputError if a table is about to be read as a text per line."""
+    line = first.cells.get(_TEXT, "")
+    for kind, separator in ((CSV, ","), (TSV, "\t")):
+        if column and separator in line and column in line.split(separator):
+            raise InputError(
+                f"{first.place}: the first line names the column {column!r}, but the"
+                f" file is read as a text per line. Give `input_format={kind}`."
+            )
+
+
+def _refuse_output(path: str) -> None:
+    """Raises InputError now for what would otherwise fail when the model is there."""
+    if path == _STANDARD:
+        return
+    if files.is_folder(path):
+        raise InputError(f"`output_file={path}` is a folder: name a file in it.")
+    folder = os.path.dirname(path)
+    if folder and not files.is_folder(folder):
+        files.make_folder(folder)
+
+
+def _reader(options: PredictOptions, model: "TextModel", first: Row) -> Reader:
+    """The one for the model's kind."""
+    kind = _READERS.get(type(model).__name__)
+    if kind is None:
+        raise InputError(
+            f"{options.checkpoint} is {model.head}: predict is for classifiers,"
+            " taggers, and models of choices and of SQuAD. For [MASK] use"
+            " bert_tf.fill_mask, for vectors bert_tf.extract_features."
+        )
+    for flag in itertools.chain.from_iterable(one.flags for one in _READERS.values()):
+        if options.is_given(flag) and flag not in kind.flags:
+            raise InputError(
+                f"`{flag}` has no effect: {options.checkpoint} is {model.head}."
+                f" Its columns: {', '.join(f'`{name}`' for name in kind.flags)}."
+            )
+    return kind(options, flags_of_run(model.source.folder), first)
