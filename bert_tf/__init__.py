@@ -113,7 +113,7 @@ _HOMES = {
     "WordTagger": "bert_tf.addons.serving.text_models.word_tagger",
     "add_task": "bert_tf.tasks.glue",
     "create_optimizer": "bert_tf.optimization.optimizers",
-    "export": "bert_tf.export_model",
+    "export": "bert_tf.addons.serving.export_model",
     "load": "bert_tf.addons.serving.text_models.model",
     "load_adapted_classifier": "bert_tf.conversion.adapter_files",
     "load_classifier": "bert_tf.conversion.loading",

@@ -8,10 +8,11 @@ the text does not answer the question, if the model was trained on SQuAD 2.0.
 """
 
 from bert_tf.addons.serving import answer
+from bert_tf.addons.serving.answer import AnswererOptions
 from bert_tf.base import cli
 
 
-def run(options: answer.AnswererOptions) -> None:
+def run(options: AnswererOptions) -> None:
     """Prints the answers to each question."""
     answer.run(options)
 

@@ -14,10 +14,11 @@ steps, tokens and hours; --output_file draws them.
 """
 
 from bert_tf.addons.study import compare
+from bert_tf.addons.study.compare import CompareOptions
 from bert_tf.base import cli
 
 
-def run(options: compare.CompareOptions) -> None:
+def run(options: CompareOptions) -> None:
     """Prints the table."""
     compare.run(options)
 

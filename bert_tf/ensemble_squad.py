@@ -13,10 +13,11 @@ and 3), but do not state how they are averaged.
 """
 
 from bert_tf.addons.study import ensemble_squad
+from bert_tf.addons.study.ensemble_squad import EnsembleOptions
 from bert_tf.base import cli
 
 
-def run(options: ensemble_squad.EnsembleOptions) -> None:
+def run(options: EnsembleOptions) -> None:
     """Writes the ensemble's answers; prints their scores if --predict_file is given."""
     ensemble_squad.run(options)
 

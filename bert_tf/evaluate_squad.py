@@ -10,9 +10,10 @@ Prints what evaluate-v1.1.py or evaluate-v2.0.py prints, digit for digit.
 
 from bert_tf.base import cli
 from bert_tf.tasks.squad import evaluate_squad
+from bert_tf.tasks.squad.evaluate_squad import EvaluateSquadOptions
 
 
-def run(options: evaluate_squad.EvaluateSquadOptions) -> None:
+def run(options: EvaluateSquadOptions) -> None:
     """Prints the scores, or writes them to --out_file."""
     evaluate_squad.run(options)
 

@@ -15,10 +15,11 @@ the words coloured.
 """
 
 from bert_tf.addons.serving import explain
+from bert_tf.addons.serving.explain import ExplainOptions
 from bert_tf.base import cli
 
 
-def run(options: explain.ExplainOptions) -> None:
+def run(options: ExplainOptions) -> None:
     """Prints, and writes, the explanations of each text."""
     explain.run(options)
 

@@ -16,10 +16,11 @@ KerasHub preset. Formats:
 """
 
 from bert_tf.addons.serving import export_model
+from bert_tf.addons.serving.export_model import ExportOptions
 from bert_tf.base import cli
 
 
-def run(options: export_model.ExportOptions) -> None:
+def run(options: ExportOptions) -> None:
     """Reads, checks, writes."""
     export_model.run(options)
 

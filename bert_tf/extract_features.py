@@ -12,9 +12,10 @@ under its name when it is complete.
 
 from bert_tf.base import cli
 from bert_tf.tasks import extract_features
+from bert_tf.tasks.extract_features import ExtractionOptions
 
 
-def run(options: extract_features.ExtractionOptions) -> None:
+def run(options: ExtractionOptions) -> None:
     """Reads the lines, and writes their features."""
     extract_features.run(options)
 

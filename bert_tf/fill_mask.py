@@ -7,10 +7,11 @@ It prints the tokens with their probabilities.
 """
 
 from bert_tf.addons.serving import fill_mask
+from bert_tf.addons.serving.fill_mask import FillMaskOptions
 from bert_tf.base import cli
 
 
-def run(options: fill_mask.FillMaskOptions) -> None:
+def run(options: FillMaskOptions) -> None:
     """Prints the guesses for each text."""
     fill_mask.run(options)
 

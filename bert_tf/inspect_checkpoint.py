@@ -6,11 +6,11 @@ Several checkpoints may be given.
 """
 
 from bert_tf.base import cli
-from bert_tf.base.options import Path
+from bert_tf.base.options import Options, Path
 from bert_tf.tasks import inspect_checkpoint
 
 
-def run(options: inspect_checkpoint.Options) -> None:
+def run(options: Options) -> None:
     """Prints a page for each checkpoint."""
     inspect_checkpoint.run(options)
 

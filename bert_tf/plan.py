@@ -14,10 +14,11 @@ how often it will be.
 """
 
 from bert_tf.addons.planning import plan
+from bert_tf.addons.planning.plan import PlanOptions
 from bert_tf.base import cli
 
 
-def run(options: plan.PlanOptions) -> None:
+def run(options: PlanOptions) -> None:
     """Prints the plan; runs it if asked to."""
     plan.run(options)
 

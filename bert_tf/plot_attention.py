@@ -13,10 +13,11 @@ Shapes: L layers, A heads, S tokens.
 """
 
 from bert_tf.addons.study import plot_attention
+from bert_tf.addons.study.plot_attention import AttentionOptions
 from bert_tf.base import cli
 
 
-def run(options: plot_attention.AttentionOptions) -> None:
+def run(options: AttentionOptions) -> None:
     """Draws the text's attention."""
     plot_attention.run(options)
 

@@ -27,10 +27,11 @@ text in JSON: it has an empty prediction (in JSON null). If there are more of th
 """
 
 from bert_tf.addons.serving import predict
+from bert_tf.addons.serving.predict import PredictOptions
 from bert_tf.base import cli
 
 
-def run(options: predict.PredictOptions) -> None:
+def run(options: PredictOptions) -> None:
     """Writes a row for each row."""
     predict.run(options)
 

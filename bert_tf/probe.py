@@ -11,10 +11,11 @@ vectors.
 """
 
 from bert_tf.addons.study import probe
+from bert_tf.addons.study.probe import ProbeOptions
 from bert_tf.base import cli
 
 
-def run(options: probe.ProbeOptions) -> None:
+def run(options: ProbeOptions) -> None:
     """Computes the vectors, trains the probes, and shows what came out."""
     probe.run(options)
 

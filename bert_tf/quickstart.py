@@ -11,9 +11,10 @@ Started again, it resumes where it was stopped.
 
 from bert_tf.base import cli
 from bert_tf.colab import quickstart
+from bert_tf.colab.quickstart import QuickstartOptions
 
 
-def run(options: quickstart.QuickstartOptions) -> None:
+def run(options: QuickstartOptions) -> None:
     """Makes the steps that are not yet done."""
     quickstart.run(options)
 

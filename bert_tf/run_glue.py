@@ -14,9 +14,10 @@ from typing import Any
 
 from bert_tf.base import cli
 from bert_tf.tasks import run_glue
+from bert_tf.tasks.run_glue import GlueOptions
 
 
-def run(options: run_glue.GlueOptions) -> Any:
+def run(options: GlueOptions) -> Any:
     """Runs the tasks, then writes the table and the submission."""
     return run_glue.run(options)
 

@@ -14,10 +14,11 @@ the same command again resumes.
 """
 
 from bert_tf.addons.study import run_paper
+from bert_tf.addons.study.run_paper import PaperOptions
 from bert_tf.base import cli
 
 
-def run(options: run_paper.PaperOptions) -> None:
+def run(options: PaperOptions) -> None:
     """Makes the tables one after the other."""
     run_paper.run(options)
 

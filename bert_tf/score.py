@@ -9,10 +9,11 @@ follows the first (the next sentence head). --input_file=FILE has one per line.
 """
 
 from bert_tf.addons.study import score
+from bert_tf.addons.study.score import ScoreOptions
 from bert_tf.base import cli
 
 
-def run(options: score.ScoreOptions) -> None:
+def run(options: ScoreOptions) -> None:
     """Prints a line for each text, in their order."""
     score.run(options)
 

@@ -84,9 +84,11 @@ def parsed(path):
 
 
 def is_command(tree):
-    """Whether a module has options of its own, which it gets from a command line."""
+    """Whether a module does a command's work: it has its options, and their `run`."""
     return any(
-        isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("cli.")
+        isinstance(node, ast.FunctionDef)
+        and node.name == "run"
+        and [argument.arg for argument in node.args.args] == ["options"]
         for node in tree.body
     )
 

@@ -12,9 +12,10 @@ overwrites other files only with --overwrite.
 
 from bert_tf.base import cli
 from bert_tf.records import create_pretraining_data
+from bert_tf.records.create_pretraining_data import PretrainingDataOptions
 
 
-def run(options: create_pretraining_data.PretrainingDataOptions) -> None:
+def run(options: PretrainingDataOptions) -> None:
     """Writes the records that the flags ask for."""
     create_pretraining_data.run(options)
 

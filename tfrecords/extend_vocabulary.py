@@ -15,10 +15,11 @@ command again finds its vocabulary done.
 """
 
 from bert_tf.addons.corpora import extend_vocabulary
+from bert_tf.addons.corpora.extend_vocabulary import ExtensionOptions
 from bert_tf.base import cli
 
 
-def run(options: extend_vocabulary.ExtensionOptions) -> None:
+def run(options: ExtensionOptions) -> None:
     """Extends the vocabulary as the flags ask, and writes it."""
     extend_vocabulary.run(options)
 

@@ -11,9 +11,10 @@ incomplete sets are shown as far as they can be read.
 from bert_tf.base import cli
 from bert_tf.base.options import Path
 from bert_tf.records import inspect_records
+from bert_tf.records.inspect_records import InspectionOptions
 
 
-def run(options: inspect_records.InspectionOptions) -> None:
+def run(options: InspectionOptions) -> None:
     """Prints what the flags ask for."""
     inspect_records.run(options)
 

@@ -12,9 +12,10 @@ The same command again finds its vocabulary done. It overwrites another file onl
 
 from bert_tf.base import cli
 from bert_tf.records import learn_vocabulary
+from bert_tf.records.learn_vocabulary import VocabularyOptions
 
 
-def run(options: learn_vocabulary.VocabularyOptions) -> None:
+def run(options: VocabularyOptions) -> None:
     """Learns the vocabulary that the flags ask for, and writes it."""
     learn_vocabulary.run(options)
 
