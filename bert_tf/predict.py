@@ -18,12 +18,10 @@ size. The output has all columns of the input, and then
 
 and in JSON lines `prediction` and `probabilities`; of a tagger `words` and `entities`,
 each a list of {"text", "start", "end", "label"} with characters of the text as it is.
-Lengths and windows are the run's, and so are the columns' names, unless given. A blank
-line before the last row, or a row without text, is predicted as an empty text (a tagger
-has no words there, a question no answer), so that the output has a row for each of the
-input's. So has a row that cannot be used, such as one with too few columns or without a
-text in JSON: it has an empty prediction (in JSON null). If there are more of them than
---max_unusable_rows, nothing is predicted; of standard input that is known at its end.
+Lengths, windows and the columns' names are the run's, unless given. The output has a
+row for each of the input's: a blank line before the last row is predicted as an empty
+text; a row that cannot be used has an empty prediction (in JSON null). If there are
+more of these than --max_unusable_rows, nothing is predicted.
 """
 
 from bert_tf.addons.serving import predict

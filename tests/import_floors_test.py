@@ -7,16 +7,17 @@ import pathlib
 import pytest
 import tensorflow as tf
 
+from bert_tf.base import addons
+
 pytestmark = pytest.mark.checkout
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-SCRIPTS = 7
+SCRIPTS = 8
 # When an import runs: with its module's, when a function is called, for types alone.
 AT_IMPORT, LATER, NEVER = range(3)
 # The longest prefix decides. A package's `__init__` is on its package's floor.
 FLOORS = {
     "bert_tf.base": 0,
-    "bert_tf.base.cli": SCRIPTS,  # which asks the package for its version
     "bert_tf.text": 1,
     "bert_tf.instances": 2,
     "bert_tf.records": 3,
@@ -25,16 +26,29 @@ FLOORS = {
     "bert_tf.conversion": 4,
     "bert_tf.training": 5,
     "bert_tf.tasks": 6,
-    "bert_tf.export_model": 9,
-    "bert_tf.explain": 9,
-    "bert_tf.predict": 9,
-    "bert_tf.addons.serving.text_models": 8,
+    "bert_tf.addons": 7,
     "bert_tf": SCRIPTS,
     "tfrecords": SCRIPTS,
+    # They run commands.
+    "bert_tf.colab": SCRIPTS,
+    "bert_tf.addons.study.run_paper": SCRIPTS,
+}
+# The package's names are in every room, and so are the processes that a command starts.
+FRONT_DOORS = ("bert_tf", "bert_tf.base.cli")
+ADDONS = "bert_tf.addons."
+# Add-on -> those below it, which it may import.
+BELOW: dict[str, tuple[str, ...]] = {
+    "corpora": (),
+    "methods": (),
+    "serving": (),
+    "study": (),
+    "planning": (),
 }
 # What imports nothing heavy, in itself or in what it imports: the commands, and an
 # export that is opened, start at once; so do worker processes.
-LIGHT_FLOORS = (0, 1, 2, SCRIPTS, 8, 9)
+LIGHT_FLOORS = (0, 1, 2, SCRIPTS)
+LIGHT = ("bert_tf.addons.serving.text_models",)
+MOST_LINES_OF_A_COMMAND = 40
 
 
 def module_name(path):
@@ -82,6 +96,16 @@ def imports_of(path):
     return found
 
 
+def is_command(module):
+    """Whether it is directly in bert_tf/ or tfrecords/, and no package."""
+    parts = module.split(".")
+    return (
+        len(parts) == 2
+        and parts[1] != "__main__"
+        and not ROOT.joinpath(*parts).is_dir()
+    )
+
+
 def our_files():
     return sorted([*ROOT.glob("bert_tf/**/*.py"), *ROOT.glob("tfrecords/**/*.py")])
 
@@ -103,8 +127,8 @@ class ImportFloorsTest(tf.test.TestCase):
         for module, target, where, _ in self.edges():
             seen += 1
             same_room = room_of(module) == room_of(target)
-            if floor_of(module) == SCRIPTS and module == "bert_tf":
-                continue  # the package's front door looks into every room
+            if module in FRONT_DOORS:
+                continue
             same_floor = floor_of(target) == floor_of(module)
             # The scripts share their command line, and the quickstart runs them.
             same_room = same_room or floor_of(module) == SCRIPTS
@@ -114,6 +138,32 @@ class ImportFloorsTest(tf.test.TestCase):
                 f" (floor {floor_of(target)})",
             )
         self.assertGreater(seen, 10)
+
+    def test_the_core_imports_no_addon_and_addons_few_others(self):
+        """Imports within functions counted; a command starts what is in an add-on."""
+        found = []
+        for module, target, where, when in self.edges():
+            if not target.startswith(ADDONS) or when == NEVER or module == "bert_tf":
+                continue
+            if module.startswith(ADDONS):
+                own, other = module.split(".")[2], target.split(".")[2]
+                if own != other and other not in BELOW[own]:
+                    found.append(f"{where}: {own} imports {other}")
+            elif not is_command(module):
+                found.append(f"{where}: {module} imports {target}")
+        self.assertEqual(found, [])
+
+    def test_the_names_of_addons_are_there(self):
+        for name in addons.ADDONS:
+            if name != "beam":  # whose library has an environment of its own
+                self.assertIsNotNone(addons.addon(name), name)
+
+    def test_commands_parse_and_call(self):
+        commands = [path for module, path in self.modules.items() if is_command(module)]
+        self.assertGreater(len(commands), 25)
+        for path in commands:
+            count = len(path.read_text("utf-8").splitlines())
+            self.assertLessEqual(count, MOST_LINES_OF_A_COMMAND, path)
 
     def test_there_are_no_cycles(self):
         """Imports within functions counted."""
@@ -143,7 +193,11 @@ class ImportFloorsTest(tf.test.TestCase):
         for module, target, where, when in self.edges():
             if when == AT_IMPORT:
                 targets.setdefault(module, {})[target] = where
-        way = {m: m for m in self.modules if floor_of(m) in LIGHT_FLOORS}
+        way = {
+            m: m
+            for m in self.modules
+            if floor_of(m) in LIGHT_FLOORS or m.startswith(LIGHT)
+        }
         waiting = [*way]
         for module in waiting:
             path = self.modules[module]

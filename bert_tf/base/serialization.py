@@ -17,7 +17,7 @@ from typing import Any
 _CLASSES = {
     "AdamWeightDecay": "bert_tf.optimization.optimizers",
     "BertClassifier": "bert_tf.modeling.heads",
-    "BertEmbedder": "bert_tf.modeling.heads",
+    "BertEmbedder": "bert_tf.addons.methods.similarity",
     "BertEncoder": "bert_tf.modeling.encoder",
     "BertMultipleChoice": "bert_tf.modeling.heads",
     "BertPretrainer": "bert_tf.modeling.heads",

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 from absl import logging
 
 from bert_tf import run_classifier, run_pretraining
+from bert_tf.base.addons import addon
 from bert_tf.base import cli, files, finished
 from bert_tf.base.config import BertConfig
 from bert_tf.base.options import TASK, Options, option, with_default
-from bert_tf.addons.serving.fill_mask import fill_masks, show
 from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.records import create_pretraining_data
 
@@ -360,8 +360,8 @@ def guess(settings: QuickstartOptions, pretrained: bool) -> list[str]:
     else:
         keras.utils.set_random_seed(settings.random_seed)
         model = BertPretrainer(config(settings))
-    found = fill_masks(model, tokenizer, BLANKS, top_k=3)
-    return [show(text, guesses) for text, guesses in zip(BLANKS, found, strict=True)]
+    found = addon("fill_mask").fill_masks(model, tokenizer, BLANKS, top_k=3)
+    return [addon("fill_mask").show(text, guesses) for text, guesses in zip(BLANKS, found, strict=True)]
 
 
 def finetune(settings: QuickstartOptions) -> dict[str, list[float]]:

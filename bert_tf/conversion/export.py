@@ -27,6 +27,7 @@ from bert_tf.conversion.loading import (
 from bert_tf.conversion.source import (
     CONFIG_NAME,
     EXPORT_NAME,
+    ONNX_NAME,
     Export,
     Format,
     Source,
@@ -428,7 +429,7 @@ def write_onnx(
         pooling=sentences.pooling,
         normalizes=sentences.normalizes,
     )
-    path = os.path.join(folder, onnx_files.FILE_NAME)
+    path = os.path.join(folder, ONNX_NAME)
     if quantize == "int8":
         batches = None if calibration is None else _batches(model, calibration)
         onnx_files.write_int8(path, content, batches)

@@ -33,8 +33,8 @@ from typing import Any
 
 from absl import logging
 
-from bert_tf.addons.serving import onnx_files
 from bert_tf.base import files, strict_json
+from bert_tf.base.addons import addon
 from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import BEST_FOLDER
@@ -62,11 +62,12 @@ _OF_KERAS = (
     " keras.saving.load_model, and write a folder: bert_tf.save(model, FOLDER,"
     " tokenizer)."
 )
+ONNX_NAME = "model.onnx"
 _EXPORTED = "is an exported model, and not read. Give the checkpoint it was made from."
 # What other programs, and export_model, leave where a checkpoint is looked for.
 _OTHERS = {
     "flax_model.msgpack": _OF_FLAX,
-    **dict.fromkeys(("saved_model.pb", "model.tflite", "model.onnx"), _EXPORTED),
+    **dict.fromkeys(("saved_model.pb", "model.tflite", ONNX_NAME), _EXPORTED),
 }
 
 
@@ -81,7 +82,7 @@ class Export:
     @property
     def is_onnx(self) -> bool:
         """Whether it needs neither TensorFlow nor Keras to be read."""
-        return onnx_files.FILE_NAME in self.names
+        return ONNX_NAME in self.names
 
     def write(self, folder: str) -> None:
         """Writes the file, over an older one."""
@@ -276,9 +277,7 @@ def open_source(path: str) -> Source:
         folder = huggingface.model_folder(folder)
         config, values = huggingface.read_config(folder)
         if format_ == Format.ONNX:
-            weights = onnx_files.read_weights(
-                os.path.join(folder, onnx_files.FILE_NAME)
-            )
+            weights = addon("onnx").read_weights(os.path.join(folder, ONNX_NAME))
         else:
             weights = huggingface.read_weights(folder, config, values)
         tokenizer = read_tokenizer(folder)

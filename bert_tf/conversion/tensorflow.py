@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from bert_tf.addons.methods import model_garden
 from bert_tf.base import files
+from bert_tf.base.addons import addon
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.base.options import no_checkpoint
@@ -169,7 +169,7 @@ def is_of_model_garden(prefix: str) -> bool:
 def config_of_model_garden(path: str, config: BertConfig | None) -> BertConfig | None:
     """The config of one of Model Garden's checkpoints, whose file does not say all."""
     shapes = CheckpointReader(find_checkpoint(path)).shapes
-    if config and model_garden.masked_lm_is_linear(_shown_shapes(shapes)):
+    if config and addon("model_garden").masked_lm_is_linear(_shown_shapes(shapes)):
         return dataclasses.replace(config, masked_lm_hidden_act="linear")
     return config
 
@@ -219,7 +219,7 @@ def _shown_shapes(shapes: Mapping[str, _Shape]) -> dict[str, _Shape]:
 
 def _keys_of_model_garden(shapes: Mapping[str, _Shape]) -> dict[str, str]:
     """The keys of BERT's weights by name; empty for another program's checkpoint."""
-    found = model_garden.keys_by_name(_shown_shapes(shapes))
+    found = addon("model_garden").keys_by_name(_shown_shapes(shapes))
     keys = {shown_key(key): key for key in shapes}
     return {name: keys[shown] for name, shown in found.items()}
 
@@ -232,7 +232,7 @@ def _weights_of_model_garden(
         logging.info("%s: %d tensors are no weights of BERT's.", prefix, len(left))
 
     def tensor(name: str, key: str) -> Tensor:
-        shape, arrange = model_garden.arranged(name, reader.shapes[key])
+        shape, arrange = addon("model_garden").arranged(name, reader.shapes[key])
         return Tensor(shape, lambda: arrange(reader.read(key)))
 
     return Weights(prefix, {name: tensor(name, key) for name, key in keys.items()})

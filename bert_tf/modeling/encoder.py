@@ -9,7 +9,7 @@ import keras
 import keras_hub
 from keras import ops
 
-from bert_tf.addons.methods.standardization import Standardization
+from bert_tf.base.addons import addon
 from bert_tf.base.config import BertConfig
 from bert_tf.modeling.added_weights import ADDED
 from bert_tf.modeling.bilstm import BiLstm
@@ -187,7 +187,7 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
                 if use_pooler:
                     outputs["pooled_output"] = bilstm.ends(x, input_mask)
             if config.cls_normalization and use_pooler:
-                standardization = Standardization(dtype=dtype)
+                standardization = addon("standardization").Standardization(dtype=dtype)
                 outputs["pooled_output"] = standardization(outputs["pooled_output"])
         if output_hidden_states:
             outputs["hidden_states"] = hidden_states

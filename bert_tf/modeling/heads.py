@@ -5,7 +5,6 @@
     BertMultipleChoice   the right one of several choices
     BertSpanPredictor    where an answer starts and ends in a passage
     BertTagger           a label for every word
-    BertEmbedder         a vector for every text
     BiLstmTagger         a label for every word, from frozen features
 
 A model's input is a whole parsed record: a dict with the model's inputs and, for
@@ -24,7 +23,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.addons.methods.similarity import LOSSES
 from bert_tf.base.config import (
     CLASSIFIER_DROPOUT,
     PROBLEM_TYPES,
@@ -52,7 +50,6 @@ from bert_tf.modeling.objectives import (
     SPAN,
     TAGGING,
 )
-from bert_tf.modeling.pooling import POOLINGS, SentencePooling
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -121,7 +118,7 @@ class BertClassifier(HeadModel):
 
         # === Functional Model ===
         if window_pooling:
-            inputs, encoded = _in_parallel(encoder, "merge_windows")
+            inputs, encoded = in_parallel(encoder, "merge_windows")
             pooled = encoded["pooled_output"]
             with keras.name_scope("cls"):
                 attention = WindowAttention(dtype=dtype, name="window_attention")
@@ -148,7 +145,7 @@ class BertClassifier(HeadModel):
         self.window_pooling = window_pooling
 
 
-def _in_parallel(encoder: BertEncoder, name: str) -> tuple[dict[str, Any], Any]:
+def in_parallel(encoder: BertEncoder, name: str) -> tuple[dict[str, Any], Any]:
     """Inputs [B, N, S] of several sequences each, and the encoder's outputs [B N]."""
     merge = MergeChoices(dtype=encoder.dtype_policy, name=name)
     inputs = {
@@ -199,7 +196,7 @@ class BertMultipleChoice(HeadModel):
         split_choices = SplitChoices(dtype=dtype, name="split_choices")
 
         # === Functional Model ===
-        inputs, encoded = _in_parallel(encoder, "merge_choices")
+        inputs, encoded = in_parallel(encoder, "merge_choices")
         with keras.name_scope("cls"):
             scores = projection(pooled_dropout(encoded["pooled_output"]))
         logits = split_choices(scores, inputs["input_ids"])
@@ -212,74 +209,6 @@ class BertMultipleChoice(HeadModel):
 
 
 # The models below take every token's output and have no pooler: nothing would train it.
-
-
-@keras.saving.register_keras_serializable(package="bert_tf")
-class BertEmbedder(HeadModel):
-    """Vectors of texts, near to each other where the texts mean the same.
-
-    It adds no weight to the encoder (Reimers and Gurevych 2019).
-
-    Inputs: the encoder's, each with a dimension for the texts of an example: input_ids,
-    input_mask, segment_ids [B, N, S]. N may be another one in each batch. Output, in
-    float32: embeddings [B, N, H], of any length. Labels in the records: for losses of
-    scores label_ids [B, 1] floats; and, where present, is_real_example [B, 1].
-
-    Args:
-        config: a BertConfig, a dict of its fields, or a size's name.
-        pooling: "mean", "max" or "cls": what makes a vector of a text's tokens.
-        loss: a name of `bert_tf.addons.methods.similarity`.
-        scale: what the loss multiplies cosines by.
-        dtype: as BertClassifier's.
-        name: the model's name.
-        **options: as BertClassifier's.
-
-    Raises:
-        ValueError: there is no such pooling or loss.
-    """
-
-    def __init__(
-        self,
-        config: BertConfig | Mapping[str, Any] | str,
-        *,
-        pooling: str = "mean",
-        loss: str = "multiple_negatives_ranking",
-        scale: float = 20.0,
-        dtype: Any = None,
-        name: str = "bert_embedder",
-        **options: Any,
-    ):
-        for argument, given, names in (
-            ("pooling", pooling, POOLINGS),
-            ("loss", loss, LOSSES),
-        ):
-            if given not in names:
-                raise ValueError(
-                    f"`{argument}` must be one of {', '.join(names)}. Received:"
-                    f" {given!r}"
-                )
-
-        # === Layers ===
-        encoder = BertEncoder(config, use_pooler=False, dtype=dtype, **options)
-        sentence_pooling = SentencePooling(pooling, dtype=dtype, name="pooling")
-
-        # === Functional Model ===
-        inputs, encoded = _in_parallel(encoder, "merge_texts")
-        vectors = sentence_pooling(encoded["sequence_output"], inputs["input_mask"])
-
-        # === Config ===
-        super().__init__(
-            encoder,
-            inputs,
-            {"embeddings": vectors},
-            LOSSES[loss](scale),
-            name,
-            pooling=pooling,
-            loss=loss,
-            scale=scale,
-        )
-        if loss in ("cosine_similarity", "cosent"):
-            self.label_names = ("label_ids",)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Iterator
 
 from bert_tf.base import cli, files
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, option, with_default
 from bert_tf.instances.settings import DYNAMIC_MASKING, InstanceSettings
@@ -96,7 +97,7 @@ def run(options: PretrainingDataOptions) -> None:
     )
     if options.runner is not None:
         try:
-            from bert_tf.addons.corpora.beam import create_records_on_beam
+            create_records_on_beam = addon("beam").create_records_on_beam
         except ModuleNotFoundError as error:
             if error.name != "apache_beam":
                 raise

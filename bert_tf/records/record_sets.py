@@ -26,8 +26,8 @@ from typing import Any
 from absl import logging
 from tqdm import tqdm
 
-from bert_tf.addons.corpora.near_duplicates import require_hashes
 from bert_tf.base import files
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.finished import FinishedResults, digest
 from bert_tf.base.parallel import Workers, ordered_map
@@ -428,7 +428,7 @@ def plan_record_set(
             "lines are paragraphs."
         )
     if deduplicate == NEAR:
-        require_hashes()
+        addon("near_duplicates").require_hashes()
     require_segmenter(segmenter)
     if do_lower_case and vocabulary.has_upper_case:
         logging.warning(

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from bert_tf.addons.corpora import near_duplicates
 from bert_tf.base import files, strict_json
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
 from bert_tf.instances.pairs import Documents, starts, token_dtype
@@ -159,7 +159,7 @@ def tokenized_parts(
             if deduplicate == DOCUMENTS:
                 digests += digest(text)
             elif deduplicate == NEAR:
-                digests += near_duplicates.digest(tokens, dtype.itemsize)
+                digests += addon("near_duplicates").digest(tokens, dtype.itemsize)
             counts.ends_with_end = False
             of_document = np.frombuffer(tokens, dtype)
             counts.num_tokens += len(of_document)
@@ -501,7 +501,8 @@ def choose_texts(
         digests = [each.digests for each in outlines]
         reason = f"repeated {deduplicate}"
         if deduplicate == NEAR:
-            firsts = _first_occurrences(digests, near_duplicates.DIGEST_BYTES)
+            near = addon("near_duplicates")
+            firsts = _first_occurrences(digests, near.DIGEST_BYTES, near.KEY_BYTES)
             reason = NEAR_DUPLICATES
         else:
             firsts = _first_occurrences(digests, DIGEST_BYTES, DIGEST_BYTES)
@@ -526,9 +527,7 @@ def _drop_texts(
 
 
 def _first_occurrences(
-    digests: Sequence[np.ndarray],
-    digest_bytes: int,
-    key_bytes: int = near_duplicates.KEY_BYTES,
+    digests: Sequence[np.ndarray], digest_bytes: int, key_bytes: int
 ) -> list[np.ndarray]:
     """Which of the digests have no key, of one or several, that occurred before."""
     words = np.concatenate(digests).view(np.uint64).reshape(-1, digest_bytes // 8)

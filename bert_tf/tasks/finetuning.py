@@ -12,9 +12,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.addons.methods.regularization import class_weights, regularized
-from bert_tf.addons.methods.standardization import standardize
 from bert_tf.base import files, keras_backend
+from bert_tf.base.addons import addon
 from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import adapter_files
@@ -261,8 +260,10 @@ def with_losses(
     refuse_losses(losses, task.name, task.problem_type, has_classes=counts is not None)
     weights = None
     if losses.class_weights and counts is not None:
-        weights = class_weights(losses.class_weights, task.labels or (), counts)
-    return regularized(
+        weights = addon("regularization").class_weights(
+            losses.class_weights, task.labels or (), counts
+        )
+    return addon("regularization").regularized(
         trained,
         losses,
         heads=[task.head],
@@ -368,7 +369,7 @@ class FineTuning:
         if self.model_files.config.cls_normalization:
             trained = dataclasses.replace(
                 trained,
-                begin=lambda model: standardize(
+                begin=lambda model: addon("standardization").standardize(
                     model, _some_batches(records, options.predict_batch_size)
                 ),
             )

@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.addons.methods.regularization import class_weights
 from bert_tf.base import files, pictures, strict_json
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.pictures import figure, table
 from bert_tf.tasks.classification import ClassificationTask
@@ -328,7 +328,9 @@ def check_examples(data_set: DataSet, options: GlueOptions) -> None:
         refuse_losses(losses, data_set.name, target.kind)
         if losses.class_weights:
             counts = np.ones(len(target.labels))
-            class_weights(losses.class_weights, target.labels, counts)
+            addon("regularization").class_weights(
+                losses.class_weights, target.labels, counts
+            )
     for split in _splits(data_set, options):
         count = len(data_set.read(folder, split, warns=False))  # the run warns
         wanted = task_file(data_set.name, split)

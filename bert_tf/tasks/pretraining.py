@@ -14,9 +14,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.addons.methods.electra import ElectraPretrainer
-from bert_tf.addons.methods.regularization import regularized
 from bert_tf.base import files
+from bert_tf.base.addons import addon
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import deciding, flags_of_run
@@ -86,7 +85,7 @@ def pretraining_task(
         return Task(
             name="electra",
             build_model=functools.partial(
-                ElectraPretrainer, config, **settings, **electra
+                addon("electra"), config, **settings, **electra
             ),
             objective=MASKED_LM + replaced_tokens(electra["discriminator_weight"]),
         )
@@ -298,7 +297,7 @@ class PretrainingRun(Run):
                 "masked_lm_loss": names.MASKED_LM,
                 "next_sentence_loss": names.NEXT_SENTENCE,
             }
-            self.task = regularized(
+            self.task = addon("regularization").regularized(
                 self.task,
                 self._losses,
                 heads=[heads[name] for name in self.task.objective.losses],

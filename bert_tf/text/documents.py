@@ -12,9 +12,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from absl import logging
 
-from bert_tf.addons.corpora.mediawiki import is_dump, read_mediawiki, require_parser
-from bert_tf.addons.corpora.pdf import looks_extracted, paragraphs_of_pdf
 from bert_tf.base import files
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
 from bert_tf.text import blocks
@@ -159,7 +158,7 @@ def read_parquet(
 def paragraphs_of(text: str, clean: str, dropped: Counter[str]) -> list[str]:
     """The lines of a text, stripped, without the blank ones; or as `clean` says."""
     if clean == PDF:
-        return paragraphs_of_pdf(text, dropped)
+        return addon("pdf").paragraphs_of_pdf(text, dropped)
     stripped = [line.strip() for line in text.split("\n")]
     return [line for line in stripped if line]
 
@@ -281,7 +280,7 @@ class FileSource:
         if self.input_format == "wikiextractor":
             return read_wikiextractor(self, start, stop, dropped)
         if self.input_format == MEDIAWIKI:
-            return read_mediawiki(self, start, stop, dropped)
+            return addon("mediawiki").read_mediawiki(self, start, stop, dropped)
         if self.input_format == "jsonl":
             return read_json_lines(self, start, stop, dropped)
         if self.input_format == PARQUET:
@@ -361,7 +360,11 @@ def make_chunks(
         if found == "auto":
             found, begin = find_format(path, name)
             is_as_it_is = found == "text" and clean == NO_CLEANING
-            if is_as_it_is and b"\0" not in begin and looks_extracted(begin):
+            if (
+                is_as_it_is
+                and b"\0" not in begin
+                and addon("pdf").looks_extracted(begin)
+            ):
                 extracted.append(path)
         if found in PARAGRAPH_FORMATS and clean != NO_CLEANING:
             raise InputError(
@@ -369,7 +372,7 @@ def make_chunks(
                 f" those of {found} have paragraphs. Leave it out."
             )
         if found == MEDIAWIKI:
-            require_parser()
+            addon("mediawiki").require_parser()
         source = FileSource(
             path=path,
             input_format=found,
@@ -440,7 +443,7 @@ def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
     begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
     if _PARQUET_BEGINNING.match(begin) and not blocks.compression(path):
         return PARQUET, begin
-    if is_dump(begin):
+    if addon("mediawiki").is_dump(begin):
         return MEDIAWIKI, begin
     first_line = begin.partition(b"\n")[0]
     if _is_header(first_line):

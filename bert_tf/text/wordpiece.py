@@ -24,6 +24,9 @@ from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Voca
 
 Tokens = list[int]
 
+# Between the two texts of a pair that is typed as one.
+PAIR_SEPARATOR = " ||| "
+
 # The places that a vocabulary keeps for tokens to come.
 UNUSED = re.compile(r"\[unused\d+\]")
 

@@ -11,13 +11,13 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf.addons.methods.electra import ElectraPretrainer
+from bert_tf.addons.methods.similarity import BertEmbedder
 from bert_tf.base import keras_backend
 from bert_tf.base.config import MULTI_LABEL
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.fused import without_fusion, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import (
     BertClassifier,
-    BertEmbedder,
     BertMultipleChoice,
     BertPretrainer,
     BertSpanPredictor,

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf.addons.methods.similarity import cosine_similarity
+from bert_tf.addons.methods.similarity import BertEmbedder, cosine_similarity
 from bert_tf.base.config import MULTI_LABEL, BertConfig
 from bert_tf.modeling import heads, objectives
 from bert_tf.modeling.dict_input import DictInputModel
@@ -214,7 +214,7 @@ HEADS = {
         objectives.TAGGING,
         examples.random_tags,
     ),
-    "embedder": (heads.BertEmbedder, cosine_similarity(1.0), embedder_records),
+    "embedder": (BertEmbedder, cosine_similarity(1.0), embedder_records),
 }
 
 

@@ -33,7 +33,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.addons.methods.embeddings_options import EmbeddingOptions
-from bert_tf.addons.methods.similarity import LOSSES
+from bert_tf.addons.methods.similarity import LOSSES, BertEmbedder
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
@@ -41,7 +41,6 @@ from bert_tf.conversion import names
 from bert_tf.conversion.huggingface import SentenceSettings, sentence_settings
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import folder_of
-from bert_tf.modeling.heads import BertEmbedder
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import FLOAT32, RecordSpec
 from bert_tf.tasks import metrics, tables

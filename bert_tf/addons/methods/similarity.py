@@ -1,4 +1,4 @@
-"""Losses of sentence vectors: what brings texts together that mean the same.
+"""Sentence vectors: their head, and losses that bring texts of one meaning together.
 
 Reimers and Gurevych 2019 ("Sentence-BERT"): a text's vector is a pooled output of BERT,
 and the cosine of two vectors says how similar the texts are. Names and equations are
@@ -22,11 +22,16 @@ devices.
 Shapes: B batch, N texts of an example, H hidden.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import keras
 from keras import ops
 
+from bert_tf.base.config import BertConfig
+from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.head_model import HeadModel
+from bert_tf.modeling.heads import in_parallel
 from bert_tf.modeling.objectives import (
     Loss,
     Objective,
@@ -34,6 +39,7 @@ from bert_tf.modeling.objectives import (
     Records,
     real_examples,
 )
+from bert_tf.modeling.pooling import POOLINGS, SentencePooling
 
 # The score of what takes no part, whose exponential is 0.
 _NEVER = -1e9
@@ -120,3 +126,71 @@ LOSSES: dict[str, Callable[[float], Objective]] = {
     function.__name__: function
     for function in (multiple_negatives_ranking, simcse, cosine_similarity, cosent)
 }
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class BertEmbedder(HeadModel):
+    """Vectors of texts, near to each other where the texts mean the same.
+
+    It adds no weight to the encoder (Reimers and Gurevych 2019).
+
+    Inputs: the encoder's, each with a dimension for the texts of an example: input_ids,
+    input_mask, segment_ids [B, N, S]. N may be another one in each batch. Output, in
+    float32: embeddings [B, N, H], of any length. Labels in the records: for losses of
+    scores label_ids [B, 1] floats; and, where present, is_real_example [B, 1].
+
+    Args:
+        config: a BertConfig, a dict of its fields, or a size's name.
+        pooling: "mean", "max" or "cls": what makes a vector of a text's tokens.
+        loss: a name of LOSSES.
+        scale: what the loss multiplies cosines by.
+        dtype: as BertClassifier's.
+        name: the model's name.
+        **options: as BertClassifier's.
+
+    Raises:
+        ValueError: there is no such pooling or loss.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig | Mapping[str, Any] | str,
+        *,
+        pooling: str = "mean",
+        loss: str = "multiple_negatives_ranking",
+        scale: float = 20.0,
+        dtype: Any = None,
+        name: str = "bert_embedder",
+        **options: Any,
+    ):
+        for argument, given, names in (
+            ("pooling", pooling, POOLINGS),
+            ("loss", loss, LOSSES),
+        ):
+            if given not in names:
+                raise ValueError(
+                    f"`{argument}` must be one of {', '.join(names)}. Received:"
+                    f" {given!r}"
+                )
+
+        # === Layers ===
+        encoder = BertEncoder(config, use_pooler=False, dtype=dtype, **options)
+        sentence_pooling = SentencePooling(pooling, dtype=dtype, name="pooling")
+
+        # === Functional Model ===
+        inputs, encoded = in_parallel(encoder, "merge_texts")
+        vectors = sentence_pooling(encoded["sequence_output"], inputs["input_mask"])
+
+        # === Config ===
+        super().__init__(
+            encoder,
+            inputs,
+            {"embeddings": vectors},
+            LOSSES[loss](scale),
+            name,
+            pooling=pooling,
+            loss=loss,
+            scale=scale,
+        )
+        if loss in ("cosine_similarity", "cosent"):
+            self.label_names = ("label_ids",)

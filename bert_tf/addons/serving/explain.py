@@ -2,10 +2,10 @@
 
 from absl import logging
 
-from bert_tf.addons.study.score import SEPARATOR
 from bert_tf.base import cli, files, options
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Options, Path, option
+from bert_tf.text.wordpiece import PAIR_SEPARATOR
 from bert_tf.training.training_options import SourceOptions
 
 
@@ -53,7 +53,7 @@ def run(options: ExplainOptions) -> None:
     )
     explained = []
     for text in options.positional:
-        first, separator, second = text.partition(SEPARATOR)
+        first, separator, second = text.partition(PAIR_SEPARATOR)
         found = model.explain(
             first,
             second if separator else None,

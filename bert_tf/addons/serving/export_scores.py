@@ -15,14 +15,14 @@ from keras import ops
 
 from bert_tf.addons.methods.embeddings import EmbeddingTask
 from bert_tf.addons.methods.embeddings_options import EmbeddingOptions
-from bert_tf.addons.serving import onnx_files, onnx_graph, runtimes
+from bert_tf.addons.serving import onnx_graph, runtimes
 from bert_tf.addons.serving.onnx_model import OnnxModel
 from bert_tf.base import files, options
 from bert_tf.base.config import MULTI_LABEL, REGRESSION
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import loading, names
 from bert_tf.conversion.huggingface import sentence_settings
-from bert_tf.conversion.source import Source, folder_of, load_tokenizer
+from bert_tf.conversion.source import ONNX_NAME, Source, folder_of, load_tokenizer
 from bert_tf.modeling.pooling import pooled_tokens
 from bert_tf.records.batching import Arrays
 from bert_tf.tasks.classification import ClassificationTask, LabelledTask
@@ -193,7 +193,7 @@ def _steps(task: FineTuningTask, source: Source, path: str) -> list[Step]:
     """The checkpoint's and the export's steps: batch -> outputs."""
     has_head = task.head != names.EMBEDDING
     steps: list[Step]
-    if path.endswith(onnx_files.FILE_NAME):
+    if path.endswith(ONNX_NAME):
         content = onnx_graph.build(source).SerializeToString()
         steps = [OnnxModel(content), OnnxModel(path)]
     else:
@@ -220,7 +220,7 @@ def compare(
     task: FineTuningTask, source: Source, format_: str, folder: str, name: str
 ) -> None:
     """Prints what an export costs, and gains, on a task's examples."""
-    files_of = {"onnx": onnx_files.FILE_NAME, "litert": runtimes.LITERT_NAME}
+    files_of = {"onnx": ONNX_NAME, "litert": runtimes.LITERT_NAME}
     path = os.path.join(folder, files_of[format_])
     steps = _steps(task, source, path)
     found = [task.predict(_SPLIT, Predictor(name, step).run) for step in steps]

@@ -14,7 +14,6 @@ from bert_tf.conversion.weights import Tensor, Weights
 if TYPE_CHECKING:
     import onnx
 
-FILE_NAME = "model.onnx"
 _QUANTIZED = "_quantized"
 
 

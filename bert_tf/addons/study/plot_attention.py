@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import logging
 
-from bert_tf.addons.study.score import SEPARATOR
 from bert_tf.base import cli, files
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, option
 from bert_tf.base.pictures import picture
-from bert_tf.text.wordpiece import WordPieceTokenizer
+from bert_tf.text.wordpiece import PAIR_SEPARATOR, WordPieceTokenizer
 from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def run(options: AttentionOptions) -> None:
     tokens, maps = attention_maps(
         load_encoder(source, output_attentions=True),
         load_tokenizer(source),
-        *text.split(SEPARATOR, 1),
+        *text.split(PAIR_SEPARATOR, 1),
     )
     layers = chosen(options.layers, maps.shape[0], "layer")
     heads = chosen(options.heads, maps.shape[1], "head")

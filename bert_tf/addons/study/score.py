@@ -13,13 +13,11 @@ from bert_tf.base import cli, files
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Path, option
 from bert_tf.base.parallel import grouped
-from bert_tf.text.wordpiece import WordPieceTokenizer, pair_features
+from bert_tf.text.wordpiece import PAIR_SEPARATOR, WordPieceTokenizer, pair_features
 from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     from bert_tf.modeling.heads import BertPretrainer
-
-SEPARATOR = " ||| "
 
 
 class ScoreOptions(SourceOptions, decides="nothing"):
@@ -209,7 +207,7 @@ def _lines(options: ScoreOptions, texts: list[tuple[str, str]]) -> Iterator[str]
     scorer = SentenceScorer(
         load_pretrainer(source), load_tokenizer(source), batch_size=options.batch_size
     )
-    split = [text.split(SEPARATOR, 1) for text, _ in texts]
+    split = [text.split(PAIR_SEPARATOR, 1) for text, _ in texts]
     for parts, (_, place) in zip(split, texts, strict=True):
         try:
             scorer.encoded(*parts)

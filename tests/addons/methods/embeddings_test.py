@@ -3,10 +3,9 @@ from absl.testing import parameterized
 
 from bert_tf.addons.methods import embeddings
 from bert_tf.addons.methods.embeddings_options import EmbeddingOptions
-from bert_tf.addons.methods.similarity import LOSSES
+from bert_tf.addons.methods.similarity import LOSSES, BertEmbedder
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import declarations
-from bert_tf.modeling.heads import BertEmbedder
 from bert_tf.modeling.pooling import POOLINGS
 from tests.script_case import FolderCase
 

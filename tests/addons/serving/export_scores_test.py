@@ -12,12 +12,12 @@ from sklearn.metrics import f1_score
 
 import bert_tf
 from bert_tf import run_classifier, run_embeddings, run_ner, run_squad, run_swag
+from bert_tf.addons.methods.similarity import BertEmbedder
 from bert_tf.addons.serving import export_model
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.modeling.heads import (
     BertClassifier,
-    BertEmbedder,
     BertMultipleChoice,
     BertPretrainer,
     BertSpanPredictor,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from bert_tf.addons.serving import onnx_files, onnx_graph
+from bert_tf.addons.serving import onnx_graph
 from bert_tf.addons.serving.explanations import Explanation, words_of
 from bert_tf.addons.serving.fill_mask import Guess
 from bert_tf.addons.serving.onnx_model import OnnxModel
@@ -22,6 +22,7 @@ from bert_tf.base.progress import with_bar
 from bert_tf.conversion import names
 from bert_tf.conversion.huggingface import sentence_settings
 from bert_tf.conversion.source import (
+    ONNX_NAME,
     Format,
     Source,
     folder_of,
@@ -289,7 +290,7 @@ class TextModel:
         return OnnxModel(content, source.require_config())
 
     def _onnx_path(self) -> str:
-        return os.path.join(self.source.folder, onnx_files.FILE_NAME)
+        return os.path.join(self.source.folder, ONNX_NAME)
 
     def _prepare(self) -> None:
         """Makes what the method needs besides the model."""

@@ -1,0 +1,33 @@
+"""The add-ons that the core uses, by name: it imports none of them.
+
+An add-on is imported when an option, or a file, first asks for it. Heads have their own
+table: see `bert_tf.conversion.names.HEADS`.
+"""
+
+import functools
+import pkgutil
+from typing import Any
+
+# Name -> "module", or "module:object" in it.
+ADDONS = {
+    # Text and its records.
+    "mediawiki": "bert_tf.addons.corpora.mediawiki",
+    "pdf": "bert_tf.addons.corpora.pdf",
+    "near_duplicates": "bert_tf.addons.corpora.near_duplicates",
+    "beam": "bert_tf.addons.corpora.beam",
+    # Models and objectives.
+    "electra": "bert_tf.addons.methods.electra:ElectraPretrainer",
+    "standardization": "bert_tf.addons.methods.standardization",
+    "regularization": "bert_tf.addons.methods.regularization",
+    # Formats of checkpoints.
+    "model_garden": "bert_tf.addons.methods.model_garden",
+    "onnx": "bert_tf.addons.serving.onnx_files",
+    # What the quickstart shows.
+    "fill_mask": "bert_tf.addons.serving.fill_mask",
+}
+
+
+@functools.cache
+def addon(name: str) -> Any:
+    """Returns the module or object that has a name in ADDONS."""
+    return pkgutil.resolve_name(ADDONS[name])
