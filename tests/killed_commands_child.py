@@ -29,7 +29,6 @@ from bert_tf import (
     run_squad,
     run_swag,
 )
-from bert_tf.addons.corpora import extend_vocabulary
 from bert_tf.addons.serving import export_model
 from bert_tf.addons.study import probe
 from bert_tf.base import cli
@@ -84,7 +83,7 @@ COMMANDS = {
         " --num_workers=1",
     ),
     "extended vocabulary": Command(
-        extend_vocabulary,
+        extension,
         "--init_checkpoint={BERT_BASE_DIR} --input_file=text.txt --num_workers=1"
         " --output_file={out}/folder/v.txt --num_new_tokens=20 --min_frequency=1",
     ),

@@ -10,7 +10,6 @@ from absl import logging
 
 import bert_tf
 from bert_tf import run_pretraining
-from bert_tf.addons.corpora import extend_vocabulary
 from bert_tf.addons.serving import export_model, fill_mask
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
@@ -143,7 +142,7 @@ class SegmenterTest(FolderCase):
 
     def extend(self, model, **more):
         cli.run_script(
-            extend_vocabulary,
+            extension,
             init_checkpoint=model,
             input_file=self.write("new.txt", "นักเรียนไทยเป็นนักเรียน\n" * 9),
             output_file=self.path("extended.txt"),

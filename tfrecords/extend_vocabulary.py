@@ -14,14 +14,14 @@ The same text, flags and version give the same file for any number of workers. T
 command again finds its vocabulary done.
 """
 
-from bert_tf.addons.corpora import extend_vocabulary
-from bert_tf.addons.corpora.extend_vocabulary import ExtensionOptions
+from bert_tf.addons.corpora import extension
+from bert_tf.addons.corpora.extension import ExtensionOptions
 from bert_tf.base import cli
 
 
 def run(options: ExtensionOptions) -> None:
     """Extends the vocabulary as the flags ask, and writes it."""
-    extend_vocabulary.run(options)
+    extension.run(options)
 
 
 main = cli.command(run)

@@ -25,8 +25,8 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
 from bert_tf.instances.pairs import Documents, starts, token_dtype
 from bert_tf.records.writing import file_errors
+from bert_tf.text.blocks import drop
 from bert_tf.text.documents import Chunk, read_chunk
-from bert_tf.text.dropped import drop
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 

@@ -10,7 +10,7 @@ from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, option
 from bert_tf.records.text_input import TextOptions, text_chunks
-from bert_tf.text.dropped import dropped_lines
+from bert_tf.text.blocks import dropped_lines
 
 if TYPE_CHECKING:
     from bert_tf.text.learning import WordCounts

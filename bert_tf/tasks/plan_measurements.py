@@ -25,8 +25,8 @@ from bert_tf.conversion import names, source
 from bert_tf.records.manifest import MANIFEST_SUFFIX, SourceFile
 from bert_tf.records.text_input import file_chunks, text_chunks
 from bert_tf.tasks.plan_commands import OF_TEXT, Command, Commands
+from bert_tf.text.blocks import tokens_dropped
 from bert_tf.text.documents import Chunk, read_chunk
-from bert_tf.text.dropped import tokens_dropped
 from bert_tf.text.segmentation import NO_SEGMENTER, has_letters, segments
 from bert_tf.training.launch import Ended, run_child
 

@@ -16,7 +16,7 @@ from keras import ops
 from bert_tf.addons.methods.embeddings import EmbeddingTask
 from bert_tf.addons.methods.embeddings_options import EmbeddingOptions
 from bert_tf.addons.serving import onnx_graph, runtimes
-from bert_tf.addons.serving.onnx_model import OnnxModel
+from bert_tf.addons.serving.onnx_files import OnnxModel
 from bert_tf.base import files, options
 from bert_tf.base.config import MULTI_LABEL, REGRESSION
 from bert_tf.base.errors import InputError

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.addons.serving.onnx_model import OnnxModel
+from bert_tf.addons.serving.onnx_files import OnnxModel
 from bert_tf.base import keras_backend
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.records.batching import Arrays

@@ -10,7 +10,7 @@ from absl import flags as flags_of_absl
 from absl import logging
 
 from bert_tf import run_classifier, run_pretraining
-from bert_tf.addons.corpora import extend_vocabulary
+from bert_tf.addons.corpora import extension
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.conversion.tensorflow import read_weights
@@ -50,7 +50,7 @@ class ExtensionCase(FolderCase):
         }
         flags = [f"--{name}={value}" for name, value in given.items()]
         flags = [*flags, *(arguments or ["--num_new_tokens=3"])]
-        extend_vocabulary.run(cli.parse(extend_vocabulary.run, flags))
+        extension.run(cli.parse(extension.run, flags))
         return list(Vocabulary.from_file(self.path(output)))
 
 
@@ -160,7 +160,7 @@ class ExtendVocabularyTest(ExtensionCase):
             options["output_file"] = self.path("new", "vocab.txt")
             flags = [f"--{name}={value}" for name, value in options.items()]
             with self.assertRaisesRegex(flags_of_absl.IllegalFlagValueError, message):
-                cli.parse(extend_vocabulary.run, [*flags, *arguments])
+                cli.parse(extension.run, [*flags, *arguments])
 
 
 class RunsTest(ExtensionCase):

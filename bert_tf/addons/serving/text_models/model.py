@@ -15,7 +15,7 @@ from absl import logging
 from bert_tf.addons.serving import onnx_graph
 from bert_tf.addons.serving.explanations import Explanation, words_of
 from bert_tf.addons.serving.fill_mask import Guess
-from bert_tf.addons.serving.onnx_model import OnnxModel
+from bert_tf.addons.serving.onnx_files import OnnxModel
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import flags_of_run
 from bert_tf.base.progress import with_bar

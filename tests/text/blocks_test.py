@@ -2,7 +2,7 @@ from collections import Counter
 
 import tensorflow as tf
 
-from bert_tf.text.dropped import drop, dropped_lines
+from bert_tf.text.blocks import drop, dropped_lines
 
 
 class DroppedTest(tf.test.TestCase):
