@@ -29,6 +29,7 @@ from bert_tf import (
     run_squad,
     run_swag,
 )
+from bert_tf.addons.corpora import extension
 from bert_tf.addons.serving import export_model
 from bert_tf.addons.study import probe
 from bert_tf.base import cli

@@ -10,6 +10,7 @@ from absl import logging
 
 import bert_tf
 from bert_tf import run_pretraining
+from bert_tf.addons.corpora import extension
 from bert_tf.addons.serving import export_model, fill_mask
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError

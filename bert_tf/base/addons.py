@@ -5,7 +5,7 @@ table: see `bert_tf.conversion.names.HEADS`.
 """
 
 import functools
-import pkgutil
+import importlib
 from typing import Any
 
 # Name -> "module", or "module:object" in it.
@@ -30,4 +30,6 @@ ADDONS = {
 @functools.cache
 def addon(name: str) -> Any:
     """Returns the module or object that has a name in ADDONS."""
-    return pkgutil.resolve_name(ADDONS[name])
+    module, _, part = ADDONS[name].partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, part) if part else found

@@ -11,12 +11,12 @@ from keras import ops
 
 from bert_tf.base.addons import addon
 from bert_tf.base.config import BertConfig
+from bert_tf.modeling.added_weights import ADDED
 from bert_tf.modeling.bilstm import BiLstm
 from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.layers import Embeddings, Pooler, dense
 from bert_tf.modeling.pooling import LayerMixture, PackedPositions, PooledTokens
 from bert_tf.modeling.transformer import AttentionBias, TransformerLayer
-from bert_tf.modeling.weight_names import ADDED
 
 # BertEncoder: token ids to hidden states, a functional Keras model.
 #

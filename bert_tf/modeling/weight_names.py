@@ -6,7 +6,6 @@ layer that owns the classifier's output_weights and output_bias, which the origi
 keeps at the top.
 """
 
-import re
 from typing import Any
 
 import keras
@@ -57,16 +56,3 @@ def _after(path: str, scope: str) -> str:
             f"original. Received: {path}"
         )
     return rest
-
-
-# The pooled output's mean and deviation: `cls_normalization`.
-STANDARDIZATION = ("bert/standardization/mean", "bert/standardization/deviation")
-ADDED = (
-    r"lora_kernel_[ab]|adapter/(down|up)/(kernel|bias)|layer_mixture/(scores|gamma)"
-    r"|bilstm/.*|standardization/.*"
-)
-
-
-def is_added(name: str) -> bool:
-    """Whether fine-tuning adds a weight of this name to a pre-trained encoder."""
-    return re.fullmatch(f".*/({ADDED}|second_encoder/.*)", name) is not None
