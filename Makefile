@@ -143,7 +143,7 @@ check: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest --quiet tests/import_floors_test.py
+	$(BIN)/python -m pytest --quiet -s tests/import_floors_test.py tests/reach_test.py
 
 format: venv
 	$(BIN)/ruff check --fix .
