@@ -12,7 +12,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.modeling.dict_input import DictInputModel, check_range
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.objectives import Objective
-from bert_tf.modeling.of_logits import is_of_logits, losses_of_logits, metrics_of_logits
+from bert_tf.modeling.keras_losses import is_of_logits, losses_of_logits, metrics_of_logits
 
 
 class HeadModel(DictInputModel):
@@ -47,7 +47,7 @@ class HeadModel(DictInputModel):
     ) -> None:
         """Keras' own; without a loss the model's objective is minimised.
 
-        Losses and metrics are of logits, which the outputs are: see `of_logits`.
+        Losses and metrics are of logits, which the outputs are: see `keras_losses`.
         """
         kind = self._arguments.get("problem_type") or SINGLE_LABEL
         outputs = self.output
