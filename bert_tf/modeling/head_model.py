@@ -11,8 +11,8 @@ from bert_tf.base.config import REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.modeling.dict_input import DictInputModel, check_range
 from bert_tf.modeling.encoder import BertEncoder
+from bert_tf.modeling.keras_losses import is_of_logits, refuse_probabilities
 from bert_tf.modeling.objectives import Objective
-from bert_tf.modeling.keras_losses import is_of_logits, losses_of_logits, metrics_of_logits
 
 
 class HeadModel(DictInputModel):
@@ -47,14 +47,14 @@ class HeadModel(DictInputModel):
     ) -> None:
         """Keras' own; without a loss the model's objective is minimised.
 
-        Losses and metrics are of logits, which the outputs are: see `keras_losses`.
+        Losses and metrics of probabilities are refused: the outputs are logits.
         """
         kind = self._arguments.get("problem_type") or SINGLE_LABEL
         outputs = self.output
-        loss = losses_of_logits(loss, kind, outputs)
+        refuse_probabilities(loss, keras.losses, kind, outputs)
         if kind != REGRESSION or is_of_logits(loss):
             for name in ("metrics", "weighted_metrics"):
-                kwargs[name] = metrics_of_logits(kwargs.get(name), kind, outputs)
+                refuse_probabilities(kwargs.get(name), keras.metrics, kind, outputs)
         self.loss = None  # Keras would keep that of an earlier call
         super().compile(optimizer, loss, **kwargs)
 

@@ -1,8 +1,6 @@
-"""Keras' losses and metrics, of outputs that are logits.
+"""Refuses Keras' losses and metrics of probabilities: a head's outputs are logits.
 
-Keras takes outputs for probabilities wherever `from_logits=True` is not given, as it
-cannot be with a name, a class or a function. A model whose outputs are logits gives it
-then; what was made without it, or cannot have it, is refused with the line to write.
+Keras takes outputs for probabilities wherever `from_logits=True` is not given.
 """
 
 import inspect
@@ -36,102 +34,79 @@ _OF_PROBABILITIES = {
 _CHOSEN_BY_SHAPE = ("crossentropy", "ce")
 
 
-def losses_of_logits(losses: Any, kind: str, outputs: Mapping[str, Any]) -> Any:
-    """A loss, or a list or dict of them, in any of Keras' spellings; of logits."""
-    return _of_each(losses, keras.losses, kind, outputs)
-
-
-def metrics_of_logits(metrics: Any, kind: str, outputs: Mapping[str, Any]) -> Any:
-    """Like `losses_of_logits`."""
-    return _of_each(metrics, keras.metrics, kind, outputs)
-
-
 def is_of_logits(losses: Any) -> bool:
-    """Whether any of these losses, which `losses_of_logits` returned, is of logits."""
+    """Whether any of these losses was made with `from_logits=True`."""
     return any(_option(one, "from_logits") for one in keras.tree.flatten(losses))
 
 
-def _of_each(given: Any, module: Any, kind: str, outputs: Mapping[str, Any]) -> Any:
-    if isinstance(given, Mapping) and "class_name" not in given:
-        return {
-            name: _of_each(
-                one, module, kind, {name: outputs[name]} if name in outputs else outputs
-            )
-            for name, one in given.items()
-        }
-    if isinstance(given, list | tuple):
-        return [_of_each(one, module, kind, outputs) for one in given]
-    return given if given is None else _one_of_logits(given, module, kind, outputs)
-
-
-def _one_of_logits(
+def refuse_probabilities(
     given: Any, module: Any, kind: str, outputs: Mapping[str, Any]
-) -> Any:
-    is_loss = module is keras.losses
-    prefix = "keras.losses" if is_loss else "keras.metrics"
-    if is_loss and str(given).lower() in _CHOSEN_BY_SHAPE:
-        raise InputError(
-            f"`loss={given!r}` is of probabilities, and the model's outputs are logits."
-            f" Write {prefix}.SparseCategoricalCrossentropy(from_logits=True), or"
-            " another one."
-        )
-    if not is_loss and str(given).lower() in ("accuracy", "acc"):
+) -> None:
+    """Raises InputError, with the line to write, for what reads probabilities.
+
+    Args:
+        given: losses or metrics in any form that `compile` takes.
+        module: `keras.losses` or `keras.metrics`.
+        kind: the head's problem type.
+        outputs: the model's outputs by name.
+    """
+    if isinstance(given, Mapping) and "class_name" not in given:
+        for name, one in given.items():
+            own = {name: outputs[name]} if name in outputs else outputs
+            refuse_probabilities(one, module, kind, own)
+    elif isinstance(given, list | tuple):
+        for one in given:
+            refuse_probabilities(one, module, kind, outputs)
+    elif given is not None:
+        _refuse(given, module, kind, outputs)
+
+
+def _refuse(given: Any, module: Any, kind: str, outputs: Mapping[str, Any]) -> None:
+    if str(given).lower() in ("accuracy", "acc"):
         if any(tensor.shape[-1] == 1 for tensor in outputs.values()):
-            raise _refusal(given, kind)
-        return given
-    found = module.get(given)
-    if not isinstance(found, keras.losses.Loss | keras.metrics.Metric):
-        return _function_of_logits(given, found, module, kind)
-    name = type(found).__name__
-    is_own = getattr(module, name, None) is type(found)
+            raise _without_logits(given, kind)
+        return
+    is_chosen = str(given).lower() in _CHOSEN_BY_SHAPE
+    found = module.get("sparse_categorical_crossentropy" if is_chosen else given)
+    name = _class_name(found)
     has_threshold = name in ("F1Score", "FBetaScore") and _option(found, "threshold")
-    if is_own and (name in _OF_PROBABILITIES or has_threshold):
-        raise _refusal(given, kind)
-    if name == "AUC" and is_own and kind == SINGLE_LABEL:
-        # Its logits would be those of a label alone, not of one among several.
-        raise _refusal(given, kind)
-    if _option(found, "from_logits") is not False:
-        return found if isinstance(given, Mapping) or found is given else given
-    is_given = not isinstance(given, Mapping) or "from_logits" in given["config"]
-    if is_given and not isinstance(given, str | type):
+    # A label's logit is one among several in a softmax.
+    is_area = name == "AUC" and kind == SINGLE_LABEL
+    if name in _OF_PROBABILITIES or has_threshold or is_area:
+        raise _without_logits(given, kind)
+    if name and _option(found, "from_logits") is False:
+        prefix = module.__name__.replace(".src", "").removesuffix(".api")
+        line = f"{prefix}.{name}(from_logits=True)"
+        if not hasattr(module, name):
+            line = (
+                "keras.metrics.MeanMetricWrapper("
+                f"keras.losses.{found.__name__}, from_logits=True)"
+            )
         raise InputError(
-            f"{name} was made for probabilities, and the model's outputs are logits."
-            f" Write {prefix}.{name}(from_logits=True)."
+            f"{_shown(given)} is of probabilities, and the model's outputs are logits."
+            f" Write {line}."
         )
-    config = {**found.get_config(), "from_logits": True}
-    if isinstance(given, str):
-        config["name"] = given
-    return type(found).from_config(config)
 
 
-def _function_of_logits(given: Any, found: Any, module: Any, kind: str) -> Any:
-    """Of a function of Keras' own, the class; any other function is as it was."""
+def _class_name(found: Any) -> str:
+    """Returns the name of one of Keras' own classes, or of its function's; else ""."""
+    if isinstance(found, keras.losses.Loss | keras.metrics.Metric):
+        name = type(found).__name__
+        is_own = type(found).__module__.split(".")[0] == "keras"
+        return name if is_own else ""
     name = getattr(found, "__name__", "")
-    if keras.losses.__dict__.get(name) is not found and (
-        keras.metrics.__dict__.get(name) is not found
-    ):
-        return given
-    label = {"name": given if isinstance(given, str) else name}
-    class_name = next(
-        (
-            one
-            for one in {*dir(keras.losses), *dir(keras.metrics)}
-            if one.lower() == name.replace("_", "") and one[0].isupper()
-        ),
-        "",
-    )
-    if class_name in _OF_PROBABILITIES:
-        raise _refusal(given if isinstance(given, str) else name, kind)
-    if "from_logits" not in inspect.signature(found).parameters:
-        return given
-    kind_of_object = getattr(module, class_name, None)
-    if kind_of_object is not None:
-        return kind_of_object(from_logits=True, **label)
-    return keras.metrics.MeanMetricWrapper(found, from_logits=True, **label)
+    if found not in (vars(keras.losses).get(name), vars(keras.metrics).get(name)):
+        return ""
+    classes = {*dir(keras.losses), *dir(keras.metrics)}
+    same = (one for one in classes if one.lower() == name.replace("_", ""))
+    return next((one for one in same if one[0].isupper()), "")
 
 
 def _option(found: Any, name: str) -> Any:
-    """An option of one of Keras' losses or metrics; None if it has none like it."""
+    """Returns an option of one of Keras' losses or metrics; None if it has none."""
+    if callable(found) and hasattr(found, "__kwdefaults__"):  # a function
+        parameter = inspect.signature(found).parameters.get(name)
+        return None if parameter is None else parameter.default
     # A user's own may have no config.
     if type(found).__module__.split(".")[0] != "keras":
         return None
@@ -139,11 +114,15 @@ def _option(found: Any, name: str) -> Any:
     return config.get(name)
 
 
-def _refusal(given: Any, kind: str) -> InputError:
+def _shown(given: Any) -> str:
+    name = given if isinstance(given, str) else getattr(given, "name", None)
+    return repr(name or getattr(given, "__name__", given))
+
+
+def _without_logits(given: Any, kind: str) -> InputError:
     function = "softmax" if kind == SINGLE_LABEL else "sigmoid"
-    name = given if isinstance(given, str) else getattr(given, "name", given)
     return InputError(
-        f"{name!r} is of probabilities, and the model's outputs are logits. Compile"
-        f" keras.Model(model.input, keras.ops.{function}(model.output['logits']))"
-        " instead, which outputs probabilities."
+        f"{_shown(given)} is of probabilities, and the model's outputs are logits."
+        f" Compile keras.Model(model.input, keras.ops.{function}(model.output['logits']"
+        ")) instead, which outputs probabilities."
     )

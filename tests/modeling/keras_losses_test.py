@@ -18,63 +18,39 @@ CONFIG = small_config(num_hidden_layers=1)
 LABELS = np.array([2, 0, 1, 1, 0, 2])
 ONE_HOT = np.eye(3, dtype=np.float32)[LABELS]
 SETS = np.float32([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0], [0, 0, 1], [1, 0, 0]])
-# Spellings of a loss, its class, and labels that it is of.
+# Spellings of losses and metrics of probabilities, and labels that they are of.
 LOSSES = (
     *(
-        (spelling, keras.losses.SparseCategoricalCrossentropy, LABELS[:, None])
+        (spelling, LABELS[:, None])
         for spelling in (
             "sparse_categorical_crossentropy",
             "SparseCategoricalCrossentropy",
             keras.losses.SparseCategoricalCrossentropy,
+            keras.losses.SparseCategoricalCrossentropy(),
             keras.losses.sparse_categorical_crossentropy,
             ["sparse_categorical_crossentropy"],
             {"logits": "SparseCategoricalCrossentropy"},
             {"class_name": "SparseCategoricalCrossentropy", "config": {}},
-            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            "crossentropy",
         )
     ),
-    ("CategoricalCrossentropy", keras.losses.CategoricalCrossentropy, ONE_HOT),
-    (
-        "categorical_focal_crossentropy",
-        keras.losses.CategoricalFocalCrossentropy,
-        ONE_HOT,
-    ),
-    ("bce", keras.losses.BinaryCrossentropy, SETS),
-    ("BCE", keras.losses.BinaryCrossentropy, SETS),
-    ("BinaryFocalCrossentropy", keras.losses.BinaryFocalCrossentropy, SETS),
-    (
-        keras.losses.binary_focal_crossentropy,
-        keras.losses.BinaryFocalCrossentropy,
-        SETS,
-    ),
+    ("CategoricalCrossentropy", ONE_HOT),
+    ("categorical_focal_crossentropy", ONE_HOT),
+    ("bce", SETS),
+    ("BinaryFocalCrossentropy", SETS),
+    (keras.losses.binary_focal_crossentropy, SETS),
 )
-# Likewise of metrics.
 METRICS = (
-    (
-        "sparse_categorical_crossentropy",
-        keras.metrics.SparseCategoricalCrossentropy(from_logits=True),
-        LABELS[:, None],
-    ),
-    (
-        keras.metrics.CategoricalCrossentropy,
-        keras.metrics.CategoricalCrossentropy(from_logits=True),
-        ONE_HOT,
-    ),
-    ("bce", keras.metrics.BinaryCrossentropy(from_logits=True), SETS),
-    (
-        keras.losses.binary_focal_crossentropy,
-        keras.metrics.MeanMetricWrapper(
-            keras.losses.binary_focal_crossentropy, from_logits=True
-        ),
-        SETS,
-    ),
-    ("accuracy", keras.metrics.SparseCategoricalAccuracy(), LABELS[:, None]),
-    ("AUC", keras.metrics.AUC(from_logits=True), SETS),
-    ({"logits": ["auc"]}, keras.metrics.AUC(from_logits=True), SETS),
+    ("sparse_categorical_crossentropy", LABELS[:, None]),
+    (keras.metrics.CategoricalCrossentropy, ONE_HOT),
+    ("bce", SETS),
+    (keras.losses.binary_focal_crossentropy, SETS),
+    ("AUC", SETS),
+    ({"logits": ["auc"]}, SETS),
 )
 
 
-class OfLogitsTest(tf.test.TestCase):
+class KerasLossesTest(tf.test.TestCase):
     """Beside one of Keras' own layers on the same pooled outputs."""
 
     def setUp(self):
@@ -94,47 +70,55 @@ class OfLogitsTest(tf.test.TestCase):
         kernel, bias = model.get_layer("classifier").get_weights()
         layer.set_weights([kernel.T, bias])
 
-    def evaluated(self, labels, loss, **options):
-        model = self.models[MULTI_LABEL if labels is SETS else None]
-        model.compile("sgd", loss, run_eagerly=True, **options)
-        found = model.evaluate(self.inputs, labels, verbose=0, return_dict=True)
-        return model, found
+    def written(self, model, **options):
+        """The object that the refusal of a loss or metric tells to write."""
+        with self.assertRaisesRegex(InputError, "of probabilities.*Write ") as caught:
+            model.compile("sgd", **options)
+        line = str(caught.exception).partition("Write ")[2].removesuffix(".")
+        return eval(line, {"keras": keras}), line
 
-    def test_losses(self):
-        for spelling, kind, labels in LOSSES:
-            model, found = self.evaluated(labels, spelling)
-            self.plain.compile("sgd", kind(from_logits=True), run_eagerly=True)
-            expected = self.plain.evaluate(self.pooled, labels, verbose=0)
-            self.assertAllClose(found["loss"], expected, rtol=1e-4, msg=str(spelling))
+    def evaluated(self, model, x, labels, **options):
+        model.compile("sgd", run_eagerly=True, **options)
+        return model.evaluate(x, labels, verbose=0, return_dict=True)
+
+    def test_the_line_to_write_instead_of_a_loss(self):
+        """Beside one of Keras' own layers on the same pooled outputs."""
+        for spelling, labels in LOSSES:
+            model = self.models[MULTI_LABEL if labels is SETS else None]
+            loss, _ = self.written(model, loss=spelling)
+            found = self.evaluated(model, self.inputs, labels, loss=loss)
+            expected = self.evaluated(self.plain, self.pooled, labels, loss=loss)
+            self.assertAllClose(
+                found["loss"], expected["loss"], rtol=1e-4, msg=str(spelling)
+            )
         path = os.path.join(self.get_temp_dir(), "model.keras")
         model.save(path)
         loaded = keras.models.load_model(path)
         again = loaded.evaluate(self.inputs, labels, verbose=0)
-        self.assertAllClose(again, expected, rtol=1e-4)
+        self.assertAllClose(again, expected["loss"], rtol=1e-4)
 
-    def test_metrics(self):
-        for spelling, metric, labels in METRICS:
+    def test_the_line_to_write_instead_of_a_metric(self):
+        loss = keras.losses.MeanSquaredError()
+        for spelling, labels in METRICS:
+            model = self.models[MULTI_LABEL if labels is SETS else None]
             for argument in ("metrics", "weighted_metrics"):
                 given = spelling if isinstance(spelling, dict) else [spelling]
-                loss = "bce" if labels.shape[1] > 1 else LOSSES[0][0]
-                _, found = self.evaluated(labels, loss, **{argument: given})
-                (value,) = (x for name, x in found.items() if name != "loss")
-                metric.reset_state()
-                metric.update_state(labels, self.plain(self.pooled))
-                expected = metric.result()
-                self.assertAllClose(value, expected, rtol=1e-4, msg=str(spelling))
+                _, line = self.written(model, loss=loss, **{argument: given})
+                values = []
+                for one, x in ((model, self.inputs), (self.plain, self.pooled)):
+                    metric = eval(line, {"keras": keras})
+                    scores = self.evaluated(
+                        one, x, labels, loss=loss, **{argument: [metric]}
+                    )
+                    values += [x for name, x in scores.items() if name != "loss"]
+                self.assertLen(values, 2)
+                self.assertAllClose(*values, rtol=1e-4, msg=str(spelling))
 
     def test_what_cannot_be_of_logits_is_refused(self):
         model = self.models[None]
         single = BertClassifier(CONFIG, 1)
         line = r"Compile keras.Model\(model.input, keras.ops.softmax\("
         for compiled, options, message in (
-            (model, {"loss": "crossentropy"}, r"Write keras.losses.Sparse\w+\(from_l"),
-            (
-                model,
-                {"loss": [keras.losses.CategoricalCrossentropy()]},
-                r"Write keras.losses.CategoricalCrossentropy\(from_logits=True\)",
-            ),
             (model, {"loss": "kl_divergence"}, line),
             (model, {"loss": "KLD"}, line),
             (model, {"loss": keras.losses.Dice}, line),
@@ -142,15 +126,21 @@ class OfLogitsTest(tf.test.TestCase):
             (model, {"metrics": [keras.metrics.Recall()]}, line),
             (model, {"metrics": [keras.metrics.F1Score(threshold=0.5)]}, line),
             (model, {"weighted_metrics": ["AUC"]}, line),
-            (single, {"loss": "bce", "metrics": ["accuracy"]}, "keras.ops.sigmoid"),
+            (
+                single,
+                {
+                    "loss": keras.losses.BinaryCrossentropy(from_logits=True),
+                    "metrics": ["accuracy"],
+                },
+                "keras.ops.sigmoid",
+            ),
         ):
             with self.assertRaisesRegex(InputError, message, msg=str(options)):
                 compiled.compile("sgd", **options)
         # A number is no logit, unless it is trained as one.
         single.compile("sgd", "mse", metrics=["binary_accuracy"])
         span = BertSpanPredictor(CONFIG)
-        span.compile("sgd", {"start_logits": "sparse_categorical_crossentropy"})
-        self.assertTrue(span.loss["start_logits"].from_logits)
+        self.written(span, loss={"start_logits": "sparse_categorical_crossentropy"})
 
     def test_the_line_to_write(self):
         model = self.models[None]
