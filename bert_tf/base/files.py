@@ -16,6 +16,7 @@ import re
 import shlex
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
@@ -108,9 +109,58 @@ def lock(path: str, in_use: str) -> int:
         os.close(handle)
 
 
+class _RemoteFile(io.RawIOBase):
+    """One of `tf.io.gfile`'s files, with the methods of Python's own."""
+
+    def __init__(self, path: str, mode: str) -> None:
+        self._file = _gfile().GFile(path, mode)
+        self._reads = "r" in mode
+
+    def readable(self) -> bool:
+        return self._reads
+
+    def writable(self) -> bool:
+        return not self._reads
+
+    def seekable(self) -> bool:
+        return self._reads
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def write(self, content: Any) -> int:
+        self._file.write(bytes(content))
+        return len(content)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._file.seek(offset, whence)
+        return self._file.tell()
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        if not self._reads and not self.closed:
+            self._file.flush()
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._file.close()
+
+
+_REMOTE_BUFFER = 1 << 20
+
+
 def open_binary(path: str, mode: str = "rb") -> IO[bytes]:
     """Opens a file of bytes, local or remote."""
-    return _gfile().GFile(path, mode) if is_remote(path) else open(path, mode)
+    if not is_remote(path):
+        return open(path, mode)
+    file = _RemoteFile(path, mode)
+    buffered = io.BufferedReader if file.readable() else io.BufferedWriter
+    return buffered(file, _REMOTE_BUFFER)
 
 
 def read_bytes(path: str, what: str = "file") -> bytes:
@@ -235,6 +285,19 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
     finally:
         if exists(temporary):
             remove(temporary)
+
+
+@contextlib.contextmanager
+def written_locally(path: str) -> Iterator[str]:
+    """A local path for a library that writes a file; a remote one gets its content."""
+    if not is_remote(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        here = os.path.join(folder, os.path.basename(path))
+        yield here
+        with open(here, "rb") as source, replacing(path) as target:
+            shutil.copyfileobj(source, target)
 
 
 def flush(file: IO[bytes], path: str) -> None:

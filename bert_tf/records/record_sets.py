@@ -288,6 +288,7 @@ class RecordSet:
                 stale = set(old.records_by_path()) - set(manifest.records_by_path())
             except InputError as error:
                 logging.warning("%s It is replaced; its record files stay.", error)
+        files.make_folder(os.path.dirname(manifest.path) or os.curdir)
         files.write_atomically(manifest.path, manifest.to_json_string())
         self.vocabulary.save(manifest.vocab_path)
         for path in filter(files.exists, stale):

@@ -40,10 +40,20 @@ def write_int8(
         "per_channel": True,
         "reduce_range": True,
     }
-    if batches is None:
-        quantization.quantize_dynamic(model, path, **options)
-        return
-    left = batches
+    with files.written_locally(path) as here:
+        if batches is None:
+            quantization.quantize_dynamic(model, here, **options)
+        else:
+            _quantize_static(model, here, batches, options)
+
+
+def _quantize_static(
+    model: "onnx.ModelProto",
+    path: str,
+    left: Iterator[dict[str, np.ndarray]],
+    options: Mapping[str, Any],
+) -> None:
+    from onnxruntime import quantization
 
     class Reader(quantization.CalibrationDataReader):
         def get_next(self) -> dict[str, np.ndarray] | None:
@@ -104,11 +114,13 @@ class OnnxModel:
     Several threads may call it at once.
     """
 
+    # `content` may be the file's path.
     def __init__(self, content: str | bytes, config: BertConfig | None = None) -> None:
         import onnxruntime
 
         self.bert_config = config
-        # A path, or the file's content.
+        if isinstance(content, str) and files.is_remote(content):
+            content = files.read_bytes(content)
         self._session = onnxruntime.InferenceSession(
             content, providers=["CPUExecutionProvider"]
         )

@@ -503,8 +503,7 @@ def run(options: PredictOptions) -> None:
     _refuse_output(options.output_file)
     from bert_tf.conversion.source import folder_of, read_export
 
-    is_here = os.path.isdir(options.checkpoint)
-    export = read_export(options.checkpoint) if is_here else None
+    export = read_export(options.checkpoint)
     if export is not None and export.is_onnx:
         cli.show_log()
     else:

@@ -19,7 +19,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.addons.serving.onnx_files import OnnxModel
-from bert_tf.base import keras_backend
+from bert_tf.base import files, keras_backend
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.records.batching import Arrays
 
@@ -42,7 +42,13 @@ class LiteRtModel:
     def __init__(self, path: str) -> None:
         package = litert()
         assert package is not None
-        interpreter = package.Interpreter(path, num_threads=os.cpu_count())
+        # A local file is mapped, not read.
+        is_remote = files.is_remote(path)
+        interpreter = package.Interpreter(
+            None if is_remote else path,
+            model_content=files.read_bytes(path) if is_remote else None,
+            num_threads=os.cpu_count(),
+        )
         self._run = interpreter.get_signature_runner()
         self._inputs = self._run.get_input_details()
         shapes = [one["shape_signature"] for one in self._inputs.values()]
@@ -179,7 +185,9 @@ def _litert(path: str) -> LiteRtModel | None:
 def _onnx(path: str) -> Callable[[Arrays], Arrays] | None:
     import onnx
 
-    onnx.checker.check_model(path)
+    # A local file may be of any size, content of 2 GB.
+    is_remote = files.is_remote(path)
+    onnx.checker.check_model(files.read_bytes(path) if is_remote else path)
     if importlib.util.find_spec("onnxruntime") is None:
         return None
     return OnnxModel(path)
