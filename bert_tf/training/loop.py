@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import itertools
 import os
-import shlex
 import signal
 import sys
 import time
@@ -25,14 +24,7 @@ from bert_tf.conversion.source import Source
 from bert_tf.optimization.layerwise import freeze, keeping_initial
 from bert_tf.optimization.optimizers import optimizer_of
 from bert_tf.optimization.schedules import WarmupSchedule
-from bert_tf.records.pipeline import (
-    ALL_ROWS,
-    READING_ERRORS,
-    first_record,
-    record_error,
-)
-from bert_tf.records.spec import FLOAT32, INT64, Feature, RecordSpec
-from bert_tf.records.writing import framed
+from bert_tf.records.pipeline import ALL_ROWS, READING_ERRORS, record_error
 from bert_tf.training import run_folder
 from bert_tf.training.budget import Budget
 from bert_tf.training.checkpoints import (
@@ -113,57 +105,6 @@ class Signals:
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
-
-
-# The batch of a step whose loss is not finite, kept for diagnosis.
-#
-# nonfinite-step-123.tfrecord has the batch's records one by one, in order, with every
-# array that the model was given: integers as int64, the rest as float32. A batch of
-# pre-training is thus an ordinary record file, masks included:
-#
-#     python -m bert_tf.tfrecords.inspect_records \
-#         OUTPUT_DIR/nonfinite-step-123.tfrecord --vocab_file=OUTPUT_DIR/vocab.txt
-
-
-def save_batch(folder: str, step: int, batch: Mapping[str, Any], task_name: str) -> str:
-    """Writes a batch to the run's folder. No file is overwritten."""
-    columns = {}
-    for name, value in batch.items():
-        array = np.asarray(value)
-        is_whole = np.issubdtype(array.dtype, np.integer) or array.dtype == bool
-        columns[name] = array.reshape(len(array), -1).astype(
-            np.int64 if is_whole else np.float32
-        )
-    spec = RecordSpec(
-        [
-            Feature(
-                name, INT64 if column.dtype == np.int64 else FLOAT32, column.shape[1:]
-            )
-            for name, column in columns.items()
-        ]
-    )
-    content = b"".join(map(framed, spec.serialize_block(columns)))
-    for again in itertools.chain([""], (f"-{n}" for n in itertools.count(2))):
-        path = os.path.join(folder, f"nonfinite-step-{step}{again}.tfrecord")
-        if not files.exists(path):
-            files.write_atomically(path, content)
-        if files.read_bytes(path) == content:
-            break
-    logging.info("%s: the batch of step %d is in %s.", task_name, step, path)
-    return path
-
-
-def _where_shown(path: str) -> str:
-    """Where a step's batch is, with the command that shows it if there is one."""
-    found = first_record([path])
-    try:
-        RecordSpec.of_record(found[1] if found else b"", path)
-    except InputError:
-        return f"The step's batch is in {path}."
-    return (
-        f"python -m bert_tf.tfrecords.inspect_records {shlex.quote(path)} shows the"
-        " step's batch."
-    )
 
 
 def train(
@@ -579,10 +520,10 @@ class _Run:
         position = self.records + failed * phase.batch_size
         stream = phase.streams[phase.stream_of(position)]
         batch = next(iter(stream(position, ALL_ROWS)))
-        path = save_batch(self._folder, step, batch, self._task.name)
+        path = run_folder.save_batch(self._folder, step, batch, self._task.name)
         self._end_diverged(
             f"The loss is not finite at step {step}. Lower `learning_rate`, or lengthen"
-            f" the warmup. {_where_shown(path)}"
+            f" the warmup. {run_folder.where_shown(path)}"
         )
 
     def _check_gradients(self, skipped: float, steps: int) -> None:
