@@ -54,10 +54,10 @@ from bert_tf.tasks.task import Run
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Evaluator
+from bert_tf.training.events import EVALUATION, addon
 from bert_tf.training.loop import train
 from bert_tf.training.reporting import metrics_of, tokens_seen, write_curves
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.stopping import EVALUATION, parse
 from bert_tf.training.strategy import (
     Strategy,
     check_batch_size,
@@ -655,20 +655,9 @@ class PretrainingRun(Run):
         of_training = [*metrics]
         if self._has_bits_per_byte:
             metrics.append(BITS_PER_BYTE)
-        for one in parse(self.options.stop_if):
-            name = one.name_in(of_training)
-            if name in of_training:
-                continue
-            if name.removeprefix(EVALUATION) not in metrics:
-                raise InputError(
-                    f"`stop_if={one.text}`: the metrics are {', '.join(metrics)};"
-                    f" with {EVALUATION} they are those of the evaluations."
-                )
-            if not self.options.eval_steps:
-                raise InputError(
-                    f"`stop_if={one.text}` is about evaluations in training: give"
-                    " `eval_steps`, or a metric of training, such as loss."
-                )
+        if texts := self.options.stop_if:
+            evaluates = bool(self.options.eval_steps)
+            addon("stop_if").refuse_unknown(texts, of_training, metrics, evaluates)
         if self.options.eval_steps and self.options.best_metric not in metrics:
             raise InputError(
                 f"`best_metric={self.options.best_metric}` is not a metric of the"

@@ -87,8 +87,8 @@ def references() -> dict[str, Reference]:
 def of_run(folder: str) -> Reference | None:
     """That of a run's size, for its text by now; none where it began trained."""
     from bert_tf.conversion.source import CONFIG_NAME
+    from bert_tf.training.events import EVALUATION
     from bert_tf.training.reporting import metrics_of
-    from bert_tf.training.stopping import EVALUATION
 
     path = os.path.join(folder, CONFIG_NAME)
     if not files.exists(path) or flags_of_run(folder).get("init_checkpoint"):

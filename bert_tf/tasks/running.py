@@ -30,8 +30,8 @@ from bert_tf.tasks.selection import search
 from bert_tf.tasks.task import FineTuningTask, Run
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME
+from bert_tf.training.events import asked_for
 from bert_tf.training.strategy import Strategy, check_batch_size, create_strategy
-from bert_tf.training.trackers import require_installed
 
 # A task, or what makes one.
 MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
@@ -39,7 +39,7 @@ MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
 
 def main(run: Run) -> RunResult:
     """A command: trains or restores, then evaluates and predicts, as asked."""
-    require_installed(run.options.report_to)
+    asked_for(run.options)  # InputError now for what is missing
     if run.options.do_train:
         with run_folder.held_for_training(run.options.output_dir, run.strategy):
             run.first_stages()

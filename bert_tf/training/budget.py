@@ -12,12 +12,14 @@ leaves what the last evaluation and checkpoint need.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import keras
 import numpy as np
+from absl import logging
 
 from bert_tf.optimization.schedules import WarmupSchedule
+from bert_tf.training.events import Call, Callback
 
 # What a checkpoint is counted with before one was written: bytes per second.
 _WRITING = 1e8
@@ -27,51 +29,114 @@ _BETWEEN_CHECKPOINTS, _LEAST_BETWEEN = 0.05, 30.0
 _MEMORY = 0.02
 
 
-class Budget:
-    """The hours of a training, over all its starts."""
+class Budget(Callback):
+    """The hours of a training, over all its starts: `max_train_hours`."""
+
+    _schedule: WarmupSchedule  # both once the model is made
+    _began: float
 
     def __init__(
-        self,
-        hours: float,
-        schedule: WarmupSchedule,
-        *,
-        num_evaluations: int = 0,  # that follow the last step
-        checkpoint_bytes: int = 0,
-        clock: Callable[[], float] = time.monotonic,
+        self, hours: float, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.is_over = False
+        self._hours = hours
         self._seconds = 3600.0 * hours
-        self._schedule = schedule
-        self._num_evaluations = num_evaluations
+        self._num_evaluations = 0  # that follow the last step
         self._evaluation_seconds = 0.0  # once one was timed
         self._first_evaluation = 0.0  # of this start, which compiles
         self._foreseen_evaluation = (0.0, 0.0)  # seconds, and steps that last as long
-        self._saving_seconds = checkpoint_bytes / _WRITING
         self._clock = clock
-        self._began = clock()
         self._before = 0.0  # seconds of earlier starts
         self._step = 0
         self._pace: float | None = None  # seconds per step, on average
         self._fastest = math.inf
         self._num_steps = math.inf  # that the hours buy, as far as is known
+        self._left = 0.0  # seconds, after the last call
         self._left_when_saved: float | None = None
-        # In the checkpoints.
-        self.used = keras.Variable(0.0, trainable=False, name="seconds_used")
+
+    def learning_rate(self, schedule: WarmupSchedule) -> float:
+        """Keeps the schedule: the rate is set before each call. The time begins."""
+        run = self.run
+        self._schedule = schedule
+        self._began = self._clock()
+        self._num_evaluations = (
+            bool(run.config.eval_steps) + run.phases[-1].evaluates_afterwards
+        )
+        # The weights and both moments.
+        num_bytes = 12 * sum(int(np.prod(one.shape)) for one in run.model.weights)
+        self._saving_seconds = num_bytes / _WRITING
+        self._used = keras.Variable(0.0, trainable=False, name="seconds_used")
         self._evaluation = keras.Variable(0.0, trainable=False, name="of_evaluation")
+        self.state = {
+            "seconds_used": self._used,
+            "evaluation_seconds": self._evaluation,
+        }
+        return 0.0
 
-    @property
-    def variables(self) -> dict[str, keras.Variable]:
-        """What a checkpoint holds."""
-        return {"seconds_used": self.used, "evaluation_seconds": self._evaluation}
-
-    def resume(self) -> None:
+    def restored(self) -> None:
         """Begins where the restored checkpoint was written."""
-        self._before = float(self.used)
+        self._before = float(self._used)
         self._evaluation_seconds = float(self._evaluation)  # it compiles again
         # Hours that are used up are kept as what this variable can hold.
         self.is_over = self._before >= float(np.float32(self._seconds))
+        if self.is_over:
+            logging.info(
+                "Training is complete: its %g hours are used, at step %d. Raise"
+                " `max_train_hours` to continue.",
+                self._hours,
+                self.run.step,
+            )
 
-    def seconds_left(self) -> float:
+    def before_call(self, step: int) -> int | None:
+        """Sets the learning rate, which changes between calls alone."""
+        share = min(step / self._num_steps, 1.0) if self._num_steps else 1.0
+        rate = self._schedule(share * self._schedule.num_train_steps)
+        self.run.optimizer.learning_rate = float(rate)
+        if math.isinf(left := self._num_steps - step):
+            return None
+        return max(1, round(min(left, 1 + 0.001 * (step + left))))
+
+    def after_call(self, call: Call) -> None:
+        """Predicts the last step, from the time left and the pace."""
+        # A mean: all workers have the same numbers.
+        seconds, workers = self.run.summed(self._seconds_left(), 1.0)
+        self._left = seconds / workers
+        if call.pace is None:
+            # Forward alone is a third of a step; the rest is a margin.
+            num_steps = 0.5 * call.phase.num_evaluated / call.phase.batch_size
+            self._foreseen_evaluation = (call.seconds, num_steps)
+            return
+        self._update(self.run.step, call.pace)
+        self.run.bar.total = round(self._num_steps)
+
+    def evaluated(
+        self, step: int, results: Mapping[str, float], seconds: float
+    ) -> None:
+        """Records how long an evaluation took."""
+        self._evaluation_seconds = seconds
+        self._first_evaluation = self._first_evaluation or seconds
+
+    def saves(self) -> bool:
+        """Returns whether a checkpoint is due, by the time."""
+        if self._left_when_saved is None:
+            self._left_when_saved = self._left
+        between = max(_BETWEEN_CHECKPOINTS * self._seconds, _LEAST_BETWEEN)
+        if self._left_when_saved - self._left < between:
+            return False
+        self._left_when_saved = self._left
+        return True
+
+    def saving(self) -> None:
+        """Sets what a checkpoint records."""
+        # A training that has ended has used its hours, although a reserve was left.
+        self._used.assign(self._seconds if self.is_over else self._used_now())
+        if self._first_evaluation:
+            self._evaluation.assign(self._first_evaluation)
+
+    def saved(self, seconds: float) -> None:
+        """Records how long a checkpoint took."""
+        self._saving_seconds = seconds
+
+    def _seconds_left(self) -> float:
         """The time left for training, without the last evaluation and checkpoint."""
         seconds, num_steps = self._foreseen_evaluation
         # A single slow step must not end the training.
@@ -80,57 +145,16 @@ class Budget:
         reserve = self._num_evaluations * of_one + self._saving_seconds
         return self._seconds - self._used_now() - reserve
 
-    def foresee_evaluation(self, seconds: float, num_steps: float) -> None:
-        """Says what one may take: seconds, and the time of so many steps."""
-        self._foreseen_evaluation = (seconds, num_steps)
-
-    def evaluated(self, seconds: float) -> None:
-        """Records how long an evaluation took."""
-        self._evaluation_seconds = seconds
-        self._first_evaluation = self._first_evaluation or seconds
-
-    def saved(self, seconds: float) -> None:
-        """Records how long a checkpoint took."""
-        self._saving_seconds = seconds
-
-    def saves(self, seconds_left: float) -> bool:
-        """Whether a checkpoint is due; all workers give the same number."""
-        if self._left_when_saved is None:
-            self._left_when_saved = seconds_left
-        between = max(_BETWEEN_CHECKPOINTS * self._seconds, _LEAST_BETWEEN)
-        if self._left_when_saved - seconds_left < between:
-            return False
-        self._left_when_saved = seconds_left
-        return True
-
-    def update(self, step: int, seconds_left: float, seconds_per_step: float) -> None:
-        """Predicts the last step; all workers must pass the same numbers."""
-        seconds = (step - self._step) * seconds_per_step
+    def _update(self, step: int, pace: float) -> None:
+        seconds = (step - self._step) * pace
         self._step = step
-        self._fastest = min(self._fastest, seconds_per_step)
+        self._fastest = min(self._fastest, pace)
         if self._pace is None:
-            self._pace = seconds_per_step
+            self._pace = pace
         share = math.exp(-seconds / (_MEMORY * self._seconds))
-        self._pace = share * self._pace + (1.0 - share) * seconds_per_step
-        self.is_over = seconds_left < 0.5 * self._pace
-        left = 0.0 if self.is_over else seconds_left / self._pace
-        self._num_steps = step + left
-
-    def steps_left(self, step: int) -> float:
-        """How many more steps are predicted; infinite before the first `update`."""
-        return self._num_steps - step
-
-    def rate(self, step: int) -> float:
-        """The learning rate of a step, counted from 0."""
-        share = min(step / self._num_steps, 1.0) if self._num_steps else 1.0
-        return float(self._schedule(share * self._schedule.num_train_steps))
-
-    def keep(self) -> None:
-        """Sets what a checkpoint records, before it is written."""
-        # A training that has ended has used its hours, although a reserve was left.
-        self.used.assign(self._seconds if self.is_over else self._used_now())
-        if self._first_evaluation:
-            self._evaluation.assign(self._first_evaluation)
+        self._pace = share * self._pace + (1.0 - share) * pace
+        self.is_over = self._left < 0.5 * self._pace
+        self._num_steps = step + (0.0 if self.is_over else self._left / self._pace)
 
     def _used_now(self) -> float:
         return self._before + self._clock() - self._began

@@ -2,9 +2,7 @@
 
 import contextlib
 import dataclasses
-import functools
 import itertools
-import os
 import signal
 import sys
 import time
@@ -17,7 +15,7 @@ from absl import logging
 from keras import ops
 
 from bert_tf.base import files
-from bert_tf.base.errors import DivergedError, InputError, NotReachedError
+from bert_tf.base.errors import DivergedError, InputError
 from bert_tf.base.options import declarations
 from bert_tf.base.progress import progress_bar
 from bert_tf.conversion.source import Source
@@ -25,8 +23,7 @@ from bert_tf.optimization.layerwise import freeze, keeping_initial
 from bert_tf.optimization.optimizers import optimizer_of
 from bert_tf.optimization.schedules import WarmupSchedule
 from bert_tf.records.pipeline import ALL_ROWS, READING_ERRORS, record_error
-from bert_tf.training import run_folder
-from bert_tf.training.budget import Budget
+from bert_tf.training import events, run_folder
 from bert_tf.training.checkpoints import (
     RunCheckpoints,
     folder_of,
@@ -34,20 +31,9 @@ from bert_tf.training.checkpoints import (
     read_best,
 )
 from bert_tf.training.device_steps import training_steps
-from bert_tf.training.reporting import (
-    CURVES_NAME,
-    LogInterval,
-    Reporter,
-    write_curves,
-)
-from bert_tf.training.step import (
-    SEQUENCES,
-    SKIPPED,
-    TOTAL_LOSS,
-    LossScale,
-    computing_in,
-)
-from bert_tf.training.stopping import Stopping
+from bert_tf.training.events import Call, Callback
+from bert_tf.training.reporting import Curves, LogInterval, Reporter
+from bert_tf.training.step import SEQUENCES, SKIPPED, LossScale, computing_in
 from bert_tf.training.strategy import (
     Strategy,
     check_batch_size,
@@ -60,13 +46,9 @@ from bert_tf.training.strategy import (
     require_same,
     sum_over_workers,
 )
-from bert_tf.training.task import Phase, Task, TrainingData
-from bert_tf.training.throughput import (
-    StepProfiler,
-    peak_flops,
-    training_flops,
-)
-from bert_tf.training.training_options import TrainingConfig, is_better
+from bert_tf.training.task import ENDLESS, Phase, Task, TrainingData
+from bert_tf.training.throughput import peak_flops, training_flops
+from bert_tf.training.training_options import TrainingConfig
 
 # On the CPU one call of the compiled steps should take about this long: short enough to
 # move the bar and to notice signals, long enough that Python's share stays small.
@@ -116,27 +98,11 @@ def train(
     init_checkpoint: str | Source | None = None,
     strategy: Strategy | None = None,
     start: run_folder.Start | None = None,
+    callbacks: Sequence[Callback] = (),  # in addition to those that config asks for
 ) -> tuple[keras.Model, int]:
     """Trains a task's model through its phases, resuming from its folder."""
     strategy = strategy or create_strategy()
-    for phase in phases:
-        check_batch_size(strategy, phase.batch_size, config.gradient_accumulation_steps)
-    if task.objective.across_rows and config.gradient_accumulation_steps > 1:
-        raise InputError(
-            f"`gradient_accumulation_steps={config.gradient_accumulation_steps}`:"
-            f" {', '.join(task.objective.across_rows)} compare the rows of a whole"
-            " batch, which micro-batches do not have. Leave it out."
-        )
-    require_same(
-        strategy,
-        {
-            **{
-                f"`{name}`": getattr(config, name)
-                for name in declarations(type(config))
-            },
-            "records": [(one.data_id, one.end_step, one.batch_size) for one in phases],
-        },
-    )
+    _refuse_differing(task, config, phases, strategy)
     files.make_folder(folder)
     logging.info("Running on %s.", description(strategy))
     if config.num_warmup_steps > config.num_train_steps:
@@ -146,19 +112,32 @@ def train(
             f"{config.num_warmup_steps:,}",
             f"{config.num_train_steps:,}",
         )
-    run = _Run(task, config, folder, strategy, init_checkpoint, start, phases[-1])
-    with run.checkpoints, run.closing:
-        if run.has_steps_left(phases):
-            total = None if config.max_train_hours else config.num_train_steps
-            progress = progress_bar(total, done=run.step, unit="step", label=task.name)
-            with Signals() as run.signals, progress as run.bar:
-                for phase in phases:
-                    if not run.has_made(phase) and not run.out_of_patience():
-                        run.train_phase(phase)
-                run.end()
-    if is_chief(strategy):
-        write_curves(folder, task.name)
+    callbacks = [Curves(), *events.asked_for(config), *callbacks]
+    run = _Run(task, config, folder, strategy, phases, start, callbacks)
+    with run.closing:
+        run.restore(init_checkpoint)
+        if run.has_steps_left():
+            run.train()
+    for one in callbacks:
+        one.ended()
     return run.model, run.step
+
+
+def _refuse_differing(
+    task: Task, config: TrainingConfig, phases: Sequence[Phase], strategy: Strategy
+) -> None:
+    """Raises InputError for batches that cannot be split, and for differing workers."""
+    for phase in phases:
+        check_batch_size(strategy, phase.batch_size, config.gradient_accumulation_steps)
+    if task.objective.across_rows and config.gradient_accumulation_steps > 1:
+        raise InputError(
+            f"`gradient_accumulation_steps={config.gradient_accumulation_steps}`:"
+            f" {', '.join(task.objective.across_rows)} compare the rows of a whole"
+            " batch, which micro-batches do not have. Leave it out."
+        )
+    settings = {f"`{n}`": getattr(config, n) for n in declarations(type(config))}
+    records = [(one.data_id, one.end_step, one.batch_size) for one in phases]
+    require_same(strategy, {**settings, "records": records})
 
 
 class _Run:
@@ -173,20 +152,22 @@ class _Run:
         config: TrainingConfig,
         folder: str,
         strategy: Strategy,
-        init_checkpoint: str | Source | None,
+        phases: Sequence[Phase],
         start: run_folder.Start | None,
-        last: Phase,
+        callbacks: Sequence[Callback],
     ) -> None:
-        self._config = config
-        self._folder = folder
-        self._strategy = strategy
+        self.config = config
+        self.folder = folder
+        self.strategy = strategy
+        self.phases = phases
+        self.flags: Mapping[str, Any] = start.flags if start else {}
         self._start = start
-        self._profiler = StepProfiler(
-            folder, config.profile_steps, traces=is_chief(strategy)
-        )
+        self._callbacks = callbacks
+        self._ends_early = False
         # A run that diverges leaves nothing open either.
         self.closing = contextlib.ExitStack()
-        self.closing.callback(self._profiler.close)
+        for one in callbacks:
+            one.run = self
         keras.utils.set_random_seed(config.random_seed)
         with strategy.scope():
             with computing_in(config.precision):
@@ -196,69 +177,63 @@ class _Run:
                 if task.in_training:
                     self._trained = task.in_training(self.model)
                     task = dataclasses.replace(task, objective=self._trained.objective)
-            schedule = WarmupSchedule(
-                config.learning_rate,
-                config.num_schedule_steps or config.num_train_steps,
-                config.num_warmup_steps,
-                shape=config.learning_rate_schedule,
-                end_learning_rate=config.end_learning_rate,
-                power=config.learning_rate_power,
-                decay_from=config.decay_from,
-                decay_share=config.decay_share,
-            )
-            self._optimizer = optimizer_of(
-                0.0 if config.max_train_hours else schedule,  # or as the time goes
-                config.optimizer,
-                bias_correction=config.bias_correction,
-                beta_1=config.beta_1,
-                beta_2=config.beta_2,
-                epsilon=config.epsilon,
-                weight_decay_rate=config.weight_decay_rate,
-                layerwise_decay=config.layerwise_learning_rate_decay,
-                skip_nonfinite=config.precision == "float16",
-                global_clipnorm=None,  # the step clips, once, after the reduction
-            )
-            trained, total = (
-                sum(int(np.prod(weight.shape)) for weight in weights)
-                for weights in (self.model.trainable_weights, self.model.weights)
-            )
-            if trained < total:
-                share = 100.0 * trained / total
-                logging.info(
-                    "Training %d of %d weights (%.2f %%).", trained, total, share
-                )
+            self.task = task
+            self.optimizer = self._make_optimizer()
             # Built before the first trace: tf.function may not create variables later.
-            self._optimizer.build(self._trained.trainable_variables)
+            self.optimizer.build(self._trained.trainable_variables)
             self._loss_scale = LossScale() if config.precision == "float16" else None
-            self._budget: Budget | None = None
-            if config.max_train_hours:
-                self._budget = Budget(
-                    config.max_train_hours,
-                    schedule,
-                    num_evaluations=bool(config.eval_steps) + last.evaluates_afterwards,
-                    checkpoint_bytes=12 * total,  # weights and both moments
-                )
-        objective = task.objective
-        self._last_phase = last
-        self._stopping = Stopping(
-            config.stop_if, [TOTAL_LOSS, *objective.losses, *objective.metrics]
-        )
-        self._task = task
+        states = [one.state for one in callbacks]
+        if self._loss_scale:
+            states.append(self._loss_scale.variables)
+        extra = {name: state[name] for state in states for name in state}
+        assert len(extra) == sum(map(len, states)), "two states of one name"
         self.checkpoints = RunCheckpoints(
             folder,
             self.model,
-            self._optimizer,
+            self.optimizer,
             max_to_keep=config.keep_checkpoint_max,
             is_chief=is_chief(strategy),
-            extra={
-                **(self._loss_scale.variables if self._loss_scale else {}),
-                **(self._budget.variables if self._budget else {}),
-            },
+            extra=extra,
             training=self._trained.state if task.in_training else {},
         )
+        self.closing.enter_context(self.checkpoints)
+
+    def _make_optimizer(self) -> keras.Optimizer:
+        config = self.config
+        weights = self.model.trainable_weights, self.model.weights
+        trained, total = (sum(int(np.prod(w.shape)) for w in some) for some in weights)
+        if trained < total:
+            share = 100.0 * trained / total
+            logging.info("Training %d of %d weights (%.2f %%).", trained, total, share)
+        rate: Any = WarmupSchedule(
+            config.learning_rate,
+            config.num_schedule_steps or config.num_train_steps,
+            config.num_warmup_steps,
+            shape=config.learning_rate_schedule,
+            end_learning_rate=config.end_learning_rate,
+            power=config.learning_rate_power,
+            decay_from=config.decay_from,
+            decay_share=config.decay_share,
+        )
+        for one in self._callbacks:
+            rate = one.learning_rate(rate)
+        return optimizer_of(
+            rate,
+            config.optimizer,
+            bias_correction=config.bias_correction,
+            beta_1=config.beta_1,
+            beta_2=config.beta_2,
+            epsilon=config.epsilon,
+            weight_decay_rate=config.weight_decay_rate,
+            layerwise_decay=config.layerwise_learning_rate_decay,
+            skip_nonfinite=config.precision == "float16",
+            global_clipnorm=None,  # the step clips, once, after the reduction
+        )
+
+    def restore(self, init_checkpoint: str | Source | None) -> None:
+        """Restores the last checkpoint, or takes the weights to start from."""
+        config, task = self.config, self.task
         if self.checkpoints.restore():
-            if self._budget:
-                self._budget.resume()
             if init_checkpoint:
                 logging.info(
                     "`init_checkpoint` is ignored: %s takes precedence.",
@@ -284,30 +259,25 @@ class _Run:
         self.records = self.checkpoints.records
         self.data_id = self.checkpoints.data
         self._refuse_other_steps()
+        for one in self._callbacks:
+            one.restored()
 
-    def has_steps_left(self, phases: Sequence[Phase]) -> bool:
+    def has_steps_left(self) -> bool:
         """Whether to train; first makes an evaluation that a killed run lacks."""
-        config = self._config
+        phases = self.phases
         # The run may have been killed after the checkpoint, before its evaluation.
         behind = next((p for p in phases if self.step <= p.end_step), phases[-1])
-        is_done = self.has_made(phases[-1])
-        if is_done and self._budget:
-            logging.info(
-                "Training is complete: its %g hours are used, at step %d. Raise"
-                " `max_train_hours` to continue.",
-                config.max_train_hours,
-                self.step,
-            )
-        elif is_done:
+        is_done = self._has_made(phases[-1])
+        if self.step >= phases[-1].end_step:
             logging.info(
                 "Training is complete: %s is at step %d of %d. Ask for more steps to"
                 " continue.",
                 self.checkpoints.latest,
                 self.step,
-                config.num_train_steps,
+                self.config.num_train_steps,
             )
         if self._start and self.step:
-            different = run_folder.differences(self._folder, self._start)
+            different = run_folder.differences(self.folder, self._start)
             if different:
                 logging.warning(
                     "Settings that differ from the run's earlier ones: %s.", different
@@ -315,43 +285,51 @@ class _Run:
         if is_done and not self._evaluates(behind):
             return False
         self._reporter = Reporter(
-            self._folder,
+            self.folder,
             self.step,
-            is_chief=is_chief(self._strategy),
-            observe=self._stopping.see,
-            report_to=config.report_to,
-            flags=self._start.flags if self._start else {},
+            is_chief=is_chief(self.strategy),
+            observers=[one.logged for one in self._callbacks],
         )
         self.closing.callback(self._reporter.close)
-        # Without a checkpoint the time that it took is not known.
-        is_known = not self._budget and self._reporter.evaluation(0) is not None
-        is_first = not self.step and not is_known
-        if phases[0].evaluates_before and phases[0].evaluate and is_first:
-            self._reporter.report_evaluation(0, self._timed_evaluation(phases[0]))
+        for one in self._callbacks:
+            one.started(self._reporter.lines)
+        if phases[0].evaluates_before and phases[0].evaluate and not self.step:
+            self._evaluate(phases[0])
         if self._evaluates(behind):
             recorded = self._reporter.evaluation(self.step)
-            best = read_best(folder_of(self._folder))
+            best = read_best(folder_of(self.folder))
             known = {0}.union(*((p.evaluation_id, *p.evaluation_was) for p in phases))
             if recorded is None:
-                self._evaluate(behind)
+                self._keep_best(self._evaluate(behind), behind)
             elif best is None or best.data in known:  # else of other records
                 # Or between the evaluation and the best checkpoint's copy.
                 self._keep_best(recorded, behind)
-        if self._is_to_end():
-            self._end_unreached()
-        reason = "" if is_done else self.out_of_patience()
-        if is_done or reason:
-            self.checkpoints.wait()
-            if reason:
-                logging.info("%s", reason)
+        if is_done or self._should_end():
+            self._wait_for_all()
             return False
-        if self._start and is_chief(self._strategy):
-            run_folder.record_start(self._folder, self.step, self._start)
+        if self._start and is_chief(self.strategy):
+            run_folder.record_start(self.folder, self.step, self._start)
         return True
 
-    def train_phase(self, phase: Phase) -> None:
+    def train(self) -> None:
+        """Makes the remaining steps; returns when all is written."""
+        is_endless = self.phases[-1].end_step == ENDLESS
+        total = None if is_endless else self.config.num_train_steps
+        progress = progress_bar(
+            total, done=self.step, unit="step", label=self.task.name
+        )
+        with Signals() as self.signals, progress as self.bar:
+            for phase in self.phases:
+                self._train_phase(phase)
+            self.checkpoints.wait()
+            # A signal may have come in the meantime.
+            self._stop_if_asked(*self.summed(*self._asked(), 0.0)[:2])
+
+    def _train_phase(self, phase: Phase) -> None:
         """Makes the remaining steps of a phase."""
-        config = self._config
+        if self._has_made(phase) or self._ends_early:
+            return
+        config = self.config
         if self.data_id not in (0, phase.data_id, *phase.data_was):
             logging.info(
                 "Step %d: continuing with %s, from its first record.",
@@ -361,10 +339,10 @@ class _Run:
             self.records = 0
         self.data_id = phase.data_id
         run_steps = training_steps(
-            self._task,
+            self.task,
             self._trained,
-            self._optimizer,
-            self._strategy,
+            self.optimizer,
+            self.strategy,
             accumulation_steps=config.gradient_accumulation_steps,
             jit_compile=config.jit_compile,
             loss_scale=self._loss_scale,
@@ -374,27 +352,18 @@ class _Run:
         start = self.records
         peak = None
         if hasattr(self.model, "bert_config"):
-            peak = peak_flops(self._strategy)
+            peak = peak_flops(self.strategy)
         window = LogInterval()
-        seconds_per_step = None
-        while not self.has_made(phase):
-            count = self._steps_of_next_call(phase, seconds_per_step)
+        pace = None  # seconds per step
+        while not self._has_made(phase) and not self._ends_early:
             number = phase.stream_of(self.records)
-            numbers = (
-                phase.stream_of(self.records + i * phase.batch_size)
-                for i in range(count)
-            )
-            count = len(list(next(itertools.groupby(numbers))[1]))
             if number not in streams:
                 streams[number] = self._open(phase.streams[number], start)
             stream = streams[number]
-            self._profiler.at(self.step)
-            if self._budget:
-                self._optimizer.learning_rate = self._budget.rate(self.step)
+            count = self._steps_of_next_call(phase, pace)
             began = time.monotonic()
             try:
-                with self._profiler.call(self.step):
-                    results = run_steps(stream.iterator, count)
+                results = run_steps(stream.iterator, count)
             except READING_ERRORS as error:
                 raise InputError(record_error(error)) from error
             elapsed = time.monotonic() - began
@@ -412,18 +381,13 @@ class _Run:
                 seconds=elapsed if stream.calls else None,
                 input_seconds=results.input_seconds,
             )
-            # [SIGTERMs, SIGINTs, seconds per step, seconds left]
-            left = self._budget.seconds_left() if self._budget else 0.0
-            asked = self._summed(*self._asked(), elapsed / count, left)
-            terms, interrupts, seconds, left = asked
+            # [SIGTERMs, SIGINTs, seconds per step]
+            terms, interrupts, seconds = self.summed(*self._asked(), elapsed / count)
+            of_call = None
             if stream.calls:
-                seconds_per_step = seconds / num_workers(self._strategy)
-                if self._budget:
-                    self._follow_time(left, seconds_per_step)
-            elif self._budget:
-                # Forward alone is a third of a step; the rest is a margin.
-                num_steps = 0.5 * phase.num_evaluated / phase.batch_size
-                self._budget.foresee_evaluation(elapsed, num_steps)
+                pace = of_call = seconds / num_workers(self.strategy)
+            for one in self._callbacks:
+                one.after_call(Call(phase, elapsed, of_call))
             stream.calls += 1
             self.bar.set_postfix(
                 window.shown()
@@ -434,7 +398,7 @@ class _Run:
                 refresh=False,
             )
             self.bar.update(count)
-            ends_phase = self.has_made(phase)
+            ends_phase = self._has_made(phase)
             reports = self.step % config.log_steps == 0 or ends_phase
             if reports:
                 metrics = window.metrics(peak)
@@ -443,72 +407,59 @@ class _Run:
                 window = LogInterval()
             stops = bool(terms or interrupts)
             evaluates = self._evaluates(phase)
-            saves = self.step % config.save_checkpoints_steps == 0
-            if self._budget and self._budget.saves(left / num_workers(self._strategy)):
-                saves = True
-            is_to_end = reports and self._is_to_end()
-            if is_to_end or saves or ends_phase or stops or evaluates:
-                self._check_weights()
-                began = time.monotonic()
-                if self._budget:
-                    self._budget.keep()
-                self.checkpoints.save(self.step, self.records, self.data_id)
-                if self._budget:
-                    self._budget.saved(time.monotonic() - began)
+            due = [one.saves() for one in self._callbacks]  # each is asked
+            saves = self.step % config.save_checkpoints_steps == 0 or any(due)
+            ends = reports and self._should_end()
+            if ends or saves or ends_phase or stops or evaluates:
+                self._save()
             # When stopping, leave the evaluation to the next start.
             if evaluates and not stops:
-                self._evaluate(phase)
+                self._keep_best(self._evaluate(phase), phase)
             self._stop_if_asked(terms, interrupts)
-            if is_to_end or (evaluates and self._is_to_end()):
-                self._end_unreached()
-            if evaluates and (reason := self.out_of_patience()):
-                logging.info("%s", reason)
-                break
+            if evaluates:
+                self._should_end()
 
     def _open(self, data: TrainingData, start: int) -> Stream:
         """A stream from a position on, opened when it is first read."""
         spec = data(start, ALL_ROWS).element_spec
         return Stream(
-            iter(distributed(self._strategy, lambda shard: data(start, shard))),
+            iter(distributed(self.strategy, lambda shard: data(start, shard))),
             training_flops(
                 getattr(self.model, "bert_config", None),
                 {name: tuple(one.shape) for name, one in spec.items()},
             ),
         )
 
-    def has_made(self, phase: Phase) -> bool:
-        """Whether a phase has used up its steps or its time."""
-        is_over = self._budget is not None and self._budget.is_over
+    def _has_made(self, phase: Phase) -> bool:
+        """Whether a phase has used up its steps, or a callback all that is left."""
+        is_over = any(one.is_over for one in self._callbacks)
         return is_over or self.step >= phase.end_step
 
-    def _follow_time(self, seconds_left: float, seconds_per_step: float) -> None:
-        """Updates the budget by the pace, and the progress bar by the steps left."""
-        assert self._budget is not None
-        self._budget.update(
-            self.step, seconds_left / num_workers(self._strategy), seconds_per_step
-        )
-        self.bar.total = round(self.step + self._budget.steps_left(self.step))
+    def _should_end(self) -> bool:
+        """Whether a callback ends the run before its last step."""
+        if not self._has_made(self.phases[-1]):
+            answers = [one.should_end() for one in self._callbacks]  # each is asked
+            self._ends_early |= any(answers)
+        return self._ends_early
 
-    def _steps_of_next_call(self, phase: Phase, seconds_per_step: float | None) -> int:
+    def _steps_of_next_call(self, phase: Phase, pace: float | None) -> int:
         """How many steps to make before control returns to Python."""
-        if seconds_per_step is None:
+        most = [one.before_call(self.step) for one in self._callbacks]
+        if pace is None:
             return 1
-        config = self._config
+        config = self.config
         intervals = (config.log_steps, config.save_checkpoints_steps, config.eval_steps)
         until = min(
             *((self.step // n + 1) * n for n in intervals if n),
-            self._profiler.next_boundary(self.step) or phase.end_step,
             phase.end_step,
             self.step + config.iterations_per_loop,
         )
-        count = until - self.step
-        if self._budget:
-            left = self._budget.steps_left(self.step)
-            # The rate changes between calls alone.
-            count = max(1, min(count, round(min(left, 1 + 0.001 * (self.step + left)))))
-        if is_tpu(self._strategy):
-            return count
-        return min(count, max(1, int(_SECONDS_PER_CALL / seconds_per_step)))
+        count = min([until - self.step, *filter(None, most)])
+        if not is_tpu(self.strategy):
+            count = min(count, max(1, int(_SECONDS_PER_CALL / pace)))
+        positions = (self.records + i * phase.batch_size for i in range(count))
+        groups = itertools.groupby(map(phase.stream_of, positions))
+        return len(list(next(groups)[1]))  # of one stream
 
     def _check_losses(self, losses: np.ndarray, phase: Phase) -> None:
         """Ends the run if a loss of the steps just made is not finite."""
@@ -520,7 +471,7 @@ class _Run:
         position = self.records + failed * phase.batch_size
         stream = phase.streams[phase.stream_of(position)]
         batch = next(iter(stream(position, ALL_ROWS)))
-        path = run_folder.save_batch(self._folder, step, batch, self._task.name)
+        path = run_folder.save_batch(self.folder, step, batch, self.task.name)
         self._end_diverged(
             f"The loss is not finite at step {step}. Lower `learning_rate`, or lengthen"
             f" the warmup. {run_folder.where_shown(path)}"
@@ -546,26 +497,6 @@ class _Run:
                 " `learning_rate`, or lengthen the warmup."
             )
 
-    def _is_to_end(self) -> bool:
-        """Whether a condition of `stop_if` holds, on any worker."""
-        if not self._config.stop_if or self.has_made(self._last_phase):
-            return False
-        return bool(self._summed(float(bool(self._stopping.reason)))[0])
-
-    def _end_unreached(self) -> NoReturn:
-        """Completes writing, and says what to look at."""
-        self._wait_for_all()
-        if is_chief(self._strategy):
-            write_curves(self._folder, self._task.name)
-        curves = os.path.join(self._folder, CURVES_NAME)
-        raise NotReachedError(
-            f"The run has ended at step {self.step}:"
-            f" {self._stopping.reason or 'a condition of `stop_if` holds'}. Look at"
-            f" {curves}: if the loss hardly falls, raise `learning_rate` or shorten the"
-            " warmup; if it jumps, lower the rate. With another `stop_if`, or none, the"
-            f" same command resumes from {self.checkpoints.latest}."
-        )
-
     def _end_diverged(self, message: str) -> NoReturn:
         """Completes writing, and names the last checkpoint."""
         self._wait_for_all()
@@ -573,34 +504,39 @@ class _Run:
             f"{message} Last good checkpoint: {self.checkpoints.latest or 'none'}."
         )
 
+    def _save(self) -> None:
+        self._check_weights()
+        began = time.monotonic()
+        for one in self._callbacks:
+            one.saving()
+        self.checkpoints.save(self.step, self.records, self.data_id)
+        seconds = time.monotonic() - began
+        for one in self._callbacks:
+            one.saved(seconds)
+
     def _evaluates(self, phase: Phase) -> bool:
         """Whether to evaluate after the step just made."""
-        interval = self._config.eval_steps
+        interval = self.config.eval_steps
         if not interval or not self.step or phase.evaluate is None:
             return False
-        is_last = self.step == self._config.num_train_steps
-        if self._budget:
-            is_last = self._budget.is_over
+        is_last = self.step == self.phases[-1].end_step
+        is_last |= any(one.is_over for one in self._callbacks)
         return self.step % interval == 0 or is_last
 
-    def _evaluate(self, phase: Phase) -> None:
-        """Evaluates, records it, and keeps the best checkpoint."""
-        results = self._timed_evaluation(phase)
-        self._reporter.report_evaluation(self.step, results)
-        self._keep_best(results, phase)
-
-    def _timed_evaluation(self, phase: Phase) -> Mapping[str, float]:
-        """An evaluation's results; the budget is told how long it took."""
+    def _evaluate(self, phase: Phase) -> Mapping[str, float]:
+        """Evaluates, and records the results."""
         assert phase.evaluate is not None
         began = time.monotonic()
         results = phase.evaluate(self.model)
-        if self._budget:
-            self._budget.evaluated(time.monotonic() - began)
+        seconds = time.monotonic() - began
+        self._reporter.report_evaluation(self.step, results)
+        for one in self._callbacks:
+            one.evaluated(self.step, results, seconds)
         return results
 
     def _keep_best(self, results: Mapping[str, float], phase: Phase) -> None:
         """Keeps the step's checkpoint if its evaluation is the best one."""
-        name = self._config.best_metric
+        name = self.config.best_metric
         if name not in results:
             raise InputError(
                 f"`best_metric={name}` is not a metric of the evaluation:"
@@ -612,23 +548,6 @@ class _Run:
             name,
             data_id=phase.evaluation_id,
             data_was=phase.evaluation_was,
-        )
-
-    def out_of_patience(self) -> str:
-        """Why the run ends here, by its recorded evaluations; "" if it does not."""
-        name, patience = self._config.best_metric, self._config.patience
-        values = [one[name] for one in self._reporter.evaluations() if name in one]
-        if not patience or not values:
-            return ""
-        best = functools.reduce(
-            lambda one, other: other if is_better(other, one, name) else one, values
-        )
-        since = len(values) - 1 - values.index(best)
-        if since < patience:
-            return ""
-        return (
-            f"The run ends at step {self.step}: no better {name} for {since}"
-            f" evaluations (best: {best:.6g}; `patience={patience}`)."
         )
 
     def _asked(self) -> list[float]:
@@ -650,33 +569,29 @@ class _Run:
         )
         sys.exit(128 + number)
 
-    def end(self) -> None:
-        """Waits until all is written; exits if a signal came in the meantime."""
-        self.checkpoints.wait()
-        self._stop_if_asked(*self._summed(*self._asked(), 0.0, 0.0)[:2])
-
     def _wait_for_all(self) -> None:
         """Returns when all is written: no worker may leave while the chief writes."""
         self.checkpoints.wait()
-        self._summed(0.0, 0.0, 0.0, 0.0)
+        self.summed(0.0, 0.0, 0.0)
 
-    def _summed(self, *numbers: float) -> np.ndarray:
-        return sum_over_workers(self._strategy, list(numbers))
+    def summed(self, *numbers: float) -> np.ndarray:
+        """The sums over all workers, all of which must call this."""
+        return sum_over_workers(self.strategy, list(numbers))
 
     def _learning_rate(self) -> float:
         """The rate of the step just made: schedules count from step 0."""
-        schedule = self._optimizer._learning_rate
+        schedule = self.optimizer._learning_rate
         if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
             return float(schedule(self.step - 1))
         return float(schedule)
 
     def _refuse_other_steps(self) -> None:
         """Raises InputError if workers have restored different checkpoints."""
-        count = num_workers(self._strategy)
-        total, squares = self._summed(self.step, self.step**2)
+        count = num_workers(self.strategy)
+        total, squares = self.summed(self.step, self.step**2)
         # Equal on all workers if and only if all are equal: so either all exit or none.
         if count * squares != total**2:
             raise InputError(
                 f"The workers stand at different steps (this one at {self.step}):"
-                f" `output_dir={self._folder}` must be one folder that all of them see."
+                f" `output_dir={self.folder}` must be one folder that all of them see."
             )

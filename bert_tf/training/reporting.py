@@ -17,9 +17,9 @@ from absl import logging
 from bert_tf.base import files, strict_json
 from bert_tf.base.errors import InputError
 from bert_tf.base.pictures import picture
+from bert_tf.training.events import EVALUATION, Callback
 from bert_tf.training.step import SEQUENCES, SKIPPED, TOKENS, TOTAL_LOSS
-from bert_tf.training.stopping import EVALUATION
-from bert_tf.training.trackers import Trackers
+from bert_tf.training.strategy import is_chief
 
 _COLUMNS = 100
 
@@ -173,17 +173,14 @@ class Reporter:
         *,
         after_training: bool = False,
         is_chief: bool = True,
-        observe: Callable[[_Entry], object] = lambda entry: None,
-        report_to: Sequence[str] = (),
-        flags: Mapping[str, Any] | None = None,  # for those
+        observers: Sequence[Callable[[_Entry], object]] = (),  # of each line
     ) -> None:
-        self._observe = observe  # of each line, earlier starts' first
+        self._observers = observers
         self._path = os.path.join(folder, METRICS_NAME)
         self._after_training = after_training
         self._is_chief = is_chief
         self._began = time.monotonic()
         self._summaries: tf.summary.SummaryWriter | None = None
-        self._trackers = Trackers(report_to if is_chief else (), folder, flags or {})
         entries = self._keep(lambda entry: after_training or entry["step"] <= step)
         self._evaluations = {
             entry["step"]: _evaluation_of(entry)
@@ -191,9 +188,12 @@ class Reporter:
             if self._is_of_our_kind(entry)
         }
         self._seconds_before = max((e.get("seconds", 0.0) for e in entries), default=0)
-        for entry in entries:
-            if AFTER_TRAINING not in entry:
-                observe({"seconds": 0.0, **entry})
+        # Those of the training by now.
+        self.lines = [
+            {"seconds": 0.0, **entry}
+            for entry in entries
+            if AFTER_TRAINING not in entry
+        ]
         if is_chief:
             self._summaries = tf.summary.create_file_writer(folder)
 
@@ -210,13 +210,8 @@ class Reporter:
         """The evaluation recorded at a step, of this reporter's kind, on any worker."""
         return self._evaluations.get(step)
 
-    def evaluations(self) -> list[dict[str, float]]:
-        """Every evaluation of this reporter's kind, in the order of steps."""
-        return [self._evaluations[step] for step in sorted(self._evaluations)]
-
     def close(self) -> None:
-        """Closes the TensorBoard file and the trackers."""
-        self._trackers.close()
+        """Closes the TensorBoard file."""
         if self._summaries is not None:
             self._summaries.close()
 
@@ -229,7 +224,6 @@ class Reporter:
         entry = {"step": step, "seconds": round(seconds, 3), **named}
         if self._after_training:
             entry[AFTER_TRAINING] = True
-        self._observe(entry)
         line = json.dumps(entry) + "\n"
         if files.is_remote(self._path):  # object stores cannot append
             before = files.read_text(self._path) if files.exists(self._path) else ""
@@ -242,7 +236,8 @@ class Reporter:
             for name, value in tagged.items():
                 tf.summary.scalar(name, value)
         self._summaries.flush()
-        self._trackers.log(step, tagged)
+        for observe in self._observers:
+            observe(entry)
         if prefix:
             shown = ", ".join(f"{name} {value:.4g}" for name, value in named.items())
             line = f"step {step}: {shown}"
@@ -349,6 +344,15 @@ def write_curves(
         logging.info("No %s: %s", CURVES_NAME, error)
         return
     files.write_atomically(os.path.join(folder, CURVES_NAME), content)
+
+
+class Curves(Callback):
+    """Draws a training's curves when it has ended."""
+
+    def ended(self) -> None:
+        """Draws them into the run's folder."""
+        if is_chief(self.run.strategy):
+            write_curves(self.run.folder, self.run.task.name)
 
 
 def curves_picture(

@@ -56,12 +56,12 @@ from bert_tf.records.spec import FLOAT32, INT64, Feature, RecordSpec
 from bert_tf.records.writing import framed
 from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training import trackers
 from bert_tf.training.checkpoints import (
     STARTS_NAME,
     STATE_NAME,
     candidates,
 )
+from bert_tf.training.events import addon
 from bert_tf.training.reporting import Reporter, write_curves
 from bert_tf.training.strategy import Strategy, is_chief, sum_over_workers
 
@@ -340,18 +340,19 @@ def report_evaluation(
     If the folder has a run, its curves are redrawn.
     """
     flags = flags_of_run(folder)
-    reporter = Reporter(
-        folder,
-        step,
-        after_training=True,
-        is_chief=is_chief,
-        report_to=trackers.of_run(flags),
-        flags=flags,
-    )
-    if keeps_others:
-        results = {**(reporter.evaluation(step) or {}), **results}
-    reporter.report_evaluation(step, results)
-    reporter.close()
+    with contextlib.ExitStack() as closing:
+        observers = []
+        if is_chief and flags.get("report_to"):
+            trackers = addon("report_to").of_run(folder, flags)
+            closing.callback(trackers.close)
+            observers.append(trackers.log)
+        reporter = Reporter(
+            folder, step, after_training=True, is_chief=is_chief, observers=observers
+        )
+        closing.callback(reporter.close)
+        if keeps_others:
+            results = {**(reporter.evaluation(step) or {}), **results}
+        reporter.report_evaluation(step, results)
     if not is_chief:
         return
     # Values as the original prints them: the shortest digits that give this float32.

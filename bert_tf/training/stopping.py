@@ -1,4 +1,4 @@
-"""What a run must have reached by when, or else it ends: `stop_if`.
+"""What a run must have reached by when, or else it ends: `stop_if`, `patience`.
 
     METRIC>VALUE@WHEN, or METRIC<VALUE@WHEN
 
@@ -8,13 +8,17 @@ Each condition is checked once, on the first line at WHEN or later that has its 
 The lines of earlier starts count, so a run that is started again decides as before.
 """
 
+import functools
+import os
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bert_tf.base.errors import InputError
+from absl import logging
 
-EVALUATION = "eval/"  # what the names of an evaluation's metrics begin with
+from bert_tf.base.errors import InputError, NotReachedError
+from bert_tf.base.metrics import is_better
+from bert_tf.training.events import EVALUATION, Callback
 
 _FORM = re.compile(
     r"([\w/]+)([<>])(-?(?:\d+\.?\d*|\.\d+)(?:e-?\d+)?)@(?:(\d+)|(\d+\.?\d*)h)"
@@ -70,14 +74,64 @@ def parse(texts: Sequence[str]) -> list[Condition]:
     return found
 
 
-class Stopping:
-    """Watches the lines of a run's metrics.jsonl for conditions that hold."""
+def problems(options: Any) -> Iterator[str]:
+    """Yields what is wrong with conditions: their form, or that they come too late."""
+    hours = options.max_train_hours
+    try:
+        conditions = parse(options.stop_if)
+    except InputError as error:
+        yield str(error)
+        return
+    for one in conditions:
+        if hours is not None and one.hours is not None and one.hours >= hours:
+            yield f"`stop_if={one.text}`: the training ends at {hours:g} hours."
+        if hours is None and one.step is not None and one.step >= options.last_step:
+            yield f"`stop_if={one.text}`: the training ends at {options.last_step}."
 
-    def __init__(self, texts: Sequence[str], training: Container[str]) -> None:
-        self._left = {one: one.name_in(training) for one in parse(texts)}
+
+class Stopping(Callback):
+    """Ends a run by the lines of its metrics.jsonl: `stop_if`."""
+
+    problems = staticmethod(problems)
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._conditions = parse(texts)
+        self._left: dict[Condition, str] = {}  # to the metric's name
         self.reason = ""  # why the run ends; "" if it does not
+        self._ends = False
 
-    def see(self, line: Mapping[str, Any]) -> None:
+    @staticmethod
+    def refuse_unknown(
+        texts: Sequence[str],
+        training: Sequence[str],
+        evaluation: Sequence[str],
+        evaluates: bool,
+    ) -> None:
+        """Raises InputError for a metric that training or evaluations do not have."""
+        for one in parse(texts):
+            name = one.name_in(training)
+            if name in training:
+                continue
+            if name.removeprefix(EVALUATION) not in evaluation:
+                raise InputError(
+                    f"`stop_if={one.text}`: the metrics are {', '.join(evaluation)};"
+                    f" with {EVALUATION} they are those of the evaluations."
+                )
+            if not evaluates:
+                raise InputError(
+                    f"`stop_if={one.text}` is about evaluations in training: give"
+                    " `eval_steps`, or a metric of training, such as loss."
+                )
+
+    def started(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Checks the conditions by the lines of earlier starts."""
+        objective = self.run.task.objective
+        training = ["loss", *objective.losses, *objective.metrics]
+        self._left = {one: one.name_in(training) for one in self._conditions}
+        for line in lines:
+            self.logged(line)
+
+    def logged(self, line: Mapping[str, Any]) -> None:
         """Checks the conditions that are due at a line."""
         for one, name in list(self._left.items()):
             if name not in line or not one.is_due(line):
@@ -89,3 +143,69 @@ class Stopping:
                     f"{name} is {value:.4g} at step {line['step']}"
                     f" (`stop_if={one.text}`)"
                 )
+
+    def should_end(self) -> bool:
+        """Returns whether a condition holds, on any worker."""
+        self._ends = bool(self.run.summed(float(bool(self.reason)))[0])
+        return self._ends
+
+    def ended(self) -> None:
+        """Raises NotReachedError if a condition has ended the run."""
+        if not self._ends:
+            return
+        from bert_tf.training.reporting import CURVES_NAME
+
+        run = self.run
+        raise NotReachedError(
+            f"The run has ended at step {run.step}:"
+            f" {self.reason or 'a condition of `stop_if` holds'}. Look at"
+            f" {os.path.join(run.folder, CURVES_NAME)}: if the loss hardly falls, raise"
+            " `learning_rate` or shorten the warmup; if it jumps, lower the rate. With"
+            " another `stop_if`, or none, the same command resumes from"
+            f" {run.checkpoints.latest}."
+        )
+
+
+class Patience(Callback):
+    """Ends a run after so many evaluations without a better one: `patience`."""
+
+    def __init__(self, patience: int) -> None:
+        self._patience = patience
+        self._values: dict[int, float] = {}  # of `best_metric`, by step
+        self._reason = ""
+
+    def started(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Takes the evaluations of earlier starts."""
+        name = EVALUATION + self.run.config.best_metric
+        self._values = {one["step"]: one[name] for one in lines if name in one}
+
+    def evaluated(
+        self, step: int, results: Mapping[str, float], seconds: float
+    ) -> None:
+        """Takes an evaluation, in place of an earlier one of its step."""
+        name = self.run.config.best_metric
+        if name in results:
+            self._values[step] = float(results[name])
+
+    def should_end(self) -> bool:
+        """Returns whether the last evaluations were not better than an earlier one."""
+        name = self.run.config.best_metric
+        values = [self._values[step] for step in sorted(self._values)]
+        if not values:
+            return False
+        best = functools.reduce(
+            lambda one, other: other if is_better(other, one, name) else one, values
+        )
+        since = len(values) - 1 - values.index(best)
+        if since < self._patience:
+            return False
+        self._reason = (
+            f"The run ends at step {self.run.step}: no better {name} for {since}"
+            f" evaluations (best: {best:.6g}; `patience={self._patience}`)."
+        )
+        return True
+
+    def ended(self) -> None:
+        """Logs why."""
+        if self._reason:
+            logging.info("%s", self._reason)

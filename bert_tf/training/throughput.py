@@ -18,7 +18,8 @@ that is not in the table, has none, and no utilization.
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -26,7 +27,8 @@ from absl import logging
 from bert_tf.base import keras_backend
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
-from bert_tf.training.strategy import Strategy, device_name
+from bert_tf.training.events import Call, Callback
+from bert_tf.training.strategy import Strategy, device_name, is_chief
 
 # By a part of the device's name, the more special one first; of a TPU before v4 one of
 # a chip's two cores, which is a device of its own.
@@ -121,55 +123,49 @@ def parse_steps(spec: str) -> tuple[int, int]:
     )
 
 
-class StepProfiler:
-    """Traces the requested steps; the loop reports its progress to it."""
+class StepProfiler(Callback):
+    """Traces steps: `profile_steps`."""
 
-    def __init__(self, folder: str, spec: str | None, *, traces: bool = True) -> None:
-        self._folder = folder
-        self._traces = traces
-        self._steps = parse_steps(spec) if spec else ()
+    def __init__(self, spec: str) -> None:
+        self._first, self._last = parse_steps(spec)
+        self._traces = False
         self._tracing = contextlib.ExitStack()
         self._is_tracing = False
+        self._of_call = contextlib.ExitStack()
 
-    def next_boundary(self, step: int) -> int | None:
-        """The step at which a call of the device must end; None where none is left."""
-        for boundary in self._steps:
-            if step < boundary:
-                return boundary
-        return None
+    def started(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Has a trace written however the run ends; the chief alone traces."""
+        self._traces = is_chief(self.run.strategy)
+        self.run.closing.callback(self.close)
 
-    def at(self, step: int) -> None:
-        """Starts or stops the trace if it is time to."""
-        if not self._steps or not self._traces:
-            return
-        first, last = self._steps
-        if first <= step < last and not self._is_tracing:
+    def before_call(self, step: int) -> int | None:
+        """Starts or ends the trace where it is time to; until then is one call."""
+        if self._traces and self._first <= step < self._last and not self._is_tracing:
             try:
-                self._tracing.enter_context(_trace(self._folder))
+                self._tracing.enter_context(_trace(self.run.folder))
+                self._is_tracing = True
             except (tf.errors.AlreadyExistsError, RuntimeError):  # TensorFlow's, JAX's
                 logging.warning("`profile_steps`: another profile is being made.")
                 self._traces = False
-                return
-            self._is_tracing = True
-        elif step >= last:
+        elif step >= self._last:
             self.close()
+        if self._is_tracing:
+            self._of_call.enter_context(_named_step(step))
+        return next(
+            (one - step for one in (self._first, self._last) if step < one), None
+        )
 
-    def call(self, step: int) -> contextlib.AbstractContextManager:
-        """A context for the device calls from this step on: named in the trace."""
-        if not self._is_tracing:
-            return contextlib.nullcontext()
-        if keras_backend.is_jax():
-            import jax
-
-            return jax.profiler.StepTraceAnnotation("train", step_num=step)
-        return tf.profiler.experimental.Trace("train", step_num=step, _r=1)
+    def after_call(self, call: Call) -> None:
+        """Ends what names the call in the trace."""
+        self._of_call.close()
 
     def close(self) -> None:
         """Ends and writes a trace that is under way."""
         if self._is_tracing:
             self._is_tracing = False
+            self._of_call.close()
             self._tracing.close()
-            logging.info("Wrote a profile to %s/plugins/profile.", self._folder)
+            logging.info("Wrote a profile to %s/plugins/profile.", self.run.folder)
 
 
 def _trace(folder: str) -> contextlib.AbstractContextManager:
@@ -178,3 +174,11 @@ def _trace(folder: str) -> contextlib.AbstractContextManager:
 
         return jax.profiler.trace(folder)
     return tf.profiler.experimental.Profile(folder)
+
+
+def _named_step(step: int) -> contextlib.AbstractContextManager:
+    if keras_backend.is_jax():
+        import jax
+
+        return jax.profiler.StepTraceAnnotation("train", step_num=step)
+    return tf.profiler.experimental.Trace("train", step_num=step, _r=1)

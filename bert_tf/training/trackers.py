@@ -23,6 +23,7 @@ from absl import logging
 
 from bert_tf.base import files, strict_json
 from bert_tf.base.errors import InputError, first_line
+from bert_tf.training.events import EVALUATION, Callback
 
 TRACKERS_NAME = "trackers.json"
 
@@ -96,16 +97,6 @@ def missing(names: Sequence[str]) -> list[str]:
     return [name for name in names if importlib.util.find_spec(name) is None]
 
 
-def of_run(flags: Mapping[str, Any]) -> list[str]:
-    """The installed libraries that a run's flags name; warns of the others."""
-    given = flags.get("report_to")
-    names = [n for n in TRACKERS if n in given] if isinstance(given, list) else []
-    absent = missing(names)
-    for name in absent:
-        logging.warning("%s is not installed: it does not get this evaluation.", name)
-    return [name for name in names if name not in absent]
-
-
 def require_installed(names: Sequence[str]) -> None:
     """Raises InputError if a library is missing."""
     for name in missing(names):
@@ -146,11 +137,16 @@ class Trackers:
         path = os.path.join(folder, TRACKERS_NAME)
         files.write_atomically(path, json.dumps(known, sort_keys=True) + "\n")
 
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Sends metrics to each; training continues without one that fails."""
+    def log(self, line: Mapping[str, Any]) -> None:
+        """Sends a line of metrics.jsonl to each, without those that fail."""
+        metrics = {
+            name if name.startswith(EVALUATION) else f"train/{name}": value
+            for name, value in line.items()
+            if name not in ("step", "seconds", "after_training")
+        }
         for name, run in self._open.items():
             try:
-                run.log(dict(metrics), step)
+                run.log(dict(metrics), line["step"])
             except _errors_of(name) as error:
                 self._warn(name, error)
 
@@ -172,6 +168,37 @@ class Trackers:
                 name,
                 first_line(error),
             )
+
+
+class Tracking(Callback):
+    """Reports a training's metrics to trackers: `report_to`."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        require_installed(names)
+        self._names = names
+
+    @staticmethod
+    def of_run(folder: str, flags: Mapping[str, Any]) -> Trackers:
+        """Opens those that a run's flags name, if installed; warns of the others."""
+        given = flags.get("report_to")
+        names = [n for n in TRACKERS if n in given] if isinstance(given, list) else []
+        absent = missing(names)
+        for name in absent:
+            message = "%s is not installed: it does not get this evaluation."
+            logging.warning(message, name)
+        return Trackers([name for name in names if name not in absent], folder, flags)
+
+    def started(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Opens the trackers; the chief alone reports."""
+        from bert_tf.training.strategy import is_chief
+
+        names = self._names if is_chief(self.run.strategy) else ()
+        self._trackers = Trackers(names, self.run.folder, self.run.flags)
+        self.run.closing.callback(self._trackers.close)
+
+    def logged(self, line: Mapping[str, Any]) -> None:
+        """Reports a line."""
+        self._trackers.log(line)
 
 
 def _errors_of(name: str) -> tuple[type[Exception], ...]:

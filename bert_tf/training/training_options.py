@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.base import options
-from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Options, Path, option
-from bert_tf.training.stopping import parse
-from bert_tf.training.trackers import TRACKERS
+from bert_tf.training.events import addon
 
 BALANCED = "balanced"  # of `class_weights`
 _DISTILLED = ("distill_logits", "distill_cosine", "distill_hidden", "distill_attention")
@@ -217,7 +215,7 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
         " mlflow, trackio. Their servers and keys are set as usual, such as by"
         " WANDB_MODE or MLFLOW_TRACKING_URI. A run that is resumed continues its run"
         " there.",
-        choices=TRACKERS,
+        choices=("wandb", "mlflow", "trackio"),
         decides="nothing",
     )
     optimizer: str = option(
@@ -436,21 +434,8 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
                 f" {self.last_step} steps of training, or the last ones would learn"
                 " nothing."
             )
-        yield from self._problems_of_stop_if()
-
-    def _problems_of_stop_if(self) -> Iterator[str]:
-        """Conditions that are none, or that no training would reach."""
-        hours = self.max_train_hours
-        try:
-            conditions = parse(self.stop_if)
-        except InputError as error:
-            yield str(error)
-            return
-        for one in conditions:
-            if hours is not None and one.hours is not None and one.hours >= hours:
-                yield f"`stop_if={one.text}`: the training ends at {hours:g} hours."
-            if hours is None and one.step is not None and one.step >= self.last_step:
-                yield f"`stop_if={one.text}`: the training ends at {self.last_step}."
+        if self.stop_if:
+            yield from addon("stop_if").problems(self)
 
     @property
     def schedule(self) -> str:

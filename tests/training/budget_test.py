@@ -1,7 +1,10 @@
+import types
+
 import tensorflow as tf
 
 from bert_tf.optimization.schedules import WarmupSchedule
 from bert_tf.training.budget import Budget
+from bert_tf.training.events import Call
 
 SECONDS = 100.0
 
@@ -17,20 +20,53 @@ class BudgetTest(tf.test.TestCase):
     def setUp(self):
         super().setUp()
         self.clock = Clock()
-        self.schedule = WarmupSchedule(1.0, 1000, 100)
 
-    def budget(self, **kwargs):
-        hours = SECONDS / 3600.0
-        return Budget(hours, self.schedule, clock=self.clock, **kwargs)
+    def budget(self, num_evaluations=0, checkpoint_bytes=0, hours=SECONDS / 3600.0):
+        budget = Budget(hours, clock=self.clock)
+        # Bytes are those of weights of 4 bytes, with both moments.
+        weight = types.SimpleNamespace(shape=(checkpoint_bytes // 12,))
+        self.phase = types.SimpleNamespace(
+            evaluates_afterwards=num_evaluations > 1, num_evaluated=24, batch_size=2
+        )
+        budget.run = types.SimpleNamespace(
+            config=types.SimpleNamespace(eval_steps=num_evaluations),
+            phases=[self.phase],
+            model=types.SimpleNamespace(weights=[weight]),
+            optimizer=types.SimpleNamespace(),
+            bar=types.SimpleNamespace(),
+            step=0,
+            summed=lambda *numbers: numbers,
+        )
+        budget.learning_rate(WarmupSchedule(1.0, 1000, 100))
+        return budget
+
+    def resumed(self, before, **kwargs):
+        """A budget that takes a checkpoint's state."""
+        budget = self.budget(**kwargs)
+        for name, variable in budget.state.items():
+            variable.assign(before.state[name])
+        budget.restored()
+        return budget
+
+    def step(self, budget, pace):
+        """Makes a step."""
+        budget.run.step += 1
+        budget.after_call(Call(self.phase, seconds=pace, pace=pace))
+
+    def compile(self, budget, seconds):
+        """A first call, without a step of its own here."""
+        budget.after_call(Call(self.phase, seconds=seconds, pace=None))
 
     def train(self, budget, step=0, until=10**6, pace=1.0):
         """Makes steps one by one; the rate of each, by its step."""
         rates = {}
-        while not budget.is_over and step < until:
-            rates[step] = budget.rate(step)
+        budget.run.step = step
+        while not budget.is_over and budget.run.step < until:
+            step = budget.run.step
+            budget.before_call(step)
+            rates[step] = budget.run.optimizer.learning_rate
             self.clock.now += pace
-            step += 1
-            budget.update(step, budget.seconds_left(), pace)
+            self.step(budget, pace)
         return rates
 
     def test_the_schedule_takes_the_hours_whatever_compiling_takes(self):
@@ -46,72 +82,78 @@ class BudgetTest(tf.test.TestCase):
         self.assertLen(self.train(self.budget(), pace=2.0), 50)
 
     def test_the_last_evaluation_and_checkpoint_have_time(self):
-        budget = self.budget(num_evaluations=2, checkpoint_bytes=5 * 10**8)
-        budget.evaluated(10.0)
+        given = {"num_evaluations": 2, "checkpoint_bytes": 499_999_992}
+        budget = self.budget(**given)
+        budget.evaluated(0, {}, 10.0)
         self.assertLen(self.train(budget), 75)
-        budget = self.budget(num_evaluations=2, checkpoint_bytes=5 * 10**8)
-        budget.evaluated(10.0)
+        budget = self.budget(**given)
+        budget.evaluated(0, {}, 10.0)
         budget.saved(0.0)
         self.assertLen(self.train(budget), 80)
 
     def test_an_evaluation_that_was_not_timed_is_foreseen_by_the_pace(self):
         budget = self.budget(num_evaluations=2)
-        budget.foresee_evaluation(4.0, num_steps=6.0)
+        # Half of the time of 12 steps of 2 for 24 sequences, and 4 s of compiling.
+        self.compile(budget, 4.0)
         self.train(budget, until=40)
         # One slow step ends nothing.
         self.clock.now += 20.0
-        budget.update(41, budget.seconds_left(), 20.0)
+        self.step(budget, 20.0)
         self.assertFalse(budget.is_over)
         self.assertLen(self.train(budget, step=41), 100 - 40 - 20 - 2 * 10)
-        budget.keep()
+        budget.saving()
         first = self.budget(num_evaluations=2)
-        first.evaluated(5.0)
-        first.evaluated(1.0)  # without compiling
+        first.evaluated(0, {}, 5.0)
+        first.evaluated(1, {}, 1.0)  # without compiling
         self.train(first, until=30)
-        first.keep()
-        second = self.budget(num_evaluations=2)
-        for name, variable in second.variables.items():
-            variable.assign(first.variables[name])
-        second.resume()
-        second.foresee_evaluation(40.0, num_steps=60.0)
+        first.saving()
+        second = self.resumed(first, num_evaluations=2)
+        self.compile(second, 40.0)
         self.assertLen(self.train(second, step=30), 60)
 
     def test_a_checkpoint_is_due_by_time(self):
         budget = self.budget()  # of 100 seconds: each 30
-        due = [left for left in range(100, 0, -10) if budget.saves(float(left))]
-        self.assertEqual(due, [70, 40, 10])
+        due = []
+        for _ in range(10):
+            self.clock.now += 10.0
+            self.step(budget, 10.0)
+            due.append(budget.saves())
+        self.assertEqual([n for n, is_due in enumerate(due) if is_due], [3, 6, 9])
+
+    def test_few_steps_follow_a_change_of_the_rate(self):
+        budget = self.budget()
+        self.assertIsNone(budget.before_call(0))  # the pace is not known
+        self.train(budget, until=98, pace=1.0)
+        # 2 of 100 are left: one at a time.
+        self.assertEqual(budget.before_call(98), 1)
+        self.assertEqual(budget.run.bar.total, 100)
+        long = self.budget(hours=10.0)
+        self.train(long, until=1)
+        # A thousandth of 36,000.
+        self.assertEqual(long.before_call(1), 37)
 
     def test_it_resumes_where_the_checkpoint_was_written(self):
         first = self.budget()
         self.train(first, until=40)
-        first.keep()
+        first.saving()
         self.clock.now += 5000.0
-        second = self.budget()
-        second.used.assign(first.used)
-        second.resume()
+        second = self.resumed(first)
         self.clock.now += 10.0  # compiling again
         rates = self.train(second, step=40)
         self.assertLen(rates, 50)
         self.assertTrue(second.is_over)
         # Of the 90 steps of both.
         self.assertAllClose(rates[45], 0.5, atol=1e-5)
-        second.keep()
-        third = self.budget()
-        third.used.assign(second.used)
-        third.resume()
-        self.assertTrue(third.is_over)
+        second.saving()
+        self.assertTrue(self.resumed(second).is_over)
 
     def test_hours_that_are_used_up_stay_so(self):
         # 14.4 seconds are fewer in the checkpoint's single precision.
         for hours in (0.004, 0.017, 1.0):
-            first, second = (
-                Budget(hours, self.schedule, clock=self.clock) for _ in range(2)
-            )
+            first = self.budget(hours=hours)
             first.is_over = True
-            first.keep()
-            second.used.assign(first.used)
-            second.resume()
-            self.assertTrue(second.is_over)
+            first.saving()
+            self.assertTrue(self.resumed(first, hours=hours).is_over)
 
 
 if __name__ == "__main__":

@@ -1,3 +1,5 @@
+import types
+
 import tensorflow as tf
 
 from bert_tf.base.errors import InputError
@@ -6,9 +8,14 @@ from bert_tf.training.stopping import Stopping, parse
 
 def reason(text, *lines):
     """Why a run with these lines ends."""
-    stopping = Stopping([text], ["loss", "accuracy"])
+    stopping = Stopping([text])
+    objective = types.SimpleNamespace(losses=["loss"], metrics=["accuracy"])
+    stopping.run = types.SimpleNamespace(
+        task=types.SimpleNamespace(objective=objective)
+    )
+    stopping.started([])
     for step, seconds, metrics in lines:
-        stopping.see({"step": step, "seconds": seconds, **metrics})
+        stopping.logged({"step": step, "seconds": seconds, **metrics})
     return stopping.reason
 
 

@@ -1,6 +1,8 @@
+import contextlib
 import dataclasses
 import glob
 import os
+import types
 from unittest import mock
 
 import tensorflow as tf
@@ -89,21 +91,29 @@ class StepProfilerTest(tf.test.TestCase):
         pattern = os.path.join(self.get_temp_dir(), "plugins/profile/*/*.xplane.pb")
         return glob.glob(pattern)
 
+    def profiler(self, spec, is_chief=True):
+        profiler = throughput.StepProfiler(spec)
+        profiler.run = types.SimpleNamespace(
+            folder=self.get_temp_dir(), strategy=None, closing=contextlib.ExitStack()
+        )
+        with mock.patch.object(throughput, "is_chief", lambda strategy: is_chief):
+            profiler.started([])
+        return profiler
+
     def test_a_trace_of_the_steps_that_were_asked_for(self):
-        profiler = throughput.StepProfiler(self.get_temp_dir(), "3,5")
+        profiler = self.profiler("3,5")
         product = tf.function(lambda x: tf.matmul(x, x, name="the_product"))
         before = tf.function(lambda x: tf.add(x, x, name="the_sum"))
         step, calls = 0, []
         while step < 9:
-            until = min(profiler.next_boundary(step) or 9, step + 4)
-            profiler.at(step)
-            with profiler.call(step):
-                (product if 3 <= step < 5 else before)(tf.ones([8, 8]))
+            until = min(step + (profiler.before_call(step) or 9), step + 4, 9)
+            (product if 3 <= step < 5 else before)(tf.ones([8, 8]))
+            profiler.after_call(None)
             calls.append((step, until))
             self.assertLen(self.traces(), int(step >= 5))
             step = until
         self.assertEqual(calls, [(0, 3), (3, 5), (5, 9)])
-        profiler.close()
+        profiler.run.closing.close()
         (path,) = self.traces()
         with open(path, "rb") as file:
             trace = file.read()
@@ -112,21 +122,19 @@ class StepProfilerTest(tf.test.TestCase):
         self.assertIn(b"step_num", trace)
 
     def test_a_run_that_stops_in_between_has_its_trace(self):
-        profiler = throughput.StepProfiler(self.get_temp_dir(), "0,100")
-        profiler.at(50)
+        profiler = self.profiler("0,100")
+        profiler.before_call(50)
         self.assertEmpty(self.traces())
-        profiler.close()
+        profiler.run.closing.close()
         self.assertLen(self.traces(), 1)
-        profiler.close()
 
     def test_other_workers_stop_at_the_same_steps_and_trace_nothing(self):
-        profiler = throughput.StepProfiler(self.get_temp_dir(), "3,5", traces=False)
-        self.assertEqual([profiler.next_boundary(step) for step in (0, 3)], [3, 5])
-        profiler.at(3)
-        profiler.close()
+        profiler = self.profiler("3,5", is_chief=False)
+        self.assertEqual([profiler.before_call(step) for step in (0, 3)], [3, 2])
+        profiler.run.closing.close()
         self.assertEmpty(self.traces())
 
     def test_no_steps(self):
         for spec in ("100", "5,5", "7,3", "a,b", "1,2,3", "-1,4", "1.5,3"):
             with self.assertRaisesRegex(InputError, f"`profile_steps={spec}`: "):
-                throughput.StepProfiler(self.get_temp_dir(), spec)
+                throughput.StepProfiler(spec)

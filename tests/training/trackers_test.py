@@ -1,3 +1,4 @@
+import contextlib
 import importlib.machinery
 import json
 import sys
@@ -8,8 +9,10 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.base.errors import InputError
-from bert_tf.training import run_folder, trackers
+from bert_tf.base.options import declarations
+from bert_tf.training import run_folder, strategy, trackers
 from bert_tf.training.reporting import Reporter
+from bert_tf.training.training_options import TrainingConfig
 from tests.script_case import FolderCase
 
 FLAGS = {"learning_rate": 1e-3, "report_to": list(trackers.TRACKERS)}
@@ -93,7 +96,16 @@ class TrackersTest(FolderCase):
         return said
 
     def report(self, name, step=0):
-        return Reporter(self.folder, step, report_to=[name], flags=FLAGS)
+        opened = trackers.Trackers([name], self.folder, FLAGS)
+        reporter = Reporter(self.folder, step, observers=[opened.log])
+        close = reporter.close
+
+        def close_both():
+            opened.close()
+            close()
+
+        reporter.close = close_both
+        return reporter
 
     def test_wandb(self):
         reporter = self.report("wandb")
@@ -145,8 +157,12 @@ class TrackersTest(FolderCase):
         logged = ("trackio", 20, {"eval/loss": 3.0})
         self.assertEqual(others, [logged, ("trackio end",)])
 
+    def test_the_option_has_their_names(self):
+        names = declarations(TrainingConfig)["report_to"].choices
+        self.assertEqual(names, trackers.TRACKERS)
+
     def test_an_evaluation_later_goes_to_the_same_runs(self):
-        Reporter(self.folder, report_to=trackers.TRACKERS, flags=FLAGS).close()
+        trackers.Trackers(trackers.TRACKERS, self.folder, FLAGS).close()
         ids = json.loads(self.read("my_run/trackers.json"))
         self.assertEqual((ids["wandb"], ids["mlflow"]), ("w1", "m1"))
         self.said()
@@ -183,7 +199,17 @@ class TrackersTest(FolderCase):
         self.assertLen(self.read("my_run/metrics.jsonl").splitlines(), 2)
 
     def test_a_worker_that_is_not_the_chief_reports_nothing(self):
-        Reporter(self.folder, is_chief=False, report_to=["wandb"]).close()
+        tracking = trackers.Tracking(["wandb"])
+        tracking.run = types.SimpleNamespace(
+            folder=self.folder,
+            flags=FLAGS,
+            strategy=None,
+            closing=contextlib.ExitStack(),
+        )
+        with mock.patch.object(strategy, "is_chief", lambda strategy: False):
+            tracking.started([])
+        tracking.logged({"step": 1, "seconds": 1.0, "loss": 2.0})
+        tracking.run.closing.close()
         self.assertEmpty(self.said())
 
 

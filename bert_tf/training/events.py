@@ -1,0 +1,150 @@
+"""What happens around a run's steps, and around its evaluations: callbacks.
+
+The loop and the tasks call each callback's methods, in the order in which a run gets to
+them, and know none of them by name. Those that not every run has are found by the
+table ADDONS, and imported when an option asks for them.
+"""
+
+import pkgutil
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import contextlib
+
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    from bert_tf.training.checkpoints import RunCheckpoints
+    from bert_tf.training.strategy import Strategy
+    from bert_tf.training.task import Phase, Task
+    from bert_tf.training.training_options import TrainingConfig
+
+EVALUATION = "eval/"  # what the names of an evaluation's metrics begin with
+
+# Option, or part of a task's evaluation -> "module:class", imported when it is used.
+ADDONS = {
+    "profile_steps": "bert_tf.training.throughput:StepProfiler",
+    "max_train_hours": "bert_tf.training.budget:Budget",
+    "stop_if": "bert_tf.training.stopping:Stopping",
+    "patience": "bert_tf.training.stopping:Patience",
+    "report_to": "bert_tf.training.trackers:Tracking",
+}
+
+
+def addon(name: str) -> Any:
+    """Returns the class of the table's row of that name."""
+    return pkgutil.resolve_name(ADDONS[name])
+
+
+def asked_for(options: Any) -> list["Callback"]:
+    """Makes the callbacks that options ask for; InputError if one is not possible."""
+    names = [name for name in ADDONS if options.has(name)]
+    return [addon(n)(getattr(options, n)) for n in names if getattr(options, n)]
+
+
+class Run(Protocol):
+    """A training as its callbacks see it."""
+
+    task: "Task"
+    config: "TrainingConfig"
+    folder: str
+    strategy: "Strategy"
+    phases: Sequence["Phase"]
+    flags: Mapping[str, Any]
+    model: "keras.Model"
+    optimizer: "keras.Optimizer"
+    checkpoints: "RunCheckpoints"
+    closing: "contextlib.ExitStack"  # what is open; closed however the run ends
+    step: int  # steps made
+    bar: Any  # of the progress, while it trains
+
+    def summed(self, *numbers: float) -> "np.ndarray":
+        """Returns the sums over all workers, all of which must call this."""
+
+
+class Call(NamedTuple):
+    """A call of the device, which has made some steps."""
+
+    phase: "Phase"
+    seconds: float  # that it took on this worker
+    pace: float | None  # seconds per step, of all workers; None: it compiled
+
+
+class Evaluation(NamedTuple):
+    """An evaluation whose own metrics are known."""
+
+    results: Mapping[str, float]
+    dataset: Callable[[bool], "tf.data.Dataset"]  # its records, repeated or not
+    measure: Callable[["tf.data.Dataset"], Mapping[str, float]]
+
+
+class Callback:
+    """A part of a run that is no step; all workers have the same ones.
+
+    A method that returns something returns the same on all workers.
+    """
+
+    run: Run
+    # What checkpoints hold, by names that no other callback uses.
+    state: Mapping[str, "keras.Variable"] = types.MappingProxyType({})
+    is_over = False  # whether the training is complete, whatever its number of steps
+
+    def learning_rate(self, schedule: Any) -> Any:
+        """Returns what the optimizer gets in place of a schedule; the model is made."""
+        return schedule
+
+    def restored(self) -> None:
+        """Follows the restoring of the last checkpoint, if there is one."""
+
+    def started(self, lines: Sequence[Mapping[str, Any]]) -> None:
+        """Precedes the steps; `lines` are those of metrics.jsonl until now."""
+
+    def before_call(self, step: int) -> int | None:
+        """Precedes a call of the device; returns how many steps it may make."""
+        return None
+
+    def after_call(self, call: Call) -> None:
+        """Follows a call of the device."""
+
+    def logged(self, line: Mapping[str, Any]) -> None:
+        """Follows each line of metrics.jsonl, on the chief alone."""
+
+    def evaluated(
+        self, step: int, results: Mapping[str, float], seconds: float
+    ) -> None:
+        """Follows an evaluation within the training."""
+
+    def saves(self) -> bool:
+        """Returns whether a checkpoint is due; it is asked after each call."""
+        return False
+
+    def saving(self) -> None:
+        """Precedes a checkpoint."""
+
+    def saved(self, seconds: float) -> None:
+        """Follows a checkpoint, whose writing may take longer."""
+
+    def should_end(self) -> bool:
+        """Returns whether to end before the last step; asked after lines of metrics."""
+        return False
+
+    def ended(self) -> None:
+        """Follows a training that has ended by itself, when all is written."""
+
+    # Around the evaluations of a task, within its training or after it.
+
+    metrics: Sequence[str] = ()  # those of its scores that an option may name
+    passes = 0  # through the evaluation's records, which its scores take, at most
+
+    def observe(self, batch: Mapping[str, Any]) -> None:
+        """Follows each batch of an evaluation."""
+
+    def scores(self, evaluation: Evaluation) -> Mapping[str, float]:
+        """Returns what it adds to the results of an evaluation."""
+        return {}
+
+    def reported(self, model: "keras.Model", step: int) -> None:
+        """Follows a command's last evaluation, which is written."""
