@@ -109,7 +109,7 @@ COMMANDS = {
     "classifier": Command(
         run_classifier,
         f"{_TRAINING} --task_name=WNLI --data_dir={{GLUE_DIR}}/WNLI --do_eval"
-        " --do_predict --output_dir={out}/x --eval_steps=2",
+        " --do_predict --output_dir={out}/x --eval_steps=2 --patience=1",
         4,
     ),
     "selection": Command(
@@ -140,6 +140,23 @@ COMMANDS = {
         " --bert_config_file={BERT_BASE_DIR}/bert_config.json"
         " --num_train_steps=4 --max_eval_steps=2 --save_checkpoints_steps=2"
         " --log_steps=1",
+        4,
+    ),
+    "pre-training with callbacks": Command(
+        run_pretraining,
+        "--input_file=records/128/text.tfrecord --output_dir={out}/x"
+        " --do_train --do_eval --train_batch_size=4 --stop_if=loss>100@2"
+        " --bert_config_file={BERT_BASE_DIR}/bert_config.json --profile_steps=1,2"
+        " --num_train_steps=4 --max_eval_steps=2 --save_checkpoints_steps=2"
+        " --log_steps=1 --eval_steps=2",
+        4,
+    ),
+    "pre-training that ends early": Command(
+        run_pretraining,
+        "--input_file=records/128/text.tfrecord --output_dir={out}/x"
+        " --do_train --do_eval --train_batch_size=4 --max_train_hours=0.00001"
+        " --bert_config_file={BERT_BASE_DIR}/bert_config.json"
+        " --max_eval_steps=2 --log_steps=1 --eval_steps=2",
         4,
     ),
     "choices": Command(
@@ -181,7 +198,7 @@ def _files(folder):
             # The fingerprint of a SavedModel is another one each time.
             if name in ("starts.jsonl", "fingerprint.pb"):
                 continue
-            if "tfevents" in name or ".tmp-" in key:
+            if "tfevents" in name or ".tmp-" in key or key.startswith("x/plugins"):
                 continue
             content = pathlib.Path(path).read_bytes()
             if name == "metrics.jsonl":

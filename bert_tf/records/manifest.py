@@ -431,3 +431,26 @@ def manifest_lines(manifest: Manifest) -> list[str]:
         f"  source files: {len(sources):,} of {num_bytes:,} bytes in all:"
         f" {', '.join(sources[:3])}{', ...' if sources[3:] else ''}",
     ]
+
+
+def shared_text(
+    held_out: Iterable[Manifest], manifests: Iterable[Manifest]
+) -> list[str]:
+    """The held-out files, by name, whose content the training's records have too.
+
+    Shards of one set of records are of different documents.
+    """
+    manifests = list(manifests)
+    sets = {one.identity for one in manifests}
+    held_out = [one for one in held_out if one.identity not in sets]
+    known = {
+        one.sha256 for each in manifests for one in each.source_files if one.num_bytes
+    }
+    return sorted(
+        {
+            os.path.basename(one.path)
+            for each in held_out
+            for one in each.source_files
+            if one.sha256 in known
+        }
+    )

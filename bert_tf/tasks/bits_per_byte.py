@@ -26,17 +26,27 @@ the same words of the same text, hence the same bytes. [UNK], whose bytes are un
 is not drawn, nor are pieces at the start of a segment, whose word was cut off.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from absl import logging
 
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
+from bert_tf.training.events import Callback, Evaluation
+
+if TYPE_CHECKING:
+    from bert_tf.tasks.pretraining import PretrainingRun
+    from bert_tf.training.task import Task
 
 # The metrics.
 BITS_PER_BYTE = "bits_per_byte"
 UNIGRAM_BITS = "unigram_bits_per_byte"
 _SHARE = 0.15
+# By a guess: the pieces of a record's longest word that is masked.
+_MASKED_ROWS = 4
 
 # Shapes: S tokens of a record, P predictions.
 
@@ -196,3 +206,149 @@ class _Masker:
                 }
             )
         return rows, int(self._num_bytes[ids[np.concatenate(words)]].sum())
+
+
+# The scores of models that know less, for comparison.
+
+# Metric -> labels and their weights in a batch; all weigh 1 if there are none.
+_LABELS = {
+    "masked_lm_majority": ("masked_lm_ids", "masked_lm_weights"),
+    "next_sentence_majority": ("next_sentence_labels", "next_sentence_weights"),
+}
+
+
+UNIGRAM_LOSS = "masked_lm_unigram_loss"
+# How near to it a loss must be to stand at it.
+_AT_THE_UNIGRAMS = 0.03
+# So many training records are read for the frequencies of tokens, at most.
+_COUNTED = 25_600
+
+
+class Majority:
+    """The scores on the batches seen, for models that know only the label counts."""
+
+    # Next sentence labels may be far from balanced, so their accuracy means nothing
+    # without.
+
+    def __init__(self, task: "Task", frequencies: np.ndarray) -> None:
+        self._frequencies = frequencies  # of each token, [V]
+        self._counts = {
+            name: np.zeros(0)
+            for name in _LABELS
+            if name.replace("majority", "accuracy") in task.objective.metrics
+        }
+
+    def add(self, batch: Mapping[str, Any]) -> None:
+        """Counts a batch's labels."""
+        for name, counts in self._counts.items():
+            labels_key, weights_key = _LABELS[name]
+            labels = np.asarray(batch[labels_key]).ravel()
+            weights = np.asarray(batch.get(weights_key, np.ones_like(labels))).ravel()
+            more = np.bincount(labels, weights, len(counts)).astype(np.float64)
+            more[: len(counts)] += counts
+            self._counts[name] = more
+
+    def scores(self) -> dict[str, float]:
+        """The share of the most frequent label of each kind, and the unigrams' loss.
+
+        -sum over labels of log q(label) / their number, in nats, where q is how
+        frequent each token is among those of the training records.
+        """
+        scores = {
+            name: float(counts.max() / counts.sum()) if counts.any() else 0.0
+            for name, counts in self._counts.items()
+        }
+        counts = self._counts["masked_lm_majority"]
+        losses = -np.log(self._frequencies[: len(counts)])
+        return scores | {UNIGRAM_LOSS: float(counts @ losses / max(counts.sum(), 1.0))}
+
+
+def warn_of_unigrams(results: Mapping[str, float]) -> None:
+    """Warns if a masked LM has learned only how frequent the tokens are.
+
+    Most runs are there for some time at their beginning.
+    """
+    loss, unigrams = results["masked_lm_loss"], results[UNIGRAM_LOSS]
+    if abs(loss - unigrams) >= _AT_THE_UNIGRAMS * unigrams:
+        return
+    logging.warning(
+        "The masked LM's loss, %.2f, is about the unigram entropy, %.2f, which a model"
+        " reaches by the frequencies of the tokens: the model does not use the context"
+        " yet. This is normal for the first thousands of steps. If it stays, give a"
+        " higher `learning_rate` or smaller batches, as `recipe=budget` has,"
+        " `num_warmup_steps` of at most a tenth of the steps, or a narrow model an"
+        " initializer_range of 0.08 in its bert_config.json.",
+        *(loss, unigrams),
+    )
+
+
+class BitsPerByte(Callback):
+    """Adds bits per byte, and the scores of models that know less, to evaluations."""
+
+    def __init__(self, pretraining: "PretrainingRun") -> None:
+        self._of = pretraining
+        self._majority: Majority | None = None
+        # Words can be masked, but not where each token predicts the next one.
+        self._masks_words = (
+            pretraining.vocabulary is not None
+            and pretraining.electra is None
+            and pretraining.config.is_bidirectional
+        )
+        if self._masks_words:
+            self.metrics = (BITS_PER_BYTE,)
+            # As many masked rows as records, or all: see MaskedWords.
+            self.passes = 1 if pretraining.options.max_eval_steps else _MASKED_ROWS
+
+    def observe(self, batch: Mapping[str, Any]) -> None:
+        """Counts a batch's labels."""
+        if self._majority is None:
+            self._majority = Majority(self._of.task, self._frequencies)
+        self._majority.add(batch)
+
+    def scores(self, evaluation: Evaluation) -> Mapping[str, float]:
+        """Returns the scores; warns of a masked LM that knows only the unigrams."""
+        assert self._majority is not None
+        scores = self._majority.scores()
+        self._majority = None
+        warn_of_unigrams({**evaluation.results, **scores})
+        if self._masks_words:
+            scores |= self._of_words(evaluation)
+        return scores
+
+    def _of_words(self, evaluation: Evaluation) -> dict[str, float]:
+        import tensorflow as tf
+
+        options = self._of.options
+        assert self._of.vocabulary is not None
+        words = MaskedWords(
+            lambda: evaluation.dataset(False).as_numpy_iterator(),
+            self._of.vocabulary,
+            vocab_size=self._of.config.vocab_size,
+            mask_token=options.mask_token,
+            batch_size=options.eval_batch_size,
+            max_batches=options.max_eval_steps,
+        )
+        if next(iter(words), None) is None:  # no record has a word
+            return {}
+        spec = evaluation.dataset(True).element_spec
+        batches = tf.data.Dataset.from_generator(lambda: words, output_signature=spec)
+        loss = evaluation.measure(batches)["masked_lm_loss"]
+        return {
+            BITS_PER_BYTE: words.bits_per_byte(loss),
+            UNIGRAM_BITS: words.unigram_bits_per_byte(self._frequencies),
+        }
+
+    @functools.cached_property
+    def _frequencies(self) -> np.ndarray:
+        """The frequency [V] of each token at the records' predicted positions."""
+        counts = np.zeros(self._of.config.vocab_size)
+        dataset = self._of.records[0].evaluation_dataset(
+            _COUNTED // 100,
+            repeat=False,
+            vocab_size=self._of.config.vocab_size,
+            packed=self._of.is_packed,
+        )
+        for batch in dataset.take(100).as_numpy_iterator():
+            labels = batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
+            counts += np.bincount(labels, minlength=len(counts))
+        return smoothed(counts)

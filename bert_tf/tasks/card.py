@@ -9,17 +9,26 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.parallel import available_cores
 from bert_tf.base.pictures import table
-from bert_tf.records.manifest import Manifest
+from bert_tf.records.manifest import Manifest, shared_text
 from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.training import run_folder
+from bert_tf.training.events import Callback
 from bert_tf.training.reporting import CURVES_NAME, metrics_of
 from bert_tf.training.run_folder import Start
+from bert_tf.training.strategy import description, is_chief
+
+if TYPE_CHECKING:
+    import keras
+
+    from bert_tf.tasks.pretraining import PretrainingRun
 
 NAME = "README.md"
 _LIBRARY = "bert_tf"
@@ -32,6 +41,36 @@ _WITHOUT_CONTEXT = (
     "masked_lm_unigram_loss",
     "unigram_bits_per_byte",
 )
+
+
+class Card(Callback):
+    """Writes the card when a training is evaluated."""
+
+    def __init__(self, pretraining: "PretrainingRun") -> None:
+        self._of = pretraining
+
+    def reported(self, model: "keras.Model", step: int) -> None:
+        """Writes it, in place of an earlier one."""
+        pretraining = self._of
+        options, held_out = pretraining.options, pretraining.held_out[-1]
+        if not options.do_train or not is_chief(pretraining.strategy):
+            return
+        is_apart = bool(options.eval_input_file)
+        write_card(
+            options.output_dir,
+            config=pretraining.config,
+            manifests=[m for one in pretraining.records for m in one.manifests],
+            held_out=held_out.manifests if is_apart else None,
+            num_evaluated=options.max_eval_steps * options.eval_batch_size,
+            num_held_out=sum(held_out.counts),
+            step=step,
+            sequences_per_step=[spec.batch_size for spec in pretraining.specs],
+            num_weights=model.count_params(),
+            devices=description(pretraining.strategy),
+            base_model=options.init_checkpoint,
+            data_license=options.data_license,
+        )
+        logging.info("The model's card is %s.", card_path(options.output_dir))
 
 
 def card_path(folder: str) -> str:
@@ -205,29 +244,6 @@ def _held_out_text(
     if first or not names:
         on = f"{first}records " + (f"of {on}" if names else "without a manifest")
     return f"On {on}.{trained_on}"
-
-
-def shared_text(
-    held_out: Iterable[Manifest], manifests: Iterable[Manifest]
-) -> list[str]:
-    """The held-out files, by name, whose content the training's records have too.
-
-    Shards of one set of records are of different documents.
-    """
-    manifests = list(manifests)
-    sets = {one.identity for one in manifests}
-    held_out = [one for one in held_out if one.identity not in sets]
-    known = {
-        one.sha256 for each in manifests for one in each.source_files if one.num_bytes
-    }
-    return sorted(
-        {
-            os.path.basename(one.path)
-            for each in held_out
-            for one in each.source_files
-            if one.sha256 in known
-        }
-    )
 
 
 def _evaluations(entries: Iterable[Mapping[str, Any]], on: str) -> list[str]:

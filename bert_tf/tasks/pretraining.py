@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -30,18 +29,10 @@ from bert_tf.conversion.loading import (
 from bert_tf.conversion.source import CONFIG_NAME, Source, folder_of, open_source
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
-from bert_tf.records.manifest import Manifest
+from bert_tf.records.manifest import Manifest, shared_text
 from bert_tf.records.masking_options import ONE_DIRECTION, MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
 from bert_tf.records.writing import record_files
-from bert_tf.tasks import reference_curves
-from bert_tf.tasks.bits_per_byte import (
-    BITS_PER_BYTE,
-    UNIGRAM_BITS,
-    MaskedWords,
-    smoothed,
-)
-from bert_tf.tasks.card import card_path, shared_text, write_card
 from bert_tf.tasks.pretraining_options import (
     RECIPES,
     PhaseSpec,
@@ -54,15 +45,14 @@ from bert_tf.tasks.task import Run
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Evaluator
-from bert_tf.training.events import EVALUATION, addon
+from bert_tf.training.events import Callback, Evaluation, addon
 from bert_tf.training.loop import train
-from bert_tf.training.reporting import metrics_of, tokens_seen, write_curves
+from bert_tf.training.regularization import regularized
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import (
     Strategy,
     check_batch_size,
     create_strategy,
-    description,
     is_chief,
 )
 from bert_tf.training.task import ENDLESS, Phase, Task, TrainingData
@@ -105,82 +95,8 @@ def pretraining_task(
     )
 
 
-# Metric -> labels and their weights in a batch; all weigh 1 if there are none.
-_LABELS = {
-    "masked_lm_majority": ("masked_lm_ids", "masked_lm_weights"),
-    "next_sentence_majority": ("next_sentence_labels", "next_sentence_weights"),
-}
-
-
-UNIGRAM_LOSS = "masked_lm_unigram_loss"
-# How near to it a loss must be to stand at it.
-_AT_THE_UNIGRAMS = 0.03
-# So many training records are read for the frequencies of tokens, at most.
-_COUNTED = 25_600
-# For bits per byte, by a guess: the pieces of a record's longest word that is masked.
-_MASKED_ROWS = 4
-
-
-class Majority:
-    """The scores on the batches seen, for models that know only the label counts."""
-
-    # Next sentence labels may be far from balanced, so their accuracy means nothing
-    # without.
-
-    def __init__(self, task: Task, frequencies: np.ndarray) -> None:
-        self._frequencies = frequencies  # of each token, [V]
-        self._counts = {
-            name: np.zeros(0)
-            for name in _LABELS
-            if name.replace("majority", "accuracy") in task.objective.metrics
-        }
-
-    def add(self, batch: Mapping[str, Any]) -> None:
-        """Counts a batch's labels."""
-        for name, counts in self._counts.items():
-            labels_key, weights_key = _LABELS[name]
-            labels = np.asarray(batch[labels_key]).ravel()
-            weights = np.asarray(batch.get(weights_key, np.ones_like(labels))).ravel()
-            more = np.bincount(labels, weights, len(counts)).astype(np.float64)
-            more[: len(counts)] += counts
-            self._counts[name] = more
-
-    def scores(self) -> dict[str, float]:
-        """The share of the most frequent label of each kind, and the unigrams' loss.
-
-        -sum over labels of log q(label) / their number, in nats, where q is how
-        frequent each token is among those of the training records.
-        """
-        scores = {
-            name: float(counts.max() / counts.sum()) if counts.any() else 0.0
-            for name, counts in self._counts.items()
-        }
-        counts = self._counts["masked_lm_majority"]
-        losses = -np.log(self._frequencies[: len(counts)])
-        return scores | {UNIGRAM_LOSS: float(counts @ losses / max(counts.sum(), 1.0))}
-
-
 def _manifests(records: Sequence[PretrainingRecords]) -> list[Manifest]:
     return [one for each in records for one in each.manifests]
-
-
-def warn_of_unigrams(results: Mapping[str, float]) -> None:
-    """Warns if a masked LM has learned only how frequent the tokens are.
-
-    Most runs are there for some time at their beginning.
-    """
-    loss, unigrams = results["masked_lm_loss"], results[UNIGRAM_LOSS]
-    if abs(loss - unigrams) >= _AT_THE_UNIGRAMS * unigrams:
-        return
-    logging.warning(
-        "The masked LM's loss, %.2f, is about the unigram entropy, %.2f, which a model"
-        " reaches by the frequencies of the tokens: the model does not use the context"
-        " yet. This is normal for the first thousands of steps. If it stays, give a"
-        " higher `learning_rate` or smaller batches, as `recipe=budget` has,"
-        " `num_warmup_steps` of at most a tenth of the steps, or a narrow model an"
-        " initializer_range of 0.08 in its bert_config.json.",
-        *(loss, unigrams),
-    )
 
 
 def fingerprint(
@@ -222,6 +138,9 @@ def _as_trained(options: PretrainingOptions) -> PretrainingOptions:
 
 # A run of pre-training: records in, a model and its evaluation out.
 
+# Of `events.ADDONS`, what each run has, in this order.
+_CALLBACKS = ("bits per byte", "reference curves", "card")
+
 
 class PretrainingRun(Run):
     """A run of pre-training, in phases, perhaps after stages with fewer layers."""
@@ -240,10 +159,10 @@ class PretrainingRun(Run):
         self.init_checkpoint: str | Source | None = None
         # Errors that would otherwise appear after hours of training.
         self._refuse_uneven_batches(specs)
-        self._electra: dict[str, float] | None = None
+        self.electra: dict[str, float] | None = None
         if options.electra:
             names_of_options = ("generator_size", "discriminator_weight")
-            self._electra = {n: getattr(options, n) for n in names_of_options}
+            self.electra = {n: getattr(options, n) for n in names_of_options}
         checkpoint = options.init_checkpoint
         source = open_source(checkpoint) if checkpoint else None
         self.config = model_config(options, source)
@@ -252,44 +171,44 @@ class PretrainingRun(Run):
         if source is not None and source.config is not None:
             refuse_other_function(source, self.config, "this run's model")
         # Of each phase: what it trains on, and what it is evaluated on.
-        self._records = self._open(options.input_file, "input_file", specs, options)
-        self._held_out = self._records
+        self.records = self._open(options.input_file, "input_file", specs, options)
+        self.held_out = self.records
         rate = options.eval_masked_lm_prob
         if options.eval_input_file or any(
-            records.masked_lm_prob not in (None, rate) for records in self._records
+            records.masked_lm_prob not in (None, rate) for records in self.records
         ):
-            self._held_out = self._open(
+            self.held_out = self._open(
                 options.eval_input_file or options.input_file,
                 "eval_input_file" if options.eval_input_file else "input_file",
                 specs,
                 masking=options.with_defaults(masked_lm_prob=rate),
             )
         if options.eval_input_file:
-            read, scored = map(_manifests, (self._records, self._held_out))
+            read, scored = map(_manifests, (self.records, self.held_out))
             if seen := shared_text(scored, read):
                 logging.warning(
                     "`eval_input_file`: the training reads %s too, so that its scores"
                     " are not those of held-out text.",
                     ", ".join(seen),
                 )
-        first, *others = every = [*self._records, *self._held_out]
+        first, *others = every = [*self.records, *self.held_out]
         for other in others:
             first.refuse_other(other)
-        self._specs = specs or [
+        self.specs = specs or [
             PhaseSpec(
                 first.max_seq_length, options.num_train_steps, options.train_batch_size
             )
         ]
         # If some records are packed, the others are read as rows of one.
-        self._is_packed = any(records.is_packed for records in every)
+        self.is_packed = any(records.is_packed for records in every)
         self._fit_to_records(source, every)
         self.task = pretraining_task(
             self._trained_config,
             next_sentence=first.has_pairs and options.next_sentence,
-            packed=self._is_packed,
+            packed=self.is_packed,
             recompute=options.recompute,
             num_pair_labels=first.num_pair_labels,
-            electra=self._electra,
+            electra=self.electra,
         )
         self._losses = LossOptions.of(options)
         if self._losses.changed:
@@ -301,9 +220,10 @@ class PretrainingRun(Run):
                 self.task,
                 self._losses,
                 heads=[heads[name] for name in self.task.objective.losses],
-                vocabulary=self._vocabulary,
-                packed=self._is_packed,
+                vocabulary=self.vocabulary,
+                packed=self.is_packed,
             )
+        self.callbacks: list[Callback] = [addon(one)(self) for one in _CALLBACKS]
         self._refuse_other_metrics()
 
     def train(self) -> tuple[keras.Model, int]:
@@ -313,7 +233,7 @@ class PretrainingRun(Run):
         config = options.to(
             TrainingConfig,
             stack_layers=options.stack_layers or bool(options.stacking),
-            num_train_steps=sum(spec.num_steps for spec in self._specs),
+            num_train_steps=sum(spec.num_steps for spec in self.specs),
             num_warmup_steps=options.num_warmup_steps,
         )
         logging.info("***** Running training *****")
@@ -326,6 +246,7 @@ class PretrainingRun(Run):
             phases=phases,
             init_checkpoint=self.init_checkpoint,
             strategy=self.strategy,
+            callbacks=self.callbacks,
             start=run_folder.Start(
                 task=self.task.name,
                 data=RunData(options.input_file, files.sha256(repr(ids).encode())),
@@ -334,7 +255,7 @@ class PretrainingRun(Run):
                 | self._losses.changed
                 | options.given_masking
                 | {"masked_lm_prob": options.masked_lm_prob}
-                | (self._electra or {}),
+                | (self.electra or {}),
                 flags=options.as_flags(),
             ),
         )
@@ -343,7 +264,7 @@ class PretrainingRun(Run):
         """The run's parts, each with its records, their length and its batch size."""
         phases: list[Phase] = []
         for spec, records, held_out in zip(
-            self._specs, self._records, self._held_out, strict=True
+            self.specs, self.records, self.held_out, strict=True
         ):
             data_ids = _fingerprints(records, records.counts)
             hours = self.options.max_train_hours
@@ -353,8 +274,6 @@ class PretrainingRun(Run):
                 spec.batch_size,
                 spec.max_seq_length,
             )
-            # As many masked rows as records, or all: see MaskedWords.
-            rows_per_record = 1 if self.options.max_eval_steps else _MASKED_ROWS
             # Evaluation takes the first records, however many there are.
             evaluation_ids = _fingerprints(held_out, [0] * len(held_out.paths))
             begin = phases[-1].end_step if phases else 0
@@ -370,7 +289,7 @@ class PretrainingRun(Run):
                     data_was=data_ids[1:],
                     evaluate=self._evaluation(held_out),
                     evaluates_before=self._continues and self.options.do_eval,
-                    num_evaluated=(1 + self._has_bits_per_byte * rows_per_record)
+                    num_evaluated=(1 + sum(one.passes for one in self.callbacks))
                     * self._num_eval_batches(held_out)
                     * self.options.eval_batch_size,
                     evaluates_afterwards=self.options.do_eval,
@@ -428,20 +347,18 @@ class PretrainingRun(Run):
         )
 
     def report(self, model: keras.Model, step: int) -> Mapping[str, float]:
-        """Writes losses and accuracies to eval_results.txt, and the model's card."""
+        """Writes losses and accuracies to eval_results.txt."""
         results: Mapping[str, float] = {}
         if self.options.do_eval:
             results = self._report_evaluation(model, step)
-        if is_chief(self.strategy):
-            self._draw_reference()
-            if self.options.do_train:
-                self._write_card(model, step)
+        for one in self.callbacks:
+            one.reported(model, step)
         return results
 
     def _report_evaluation(self, model: keras.Model, step: int) -> Mapping[str, float]:
         logging.info("***** Running evaluation *****")
         logging.info("  Batch size = %d", self.options.eval_batch_size)
-        results = self._evaluation(self._held_out[-1])(model)
+        results = self._evaluation(self.held_out[-1])(model)
         run_folder.report_evaluation(
             self.options.output_dir,
             step,
@@ -451,37 +368,6 @@ class PretrainingRun(Run):
         )
         return results
 
-    def _draw_reference(self) -> None:
-        """Draws the run's curves again, with those of its size behind them."""
-        reference = reference_curves.of_run(self.options.output_dir)
-        steps, tokens = tokens_seen(metrics_of(self.options.output_dir))
-        if reference is None or len(steps) == 1:
-            return
-        behind = {}
-        for name in ("bits_per_byte", "masked_lm_loss"):
-            at, values = reference.until(tokens[-1], name)
-            there = np.interp(at, tokens, steps).tolist()
-            behind[f"{EVALUATION}{name}"] = (there, values)
-        write_curves(self.options.output_dir, self.task.name, behind)
-
-    def _write_card(self, model: keras.Model, step: int) -> None:
-        options, held_out = self.options, self._held_out[-1:]
-        write_card(
-            options.output_dir,
-            config=self.config,
-            manifests=_manifests(self._records),
-            held_out=_manifests(held_out) if options.eval_input_file else None,
-            num_evaluated=options.max_eval_steps * options.eval_batch_size,
-            num_held_out=sum(held_out[0].counts),
-            step=step,
-            sequences_per_step=[spec.batch_size for spec in self._specs],
-            num_weights=model.count_params(),
-            devices=description(self.strategy),
-            base_model=options.init_checkpoint,
-            data_license=options.data_license,
-        )
-        logging.info("The model's card is %s.", card_path(options.output_dir))
-
     def _stream(self, records: PretrainingRecords, batch_size: int) -> TrainingData:
         return lambda position, shard: records.training_dataset(
             batch_size,
@@ -489,7 +375,7 @@ class PretrainingRun(Run):
             start=position,
             shard=shard,
             vocab_size=self.config.vocab_size,
-            packed=self._is_packed,
+            packed=self.is_packed,
         )
 
     def _evaluation(
@@ -503,7 +389,7 @@ class PretrainingRun(Run):
                 options.eval_batch_size,
                 repeat=repeat,
                 vocab_size=self.config.vocab_size,
-                packed=self._is_packed,
+                packed=self.is_packed,
             )
 
         @functools.lru_cache(maxsize=1)
@@ -512,35 +398,19 @@ class PretrainingRun(Run):
                 self.task, model, self.strategy, jit_compile=options.jit_compile
             )
 
+        def observe(batch: Mapping[str, Any]) -> None:
+            for one in self.callbacks:
+                one.observe(batch)
+
         def evaluate(model: keras.Model) -> Mapping[str, float]:
-            majority = Majority(self.task, self._frequencies)
-            results = evaluator(model).run(
+            measure = evaluator(model).run
+            results = measure(
                 dataset(repeat=True),
                 num_batches=self._num_eval_batches(records),
-                observe=majority.add,
+                observe=observe,
             )
-            results |= majority.scores()
-            warn_of_unigrams(results)
-            if self._has_bits_per_byte:
-                assert self._vocabulary is not None
-                words = MaskedWords(
-                    lambda: dataset(repeat=False).as_numpy_iterator(),
-                    self._vocabulary,
-                    vocab_size=self.config.vocab_size,
-                    mask_token=options.mask_token,
-                    batch_size=options.eval_batch_size,
-                    max_batches=options.max_eval_steps,
-                )
-                if next(iter(words), None) is None:  # no record has a word
-                    return results
-                batches = tf.data.Dataset.from_generator(
-                    lambda: words, output_signature=dataset(repeat=True).element_spec
-                )
-                loss = evaluator(model).run(batches)["masked_lm_loss"]
-                results[BITS_PER_BYTE] = words.bits_per_byte(loss)
-                unigrams = words.unigram_bits_per_byte(self._frequencies)
-                results[UNIGRAM_BITS] = unigrams
-                self._log_reference(results)
+            for one in self.callbacks:
+                results |= one.scores(Evaluation(results, dataset, measure))
             return results
 
         return evaluate
@@ -549,15 +419,6 @@ class PretrainingRun(Run):
         if self.options.max_eval_steps:
             return self.options.max_eval_steps
         return math.ceil(sum(records.counts) / self.options.eval_batch_size)
-
-    def _log_reference(self, results: Mapping[str, float]) -> None:
-        """Says where the reference of the run's size is after as many tokens."""
-        if (reference := reference_curves.of_run(self.options.output_dir)) is None:
-            return
-        _, tokens = tokens_seen(metrics_of(self.options.output_dir))
-        line = reference.of_text(results).line(tokens[-1])
-        if line is not None:
-            logging.info("%s", line)
 
     def _refuse_uneven_batches(self, specs: Sequence[PhaseSpec] | None) -> None:
         """Raises InputError if some batch cannot be split over the devices."""
@@ -644,17 +505,17 @@ class PretrainingRun(Run):
                 *(source, vocabulary, do_lower_case, vocabulary_said_by),
                 "The records have",
             )
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
         self._do_lower_case = do_lower_case is not False
         self._segmenter = checked_segmenter(source, every[0].segmenter)
 
     def _refuse_other_metrics(self) -> None:
         """Raises InputError now for errors that the first evaluation would meet."""
         objective = self.task.objective
-        metrics = ["loss", *objective.losses, *objective.metrics]
-        of_training = [*metrics]
-        if self._has_bits_per_byte:
-            metrics.append(BITS_PER_BYTE)
+        of_training = ["loss", *objective.losses, *objective.metrics]
+        metrics = [*of_training]
+        for one in self.callbacks:
+            metrics += one.metrics
         if texts := self.options.stop_if:
             evaluates = bool(self.options.eval_steps)
             addon("stop_if").refuse_unknown(texts, of_training, metrics, evaluates)
@@ -664,21 +525,6 @@ class PretrainingRun(Run):
                 f" evaluation: {', '.join(metrics)}."
             )
 
-    @functools.cached_property
-    def _frequencies(self) -> np.ndarray:
-        """The frequency [V] of each token at the records' predicted positions."""
-        counts = np.zeros(self.config.vocab_size)
-        dataset = self._records[0].evaluation_dataset(
-            _COUNTED // 100,
-            repeat=False,
-            vocab_size=self.config.vocab_size,
-            packed=self._is_packed,
-        )
-        for batch in dataset.take(100).as_numpy_iterator():
-            labels = batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
-            counts += np.bincount(labels, minlength=len(counts))
-        return smoothed(counts)
-
     @property
     def _trained_config(self) -> BertConfig:
         """The model's config, with the dropout of this training."""
@@ -686,15 +532,6 @@ class PretrainingRun(Run):
             return self.config
         return dataclasses.replace(
             self.config, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate
-        )
-
-    @property
-    def _has_bits_per_byte(self) -> bool:
-        """Whether words can be masked: not where each token predicts the next one."""
-        return (
-            self._vocabulary is not None
-            and self._electra is None
-            and self.config.is_bidirectional
         )
 
     @property
@@ -710,14 +547,14 @@ class PretrainingRun(Run):
         run_folder.prepare(
             self.options.output_dir,
             self.config,
-            self._vocabulary,
+            self.vocabulary,
             self._do_lower_case,
             self._segmenter,
             self.options,
-            head=names.REPLACED_TOKENS if self._electra else names.MASKED_LM,
+            head=names.REPLACED_TOKENS if self.electra else names.MASKED_LM,
             task=self.task.name,
         )
-        if not self._records[0].has_pairs and not self._electra:
+        if not self.records[0].has_pairs and not self.electra:
             logging.info(
                 "The records have no sentence pairs: only the masked LM is trained;"
                 " the pooler and the next sentence head do not change."

@@ -14,13 +14,20 @@ import dataclasses
 import functools
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from absl import logging
 
 from bert_tf.base import files, strict_json
 from bert_tf.base.config import BertConfig
 from bert_tf.base.options import flags_of_run
+from bert_tf.training.events import EVALUATION, Callback, Evaluation
+
+if TYPE_CHECKING:
+    import keras
+
+    from bert_tf.tasks.pretraining import PretrainingRun
 
 _PATH = os.path.join(os.path.dirname(__file__), "reference_curves.json")
 # Metric -> that of the unigrams.
@@ -87,7 +94,6 @@ def references() -> dict[str, Reference]:
 def of_run(folder: str) -> Reference | None:
     """That of a run's size, for its text by now; none where it began trained."""
     from bert_tf.conversion.source import CONFIG_NAME
-    from bert_tf.training.events import EVALUATION
     from bert_tf.training.reporting import metrics_of
 
     path = os.path.join(folder, CONFIG_NAME)
@@ -102,3 +108,40 @@ def of_run(folder: str) -> Reference | None:
                 scores |= {n.removeprefix(EVALUATION): x for n, x in entry.items()}
             return reference.of_text(scores)
     return None
+
+
+class ReferenceCurves(Callback):
+    """Compares a run with the reference of its size, where there is one."""
+
+    def __init__(self, pretraining: "PretrainingRun") -> None:
+        self._of = pretraining
+
+    def scores(self, evaluation: Evaluation) -> Mapping[str, float]:
+        """Logs where the reference is after as many tokens."""
+        from bert_tf.training.reporting import metrics_of, tokens_seen
+
+        folder = self._of.options.output_dir
+        if "bits_per_byte" in evaluation.results and (reference := of_run(folder)):
+            _, tokens = tokens_seen(metrics_of(folder))
+            line = reference.of_text(evaluation.results).line(tokens[-1])
+            if line is not None:
+                logging.info("%s", line)
+        return {}
+
+    def reported(self, model: "keras.Model", step: int) -> None:
+        """Draws the run's curves again, with the reference's behind them."""
+        from bert_tf.training import reporting
+        from bert_tf.training.strategy import is_chief
+
+        folder = self._of.options.output_dir
+        if not is_chief(self._of.strategy) or (reference := of_run(folder)) is None:
+            return
+        steps, tokens = reporting.tokens_seen(reporting.metrics_of(folder))
+        if len(steps) == 1:
+            return
+        behind = {}
+        for name in ("bits_per_byte", "masked_lm_loss"):
+            at, values = reference.until(tokens[-1], name)
+            there = np.interp(at, tokens, steps).tolist()
+            behind[f"{EVALUATION}{name}"] = (there, values)
+        reporting.write_curves(folder, self._of.task.name, behind)

@@ -31,6 +31,9 @@ ADDONS = {
     "stop_if": "bert_tf.training.stopping:Stopping",
     "patience": "bert_tf.training.stopping:Patience",
     "report_to": "bert_tf.training.trackers:Tracking",
+    "bits per byte": "bert_tf.tasks.bits_per_byte:BitsPerByte",
+    "reference curves": "bert_tf.tasks.reference_curves:ReferenceCurves",
+    "card": "bert_tf.tasks.card:Card",
 }
 
 

@@ -119,6 +119,9 @@ def run(folder, records):
             keep_checkpoint_max=2,
             log_steps=1,
             eval_steps=4,
+            # Callbacks that are on, and end nothing.
+            patience=9,
+            stop_if=("loss>1000@5",),
         ),
         folder=folder,
         phases=[dataclasses.replace(phase, streams=[noted(folder, data)])],
