@@ -1,4 +1,4 @@
-"""What happens around a run's steps, and around its evaluations: callbacks.
+"""What happens around a run's steps, and around its evaluations: callbacks, signals.
 
 The loop and the tasks call each callback's methods, in the order in which a run gets to
 them, and know none of them by name. Those that not every run has are found by the
@@ -6,6 +6,7 @@ table ADDONS, and imported when an option asks for them.
 """
 
 import pkgutil
+import signal
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from bert_tf.training.checkpoints import RunCheckpoints
+    from bert_tf.training.step import LossScale, StepResults
     from bert_tf.training.strategy import Strategy
     from bert_tf.training.task import Phase, Task
     from bert_tf.training.training_options import TrainingConfig
@@ -48,6 +50,35 @@ def asked_for(options: Any) -> list["Callback"]:
     return [addon(n)(getattr(options, n)) for n in names if getattr(options, n)]
 
 
+class Signals:
+    """Catches SIGTERM and SIGINT while in use; the loop polls it, saves and stops."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None  # the signal's number
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> "Signals":
+        for number in (signal.SIGTERM, signal.SIGINT):
+            try:
+                self._before[number] = signal.signal(number, self._hear)
+            except ValueError:  # not the main thread, as in some notebooks
+                break
+        return self
+
+    def _hear(self, number: int, frame: object) -> None:
+        if self.received == number == signal.SIGINT:
+            raise KeyboardInterrupt  # asked twice: at once
+        self.received = number
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def numbers(self) -> list[float]:
+        """Returns [SIGTERMs, SIGINTs] that this worker has received."""
+        return [float(self.received == n) for n in (signal.SIGTERM, signal.SIGINT)]
+
+
 class Run(Protocol):
     """A training as its callbacks see it."""
 
@@ -61,17 +92,24 @@ class Run(Protocol):
     optimizer: "keras.Optimizer"
     checkpoints: "RunCheckpoints"
     closing: "contextlib.ExitStack"  # what is open; closed however the run ends
+    loss_scale: "LossScale | None"  # of float16
     step: int  # steps made
+    records: int  # training records read
     bar: Any  # of the progress, while it trains
 
     def summed(self, *numbers: float) -> "np.ndarray":
         """Returns the sums over all workers, all of which must call this."""
+
+    def wait_for_all(self) -> None:
+        """Returns when all is written; all workers must call this."""
 
 
 class Call(NamedTuple):
     """A call of the device, which has made some steps."""
 
     phase: "Phase"
+    steps: int
+    results: "StepResults"
     seconds: float  # that it took on this worker
     pace: float | None  # seconds per step, of all workers; None: it compiled
 

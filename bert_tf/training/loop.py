@@ -7,21 +7,18 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import keras
 import numpy as np
 from absl import logging
-from keras import ops
 
 from bert_tf.base import files
-from bert_tf.base.errors import DivergedError, InputError
+from bert_tf.base.errors import InputError
 from bert_tf.base.options import declarations
 from bert_tf.base.progress import progress_bar
 from bert_tf.conversion.source import Source
 from bert_tf.optimization.layerwise import freeze, keeping_initial
-from bert_tf.optimization.optimizers import optimizer_of
-from bert_tf.optimization.schedules import WarmupSchedule
 from bert_tf.records.pipeline import ALL_ROWS, READING_ERRORS, record_error
 from bert_tf.training import events, run_folder
 from bert_tf.training.checkpoints import (
@@ -31,9 +28,16 @@ from bert_tf.training.checkpoints import (
     read_best,
 )
 from bert_tf.training.device_steps import training_steps
-from bert_tf.training.events import Call, Callback
+from bert_tf.training.divergence import Divergence
+from bert_tf.training.events import Call, Callback, Signals
 from bert_tf.training.reporting import Curves, LogInterval, Reporter
-from bert_tf.training.step import SEQUENCES, SKIPPED, LossScale, computing_in
+from bert_tf.training.step import (
+    SEQUENCES,
+    LossScale,
+    computing_in,
+    optimizer_with,
+    schedule_of,
+)
 from bert_tf.training.strategy import (
     Strategy,
     check_batch_size,
@@ -44,6 +48,7 @@ from bert_tf.training.strategy import (
     is_tpu,
     num_workers,
     require_same,
+    require_same_step,
     sum_over_workers,
 )
 from bert_tf.training.task import ENDLESS, Phase, Task, TrainingData
@@ -62,31 +67,6 @@ class Stream:
     iterator: Iterator
     flops_per_step: float | None
     calls: int = 0  # of the device, that have read from it; the first one compiles
-
-
-class Signals:
-    """Catches SIGTERM and SIGINT while in use; the loop polls it, saves and stops."""
-
-    def __init__(self) -> None:
-        self.received: int | None = None  # the signal's number
-        self._before: dict[int, object] = {}
-
-    def __enter__(self) -> "Signals":
-        for number in (signal.SIGTERM, signal.SIGINT):
-            try:
-                self._before[number] = signal.signal(number, self._hear)
-            except ValueError:  # not the main thread, as in some notebooks
-                break
-        return self
-
-    def _hear(self, number: int, frame: object) -> None:
-        if self.received == number == signal.SIGINT:
-            raise KeyboardInterrupt  # asked twice: at once
-        self.received = number
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
 
 
 def train(
@@ -112,7 +92,7 @@ def train(
             f"{config.num_warmup_steps:,}",
             f"{config.num_train_steps:,}",
         )
-    callbacks = [Curves(), *events.asked_for(config), *callbacks]
+    callbacks = [Divergence(), Curves(), *events.asked_for(config), *callbacks]
     run = _Run(task, config, folder, strategy, phases, start, callbacks)
     with run.closing:
         run.restore(init_checkpoint)
@@ -138,6 +118,14 @@ def _refuse_differing(
     settings = {f"`{n}`": getattr(config, n) for n in declarations(type(config))}
     records = [(one.data_id, one.end_step, one.batch_size) for one in phases]
     require_same(strategy, {**settings, "records": records})
+
+
+def _log_untrained(model: keras.Model) -> None:
+    weights = model.trainable_weights, model.weights
+    trained, total = (sum(int(np.prod(w.shape)) for w in some) for some in weights)
+    if trained < total:
+        share = 100.0 * trained / total
+        logging.info("Training %d of %d weights (%.2f %%).", trained, total, share)
 
 
 class _Run:
@@ -178,13 +166,17 @@ class _Run:
                     self._trained = task.in_training(self.model)
                     task = dataclasses.replace(task, objective=self._trained.objective)
             self.task = task
-            self.optimizer = self._make_optimizer()
+            _log_untrained(self.model)
+            rate: Any = schedule_of(config)
+            for one in callbacks:
+                rate = one.learning_rate(rate)
+            self.optimizer = optimizer_with(rate, config)
             # Built before the first trace: tf.function may not create variables later.
             self.optimizer.build(self._trained.trainable_variables)
-            self._loss_scale = LossScale() if config.precision == "float16" else None
+            self.loss_scale = LossScale() if config.precision == "float16" else None
         states = [one.state for one in callbacks]
-        if self._loss_scale:
-            states.append(self._loss_scale.variables)
+        if self.loss_scale:
+            states.append(self.loss_scale.variables)
         extra = {name: state[name] for state in states for name in state}
         assert len(extra) == sum(map(len, states)), "two states of one name"
         self.checkpoints = RunCheckpoints(
@@ -197,38 +189,6 @@ class _Run:
             training=self._trained.state if task.in_training else {},
         )
         self.closing.enter_context(self.checkpoints)
-
-    def _make_optimizer(self) -> keras.Optimizer:
-        config = self.config
-        weights = self.model.trainable_weights, self.model.weights
-        trained, total = (sum(int(np.prod(w.shape)) for w in some) for some in weights)
-        if trained < total:
-            share = 100.0 * trained / total
-            logging.info("Training %d of %d weights (%.2f %%).", trained, total, share)
-        rate: Any = WarmupSchedule(
-            config.learning_rate,
-            config.num_schedule_steps or config.num_train_steps,
-            config.num_warmup_steps,
-            shape=config.learning_rate_schedule,
-            end_learning_rate=config.end_learning_rate,
-            power=config.learning_rate_power,
-            decay_from=config.decay_from,
-            decay_share=config.decay_share,
-        )
-        for one in self._callbacks:
-            rate = one.learning_rate(rate)
-        return optimizer_of(
-            rate,
-            config.optimizer,
-            bias_correction=config.bias_correction,
-            beta_1=config.beta_1,
-            beta_2=config.beta_2,
-            epsilon=config.epsilon,
-            weight_decay_rate=config.weight_decay_rate,
-            layerwise_decay=config.layerwise_learning_rate_decay,
-            skip_nonfinite=config.precision == "float16",
-            global_clipnorm=None,  # the step clips, once, after the reduction
-        )
 
     def restore(self, init_checkpoint: str | Source | None) -> None:
         """Restores the last checkpoint, or takes the weights to start from."""
@@ -258,7 +218,7 @@ class _Run:
         # Records read of the set `data_id`.
         self.records = self.checkpoints.records
         self.data_id = self.checkpoints.data
-        self._refuse_other_steps()
+        require_same_step(self.strategy, self.step, self.folder)
         for one in self._callbacks:
             one.restored()
 
@@ -305,7 +265,7 @@ class _Run:
                 # Or between the evaluation and the best checkpoint's copy.
                 self._keep_best(recorded, behind)
         if is_done or self._should_end():
-            self._wait_for_all()
+            self.wait_for_all()
             return False
         if self._start and is_chief(self.strategy):
             run_folder.record_start(self.folder, self.step, self._start)
@@ -323,7 +283,7 @@ class _Run:
                 self._train_phase(phase)
             self.checkpoints.wait()
             # A signal may have come in the meantime.
-            self._stop_if_asked(*self.summed(*self._asked(), 0.0)[:2])
+            self._stop_if_asked(*self.summed(*self.signals.numbers(), 0.0)[:2])
 
     def _train_phase(self, phase: Phase) -> None:
         """Makes the remaining steps of a phase."""
@@ -345,7 +305,7 @@ class _Run:
             self.strategy,
             accumulation_steps=config.gradient_accumulation_steps,
             jit_compile=config.jit_compile,
-            loss_scale=self._loss_scale,
+            loss_scale=self.loss_scale,
             clip_norm=config.clip_norm,
         )
         streams: dict[int, Stream] = {}
@@ -367,11 +327,8 @@ class _Run:
             except READING_ERRORS as error:
                 raise InputError(record_error(error)) from error
             elapsed = time.monotonic() - began
-            self._check_losses(results.losses, phase)
             self.step += count
             self.records += count * phase.batch_size
-            if self._loss_scale:
-                self._check_gradients(results.sums[SKIPPED][0], count)
             # The first call compiles; the second one, of a single step again, measures
             # the pace.
             window.add(
@@ -382,12 +339,14 @@ class _Run:
                 input_seconds=results.input_seconds,
             )
             # [SIGTERMs, SIGINTs, seconds per step]
-            terms, interrupts, seconds = self.summed(*self._asked(), elapsed / count)
+            terms, interrupts, seconds = self.summed(
+                *self.signals.numbers(), elapsed / count
+            )
             of_call = None
             if stream.calls:
                 pace = of_call = seconds / num_workers(self.strategy)
             for one in self._callbacks:
-                one.after_call(Call(phase, elapsed, of_call))
+                one.after_call(Call(phase, count, results, elapsed, of_call))
             stream.calls += 1
             self.bar.set_postfix(
                 window.shown()
@@ -461,51 +420,7 @@ class _Run:
         groups = itertools.groupby(map(phase.stream_of, positions))
         return len(list(next(groups)[1]))  # of one stream
 
-    def _check_losses(self, losses: np.ndarray, phase: Phase) -> None:
-        """Ends the run if a loss of the steps just made is not finite."""
-        finite = np.isfinite(losses)
-        if finite.all():
-            return
-        failed = int(np.argmin(finite))
-        step = self.step + failed + 1
-        position = self.records + failed * phase.batch_size
-        stream = phase.streams[phase.stream_of(position)]
-        batch = next(iter(stream(position, ALL_ROWS)))
-        path = run_folder.save_batch(self.folder, step, batch, self.task.name)
-        self._end_diverged(
-            f"The loss is not finite at step {step}. Lower `learning_rate`, or lengthen"
-            f" the warmup. {run_folder.where_shown(path)}"
-        )
-
-    def _check_gradients(self, skipped: float, steps: int) -> None:
-        """Ends the run if float16's gradients overflow at every scale."""
-        assert self._loss_scale is not None
-        if float(self._loss_scale.scale) <= 1.0 and skipped >= steps:
-            self._end_diverged(
-                f"The gradients are not finite at step {self.step}, even without"
-                " scaling the loss. Train with `precision=bfloat16` or float32."
-            )
-
-    def _check_weights(self) -> None:
-        """Ends the run before a checkpoint whose next loss would not be finite."""
-        if not all(
-            bool(ops.all(ops.isfinite(variable)))
-            for variable in self.model.trainable_variables
-        ):
-            self._end_diverged(
-                f"The weights are not finite after step {self.step}. Lower"
-                " `learning_rate`, or lengthen the warmup."
-            )
-
-    def _end_diverged(self, message: str) -> NoReturn:
-        """Completes writing, and names the last checkpoint."""
-        self._wait_for_all()
-        raise DivergedError(
-            f"{message} Last good checkpoint: {self.checkpoints.latest or 'none'}."
-        )
-
     def _save(self) -> None:
-        self._check_weights()
         began = time.monotonic()
         for one in self._callbacks:
             one.saving()
@@ -550,17 +465,12 @@ class _Run:
             data_was=phase.evaluation_was,
         )
 
-    def _asked(self) -> list[float]:
-        """[SIGTERMs, SIGINTs] that this worker has received."""
-        received = self.signals.received
-        return [float(received == n) for n in (signal.SIGTERM, signal.SIGINT)]
-
     def _stop_if_asked(self, terms: float, interrupts: float) -> None:
         """Exits, with everything saved, if a worker was told to stop."""
         if not terms and not interrupts:
             return
         number = signal.SIGTERM if terms else signal.SIGINT
-        self._wait_for_all()
+        self.wait_for_all()
         self.bar.close()
         print(
             f"Stopped by {number.name} at step {self.step}; saved"
@@ -569,7 +479,7 @@ class _Run:
         )
         sys.exit(128 + number)
 
-    def _wait_for_all(self) -> None:
+    def wait_for_all(self) -> None:
         """Returns when all is written: no worker may leave while the chief writes."""
         self.checkpoints.wait()
         self.summed(0.0, 0.0, 0.0)
@@ -584,14 +494,3 @@ class _Run:
         if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
             return float(schedule(self.step - 1))
         return float(schedule)
-
-    def _refuse_other_steps(self) -> None:
-        """Raises InputError if workers have restored different checkpoints."""
-        count = num_workers(self.strategy)
-        total, squares = self.summed(self.step, self.step**2)
-        # Equal on all workers if and only if all are equal: so either all exit or none.
-        if count * squares != total**2:
-            raise InputError(
-                f"The workers stand at different steps (this one at {self.step}):"
-                f" `output_dir={self.folder}` must be one folder that all of them see."
-            )

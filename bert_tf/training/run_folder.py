@@ -22,10 +22,8 @@ the paper's second phase reads longer records.
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -51,9 +49,6 @@ from bert_tf.conversion.tokenizer_files import (
     segmenter_of,
     write_labels,
 )
-from bert_tf.records.pipeline import first_record
-from bert_tf.records.spec import FLOAT32, INT64, Feature, RecordSpec
-from bert_tf.records.writing import framed
 from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.checkpoints import (
@@ -365,54 +360,3 @@ def report_evaluation(
     files.write_atomically(os.path.join(folder, EVAL_RESULTS_NAME), "".join(lines))
     if candidates(folder):  # of several runs the best one has its own folder
         write_curves(folder, task_name)
-
-
-# The batch of a step whose loss is not finite, kept for diagnosis.
-#
-# nonfinite-step-123.tfrecord has the batch's records one by one, in order, with every
-# array that the model was given: integers as int64, the rest as float32. A batch of
-# pre-training is thus an ordinary record file, masks included:
-#
-#     python -m bert_tf.tfrecords.inspect_records \
-#         OUTPUT_DIR/nonfinite-step-123.tfrecord --vocab_file=OUTPUT_DIR/vocab.txt
-
-
-def save_batch(folder: str, step: int, batch: Mapping[str, Any], task_name: str) -> str:
-    """Writes a batch to the run's folder. No file is overwritten."""
-    columns = {}
-    for name, value in batch.items():
-        array = np.asarray(value)
-        is_whole = np.issubdtype(array.dtype, np.integer) or array.dtype == bool
-        columns[name] = array.reshape(len(array), -1).astype(
-            np.int64 if is_whole else np.float32
-        )
-    spec = RecordSpec(
-        [
-            Feature(
-                name, INT64 if column.dtype == np.int64 else FLOAT32, column.shape[1:]
-            )
-            for name, column in columns.items()
-        ]
-    )
-    content = b"".join(map(framed, spec.serialize_block(columns)))
-    for again in itertools.chain([""], (f"-{n}" for n in itertools.count(2))):
-        path = os.path.join(folder, f"nonfinite-step-{step}{again}.tfrecord")
-        if not files.exists(path):
-            files.write_atomically(path, content)
-        if files.read_bytes(path) == content:
-            break
-    logging.info("%s: the batch of step %d is in %s.", task_name, step, path)
-    return path
-
-
-def where_shown(path: str) -> str:
-    """Where a step's batch is, with the command that shows it if there is one."""
-    found = first_record([path])
-    try:
-        RecordSpec.of_record(found[1] if found else b"", path)
-    except InputError:
-        return f"The step's batch is in {path}."
-    return (
-        f"python -m bert_tf.tfrecords.inspect_records {shlex.quote(path)} shows the"
-        " step's batch."
-    )

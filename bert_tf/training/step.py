@@ -27,7 +27,9 @@ import numpy as np
 from keras import ops
 
 from bert_tf.modeling.objectives import Mean, Objective, Records, RowsOfReplica
-from bert_tf.optimization.optimizers import clip_scale
+from bert_tf.optimization.optimizers import clip_scale, optimizer_of
+from bert_tf.optimization.schedules import WarmupSchedule
+from bert_tf.training.training_options import TrainingConfig
 
 # The number formats that a model computes in: --precision.
 #
@@ -94,6 +96,38 @@ class LossScale:
             ops.where(is_finite, ops.where(grows, larger, scale), smaller)
         )
         self.good_steps.assign(ops.where(stays, good_steps, 0))
+
+
+def schedule_of(config: TrainingConfig) -> WarmupSchedule:
+    """Returns the learning rate's schedule."""
+    return WarmupSchedule(
+        config.learning_rate,
+        config.num_schedule_steps or config.num_train_steps,
+        config.num_warmup_steps,
+        shape=config.learning_rate_schedule,
+        end_learning_rate=config.end_learning_rate,
+        power=config.learning_rate_power,
+        decay_from=config.decay_from,
+        decay_share=config.decay_share,
+    )
+
+
+def optimizer_with(
+    learning_rate: WarmupSchedule | float, config: TrainingConfig
+) -> keras.Optimizer:
+    """Returns the optimizer; the step clips, once, after the reduction."""
+    return optimizer_of(
+        learning_rate,
+        config.optimizer,
+        bias_correction=config.bias_correction,
+        beta_1=config.beta_1,
+        beta_2=config.beta_2,
+        epsilon=config.epsilon,
+        weight_decay_rate=config.weight_decay_rate,
+        layerwise_decay=config.layerwise_learning_rate_decay,
+        skip_nonfinite=config.precision == "float16",
+        global_clipnorm=None,
+    )
 
 
 # Devlin et al. 2018's code: "This is how the model was pre-trained."

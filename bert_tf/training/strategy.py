@@ -312,6 +312,18 @@ def sum_over_workers(strategy: Strategy, numbers: list[float]) -> np.ndarray:
     return _summing(strategy)(tf.constant(numbers, tf.float64)).numpy()
 
 
+def require_same_step(strategy: Strategy, step: int, folder: str) -> None:
+    """Raises InputError if workers have restored different checkpoints."""
+    count = num_workers(strategy)
+    total, squares = sum_over_workers(strategy, [step, step**2])
+    # Equal on all workers if and only if all are equal: so either all exit or none.
+    if count * squares != total**2:
+        raise InputError(
+            f"The workers stand at different steps (this one at {step}):"
+            f" `output_dir={folder}` must be one folder that all of them see."
+        )
+
+
 def require_same(strategy: Strategy, settings: Mapping[str, object]) -> None:
     """Raises InputError on all workers if one has another value than the first one.
 

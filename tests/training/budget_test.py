@@ -51,11 +51,11 @@ class BudgetTest(tf.test.TestCase):
     def step(self, budget, pace):
         """Makes a step."""
         budget.run.step += 1
-        budget.after_call(Call(self.phase, seconds=pace, pace=pace))
+        budget.after_call(Call(self.phase, 1, None, seconds=pace, pace=pace))
 
     def compile(self, budget, seconds):
         """A first call, without a step of its own here."""
-        budget.after_call(Call(self.phase, seconds=seconds, pace=None))
+        budget.after_call(Call(self.phase, 1, None, seconds=seconds, pace=None))
 
     def train(self, budget, step=0, until=10**6, pace=1.0):
         """Makes steps one by one; the rate of each, by its step."""
