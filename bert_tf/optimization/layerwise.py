@@ -1,9 +1,12 @@
 """Settings by layer: frozen weights, learning rates, re-initialized layers."""
 
 import contextlib
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from absl import logging
 
 from bert_tf.base.errors import InputError
 
@@ -28,6 +31,15 @@ def freeze(encoder: Any, frozen_layers: str) -> None:
     for name in frozen_layers.split(","):
         for layer in _layers(name.strip(), parts, _numbered(encoder)):
             layer.trainable = False
+
+
+def log_untrained(model: Any) -> None:
+    """Logs how many of a model's weights are trained, if not all."""
+    weights = model.trainable_weights, model.weights
+    trained, total = (sum(math.prod(w.shape) for w in some) for some in weights)
+    if trained < total:
+        share = 100.0 * trained / total
+        logging.info("Training %d of %d weights (%.2f %%).", trained, total, share)
 
 
 def _numbered(encoder: Any) -> list[Any]:

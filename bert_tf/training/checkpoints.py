@@ -483,7 +483,7 @@ class RunCheckpoints:
     def keep_best(
         self,
         step: int,
-        value: float,
+        results: Mapping[str, float],
         name: str,
         *,
         data_id: int = 0,
@@ -493,7 +493,13 @@ class RunCheckpoints:
 
         This happens once it is written. `max_to_keep` does not apply to it.
         """
+        if name not in results:
+            raise InputError(
+                f"`best_metric={name}` is not a metric of the evaluation:"
+                f" {', '.join(results)}."
+            )
         if self._writes:
+            value = results[name]
             self._in_background(
                 keep_if_best, self._folder, step, value, name, data_id, data_was
             )

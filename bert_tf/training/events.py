@@ -7,9 +7,10 @@ table ADDONS, and imported when an option asks for them.
 
 import pkgutil
 import signal
+import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 if TYPE_CHECKING:
     import contextlib
@@ -77,6 +78,15 @@ class Signals:
     def numbers(self) -> list[float]:
         """Returns [SIGTERMs, SIGINTs] that this worker has received."""
         return [float(self.received == n) for n in (signal.SIGTERM, signal.SIGINT)]
+
+
+def exit_after(number: signal.Signals, state: str) -> NoReturn:
+    """Exits with the signal's code, and says how to resume."""
+    print(
+        f"Stopped by {number.name} {state}. Start the same command again to resume.",
+        file=sys.stderr,
+    )
+    sys.exit(128 + number)
 
 
 class Run(Protocol):

@@ -4,9 +4,8 @@ import contextlib
 import dataclasses
 import itertools
 import signal
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -18,8 +17,8 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.options import declarations
 from bert_tf.base.progress import progress_bar
 from bert_tf.conversion.source import Source
-from bert_tf.optimization.layerwise import freeze, keeping_initial
-from bert_tf.records.pipeline import ALL_ROWS, READING_ERRORS, record_error
+from bert_tf.optimization.layerwise import freeze, keeping_initial, log_untrained
+from bert_tf.records.pipeline import READING_ERRORS, record_error
 from bert_tf.training import events, run_folder
 from bert_tf.training.checkpoints import (
     RunCheckpoints,
@@ -29,13 +28,13 @@ from bert_tf.training.checkpoints import (
 )
 from bert_tf.training.device_steps import training_steps
 from bert_tf.training.divergence import Divergence
-from bert_tf.training.events import Call, Callback, Signals
+from bert_tf.training.events import Call, Callback, Signals, exit_after
 from bert_tf.training.reporting import Curves, LogInterval, Reporter
 from bert_tf.training.step import (
-    SEQUENCES,
     LossScale,
     computing_in,
     optimizer_with,
+    rate_of,
     schedule_of,
 )
 from bert_tf.training.strategy import (
@@ -43,7 +42,6 @@ from bert_tf.training.strategy import (
     check_batch_size,
     create_strategy,
     description,
-    distributed,
     is_chief,
     is_tpu,
     num_workers,
@@ -51,22 +49,13 @@ from bert_tf.training.strategy import (
     require_same_step,
     sum_over_workers,
 )
-from bert_tf.training.task import ENDLESS, Phase, Task, TrainingData
-from bert_tf.training.throughput import peak_flops, training_flops
+from bert_tf.training.task import ENDLESS, Phase, Task
+from bert_tf.training.throughput import Stream, open_stream, peak_flops
 from bert_tf.training.training_options import TrainingConfig
 
 # On the CPU one call of the compiled steps should take about this long: short enough to
 # move the bar and to notice signals, long enough that Python's share stays small.
 _SECONDS_PER_CALL = 0.5
-
-
-@dataclasses.dataclass
-class Stream:
-    """A phase's stream of batches of one shape."""
-
-    iterator: Iterator
-    flops_per_step: float | None
-    calls: int = 0  # of the device, that have read from it; the first one compiles
 
 
 def train(
@@ -85,13 +74,6 @@ def train(
     _refuse_differing(task, config, phases, strategy)
     files.make_folder(folder)
     logging.info("Running on %s.", description(strategy))
-    if config.num_warmup_steps > config.num_train_steps:
-        logging.warning(
-            "The warmup of %s steps is longer than the run of %s: the learning rate"
-            " never reaches its peak.",
-            f"{config.num_warmup_steps:,}",
-            f"{config.num_train_steps:,}",
-        )
     callbacks = [Divergence(), Curves(), *events.asked_for(config), *callbacks]
     run = _Run(task, config, folder, strategy, phases, start, callbacks)
     with run.closing:
@@ -118,14 +100,6 @@ def _refuse_differing(
     settings = {f"`{n}`": getattr(config, n) for n in declarations(type(config))}
     records = [(one.data_id, one.end_step, one.batch_size) for one in phases]
     require_same(strategy, {**settings, "records": records})
-
-
-def _log_untrained(model: keras.Model) -> None:
-    weights = model.trainable_weights, model.weights
-    trained, total = (sum(int(np.prod(w.shape)) for w in some) for some in weights)
-    if trained < total:
-        share = 100.0 * trained / total
-        logging.info("Training %d of %d weights (%.2f %%).", trained, total, share)
 
 
 class _Run:
@@ -166,7 +140,7 @@ class _Run:
                     self._trained = task.in_training(self.model)
                     task = dataclasses.replace(task, objective=self._trained.objective)
             self.task = task
-            _log_untrained(self.model)
+            log_untrained(self.model)
             rate: Any = schedule_of(config)
             for one in callbacks:
                 rate = one.learning_rate(rate)
@@ -174,9 +148,8 @@ class _Run:
             # Built before the first trace: tf.function may not create variables later.
             self.optimizer.build(self._trained.trainable_variables)
             self.loss_scale = LossScale() if config.precision == "float16" else None
-        states = [one.state for one in callbacks]
-        if self.loss_scale:
-            states.append(self.loss_scale.variables)
+        scale = [self.loss_scale.variables] if self.loss_scale else []
+        states = [*(one.state for one in callbacks), *scale]
         extra = {name: state[name] for state in states for name in state}
         assert len(extra) == sum(map(len, states)), "two states of one name"
         self.checkpoints = RunCheckpoints(
@@ -232,16 +205,14 @@ class _Run:
             logging.info(
                 "Training is complete: %s is at step %d of %d. Ask for more steps to"
                 " continue.",
-                self.checkpoints.latest,
-                self.step,
-                self.config.num_train_steps,
+                *(self.checkpoints.latest, self.step, self.config.num_train_steps),
             )
+        different = ""
         if self._start and self.step:
             different = run_folder.differences(self.folder, self._start)
-            if different:
-                logging.warning(
-                    "Settings that differ from the run's earlier ones: %s.", different
-                )
+        if different:
+            message = "Settings that differ from the run's earlier ones: %s."
+            logging.warning(message, different)
         if is_done and not self._evaluates(behind):
             return False
         self._reporter = Reporter(
@@ -275,10 +246,8 @@ class _Run:
         """Makes the remaining steps; returns when all is written."""
         is_endless = self.phases[-1].end_step == ENDLESS
         total = None if is_endless else self.config.num_train_steps
-        progress = progress_bar(
-            total, done=self.step, unit="step", label=self.task.name
-        )
-        with Signals() as self.signals, progress as self.bar:
+        bar = progress_bar(total, done=self.step, unit="step", label=self.task.name)
+        with Signals() as self.signals, bar as self.bar:
             for phase in self.phases:
                 self._train_phase(phase)
             self.checkpoints.wait()
@@ -291,11 +260,9 @@ class _Run:
             return
         config = self.config
         if self.data_id not in (0, phase.data_id, *phase.data_was):
-            logging.info(
-                "Step %d: continuing with %s, from its first record.",
-                self.step,
-                phase.name or "other records",
-            )
+            records = phase.name or "other records"
+            message = "Step %d: continuing with %s, from its first record."
+            logging.info(message, self.step, records)
             self.records = 0
         self.data_id = phase.data_id
         run_steps = training_steps(
@@ -318,7 +285,8 @@ class _Run:
         while not self._has_made(phase) and not self._ends_early:
             number = phase.stream_of(self.records)
             if number not in streams:
-                streams[number] = self._open(phase.streams[number], start)
+                data = phase.streams[number]
+                streams[number] = open_stream(data, start, self.strategy, self.model)
             stream = streams[number]
             count = self._steps_of_next_call(phase, pace)
             began = time.monotonic()
@@ -342,26 +310,20 @@ class _Run:
             terms, interrupts, seconds = self.summed(
                 *self.signals.numbers(), elapsed / count
             )
-            of_call = None
             if stream.calls:
-                pace = of_call = seconds / num_workers(self.strategy)
+                pace = seconds / num_workers(self.strategy)
+            known = pace if stream.calls else None
             for one in self._callbacks:
-                one.after_call(Call(phase, count, results, elapsed, of_call))
+                one.after_call(Call(phase, count, results, elapsed, known))
             stream.calls += 1
-            self.bar.set_postfix(
-                window.shown()
-                | {
-                    "learning_rate": f"{self._learning_rate():.2e}",
-                    "sequences/s": f"{results.sums[SEQUENCES][0] / elapsed:.0f}",
-                },
-                refresh=False,
-            )
+            rate = rate_of(self.optimizer, self.step)
+            self.bar.set_postfix(window.shown(rate, elapsed), refresh=False)
             self.bar.update(count)
             ends_phase = self._has_made(phase)
             reports = self.step % config.log_steps == 0 or ends_phase
             if reports:
                 metrics = window.metrics(peak)
-                metrics["learning_rate"] = self._learning_rate()
+                metrics["learning_rate"] = rate
                 self._reporter.report(self.step, metrics)
                 window = LogInterval()
             stops = bool(terms or interrupts)
@@ -377,17 +339,6 @@ class _Run:
             self._stop_if_asked(terms, interrupts)
             if evaluates:
                 self._should_end()
-
-    def _open(self, data: TrainingData, start: int) -> Stream:
-        """A stream from a position on, opened when it is first read."""
-        spec = data(start, ALL_ROWS).element_spec
-        return Stream(
-            iter(distributed(self.strategy, lambda shard: data(start, shard))),
-            training_flops(
-                getattr(self.model, "bert_config", None),
-                {name: tuple(one.shape) for name, one in spec.items()},
-            ),
-        )
 
     def _has_made(self, phase: Phase) -> bool:
         """Whether a phase has used up its steps, or a callback all that is left."""
@@ -451,33 +402,23 @@ class _Run:
 
     def _keep_best(self, results: Mapping[str, float], phase: Phase) -> None:
         """Keeps the step's checkpoint if its evaluation is the best one."""
-        name = self.config.best_metric
-        if name not in results:
-            raise InputError(
-                f"`best_metric={name}` is not a metric of the evaluation:"
-                f" {', '.join(results)}."
-            )
         self.checkpoints.keep_best(
             self.step,
-            results[name],
-            name,
+            results,
+            self.config.best_metric,
             data_id=phase.evaluation_id,
             data_was=phase.evaluation_was,
         )
 
     def _stop_if_asked(self, terms: float, interrupts: float) -> None:
         """Exits, with everything saved, if a worker was told to stop."""
-        if not terms and not interrupts:
-            return
-        number = signal.SIGTERM if terms else signal.SIGINT
-        self.wait_for_all()
-        self.bar.close()
-        print(
-            f"Stopped by {number.name} at step {self.step}; saved"
-            f" {self.checkpoints.latest}. Start the same command again to resume.",
-            file=sys.stderr,
-        )
-        sys.exit(128 + number)
+        if terms or interrupts:
+            self.wait_for_all()
+            self.bar.close()
+            exit_after(
+                signal.SIGTERM if terms else signal.SIGINT,
+                f"at step {self.step}; saved {self.checkpoints.latest}",
+            )
 
     def wait_for_all(self) -> None:
         """Returns when all is written: no worker may leave while the chief writes."""
@@ -487,10 +428,3 @@ class _Run:
     def summed(self, *numbers: float) -> np.ndarray:
         """The sums over all workers, all of which must call this."""
         return sum_over_workers(self.strategy, list(numbers))
-
-    def _learning_rate(self) -> float:
-        """The rate of the step just made: schedules count from step 0."""
-        schedule = self.optimizer._learning_rate
-        if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
-            return float(schedule(self.step - 1))
-        return float(schedule)

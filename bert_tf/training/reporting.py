@@ -62,12 +62,16 @@ class LogInterval:
             self._timed["tokens"] += float(sums[TOKENS][0])
             self._timed["flops"] += steps * (flops_per_step or 0.0)
 
-    def shown(self) -> dict[str, str]:
-        """The last call's loss and accuracies, for the progress bar."""
-        return {
+    def shown(self, learning_rate: float, seconds: float) -> dict[str, str]:
+        """The last call's loss, accuracies, rate and pace, for the progress bar."""
+        losses = {
             name: f"{mean(value):.3f}"
             for name, value in self._last.items()
             if _is_shown(name)
+        }
+        return losses | {
+            "learning_rate": f"{learning_rate:.2e}",
+            "sequences/s": f"{self._last[SEQUENCES][0] / seconds:.0f}",
         }
 
     def metrics(self, peak_flops: float | None = None) -> dict[str, float]:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
+from absl import logging
 from keras import ops
 
 from bert_tf.modeling.objectives import Mean, Objective, Records, RowsOfReplica
@@ -100,6 +101,13 @@ class LossScale:
 
 def schedule_of(config: TrainingConfig) -> WarmupSchedule:
     """Returns the learning rate's schedule."""
+    if config.num_warmup_steps > config.num_train_steps:
+        logging.warning(
+            "The warmup of %s steps is longer than the run of %s: the learning rate"
+            " never reaches its peak.",
+            f"{config.num_warmup_steps:,}",
+            f"{config.num_train_steps:,}",
+        )
     return WarmupSchedule(
         config.learning_rate,
         config.num_schedule_steps or config.num_train_steps,
@@ -128,6 +136,14 @@ def optimizer_with(
         skip_nonfinite=config.precision == "float16",
         global_clipnorm=None,
     )
+
+
+def rate_of(optimizer: keras.Optimizer, step: int) -> float:
+    """Returns the rate of the last of so many steps: schedules count from step 0."""
+    schedule = optimizer._learning_rate
+    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+        return float(schedule(step - 1))
+    return float(schedule)
 
 
 # Devlin et al. 2018's code: "This is how the model was pre-trained."

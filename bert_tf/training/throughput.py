@@ -17,18 +17,22 @@ that is not in the table, has none, and no utilization.
 """
 
 import contextlib
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 from absl import logging
 
 from bert_tf.base import keras_backend
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
+from bert_tf.records.pipeline import ALL_ROWS
 from bert_tf.training.events import Call, Callback
-from bert_tf.training.strategy import Strategy, device_name, is_chief
+from bert_tf.training.strategy import Strategy, device_name, distributed, is_chief
+from bert_tf.training.task import TrainingData
 
 # By a part of the device's name, the more special one first; of a TPU before v4 one of
 # a chip's two cores, which is a device of its own.
@@ -87,6 +91,29 @@ def training_flops(
         predictions = shapes["masked_lm_positions"][1]
         flops += 2 * predictions * width * (hidden + config.vocab_size)
     return 3.0 * math.prod(batch) * flops
+
+
+@dataclasses.dataclass
+class Stream:
+    """A phase's stream of batches of one shape."""
+
+    iterator: Iterator
+    flops_per_step: float | None
+    calls: int = 0  # of the device, that have read from it; the first one compiles
+
+
+def open_stream(
+    data: TrainingData, start: int, strategy: Strategy, model: keras.Model
+) -> Stream:
+    """Opens a stream at a position."""
+    spec = data(start, ALL_ROWS).element_spec
+    return Stream(
+        iter(distributed(strategy, lambda shard: data(start, shard))),
+        training_flops(
+            getattr(model, "bert_config", None),
+            {name: tuple(one.shape) for name, one in spec.items()},
+        ),
+    )
 
 
 def peak_flops(strategy: Strategy) -> float | None:

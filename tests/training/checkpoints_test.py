@@ -220,7 +220,7 @@ class RunCheckpointsTest(CheckpointsTestCase):
                 kernel(model).assign(np.full((8, 8), 7))
                 files.make_folder(folder)
                 checkpoints.save(3, 12)
-                checkpoints.keep_best(3, 0.5, "loss")
+                checkpoints.keep_best(3, {"loss": 0.5}, "loss")
                 checkpoints.wait()
                 best = checkpoints_module.folder_of(folder)
                 for one in (folder, best):
@@ -266,7 +266,7 @@ class RunCheckpointsTest(CheckpointsTestCase):
     def test_only_the_chief_writes_and_all_restore(self):
         model, _, other = make_run(self.folder, is_chief=False)
         other.save(1, 4)
-        other.keep_best(1, 1.0, "loss")
+        other.keep_best(1, {"loss": 1.0}, "loss")
         other.wait()
         self.assertEqual(os.listdir(self.folder), [])
         self.save_steps(1, 2)
@@ -456,7 +456,7 @@ class KeepBestTest(CheckpointsTestCase):
         with checkpoints:
             for step, value in values.items():
                 checkpoints.save(step, 4 * step)
-                checkpoints.keep_best(step, value, name, data_id=data_id)
+                checkpoints.keep_best(step, {name: value}, name, data_id=data_id)
 
     def best(self):
         best = self.read_json("best/best.json")
