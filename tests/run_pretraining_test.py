@@ -20,6 +20,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion.loading import load_classifier, load_pretrainer
 from bert_tf.conversion.tensorflow import read_weights
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
+from bert_tf.records import create_pretraining_data
 from bert_tf.tasks import reference_curves
 from bert_tf.tasks.pretraining import PretrainingRun
 from bert_tf.tasks.reference_curves import Reference

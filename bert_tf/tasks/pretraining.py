@@ -47,7 +47,6 @@ from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Evaluator
 from bert_tf.training.events import Callback, Evaluation, addon
 from bert_tf.training.loop import train
-from bert_tf.training.regularization import regularized
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import (
     Strategy,

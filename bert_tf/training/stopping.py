@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from absl import logging
 
 from bert_tf.base.errors import InputError, NotReachedError
-from bert_tf.base.metrics import is_better
 from bert_tf.training.events import EVALUATION, Callback
+from bert_tf.training.training_options import is_better
 
 _FORM = re.compile(
     r"([\w/]+)([<>])(-?(?:\d+\.?\d*|\.\d+)(?:e-?\d+)?)@(?:(\d+)|(\d+\.?\d*)h)"

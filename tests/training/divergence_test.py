@@ -3,10 +3,10 @@ import os
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.records import inspect_records
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.divergence import save_batch
 from tests.script_case import printed
-from tfrecords import inspect_records
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "##s", "sat"]
 BATCH = {

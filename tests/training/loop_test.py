@@ -17,7 +17,6 @@ import tensorflow as tf
 
 from bert_tf.base.errors import InputError, NotReachedError
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.records import inspect_records
 from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training import budget, checkpoints, loop, reporting
