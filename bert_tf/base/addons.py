@@ -22,6 +22,16 @@ ADDONS = {
     # Formats of checkpoints.
     "model_garden": "bert_tf.addons.methods.model_garden",
     "onnx": "bert_tf.addons.serving.onnx_files",
+    # Callbacks of a training, by the option that asks for them.
+    "profile_steps": "bert_tf.training.throughput:StepProfiler",
+    "max_train_hours": "bert_tf.training.budget:Budget",
+    "stop_if": "bert_tf.training.stopping:Stopping",
+    "patience": "bert_tf.training.stopping:Patience",
+    "report_to": "bert_tf.training.trackers:Tracking",
+    # Callbacks of each pre-training.
+    "bits_per_byte": "bert_tf.tasks.bits_per_byte:BitsPerByte",
+    "reference_curves": "bert_tf.tasks.reference_curves:ReferenceCurves",
+    "card": "bert_tf.tasks.card:Card",
     # What the quickstart shows.
     "fill_mask": "bert_tf.addons.serving.fill_mask",
 }

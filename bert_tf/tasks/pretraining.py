@@ -45,7 +45,7 @@ from bert_tf.tasks.task import Run
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Evaluator
-from bert_tf.training.events import Callback, Evaluation, addon
+from bert_tf.training.events import Callback, Evaluation
 from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import (
@@ -137,8 +137,8 @@ def _as_trained(options: PretrainingOptions) -> PretrainingOptions:
 
 # A run of pre-training: records in, a model and its evaluation out.
 
-# Of `events.ADDONS`, what each run has, in this order.
-_CALLBACKS = ("bits per byte", "reference curves", "card")
+# What each run has of `bert_tf.base.addons`, in this order.
+_CALLBACKS = ("bits_per_byte", "reference_curves", "card")
 
 
 class PretrainingRun(Run):

@@ -1,16 +1,17 @@
 """What happens around a run's steps, and around its evaluations: callbacks, signals.
 
 The loop and the tasks call each callback's methods, in the order in which a run gets to
-them, and know none of them by name. Those that not every run has are found by the
-table ADDONS, and imported when an option asks for them.
+them, and know none of them by name. Those that not every run has are add-ons, which
+are imported when an option asks for them.
 """
 
-import pkgutil
 import signal
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+
+from bert_tf.base.addons import addon
 
 if TYPE_CHECKING:
     import contextlib
@@ -27,27 +28,13 @@ if TYPE_CHECKING:
 
 EVALUATION = "eval/"  # what the names of an evaluation's metrics begin with
 
-# Option, or part of a task's evaluation -> "module:class", imported when it is used.
-ADDONS = {
-    "profile_steps": "bert_tf.training.throughput:StepProfiler",
-    "max_train_hours": "bert_tf.training.budget:Budget",
-    "stop_if": "bert_tf.training.stopping:Stopping",
-    "patience": "bert_tf.training.stopping:Patience",
-    "report_to": "bert_tf.training.trackers:Tracking",
-    "bits per byte": "bert_tf.tasks.bits_per_byte:BitsPerByte",
-    "reference curves": "bert_tf.tasks.reference_curves:ReferenceCurves",
-    "card": "bert_tf.tasks.card:Card",
-}
-
-
-def addon(name: str) -> Any:
-    """Returns the class of the table's row of that name."""
-    return pkgutil.resolve_name(ADDONS[name])
+# The options that ask for a callback of `bert_tf.base.addons`, in the order of calls.
+_OPTIONS = ("profile_steps", "max_train_hours", "stop_if", "patience", "report_to")
 
 
 def asked_for(options: Any) -> list["Callback"]:
     """Makes the callbacks that options ask for; InputError if one is not possible."""
-    names = [name for name in ADDONS if options.has(name)]
+    names = [name for name in _OPTIONS if options.has(name)]
     return [addon(n)(getattr(options, n)) for n in names if getattr(options, n)]
 
 

@@ -31,6 +31,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf.base import files, strict_json
+from bert_tf.base.addons import addon
 from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import FLAGS_NAME, Options, flags_of_run
@@ -56,7 +57,6 @@ from bert_tf.training.checkpoints import (
     STATE_NAME,
     candidates,
 )
-from bert_tf.training.events import addon
 from bert_tf.training.reporting import Reporter, write_curves
 from bert_tf.training.strategy import Strategy, is_chief, sum_over_workers
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.base import options
+from bert_tf.base.addons import addon
 from bert_tf.base.options import REQUIRED, Options, Path, option
-from bert_tf.training.events import addon
 
 BALANCED = "balanced"  # of `class_weights`
 _DISTILLED = ("distill_logits", "distill_cosine", "distill_hidden", "distill_attention")

@@ -19,7 +19,7 @@ from bert_tf.base.errors import InputError, NotReachedError
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.training import budget, checkpoints, loop, reporting
+from bert_tf.training import budget, checkpoints, events, loop, reporting
 from bert_tf.training.checkpoints import restore_or_initialize
 from bert_tf.training.loop import train
 from bert_tf.training.reporting import LogInterval
@@ -212,7 +212,8 @@ class ResumeTest(LoopTestCase):
             mock.patch.object(loop, "time", types.SimpleNamespace(monotonic=clock))
         )
         clocked = functools.partial(budget.Budget, clock=clock)
-        self.enterContext(mock.patch.object(budget, "Budget", clocked))
+        found = {"max_train_hours": clocked}.__getitem__
+        self.enterContext(mock.patch.object(events, "addon", found))
         # 11 seconds compile and make a step; as many are left for an evaluation.
         self.assertEqual(train(60.0), 39)
         self.assertLen(evaluated, 1)
