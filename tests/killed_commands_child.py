@@ -43,7 +43,7 @@ from tests.readme.small_files import SmallFiles
 from tests.training.killed_run_test import CLOCKS
 
 _SEED = 20
-_DURATION = re.compile(rb'"seconds": [\d.]+|\d\d:\d\d:\d\d')
+_DURATION = re.compile(rb'"seconds": [\d.]+|\d\d:\d\d:\d\d|hours +\| +[\d.]+')
 _ALL = 10_000
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 # By the event: which of its arguments are paths.
