@@ -8,7 +8,7 @@ lower case; sequences of up to 128 tokens, 15 % of them masked anew in each epoc
 every point is one of a run that would continue. Each evaluation has 640 records.
 
 Prints a row per evaluation and, with --output_file, writes the package's
-bert_tf/tasks/reference_curves.json, where the curves of other sizes stay. A run that is
+bert_tf/addons/planning/reference_curves.json, where the curves of other sizes stay. A run that is
 killed resumes; more --steps lengthen a curve. One thread; `tiny` takes 20 minutes.
 """
 
@@ -19,7 +19,7 @@ from absl import app, flags
 from parts.commands import measured
 from parts.text_records import command, records, wikipedia, work_folder
 
-from bert_tf.tasks.plan_measurements import LEARNING_RATES
+from bert_tf.addons.planning.plan_measurements import LEARNING_RATES
 from bert_tf.training.reporting import metrics_of, tokens_seen
 
 VOCAB_SIZE = 8000

@@ -40,9 +40,9 @@ ADDONS = "bert_tf.addons."
 BELOW: dict[str, tuple[str, ...]] = {
     "corpora": (),
     "methods": (),
-    "serving": (),
-    "study": (),
     "planning": (),
+    "serving": ("planning",),
+    "study": ("planning",),
 }
 # What imports nothing heavy, in itself or in what it imports: the commands, and an
 # export that is opened, start at once; so do worker processes.

@@ -22,6 +22,7 @@ import pyarrow
 from absl import logging
 from pyarrow import parquet
 
+from bert_tf.addons.planning import trackers
 from bert_tf.addons.serving import answer
 from bert_tf.addons.study import ensemble_squad, score
 from bert_tf.base import cli, files, strict_json
@@ -57,7 +58,7 @@ from bert_tf.tasks.tagging import words
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences
 from bert_tf.text import documents
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training import checkpoints, reporting, run_folder, trackers
+from bert_tf.training import checkpoints, reporting, run_folder
 from bert_tf.training.checkpoints import RunCheckpoints
 from bert_tf.training.reporting import Reporter
 from tests.conversion import runs

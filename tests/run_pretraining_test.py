@@ -14,6 +14,8 @@ import tensorflow as tf
 from absl import flags, logging
 
 from bert_tf import run_pretraining
+from bert_tf.addons.planning import reference_curves
+from bert_tf.addons.planning.reference_curves import Reference
 from bert_tf.addons.serving import export_model
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
@@ -21,9 +23,7 @@ from bert_tf.conversion.loading import load_classifier, load_pretrainer
 from bert_tf.conversion.tensorflow import read_weights
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
 from bert_tf.records import create_pretraining_data
-from bert_tf.tasks import reference_curves
 from bert_tf.tasks.pretraining import PretrainingRun
-from bert_tf.tasks.reference_curves import Reference
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import reporting
 from bert_tf.training.strategy import create_strategy

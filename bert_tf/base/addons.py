@@ -24,14 +24,14 @@ ADDONS = {
     "onnx": "bert_tf.addons.serving.onnx_files",
     # Callbacks of a training, by the option that asks for them.
     "profile_steps": "bert_tf.training.throughput:StepProfiler",
-    "max_train_hours": "bert_tf.training.budget:Budget",
-    "stop_if": "bert_tf.training.stopping:Stopping",
-    "patience": "bert_tf.training.stopping:Patience",
-    "report_to": "bert_tf.training.trackers:Tracking",
+    "max_train_hours": "bert_tf.addons.planning.budget:Budget",
+    "stop_if": "bert_tf.addons.planning.stopping:Stopping",
+    "patience": "bert_tf.addons.planning.stopping:Patience",
+    "report_to": "bert_tf.addons.planning.trackers:Tracking",
     # Callbacks of each pre-training.
-    "bits_per_byte": "bert_tf.tasks.bits_per_byte:BitsPerByte",
-    "reference_curves": "bert_tf.tasks.reference_curves:ReferenceCurves",
-    "card": "bert_tf.tasks.card:Card",
+    "bits_per_byte": "bert_tf.addons.planning.bits_per_byte:BitsPerByte",
+    "reference_curves": "bert_tf.addons.planning.reference_curves:ReferenceCurves",
+    "card": "bert_tf.addons.planning.card:Card",
     # What the quickstart shows.
     "fill_mask": "bert_tf.addons.serving.fill_mask",
 }

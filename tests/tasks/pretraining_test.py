@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.addons.planning.bits_per_byte import Majority, warn_of_unigrams
 from bert_tf.conversion.tensorflow import read_weights
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.tasks.bits_per_byte import Majority, warn_of_unigrams
 from bert_tf.tasks.pretraining import fingerprint, pretraining_task
 from bert_tf.training.checkpoints import restore_or_initialize
 from bert_tf.training.loop import train

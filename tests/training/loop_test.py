@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.addons.planning import budget
 from bert_tf.base.errors import InputError, NotReachedError
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.training import budget, checkpoints, events, loop, reporting
+from bert_tf.training import checkpoints, events, loop, reporting
 from bert_tf.training.checkpoints import restore_or_initialize
 from bert_tf.training.loop import train
 from bert_tf.training.reporting import LogInterval

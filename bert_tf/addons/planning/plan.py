@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
-from bert_tf.base import cli, files
-from bert_tf.base.errors import InputError
-from bert_tf.base.parallel import available_cores
-from bert_tf.base.pictures import table
-from bert_tf.records.record_sets import MANY_UNKNOWN
-from bert_tf.tasks.plan_commands import Command, Commands, PlanOptions
-from bert_tf.tasks.plan_measurements import (
+from bert_tf.addons.planning.plan_commands import Command, Commands, PlanOptions
+from bert_tf.addons.planning.plan_measurements import (
     TOKENS_PER_WEIGHT,
     Measurements,
     Pace,
     Text,
 )
+from bert_tf.base import cli, files
+from bert_tf.base.errors import InputError
+from bert_tf.base.parallel import available_cores
+from bert_tf.base.pictures import table
+from bert_tf.records.record_sets import MANY_UNKNOWN
 from bert_tf.training.launch import run_child
 
 MOST_PASSES = 40
@@ -144,7 +144,7 @@ class Plan:
 
     def _expected(self, pace: Pace, tokens: float, unigrams: float) -> Iterator[str]:
         """What a reference run of the size would have reached after as many tokens."""
-        from bert_tf.tasks.reference_curves import references
+        from bert_tf.addons.planning.reference_curves import references
 
         if (reference := references().get(pace.size)) is None:
             return
@@ -160,7 +160,7 @@ class Plan:
 
     def _expected_of_checkpoint(self) -> Iterator[str]:
         """What it scores by now, as no reference run began with it."""
-        from bert_tf.tasks.bits_per_byte import BITS_PER_BYTE, UNIGRAM_BITS
+        from bert_tf.addons.planning.bits_per_byte import BITS_PER_BYTE, UNIGRAM_BITS
 
         of = "held-out text" if self.options.eval_file else "text"
         scores = self._measured.scores_of_checkpoint()

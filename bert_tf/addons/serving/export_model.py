@@ -192,10 +192,10 @@ def run(options: ExportOptions) -> None:
         runtime = ["onnxruntime"] if is_run else []
         cli.require_packages("--format=onnx", "onnx", *runtime)
     cli.import_tensorflow(options)
+    from bert_tf.addons.planning.card import copy_card
     from bert_tf.conversion import export
     from bert_tf.conversion.source import Format
     from bert_tf.conversion.tensorflow import is_glob
-    from bert_tf.tasks.card import copy_card
 
     if options.format in ("saved_model", "litert"):
         keras_backend.require_tensorflow(f"--format={options.format}")

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf.addons.planning import reference_curves
 from bert_tf.base import files
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import RESULTS, Options, Path, flags_of_run, option
 from bert_tf.base.pictures import figure, picture, table
-from bert_tf.tasks import reference_curves, run_log
+from bert_tf.tasks import run_log
 from bert_tf.tasks.significance import (
     Answers,
     Comparison,

@@ -12,8 +12,9 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from bert_tf.addons.planning import plan
+from bert_tf.addons.planning import plan, plan_measurements
 from bert_tf.addons.planning.plan import choose
+from bert_tf.addons.planning.plan_measurements import Pace
 from bert_tf.base import cli
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
@@ -21,8 +22,6 @@ from bert_tf.conversion import source
 from bert_tf.conversion.tokenizer_files import write_tokenizer_json
 from bert_tf.records import text_input
 from bert_tf.records.text_input import TextOptions, file_chunks
-from bert_tf.tasks import plan_measurements
-from bert_tf.tasks.plan_measurements import Pace
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.launch import Ended
 from tests.script_case import FolderCase, printed

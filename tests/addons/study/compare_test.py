@@ -3,11 +3,11 @@ import os
 
 import numpy as np
 
+from bert_tf.addons.planning.reference_curves import Reference
 from bert_tf.addons.study import compare
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.tasks import metrics, run_log
-from bert_tf.tasks.reference_curves import Reference
 from bert_tf.tasks.reports import write_predictions
 from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.tables import Example, Target

@@ -3,9 +3,9 @@ from unittest import mock
 
 import tensorflow as tf
 
+from bert_tf.addons.planning import reference_curves
+from bert_tf.addons.planning.reference_curves import Reference, of_run
 from bert_tf.base.config import SIZE_NAMES, BertConfig
-from bert_tf.tasks import reference_curves
-from bert_tf.tasks.reference_curves import Reference, of_run
 from tests.script_case import FolderCase
 
 CURVE = Reference(

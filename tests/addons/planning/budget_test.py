@@ -2,8 +2,8 @@ import types
 
 import tensorflow as tf
 
+from bert_tf.addons.planning.budget import Budget
 from bert_tf.optimization.schedules import WarmupSchedule
-from bert_tf.training.budget import Budget
 from bert_tf.training.events import Call
 
 SECONDS = 100.0

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
+from bert_tf.addons.planning.plan_commands import OF_TEXT, Command, Commands
 from bert_tf.base import files, finished
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
@@ -24,7 +25,6 @@ from bert_tf.base.parallel import available_cores
 from bert_tf.conversion import names, source
 from bert_tf.records.manifest import MANIFEST_SUFFIX, SourceFile
 from bert_tf.records.text_input import file_chunks, text_chunks
-from bert_tf.tasks.plan_commands import OF_TEXT, Command, Commands
 from bert_tf.text.blocks import tokens_dropped
 from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.segmentation import NO_SEGMENTER, has_letters, segments
@@ -299,7 +299,7 @@ class Measurements:
         self, lines: Sequence[str], held_out: Sequence[str], vocab_file: str
     ) -> float:
         """That of held-out lines, or else of every eighth line, from the others."""
-        from bert_tf.tasks.bits_per_byte import unigram_bits_per_byte
+        from bert_tf.addons.planning.bits_per_byte import unigram_bits_per_byte
         from bert_tf.text.vocabulary import Vocabulary
         from bert_tf.text.wordpiece import WordPieceTokenizer
 

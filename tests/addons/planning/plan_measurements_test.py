@@ -2,9 +2,9 @@
 
 import tensorflow as tf
 
+from bert_tf.addons.planning.plan_measurements import learning_rate, num_weights
 from bert_tf.base.config import BertConfig
 from bert_tf.modeling.heads import BertPretrainer
-from bert_tf.tasks.plan_measurements import learning_rate, num_weights
 
 
 class SizesTest(tf.test.TestCase):

@@ -8,9 +8,10 @@ from unittest import mock
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.addons.planning import trackers
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import declarations
-from bert_tf.training import run_folder, strategy, trackers
+from bert_tf.training import run_folder, strategy
 from bert_tf.training.reporting import Reporter
 from bert_tf.training.training_options import TrainingConfig
 from tests.script_case import FolderCase

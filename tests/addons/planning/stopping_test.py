@@ -2,8 +2,8 @@ import types
 
 import tensorflow as tf
 
+from bert_tf.addons.planning.stopping import Stopping, parse
 from bert_tf.base.errors import InputError
-from bert_tf.training.stopping import Stopping, parse
 
 
 def reason(text, *lines):

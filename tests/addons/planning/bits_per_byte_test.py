@@ -3,7 +3,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.tasks.bits_per_byte import MaskedWords, unigram_bits_per_byte
+from bert_tf.addons.planning.bits_per_byte import MaskedWords, unigram_bits_per_byte
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 
