@@ -26,14 +26,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.base import files
+from bert_tf.base import files, unpacking
 from bert_tf.base.config import SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import other_formats, tables
 from bert_tf.tasks.text_records import TextFeaturizer
-from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.wordpiece import Tokens, truncate_pair
 
@@ -238,7 +237,7 @@ def _rows(path: str) -> tuple[list[str], Iterator[Row]]:
     text = tables.unpacked_text(path)
     if not text.strip():
         raise InputError(f"{path}: the file is empty.")
-    suffix = blocks.compression(path)
+    suffix = unpacking.compression(path)
     kind = os.path.splitext(path.removesuffix(suffix))[1].lower()
     if kind in (".jsonl", ".json", ".ndjson") or (
         kind not in (".csv", ".tsv") and text.lstrip().startswith("{")

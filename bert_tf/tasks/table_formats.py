@@ -15,9 +15,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from bert_tf.base import files
+from bert_tf.base import files, unpacking
 from bert_tf.base.errors import InputError
-from bert_tf.text import blocks
 from bert_tf.text.fields import Objects, field
 from bert_tf.text.fields import parquet_objects as parquet_objects
 
@@ -34,7 +33,7 @@ _ENDINGS = {
 
 def format_of(path: str, default: str = TSV) -> str:
     """The format that a file's ending names."""
-    suffix = blocks.compression(path)
+    suffix = unpacking.compression(path)
     ending = os.path.splitext(path.removesuffix(suffix))[1].lower()
     return _ENDINGS.get(ending, default)
 

@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from bert_tf.base import files
+from bert_tf.base import files, unpacking
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.tasks import other_formats, table_formats
 from bert_tf.tasks.metrics import METRICS_OF, OF_TWO_CLASSES
-from bert_tf.text import blocks
 
 # TSV files are cut at tabs alone, as in the original (quotes are ordinary characters);
 # other formats have their endings (`table_formats`). Every row is used or reported
@@ -314,7 +313,7 @@ def unpacked_text(path: str, what: str = "data file") -> str:
     """A file's text, compressed or not, without a byte order mark."""
     if not files.exists(path) or files.is_folder(path):
         raise InputError(f"No such {what}: {path}")
-    return files.decoded(b"".join(blocks.read_pieces(path)), path, "utf-8-sig")
+    return files.decoded(b"".join(unpacking.read_pieces(path)), path, "utf-8-sig")
 
 
 def table_rows(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from absl import logging
 
-from bert_tf.base import files
+from bert_tf.base import files, unpacking
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
@@ -434,14 +434,14 @@ def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
 
     And the beginning that was read.
     """
-    name = path.removesuffix(blocks.compression(path)).lower()
+    name = path.removesuffix(unpacking.compression(path)).lower()
     if name.endswith(_JSON_SUFFIXES):
         return "jsonl", b""
     if path.lower().endswith(_PARQUET_SUFFIXES):
         return PARQUET, b""
     first = next(blocks.read_blocks(path, encoding=encoding), None)
     begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
-    if _PARQUET_BEGINNING.match(begin) and not blocks.compression(path):
+    if _PARQUET_BEGINNING.match(begin) and not unpacking.compression(path):
         return PARQUET, begin
     if addon("mediawiki").is_dump(begin):
         return MEDIAWIKI, begin

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from absl import logging
 
-from bert_tf.base import cli, files, options
+from bert_tf.base import cli, files, options, unpacking
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import (
     REQUIRED,
@@ -38,7 +38,6 @@ from bert_tf.tasks.table_formats import (
     parquet_objects,
 )
 from bert_tf.tasks.tables import LeftOutRows, rows_of_lines
-from bert_tf.text import blocks
 from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
@@ -166,7 +165,7 @@ def _lines(path: str, shown: str) -> Iterator[str]:
         stdin: Any = sys.stdin.buffer
         pieces = iter(lambda: stdin.read1(1 << 16), b"")
     else:
-        pieces = blocks.read_pieces(path)
+        pieces = unpacking.read_pieces(path)
         first = next(pieces, b"")
         if message := files.no_text(first, shown):
             raise InputError(message)
