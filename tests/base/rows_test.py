@@ -7,7 +7,7 @@ import pyarrow
 from pyarrow import parquet
 
 from bert_tf.base.errors import InputError
-from bert_tf.tasks import table_formats
+from bert_tf.base.rows import field
 from bert_tf.tasks.tables import TableSplit
 from tests.script_case import FolderCase
 
@@ -54,13 +54,13 @@ class TableFormatsTest(FolderCase):
         damaged = self.write("rows.parquet", b"PAR1 and no more")
         for path, message in (
             (
-                self.write("a.jsonl", '{"text": "A"}\n["B"]\n'),
-                "a.jsonl:2: each row",
+                self.write("a.jsonl", '{"text": "A", "stars": 1}\n["B"]\n'),
+                "a.jsonl:2: it must be a JSON object. Received: list.* \\(1 of 2 rows",
             ),
-            (self.write("b.jsonl", '{"text": "A"\n'), "b.jsonl:1: not valid JSON"),
+            (self.write("b.jsonl", '{"text": "A"\n'), "b.jsonl:1: it must be one JSON"),
             (
-                self.write("c.json", '[{"text": "A"}, 5]'),
-                "c.json:2: each row",
+                self.write("c.json", '[{"text": "A", "stars": 1}, 5]'),
+                "c.json:2: it must be a JSON object. Received: int",
             ),
             (self.write("d.jsonl", ""), "d.jsonl: the file is empty"),
             (damaged, "rows.parquet: not a Parquet file, or a damaged one: "),
@@ -82,4 +82,4 @@ class TableFormatsTest(FolderCase):
             ("a.x", None),
             ("f.g", None),
         ):
-            self.assertEqual(table_formats.field(row, name), value, name)
+            self.assertEqual(field(row, name), value, name)
