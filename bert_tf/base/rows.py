@@ -143,8 +143,7 @@ def lines(path: str, what: str = "data file", newline: str = "\n") -> Iterator[s
         rest = [last]
         if last.endswith("\n"):
             yield rest.pop()
-    if last := "".join(rest):
-        yield last
+    yield from io.StringIO("".join(rest), newline=newline)
 
 
 # CSV and TSV.
