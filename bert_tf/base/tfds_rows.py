@@ -12,6 +12,7 @@ import numpy as np
 from absl import logging
 
 from bert_tf.base.errors import InputError, first_line
+from bert_tf.base.rows import Row
 
 BATCH_SIZE = 256
 
@@ -56,8 +57,8 @@ class TfdsRows:
                 f" `{flag}` names one of its own: {', '.join(there)}."
             )
 
-    def read(self, wanted: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yields each row's place, for messages, and its requested features."""
+    def read(self, wanted: Mapping[str, Any]) -> Iterator[Row]:
+        """Yields each row with its requested features, numbered from 0."""
         with self.split_errors():
             dataset = dataset_of(self._builder, self.split, wanted)
         # The library's mocked sets always have all features.
@@ -65,11 +66,10 @@ class TfdsRows:
         number = 0
         for batch in dataset.ragged_batch(BATCH_SIZE):
             for row in _unstacked(batch):
-                where = f"{self.path}:{number}"
                 try:
-                    yield where, _plain(row)
+                    yield Row(self.path, number, _plain(row))
                 except UnicodeDecodeError as error:
-                    raise not_utf8(where, error) from error
+                    raise not_utf8(f"{self.path}:{number}", error) from error
                 number += 1
 
     @contextlib.contextmanager

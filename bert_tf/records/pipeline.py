@@ -17,9 +17,9 @@ from bert_tf.base import files
 from bert_tf.base.errors import InputError, cause_of
 from bert_tf.base.finished import FinishedResults
 from bert_tf.base.parallel import available_cores, grouped
+from bert_tf.base.unpacking import unpacked
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import masked_checksum
-from bert_tf.text.blocks import unpacked
 
 # A file's records by their framing (`bert_tf.records.writing`), through gzip or zlib if
 # need be. TensorFlow's reader allocates as many bytes as a record's header gives,

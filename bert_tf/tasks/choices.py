@@ -10,30 +10,23 @@ each part, by name:
               a list of all, "endings"
     label     the number of the right ending, from 0: "label"
 
-The file's name gives its format: .csv, .tsv, and .jsonl, .json or .ndjson, each
-compressed or not (.gz, .bz2, .xz); any other file is JSON lines if it begins with a
-brace, else CSV. Every row is used or reported with its line number. A few unusable rows
-are left out, but none of a test set, where predictions are identified by position: a
-blank row before the last one is predicted as empty texts.
+`bert_tf.base.rows` has the files' formats; one whose name has no known ending is CSV.
 """
 
 import dataclasses
-import json
-import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.base import files
+from bert_tf.base import rows
 from bert_tf.base.config import SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import other_formats, tables
 from bert_tf.tasks.text_records import TextFeaturizer
-from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.wordpiece import Tokens, truncate_pair
 
@@ -74,7 +67,7 @@ class ChoiceLayout:
     ending_columns: Sequence[str] | None = None
     label_column: str | None = None
     labels: Sequence[str] | None = None  # of the endings; None: 0, 1, ...
-    max_unusable_rows: float = tables.MAX_UNUSABLE
+    max_unusable_rows: float = rows.MAX_UNUSABLE
 
 
 class Columns(NamedTuple):
@@ -114,13 +107,9 @@ def find_columns(
             if name is not None and name not in there:
                 raise InputError(
                     f"{path}: no column {name!r}; `{flag}` gives another name."
-                    f" {tables.columns_of(there)}"
+                    f" {rows.columns_of(there)}"
                 )
     return found
-
-
-# A row: its line, and its cells by column, or why it has none; {} for a blank one.
-Row = tuple[int, Mapping[str, Any] | str]
 
 
 def read_choices(
@@ -129,47 +118,45 @@ def read_choices(
     """The examples of a file, or of a TensorFlow dataset such as hellaswag."""
     if isinstance(source, str):
         with other_formats.naming(source, "run_swag"):
-            header, rows = _rows(source)
+            header, found = rows.read(source, default=rows.CSV)
             columns = find_columns(layout, header, source, has_labels=has_labels)
-            return _choices(rows, columns, layout, source)
+            return _choices(found, columns, layout, source)
     there = [*source.features]
     columns = find_columns(layout, there, source.path, has_labels=has_labels)
     wanted = (columns.premise, columns.start, *columns.endings, columns.label)
     found = source.read({name: True for name in wanted if name is not None})
-    numbered = ((number, row) for number, (_, row) in enumerate(found))
-    return _choices(numbered, columns, layout, source.path)
+    return _choices(found, columns, layout, source.path)
 
 
 def _choices(
-    rows: Iterable[Row], columns: Columns, layout: ChoiceLayout, path: str
+    found: Iterable[rows.Row], columns: Columns, layout: ChoiceLayout, path: str
 ) -> ChoiceSet:
-    left_out = tables.LeftOutRows(path, layout.max_unusable_rows)
+    left_out = rows.LeftOutRows(path, layout.max_unusable_rows)
     examples: list[ChoiceExample] = []
     target: tables.Target | None = None
-    for number, row in rows:
-        if not row:
-            left_out.blank.append(number)
+    has_labels = columns.label is not None
+    for row in left_out.count(found, keeps_blank=not has_labels):
+        is_blank = not row.problem and all(cell == "" for cell in row.cells.values())
+        if is_blank and not has_labels:
+            left_out.empty(row.number)
+            examples.append(ChoiceExample("", "", (), None, row.place))
             continue
-        blank = left_out.kept_blank() if columns.label is None else []
-        left_out.count()
         try:
-            example = example_of(row, columns, f"{path}:{number}")
+            example = example_of(row, columns)
         except InputError as error:
-            left_out.add(number, str(error))
+            left_out.add(row.number, str(error))
             continue
         target = target or _target(layout.labels, len(example.endings), path)
-        for line in blank:
-            left_out.empty(line)
-            nothing = ("",) * len(example.endings)
-            examples.append(ChoiceExample("", "", nothing, None, f"{path}:{line}"))
-        if reason := _problem(example, target, has_labels=columns.label is not None):
-            left_out.add(number, reason)
+        if reason := _problem(example, target, has_labels=has_labels):
+            left_out.add(row.number, reason)
         else:
             examples.append(example)
-    left_out.report(has_labels=columns.label is not None)
+    left_out.report(has_labels=has_labels)
     if target is None or not examples:
         raise InputError(f"{path}: no examples in it.")
-    return ChoiceSet(examples, target)
+    nothing = ("",) * target.num_outputs
+    filled = [one._replace(endings=one.endings or nothing) for one in examples]
+    return ChoiceSet(filled, target)
 
 
 def _target(labels: Sequence[str] | None, count: int, path: str) -> tables.Target:
@@ -183,16 +170,15 @@ def _target(labels: Sequence[str] | None, count: int, path: str) -> tables.Targe
     return tables.Target(kind=SINGLE_LABEL, labels=found)
 
 
-def example_of(
-    row: Mapping[str, Any] | str, columns: Columns, source: str
-) -> ChoiceExample:
+def example_of(row: rows.Row, columns: Columns) -> ChoiceExample:
     """The example of a row."""
-    if isinstance(row, str):
-        raise InputError(row)
+    if row.problem:
+        raise InputError(row.problem)
 
     def text(name: str, value: Any) -> str:
         if not isinstance(value, str):
-            found = type(value).__name__ if name in row else "no such column"
+            has_it = rows.has_field(row.cells, name)
+            found = type(value).__name__ if has_it else "no such column"
             raise InputError(f"column {name!r} must be text. Received: {found}.")
         return whole_characters(value).strip()
 
@@ -210,7 +196,7 @@ def example_of(
         start="" if start is None else text(str(columns.start), start),
         endings=tuple(text(first, ending) for ending in endings),
         label=None if label is None else str(label).strip(),
-        source=source,
+        source=row.place,
     )
 
 
@@ -231,56 +217,6 @@ def _problem(example: ChoiceExample, target: tables.Target, *, has_labels: bool)
             f" {example.label!r}."
         )
     return ""
-
-
-def _rows(path: str) -> tuple[list[str], Iterator[Row]]:
-    """The columns' names, and the rows; empty lines are left out."""
-    text = tables.unpacked_text(path)
-    if not text.strip():
-        raise InputError(f"{path}: the file is empty.")
-    suffix = blocks.compression(path)
-    kind = os.path.splitext(path.removesuffix(suffix))[1].lower()
-    if kind in (".jsonl", ".json", ".ndjson") or (
-        kind not in (".csv", ".tsv") and text.lstrip().startswith("{")
-    ):
-        lines = enumerate(files.lines(text), start=1)
-        objects = [(number, _object(line)) for number, line in lines if line.strip()]
-        header = dict.fromkeys(
-            name for _, row in objects if not isinstance(row, str) for name in row
-        )
-        if not header:
-            number, reason = objects[0]
-            raise InputError(f"{path}:{number}: {reason or 'the object is empty.'}")
-        return [*header], iter(objects)
-    # An empty line is not a row.
-    table = (
-        (number, cells)
-        for number, cells in tables.table_rows(text, path, is_csv=kind != ".tsv")
-        if cells not in ([], [""])
-    )
-    columns = next((cells for _, cells in table if any(cells)), None)
-    if columns is None:
-        raise InputError(f"{path}: all its cells are empty.")
-    return columns, ((number, _named(columns, cells)) for number, cells in table)
-
-
-def _named(header: Sequence[str], cells: Sequence[str]) -> Mapping[str, str] | str:
-    if not any(cells):
-        return {}
-    if len(cells) == len(header):
-        return dict(zip(header, cells, strict=True))
-    return f"the row has {len(cells)} columns, the header {len(header)}."
-
-
-def _object(line: str) -> Mapping[str, Any] | str:
-    """The object of a line, or why it has none."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        return f"it must be one JSON object on one line: {error}."
-    if not isinstance(value, dict):
-        return f"it must be a JSON object. Received: {type(value).__name__}."
-    return value
 
 
 class ChoiceFeaturizer(TextFeaturizer):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from bert_tf.base import files, options
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Path, option
+from bert_tf.base.rows import Column
 from bert_tf.tasks import tables
 from bert_tf.tasks.glue import OWN_TABLE, TASKS, find, xnli
 from bert_tf.tasks.metrics import OWN_METRICS
@@ -341,7 +342,7 @@ def _own(given: ClassifierOptions) -> tables.DataSet:
     )
 
 
-def as_column(value: str) -> tables.Column:
+def as_column(value: str) -> Column:
     """A column's number if the flag has one, else its name."""
     return int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 

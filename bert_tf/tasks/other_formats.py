@@ -4,9 +4,8 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-from bert_tf.base import files
+from bert_tf.base import files, unpacking
 from bert_tf.base.errors import InputError
-from bert_tf.text import blocks
 
 _NUM_CHARACTERS = 20_000
 _OFFSETS = r'\[\s*[\[(]\s*\d+\s*,\s*\d+\s*,\s*["\']'
@@ -77,7 +76,9 @@ def naming(path: str, command: str) -> Iterator[None]:
     except InputError as error:
         if not files.exists(path) or files.is_folder(path):
             raise
-        beginning = next(iter(blocks.read_pieces(path)), b"").decode(errors="replace")
+        beginning = next(iter(unpacking.read_pieces(path)), b"").decode(
+            errors="replace"
+        )
         said = format_of(beginning.lstrip("\ufeff")[:_NUM_CHARACTERS], command)
         if not said:
             raise

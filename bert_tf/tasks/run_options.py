@@ -10,8 +10,8 @@ from absl import logging
 from bert_tf.base import options
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Options, Path, option
+from bert_tf.base.rows import MAX_UNUSABLE
 from bert_tf.base.tfds_rows import TfdsRows
-from bert_tf.tasks.tables import MAX_UNUSABLE
 from bert_tf.training.training_options import (
     DeviceOptions,
     LengthOptions,

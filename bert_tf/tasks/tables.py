@@ -1,14 +1,11 @@
 """Tables of labelled texts, and the data sets that name their columns."""
 
-import csv
 import dataclasses
 import functools
-import io
 import itertools
 import math
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,35 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
-from bert_tf.base import files
+from bert_tf.base import files, rows
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.base.tfds_rows import TfdsRows
-from bert_tf.tasks import other_formats, table_formats
+from bert_tf.tasks import other_formats
 from bert_tf.tasks.metrics import METRICS_OF, OF_TWO_CLASSES
-from bert_tf.text import blocks
-
-# TSV files are cut at tabs alone, as in the original (quotes are ordinary characters);
-# other formats have their endings (`table_formats`). Every row is used or reported
-# with its line number. A few unusable rows (too few columns, an unknown label, no text)
-# are left out; GLUE's own QQP has some. Without labels none is, because predictions are
-# identified by their position: a row without text, or a blank one before the last row,
-# is predicted as an empty text.
-
-# Per file. QQP's train.tsv has a few rows that line ends within a question split.
-MAX_UNUSABLE = 0.01
-
-
-def refuse_unusable(
-    count: int, total: int, limit: float, first: str, what: str = "rows"
-) -> None:
-    """Raises InputError for more than `limit` unusable rows, a share or a number."""
-    most = int(limit if limit >= 1 else round(limit * total, 6))
-    if count > most:
-        raise InputError(
-            f"{first} ({count:,} of {total:,} {what} cannot be used; at most {most:,}"
-            " may be: `max_unusable_rows`.)"
-        )
 
 
 class Example(NamedTuple):
@@ -62,91 +36,18 @@ class Examples(list[Example]):
     num_left_out = 0  # rows of it: unusable, blank, and without a label
 
 
-Column = int | str
 # Raises InputError unless the label, written at "file:line", is one of the task's.
 LabelCheck = Callable[[str, str], object]
 # A row's number, its texts and its label.
 Texts = tuple[int, str, str | None, str | None]
 
 
-class LeftOutRows:
-    """The rows of a file that are left out: few unusable ones, or an error."""
-
-    def __init__(
-        self, path: str, limit: float = MAX_UNUSABLE, *, keeps_places: bool = False
-    ) -> None:
-        self.path = path
-        self.keeps_places = keeps_places  # in the output, without a prediction
-        self.num_rows = 0
-        self.blank: list[int] = []
-        self.unlabelled: list[int] = []
-        self._limit = limit
-        self._empty: list[int] = []
-        self._unusable: dict[int, str] = {}
-
-    def count(self) -> None:
-        """Counts a row that is not blank."""
-        self.num_rows += 1
-
-    def kept_blank(self) -> list[int]:
-        """The blank rows since the latest row: without labels they are examples."""
-        found, self.blank = self.blank, []
-        self.num_rows += len(found)
-        return found
-
-    def empty(self, line: int) -> None:
-        """Notes an example without text, which is not left out."""
-        self._empty.append(line)
-
-    def add(self, line: int, reason: str) -> None:
-        """Leaves out a row that cannot be used."""
-        self._unusable[line] = reason.removeprefix(f"{self.path}:{line}: ")
-
-    @property
-    def number(self) -> int:
-        """How many rows are left out, as `report` says."""
-        return len(self._unusable) + len(self.blank) + len(self.unlabelled)
-
-    def report(
-        self, *, has_labels: bool, warns: bool = True, nothing: str = "text"
-    ) -> None:
-        """Warns of the rows; raises InputError if too many cannot be used."""
-        if self._unusable:
-            line, reason = next(iter(self._unusable.items()))
-            first = f"{self.path}:{line}: {reason}"
-            if not (has_labels or self.keeps_places):
-                raise InputError(f"{first} A row without labels cannot be left out.")
-            refuse_unusable(len(self._unusable), self.num_rows, self._limit, first)
-        if not warns:
-            return
-        if self._empty:
-            logging.warning(
-                "%s: %d of %d rows have no %s, and are predicted as an empty one; the"
-                " first one is line %d.",
-                *(self.path, len(self._empty), self.num_rows, nothing, self._empty[0]),
-            )
-        for what, lines in (
-            ("unusable", [*self._unusable]),
-            ("blank", self.blank),
-            ("unlabelled", self.unlabelled),
-        ):
-            if lines:
-                first = f"line {lines[0]}: {self._unusable.get(lines[0], what)}"
-                done = "left out"
-                if self.keeps_places and lines is not self.blank:
-                    done = "no prediction for"
-                logging.warning(
-                    "%s: %s %d %s rows of %d; the first one is %s",
-                    *(self.path, done, len(lines), what, self.num_rows, first),
-                )
-
-
 def _checked(
-    rows: Iterable[Texts], check: LabelCheck | None, left_out: LeftOutRows
+    texts: Iterable[Texts], check: LabelCheck | None, left_out: rows.LeftOutRows
 ) -> Iterator[tuple[int, Example]]:
     """The rows whose label is one of the task's."""
     known: set[str] = set()
-    for number, text_a, text_b, label in rows:
+    for number, text_a, text_b, label in texts:
         source = f"{left_out.path}:{number}"
         if not text_a.strip():
             if label is not None:
@@ -184,14 +85,14 @@ class TableSplit:
             left out, as many as there are.
     """
 
-    text_a: Column
-    text_b: Column | None = None
-    label: Column | None = None
-    label_columns: Mapping[str, Column] = dataclasses.field(default_factory=dict)
+    text_a: rows.Column
+    text_b: rows.Column | None = None
+    label: rows.Column | None = None
+    label_columns: Mapping[str, rows.Column] = dataclasses.field(default_factory=dict)
     separator: str = ","
     numbers: bool = False
     has_header: bool = True
-    only: Mapping[Column, str] = dataclasses.field(default_factory=dict)
+    only: Mapping[rows.Column, str] = dataclasses.field(default_factory=dict)
     rename: Mapping[str, str] = dataclasses.field(default_factory=dict)
     no_label: str | None = None
 
@@ -200,14 +101,14 @@ class TableSplit:
         path: str,
         check: LabelCheck | None = None,
         *,
-        max_unusable_rows: float = MAX_UNUSABLE,
+        max_unusable_rows: float = rows.MAX_UNUSABLE,
         warns: bool = True,
     ) -> Examples:
         """The examples of a file; `check` raises InputError for a wrong label."""
-        left_out = LeftOutRows(path, max_unusable_rows)
+        left_out = rows.LeftOutRows(path, max_unusable_rows)
         with other_formats.naming(path, "run_classifier"):
-            rows = self._texts(path, left_out)
-            examples = Examples(one for _, one in _checked(rows, check, left_out))
+            texts = self._texts(path, left_out)
+            examples = Examples(one for _, one in _checked(texts, check, left_out))
             left_out.report(has_labels=self._has_labels, warns=warns)
             examples.num_left_out = left_out.number
         if not examples:
@@ -221,44 +122,41 @@ class TableSplit:
     def check(self, path: str) -> None:
         """Raises InputError if the file has no rows, or not these columns."""
         with other_formats.naming(path, "run_classifier"):
-            next(self._texts(path, LeftOutRows(path)), None)
+            next(self._texts(path, rows.LeftOutRows(path)), None)
 
     @property
     def _has_labels(self) -> bool:
         return self.label is not None or bool(self.label_columns)
 
-    def _texts(self, path: str, left_out: LeftOutRows) -> Iterator[Texts]:
-        rows, names_columns = rows_of_file(path, self.separator)
-        first = next(rows, None)
-        if first is None:
-            raise InputError(f"{path}: the file is empty.")
-        header = first[1] if self.has_header or names_columns else None
-        if header is None:
-            rows = itertools.chain([first], rows)
-        columns = [*self.only, self.text_a, self.text_b, self.label]
-        columns += self.label_columns.values()
-        places = {
-            column: index_of(column, header, path)
-            for column in columns
+    def _texts(self, path: str, left_out: rows.LeftOutRows) -> Iterator[Texts]:
+        names, found = rows.read(path, has_header=self.has_header)
+        columns = [
+            column
+            for column in (
+                *(*self.only, self.text_a, self.text_b, self.label),
+                *self.label_columns.values(),
+            )
             if column is not None
-        }
-        for number, row in rows:
-            if not any(row):
-                left_out.blank.append(number)
+        ]
+        for column in columns:
+            rows.require(column, names, path)
+        keeps_blank = not (self._has_labels or self.only)
+        for row in left_out.count(found, keeps_blank=keeps_blank):
+            number = row.number
+            if not row.cells:
+                left_out.add(number, row.problem)
                 continue
-            if not (self._has_labels or self.only):
-                for blank in left_out.kept_blank():
-                    yield blank, "", None, None
-            left_out.count()
-            there = range(-len(row), len(row))
+            values = ((column, row.get(column)) for column in columns)
             cells = {
-                column: row[place] for column, place in places.items() if place in there
+                column: rows.as_text(value, self.separator)
+                for column, value in values
+                if not (value is None and row.values)  # a short row's
             }
             if any(cells.get(column, v) != v for column, v in self.only.items()):
                 continue
-            if missing := [column for column in places if column not in cells]:
-                reason = f"column {missing[0]!r} is missing"
-                left_out.add(number, f"{reason}: the row has {len(row)} columns.")
+            if missing := [column for column in columns if column not in cells]:
+                reason = f"column {missing[0]!r} is missing: the row has"
+                left_out.add(number, f"{reason} {len(row.values)} columns.")
                 continue
             label = None
             if self.label is not None:
@@ -268,9 +166,9 @@ class TableSplit:
                     continue
                 label = self.rename.get(label, label)
             if self.label_columns:
-                found = {name: cells[at] for name, at in self.label_columns.items()}
+                labels = {name: cells[at] for name, at in self.label_columns.items()}
                 try:
-                    label = _joined(found, self.separator, numbers=self.numbers)
+                    label = _joined(labels, self.separator, numbers=self.numbers)
                 except InputError as error:
                     left_out.add(number, str(error))
                     continue
@@ -289,92 +187,8 @@ def _joined(cells: Mapping[str, str], separator: str, *, numbers: bool) -> str:
     return separator.join(name for name in found if _FLAGS[found[name]])
 
 
-def rows_of_file(
-    path: str, separator: str
-) -> tuple[Iterator[tuple[int, list[str]]], bool]:
-    """The rows of a table, and whether its format has names for the columns."""
-    kind = table_formats.format_of(path)
-    if kind == table_formats.PARQUET:
-        objects = table_formats.parquet_objects(path)
-        return table_formats.as_table(objects, separator), True
-    text = unpacked_text(path)
-    if kind == table_formats.JSONL and text:
-        objects = table_formats.json_objects(files.lines(text), path)
-        return table_formats.as_table(objects, separator), True
-    if not text:
-        return iter(()), False
-    return table_rows(text, path, is_csv=kind == table_formats.CSV), False
-
-
 _FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True}
 _FLAGS |= {"false": False, "true": True, "False": False, "True": True}
-
-
-def unpacked_text(path: str, what: str = "data file") -> str:
-    """A file's text, compressed or not, without a byte order mark."""
-    if not files.exists(path) or files.is_folder(path):
-        raise InputError(f"No such {what}: {path}")
-    return files.decoded(b"".join(blocks.read_pieces(path)), path, "utf-8-sig")
-
-
-def table_rows(
-    text: str, path: str, *, is_csv: bool
-) -> Iterator[tuple[int, list[str]]]:
-    """The same as `rows_of_lines`, for a whole file."""
-    if is_csv:
-        return rows_of_lines(io.StringIO(text, newline=""), path, is_csv=True)
-    files.num_joined_by_returns(text, path)
-    return rows_of_lines(files.lines(text), path, is_csv=False)
-
-
-def rows_of_lines(
-    lines: Iterable[str], path: str, *, is_csv: bool
-) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of each row; in CSV a cell may span several lines."""
-    if not is_csv:
-        for number, line in enumerate(lines, start=1):
-            yield number, line.rstrip("\r\n").split("\t")
-        return
-    # A cell may be as long as the file. The limit is the whole process's.
-    limit = csv.field_size_limit(sys.maxsize)
-    # strict: otherwise an unclosed quote takes all following rows into one cell.
-    reader = csv.reader(lines, strict=True)
-    try:
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise InputError(f"{path}:{reader.line_num}: {error}.") from error
-    finally:
-        csv.field_size_limit(limit)
-
-
-def columns_of(header: Sequence[str]) -> str:
-    """A file's columns, for a message about a missing one."""
-    names = ", ".join(map(repr, header)) or "none (no header)"
-    return (
-        f"Columns: {names}. Files named .csv have commas between, .jsonl and .parquet"
-        " names, others tabs."
-    )
-
-
-def _hint(header: Sequence[str]) -> str:
-    """What to do where another name is meant, or the columns are not told apart."""
-    if len(header) == 1 and any(sign in header[0] for sign in ";,|\t"):
-        return " These are several: save the file with commas, or with tabs, between."
-    return " Name the columns by `text_a_column`, `label_column` and the like."
-
-
-def index_of(column: Column, header: list[str] | None, path: str) -> int:
-    """A column's number."""
-    if isinstance(column, int):
-        return column
-    count = (header or []).count(column)
-    if header is None or count != 1:
-        raise InputError(
-            f"{path}: one column must be named {column!r}. Received: {count}."
-            f" {columns_of(header or ())}{_hint(header or ())}"
-        )
-    return header.index(column)
 
 
 # TensorFlow Datasets shuffles a set when it prepares it. GLUE's sets keep each row's
@@ -418,18 +232,18 @@ class TfdsSplit:
         check: LabelCheck | None = None,
         *,
         separator: str = ",",
-        max_unusable_rows: float = MAX_UNUSABLE,
+        max_unusable_rows: float = rows.MAX_UNUSABLE,
         warns: bool = True,
     ) -> Examples:
         """The examples, in the order of the set's `index`, except those of class -1."""
-        rows = self._rows()
-        left_out = LeftOutRows(rows.path, max_unusable_rows)
-        texts = self._texts(rows, left_out, separator)
+        source = self._rows()
+        left_out = rows.LeftOutRows(source.path, max_unusable_rows)
+        texts = self._texts(source, left_out, separator)
         examples = list(_checked(texts, check, left_out))
         left_out.report(has_labels=True, warns=warns)
         if not examples:
             labelled = "labelled " if left_out.unlabelled else ""
-            raise InputError(f"{rows.path}: no {labelled}examples in this split.")
+            raise InputError(f"{left_out.path}: no {labelled}examples in this split.")
         in_order = sorted(examples, key=lambda pair: pair[0])
         found = Examples(example for _, example in in_order)
         found.num_left_out = left_out.number
@@ -445,13 +259,13 @@ class TfdsSplit:
         return names and tuple(self.of.rename.get(name, name) for name in names)
 
     def _rows(self) -> TfdsRows:
-        rows = TfdsRows(self.of.name, self.split, self.of.folder)
-        rows.check(self.of.text_a, "text_a_column", is_text=True)
+        found = TfdsRows(self.of.name, self.split, self.of.folder)
+        found.check(self.of.text_a, "text_a_column", is_text=True)
         if self.of.text_b is not None:
-            rows.check(self.of.text_b, "text_b_column", is_text=True)
+            found.check(self.of.text_b, "text_b_column", is_text=True)
         for feature in self._label_features:
-            rows.check(feature, "label_column")
-        return rows
+            found.check(feature, "label_column")
+        return found
 
     @property
     def _label_features(self) -> tuple[str, ...]:
@@ -460,11 +274,11 @@ class TfdsSplit:
         return tuple(self.of.label_columns.values()) or (self.of.label,)
 
     def _texts(
-        self, rows: TfdsRows, left_out: LeftOutRows, separator: str
+        self, source: TfdsRows, left_out: rows.LeftOutRows, separator: str
     ) -> Iterator[Texts]:
         of = self.of
         has_one = self.has_labels and not of.label_columns
-        names = rows.class_names(of.label) if has_one else None
+        names = source.class_names(of.label) if has_one else None
 
         def named(value: Any) -> str | None:
             """Our name of a label; None for a class of -1, which means no label."""
@@ -478,17 +292,17 @@ class TfdsSplit:
 
         features = (of.text_a, of.text_b, *self._label_features, of.index)
         wanted = {name: True for name in features if name is not None}
-        for number, (_, row) in enumerate(rows.read(wanted)):
+        found = left_out.count(source.read(wanted), keeps_blank=False)
+        for _, number, row, *_ in found:
             place = number if of.index is None else row[of.index]
-            left_out.count()
             label = named(row[of.label]) if has_one else None
             if has_one and label is None:
                 left_out.unlabelled.append(place)
                 continue
             if self.has_labels and not has_one:
-                found = {name: str(row[at]) for name, at in of.label_columns.items()}
+                cells = {name: str(row[at]) for name, at in of.label_columns.items()}
                 try:
-                    label = _joined(found, separator, numbers=of.numbers)
+                    label = _joined(cells, separator, numbers=of.numbers)
                 except InputError as error:
                     left_out.add(place, str(error))
                     continue
@@ -676,7 +490,7 @@ class DataSet:
     test_splits: tuple[str, ...] = ("test",)
     folder: str = ""
     tfds: TfdsSet | None = None
-    max_unusable_rows: float = MAX_UNUSABLE
+    max_unusable_rows: float = rows.MAX_UNUSABLE
 
     @property
     def is_from_tfds(self) -> bool:

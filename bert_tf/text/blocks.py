@@ -9,20 +9,17 @@ from their beginning. A file in another encoding than UTF-8 becomes UTF-8 as it 
 from its beginning too: offsets are those of the UTF-8.
 """
 
-import bz2
 import codecs
 import contextlib
-import lzma
-import os
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
+from bert_tf.base.unpacking import compression, pieces_of, read_pieces
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF_8 = "utf-8"
@@ -30,17 +27,7 @@ UTF_8 = "utf-8"
 RETURNS = "carriage returns between words, which become one"
 
 _LINE_FEED = "\n"
-_BLOCK_BYTES = 1 << 20
 _BORDER_BLOCK_BYTES = 1 << 16
-# Text is three to ten times the size of its compressed form.
-_PACKED_BLOCK_BYTES = 1 << 17
-
-_UNPACKERS: dict[str, Callable[[], Any]] = {
-    ".gz": lambda: zlib.decompressobj(wbits=16 + zlib.MAX_WBITS),
-    ".bz2": bz2.BZ2Decompressor,
-    ".xz": lzma.LZMADecompressor,
-}
-_ZSTD = ".zst"
 
 
 class Block(NamedTuple):
@@ -52,12 +39,6 @@ class Block(NamedTuple):
 
 # A line -> where in it a chunk of a format may begin: at 0, behind it, or nowhere.
 Border = Callable[[bytes], int | None]
-
-
-def compression(path: str) -> str:
-    """The suffix of a compressed file; "" for others."""
-    suffix = os.path.splitext(path)[1]
-    return suffix if suffix in (*_UNPACKERS, _ZSTD) else ""
 
 
 def read_blocks(
@@ -80,19 +61,12 @@ def read_blocks(
             end = _find_border(file, border, stop, None)
         if begin is not None:
             file.seek(begin)
-            yield from _whole_lines(_pieces(file, begin, end), begin)
+            yield from _whole_lines(pieces_of(file, begin, end), begin)
 
 
 def can_be_cut(path: str, encoding: str) -> bool:
     """Whether a file can be read from any position on."""
     return not compression(path) and encoding == UTF_8
-
-
-def read_pieces(path: str) -> Iterator[bytes]:
-    """Yields the bytes of a file, uncompressed, in arbitrary pieces, none empty."""
-    with files.open_binary(path) as file:
-        pieces = _unpacked(file, path) if compression(path) else _pieces(file, 0, None)
-        yield from filter(None, pieces)
 
 
 def line_number(path: str, offset: int, encoding: str = UTF_8) -> int:
@@ -145,7 +119,7 @@ def _find_border(
     # A line begins at `at_least` if the byte before is a line feed; else it is cut off.
     file.seek(at_least - 1)
     skipping = True
-    pieces = _pieces(file, at_least - 1, None, _BORDER_BLOCK_BYTES)
+    pieces = pieces_of(file, at_least - 1, None, _BORDER_BLOCK_BYTES)
     for offset, data in _whole_lines(pieces, at_least - 1):
         begin = 0
         while begin < len(data):
@@ -158,74 +132,6 @@ def _find_border(
             skipping = False
             begin = end
     return None
-
-
-def _pieces(
-    file: IO[bytes], begin: int, end: int | None, num_bytes: int = _BLOCK_BYTES
-) -> Iterator[bytes]:
-    while data := file.read(num_bytes if end is None else min(num_bytes, end - begin)):
-        yield data
-        begin += len(data)
-
-
-def unpacked(file: IO[bytes], new_unpacker: Callable[[], Any]) -> Iterator[bytes]:
-    """The content of a compressed file; EOFError if it breaks off."""
-    # Not gzip.open and its like: they silently ignore a damaged second stream as
-    # trailing garbage, and parallel compressors write many streams.
-    unpacker = new_unpacker()
-    while packed := file.read(_PACKED_BLOCK_BYTES):
-        while packed:
-            if unpacker.eof:
-                packed = packed.lstrip(b"\0")  # streams may be padded
-                if not packed:
-                    break
-                unpacker = new_unpacker()
-            yield unpacker.decompress(packed)
-            packed = unpacker.unused_data
-    if not unpacker.eof:
-        raise EOFError("it breaks off")
-
-
-def _unpacked_zstd(file: IO[bytes], path: str) -> Iterator[bytes]:
-    # By pyarrow, which is needed anyway: Python itself has it from 3.14 on.
-    import pyarrow
-
-    source = pyarrow.PythonFile(file, mode="r")
-    stream = pyarrow.CompressedInputStream(source, "zstd")
-    try:
-        while data := stream.read(_BLOCK_BYTES):
-            yield data
-    except OSError as error:
-        if "Truncated" in str(error):
-            raise EOFError from error
-        if "too much memory" in str(error):
-            raise InputError(
-                f"{path}: compressed with a longer window (--long) than the 128 MB that"
-                " can be read. Unpack it: zstd -d --long=31."
-            ) from error
-        raise
-    if not source.tell():
-        raise EOFError("it is empty")
-
-
-def _unpacked(file: IO[bytes], path: str) -> Iterator[bytes]:
-    suffix = compression(path)
-    try:
-        if suffix == _ZSTD:
-            yield from _unpacked_zstd(file, path)
-        else:
-            yield from unpacked(file, _UNPACKERS[suffix])
-    except EOFError as error:
-        raise InputError(
-            f"{path}: it ends too early. Download or compress it again."
-        ) from error
-    except (zlib.error, lzma.LZMAError, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's, not the unpacker's
-        raise InputError(
-            f"{path}: damaged, or not a {suffix} file: {str(error).rstrip('.')}."
-            " Download or compress it again."
-        ) from error
 
 
 def _recoded(pieces: Iterator[bytes], path: str, encoding: str) -> Iterator[bytes]:

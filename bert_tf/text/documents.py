@@ -7,19 +7,18 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from absl import logging
 
-from bert_tf.base import files
+from bert_tf.base import files, rows, unpacking
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
 from bert_tf.text import blocks
 from bert_tf.text.blocks import drop
 from bert_tf.text.encodings import find_encodings
-from bert_tf.text.fields import field, has_field, parquet_group_bytes, parquet_objects
 from bert_tf.text.splitting import sentence_splitter
 
 # wikiextractor's files: Wikipedia's articles as paragraphs of text.
@@ -118,14 +117,11 @@ def read_json_lines(
             if not line.strip():
                 continue
             try:
-                values = json.loads(line)
+                values = rows.of_object(rows.parsed(line))
                 text = _text_of(values, source.text_field)
-            except (ValueError, RecursionError) as error:
-                reason = str(error)
-                if isinstance(error, json.JSONDecodeError):
-                    reason = f"it must be one JSON object on one line: {error.msg}"
+            except InputError as error:
                 place = source.place(block.offset, index)
-                raise InputError(f"{place}: {reason}.") from error
+                raise InputError(f"{place}: {error}") from error
             if "\\ud" in line or "\\uD" in line:
                 num_halves = sum("\ud800" <= char <= "\udfff" for char in text)
                 if num_halves:
@@ -145,8 +141,8 @@ def read_parquet(
     source: "FileSource", start: int, stop: int | None, dropped: Counter[str]
 ) -> Iterator[list[str]]:
     """Yields the paragraphs of each document; none where the text is null."""
-    for number, row in parquet_objects(source.path, source.text_field, start, stop):
-        text = field(row, source.text_field)
+    for number, row in rows.parquet_rows(source.path, source.text_field, start, stop):
+        text = rows.field(row, source.text_field)
         if not isinstance(text, str | None):
             raise InputError(
                 f"{source.path}:{number}: its column {source.text_field!r} must be"
@@ -163,18 +159,16 @@ def paragraphs_of(text: str, clean: str, dropped: Counter[str]) -> list[str]:
     return [line for line in stripped if line]
 
 
-def _text_of(values: Any, text_field: str) -> str:
-    if not isinstance(values, dict):
-        raise ValueError(f"it must be a JSON object. Received: {type(values).__name__}")
-    text = field(values, text_field)
-    if text is None and not has_field(values, text_field):
-        raise ValueError(
+def _text_of(values: Mapping[str, Any], text_field: str) -> str:
+    text = rows.field(values, text_field)
+    if text is None and not rows.has_field(values, text_field):
+        raise InputError(
             f"it has no field {text_field!r}; `text_field` names one of its own: "
-            f"{', '.join(values)}"
+            f"{', '.join(values)}."
         )
     if not isinstance(text, str | None):
-        raise ValueError(
-            f"its field {text_field!r} must be text. Received: {type(text).__name__}"
+        raise InputError(
+            f"its field {text_field!r} must be text. Received: {type(text).__name__}."
         )
     return text or ""
 
@@ -195,15 +189,12 @@ NO_CLEANING = "none"
 PDF = "pdf"
 CLEANING = (NO_CLEANING, PDF)
 
-PARQUET = "parquet"
+PARQUET = rows.PARQUET
 MEDIAWIKI = "mediawiki"
 PARAGRAPH_FORMATS = ("wikiextractor", MEDIAWIKI)
 FORMATS = ("text", *PARAGRAPH_FORMATS, "jsonl", PARQUET)
 
-_JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-_PARQUET_SUFFIXES = (".parquet", ".pq")
 _PARQUET_BEGINNING = re.compile(rb"PAR1[\0-\x08\x0e-\x1f]")
-_TABLE_SUFFIXES = (".csv", ".tsv")
 _DELIMITER = re.compile(rb"[,;|\t]")
 _AS_TEXT = (
     "Save its text as a text file, or its table as Parquet or JSON lines, of which"
@@ -420,7 +411,7 @@ def _cut(source: FileSource, chunk_bytes: int) -> _Cuts:
 
 
 def _cut_parquet(source: FileSource, chunk_bytes: int) -> _Cuts:
-    sizes = parquet_group_bytes(source.path, source.text_field, "text_field")
+    sizes = _group_bytes(source.path, source.text_field)
     start = 0
     for some in grouped(sizes, chunk_bytes, lambda size: size):
         yield start, start + len(some), sum(some)
@@ -429,19 +420,41 @@ def _cut_parquet(source: FileSource, chunk_bytes: int) -> _Cuts:
         yield 0, None, 0
 
 
+def _group_bytes(path: str, column: str) -> list[int]:
+    """The bytes of each group of rows; refuses a column that is not there."""
+    with rows.parquet_file(path) as file:
+        columns = [file.schema.column(n) for n in range(len(file.schema))]
+        names = [one.path for one in columns if not one.max_repetition_level]
+        if column not in names:
+            problem = f"it has no column {column!r}"
+            if any(
+                one.path.startswith(f"{column}.") and one.max_repetition_level
+                for one in columns
+            ):
+                problem = f"its column {column!r} has lists, not text"
+            remedy = "write its text as a column"
+            if names:
+                remedy = f"`text_field` names one of its own: {', '.join(names)}"
+            raise InputError(f"{path}: {problem}; {remedy}.")
+        if names.count(column) > 1:
+            raise InputError(f"{path}: it has several columns {column!r}. Rename them.")
+        return [
+            file.metadata.row_group(number).total_byte_size
+            for number in range(file.num_row_groups)
+        ]
+
+
 def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
     """A file's format, by its name, then by its first line that is not blank.
 
     And the beginning that was read.
     """
-    name = path.removesuffix(blocks.compression(path)).lower()
-    if name.endswith(_JSON_SUFFIXES):
-        return "jsonl", b""
-    if path.lower().endswith(_PARQUET_SUFFIXES):
-        return PARQUET, b""
+    by_name = rows.format_of(path, "")
+    if by_name in rows.OBJECTS:
+        return by_name, b""
     first = next(blocks.read_blocks(path, encoding=encoding), None)
     begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
-    if _PARQUET_BEGINNING.match(begin) and not blocks.compression(path):
+    if _PARQUET_BEGINNING.match(begin) and not unpacking.compression(path):
         return PARQUET, begin
     if addon("mediawiki").is_dump(begin):
         return MEDIAWIKI, begin
@@ -451,8 +464,7 @@ def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
     if _is_json_object(first_line):
         return "jsonl", begin
     message = files.no_text(begin, path, _AS_TEXT)
-    is_table = _DELIMITER.search(first_line)
-    if is_table and name.endswith(_TABLE_SUFFIXES):
+    if by_name and _DELIMITER.search(first_line):
         message = f"{path}: a table, whose lines are no text. {_AS_TEXT}"
     if message:
         raise InputError(f"{message} (`input_format=text` reads it as it is.)")

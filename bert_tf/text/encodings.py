@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from absl import logging
 
-from bert_tf.base import files
+from bert_tf.base import files, unpacking
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import ordered_map
 from bert_tf.text import blocks
@@ -84,7 +84,7 @@ def find_encoding(path: str) -> str:
             return blocks.UTF_8  # Parquet's
         if block.offset == 0 and b"\0" in data:  # ASCII in UTF-16 is UTF-8, too
             # Not a line, which ends in the middle of a character.
-            return _guess(next(blocks.read_pieces(path))[:_SAMPLE_BYTES], path)
+            return _guess(next(unpacking.read_pieces(path))[:_SAMPLE_BYTES], path)
         if data.isascii():
             continue
         try:

@@ -170,7 +170,7 @@ class ReadChoicesTest(tf.test.TestCase):
         self.write("v.csv", blank, HEADER, ROWS[0], blank, ROWS[0], "", blank)
         with self.assertLogs(level="WARNING") as logs:
             self.assertLen(self.read().examples, 2)
-        self.assertIn("left out 2 blank rows of 2; the first", logs.output[0])
+        self.assertIn("left out 3 blank rows of 2; the first", logs.output[0])
         # In a test set what follows would have another row's number.
         found = read_choices(self.path, ChoiceLayout(), has_labels=False)
         self.assertEqual(
@@ -185,9 +185,10 @@ class ReadChoicesTest(tf.test.TestCase):
         for name, lines, message in (
             ("a.csv", [], "empty"),
             ("a.csv", [HEADER], "no examples"),
-            ("a.csv", [",,,", '""'], "all its cells are empty"),
-            ("a.jsonl", ["[", "]"], "must be one JSON object on one line"),
-            ("a.jsonl", ["{}"], ":1: the object is empty"),
+            ("a.csv", [",,,", '""'], "the file is empty, or all its cells are"),
+            ("a.jsonl", ["[", "]"], "the file is empty"),
+            ("a.jsonl", ["[", "]]"], ":2: not valid JSON: Extra data"),
+            ("a.jsonl", ["{}"], "all its cells are"),
         ):
             self.write(name, *lines)
             self.assert_refused(message)

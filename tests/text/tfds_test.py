@@ -141,9 +141,10 @@ class TfdsRowsTest(tf.test.TestCase):
 
     def test_rows_are_plain_values(self):
         found = self.read()
-        self.assertCountEqual([int(row["id"]) for _, row in found], range(300))
-        for place, (where, row) in enumerate(found):
-            self.assertEqual(where, f"tfds:tiny_rows/1.0.0:train:{place}")
+        self.assertCountEqual([int(row.cells["id"]) for row in found], range(300))
+        for place, one in enumerate(found):
+            row = one.cells
+            self.assertEqual(one.place, f"tfds:tiny_rows/1.0.0:train:{place}")
             self.assertEqual(row, TinyRows.row(int(row["id"])))
             self.assertIs(type(row["is_odd"]), bool)
             self.assertIs(type(row["score"]), float)

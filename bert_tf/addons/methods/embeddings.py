@@ -34,7 +34,7 @@ from absl import logging
 
 from bert_tf.addons.methods.embeddings_options import EmbeddingOptions
 from bert_tf.addons.methods.similarity import LOSSES, BertEmbedder
-from bert_tf.base import files
+from bert_tf.base import files, rows
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
 from bert_tf.conversion import names
@@ -43,7 +43,7 @@ from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import folder_of
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import FLOAT32, RecordSpec
-from bert_tf.tasks import metrics, tables
+from bert_tf.tasks import metrics
 from bert_tf.tasks.classification import train_and_dev
 from bert_tf.tasks.data_set_options import as_column
 from bert_tf.tasks.finetuning import model_options
@@ -93,8 +93,8 @@ class TextSet(NamedTuple):
 
 def find_columns(
     options: EmbeddingOptions, header: Sequence[str], path: str
-) -> tuple[list[int], int | None]:
-    """The places of a file's texts and of their score; None without scores."""
+) -> tuple[list[rows.Column], rows.Column | None]:
+    """The columns of a file's texts and of their score; None without scores."""
 
     def first(usual: Sequence[str]) -> str:
         return next((name for name in usual if name in header), "")
@@ -107,62 +107,57 @@ def find_columns(
     if not texts or (score and len(texts) != 2):
         raise InputError(
             f"{path}: give `text_columns`, two if there are scores, and an empty"
-            f" `score_column` for none. {tables.columns_of(header)}"
+            f" `score_column` for none. {rows.columns_of(header)}"
         )
-    places = [
-        tables.index_of(as_column(name), [*header], path)
-        for name in (*texts, *[score] * bool(score))
-    ]
-    return places[: len(texts)], places[-1] if score else None
+    columns = [as_column(name) for name in (*texts, *[score] * bool(score))]
+    for column in columns:
+        rows.require(column, header, path)
+    return columns[: len(texts)], columns[-1] if score else None
 
 
 def read_texts(path: str, options: EmbeddingOptions) -> TextSet:
     """The examples of a table; a few unusable rows are left out, and counted."""
-    rows, names_columns = tables.rows_of_file(path, ",")
-    has_header = options.has_header or names_columns
-    header = next(rows, (0, [""]))[1] if has_header else []
-    places, score_place = find_columns(options, header, path)
-    left_out = tables.LeftOutRows(path, options.max_unusable_rows)
+    header, found = rows.read(path, has_header=options.has_header)
+    columns, score_column = find_columns(options, header, path)
+    left_out = rows.LeftOutRows(path, options.max_unusable_rows)
     examples = []
-    for number, row in rows:
-        if not any(row):
-            left_out.blank.append(number)
-            continue
-        left_out.count()
+    for row in left_out.count(found, keeps_blank=False):
         try:
-            texts, score = _texts_and_score(row, places, score_place)
+            texts, score = _texts_and_score(row, columns, score_column)
         except InputError as error:
-            left_out.add(number, str(error))
+            left_out.add(row.number, str(error))
             continue
-        source = f"{path}:{number}"
-        examples.append(TextExample(texts, score / options.max_score, source))
+        examples.append(TextExample(texts, score / options.max_score, row.place))
     left_out.report(has_labels=True)
     if not examples:
         raise InputError(f"{path}: no examples in this file.")
-    kind = KINDS[len(places) - 1] if score_place is None else SCORED
+    kind = KINDS[len(columns) - 1] if score_column is None else SCORED
     return TextSet(kind, examples)
 
 
 def _texts_and_score(
-    row: Sequence[str], places: Sequence[int], score_place: int | None
+    row: rows.Row, columns: Sequence[rows.Column], score_column: rows.Column | None
 ) -> tuple[tuple[str, ...], float]:
-    try:
-        texts = tuple(whole_characters(row[place]).strip() for place in places)
-        cell = "0" if score_place is None else row[score_place]
-    except IndexError:
-        raise InputError(f"the row has {len(row)} columns.") from None
+    if not row.cells:
+        raise InputError(row.problem)
+    cells = [row.get(column) for column in columns]
+    score = "0" if score_column is None else row.get(score_column)
+    if row.values and None in (*cells, score):
+        raise InputError(f"the row has {len(row.values)} columns.")
+    texts = tuple(whole_characters(rows.as_text(each)).strip() for each in cells)
+    cell = rows.as_text(score)
     if not all(texts):
         raise InputError("the text is empty.")
     try:
-        score = float(cell)
+        number = float(cell)
     except ValueError:
-        score = math.nan
-    if not math.isfinite(score):
+        number = math.nan
+    if not math.isfinite(number):
         raise InputError(
             f"the score must be a number. Received: {cell!r}. (`score_column` names its"
             " column; empty for none.)"
         )
-    return texts, score
+    return texts, number
 
 
 def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -345,8 +340,8 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
         writer = csv.writer(content, lineterminator="\n")
         name = "score" if kind == SCORED else "rank"
         writer.writerow(["index", name, "similarity", "text_a", "text_b"])
-        rows = zip(other, similarity, examples, strict=True)
-        for index, (value, cosine, one) in enumerate(rows):
+        found = zip(other, similarity, examples, strict=True)
+        for index, (value, cosine, one) in enumerate(found):
             writer.writerow([index, value, f"{cosine:.6f}", *one.texts[:2]])
         path = os.path.join(folder, f"{split}_predictions.csv")
         files.write_atomically(path, content.getvalue())

@@ -1,7 +1,6 @@
 """The command `predict`."""
 
 import abc
-import codecs
 import collections
 import contextlib
 import csv
@@ -11,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
 
 from absl import logging
 
@@ -24,29 +23,29 @@ from bert_tf.base.options import (
     option,
 )
 from bert_tf.base.parallel import grouped
-from bert_tf.tasks.multiple_choice_options import ChoiceOptions
-from bert_tf.tasks.run_options import UnusableRowsOptions
-from bert_tf.tasks.squad.squad_options import SquadOptions
-from bert_tf.tasks.table_formats import (
+from bert_tf.base.rows import (
     CSV,
     JSONL,
     PARQUET,
+    STANDARD,
+    TEXT,
     TSV,
-    field,
+    LeftOutRows,
+    Row,
+    columns_of,
     format_of,
-    json_rows,
-    parquet_objects,
+    has_field,
+    read,
 )
-from bert_tf.tasks.tables import LeftOutRows, rows_of_lines
-from bert_tf.text import blocks
+from bert_tf.tasks.multiple_choice_options import ChoiceOptions
+from bert_tf.tasks.run_options import UnusableRowsOptions
+from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     from bert_tf.addons.serving.text_models import Prediction, TextModel
 
-_STANDARD = "-"
 _ROWS_AT_ONCE = 1024
-_TEXT = "text"
 _ESCAPES = str.maketrans({"\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
@@ -56,13 +55,13 @@ class PredictOptions(UnusableRowsOptions, title=options.DATA, decides="reading")
     backend: str | None = options.with_default(SourceOptions, "backend", None)
     checkpoint: str = options.with_default(SourceOptions, "checkpoint", REQUIRED)
     input_file: str = option(
-        _STANDARD, "The texts; - is standard input.", path=Path.FILE, decides="nothing"
+        STANDARD, "The texts; - is standard input.", path=Path.FILE, decides="nothing"
     )
     input_format: str | None = option(
         None,
         "csv and tsv have a header; jsonl has one JSON object per line; text has one"
         " text per line. Default: by the file's ending, else text.",
-        choices=(CSV, TSV, JSONL, PARQUET, _TEXT),
+        choices=(CSV, TSV, JSONL, PARQUET, TEXT),
     )
     text_a_column: str | None = option(
         None, "Column of the texts. Default: the run's, or the only one."
@@ -89,7 +88,7 @@ class PredictOptions(UnusableRowsOptions, title=options.DATA, decides="reading")
         ChoiceOptions, "ending_columns", None, decides="reading"
     )
     output_file: str = option(
-        _STANDARD,
+        STANDARD,
         "The predictions: JSON lines if the name ends in .jsonl, TSV or CSV if it ends"
         " in .tsv or .csv, else the input's format (JSON lines for Parquet); - is"
         " standard output.",
@@ -102,105 +101,12 @@ class PredictOptions(UnusableRowsOptions, title=options.DATA, decides="reading")
     batch_size: int = option(32, "Texts per batch.", least=1, decides="nothing")
 
 
-class Row(NamedTuple):
-    """A row, by column, and where it is."""
-
-    cells: Mapping[str, Any]
-    path: str
-    number: int
-    problem: str = ""  # why it cannot be used
-
-    @property
-    def place(self) -> str:
-        """For messages."""
-        return f"{self.path}:{self.number}"
-
-
-def read_rows(path: str, format_: str, left_out: LeftOutRows) -> Iterator[Row]:
-    """The rows of a table, as they are read.
-
-    A blank one before the last has empty cells; those at the end are left out.
-    """
-    for number, cells, problem in _cells(path, left_out.path, format_):
-        if not (cells or problem):
-            left_out.blank.append(number)
-            continue
-        for line in left_out.kept_blank():
-            yield Row(dict.fromkeys(cells, ""), left_out.path, line)
-        left_out.count()
-        yield Row(cells, left_out.path, number, problem)
-
-
-def _cells(
-    path: str, shown: str, format_: str
-) -> Iterator[tuple[int, Mapping[str, Any], str]]:
-    """Number, cells and problem of each row, without cells if it is blank."""
-    if format_ in (CSV, TSV):
-        table = rows_of_lines(_lines(path, shown), shown, is_csv=format_ == CSV)
-        _, header = next(table, (0, None))
-        if header is None:
-            raise InputError(f"{shown}: it is empty: the first line names the columns.")
-        for number, cells in table:
-            problem = ""
-            if any(cells) and len(cells) != len(header):
-                count = len(header)
-                problem = f"the row has {len(cells)} columns, the header {count}."
-            named = dict(zip(header, cells, strict=False)) if any(cells) else {}
-            yield number, named, problem
-        return
-    if format_ == PARQUET:
-        for number, row in parquet_objects(path):
-            yield number, row, ""
-    elif format_ == JSONL:
-        for number, value in json_rows(_lines(path, shown), shown):
-            problem = str(value) if isinstance(value, InputError) else ""
-            yield number, {} if isinstance(value, InputError) else value, problem
-    else:
-        for number, line in enumerate(_lines(path, shown), start=1):
-            yield number, {_TEXT: line.rstrip("\r\n")} if line.strip() else {}, ""
-
-
-def _lines(path: str, shown: str) -> Iterator[str]:
-    """Lines with their ends, of a file of any size."""
-    if path == _STANDARD:
-        stdin: Any = sys.stdin.buffer
-        pieces = iter(lambda: stdin.read1(1 << 16), b"")
-    else:
-        pieces = blocks.read_pieces(path)
-        first = next(pieces, b"")
-        if message := files.no_text(first, shown):
-            raise InputError(message)
-        pieces = itertools.chain([first], pieces)
-    decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    rest, number = "", 0
-    for piece in itertools.chain(pieces, [b""]):
-        try:
-            rest += decoder.decode(piece, final=not piece)
-        except UnicodeDecodeError as error:
-            line = number + 1 + piece.count(b"\n", 0, error.start)
-            raise InputError(
-                files.not_utf8(error.object, error.start, shown, line)
-            ) from error
-        *whole, rest = io.StringIO(rest, newline="\n").readlines() or [""]
-        if rest.endswith("\n"):
-            whole, rest = [*whole, rest], ""
-        number += len(whole)
-        yield from whole
-    if rest:
-        yield rest
-
-
-def has_column(row: Row, name: str) -> bool:
-    """Whether a row has a column, or a field within one."""
-    return name in row.cells or field(row.cells, name) is not None
-
-
 def require_column(row: Row, flag: str, name: str) -> None:
     """Raises InputError if there is no such column."""
-    if not has_column(row, name):
+    if not has_field(row.cells, name):
         raise InputError(
             f"{row.place}: no column {name!r}; `{flag}` gives another name."
-            f" {columns_of(row.cells)}"
+            f" {columns_of([*row.cells])}"
         )
 
 
@@ -261,11 +167,11 @@ class Reader(abc.ABC):
 
     @staticmethod
     def _text(row: Row, name: str) -> str:
-        value = field(row.cells, name)
+        value = row.get(name)
         if not isinstance(value, str):
             raise InputError(
                 f"{row.place}: {name!r} must be a text. Received: {value!r}."
-                f" {columns_of(row.cells)}"
+                f" {columns_of([*row.cells])}"
             )
         return value
 
@@ -279,13 +185,13 @@ class TextReader(Reader):
         """See `Reader`."""
         for flag, name in self.names.items():
             is_given = getattr(given, flag) is not None
-            if name is not None and not has_column(first, name) and not is_given:
+            if name is not None and not has_field(first.cells, name) and not is_given:
                 self.names[flag] = None
         if self.names["text_a_column"] is None:
             if len(first.cells) != 1:
                 raise InputError(
                     "Give `text_a_column`, the column of the texts."
-                    f" {columns_of(first.cells)}"
+                    f" {columns_of([*first.cells])}"
                 )
             (self.names["text_a_column"],) = first.cells
         for flag, name in self.names.items():
@@ -390,7 +296,7 @@ class ChoiceReader(Reader):
         if not any(row.cells.values()):
             return self.blank
         try:
-            found = self._example(row.cells, self._columns, row.place)
+            found = self._example(row, self._columns)
         except InputError as error:
             raise InputError(f"{row.place}: {error}") from error
         self._count = self._count or len(found.choices)
@@ -422,11 +328,6 @@ _READERS: dict[str, type[Reader]] = {
 }
 
 
-def columns_of(names: Iterable[str]) -> str:
-    """For messages: the columns that there are."""
-    return f"Columns: {', '.join(map(repr, names))}."
-
-
 def _part(text: str, span: tuple[int, int], label: str) -> dict[str, Any]:
     """A part of a text, as annotation tools have it."""
     start, end = span
@@ -451,7 +352,7 @@ def _labelled(
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[IO[str]]:
     """The output, which has its name when it is complete."""
-    if path == _STANDARD:
+    if path == STANDARD:
         yield sys.stdout
         return
     with files.replacing(path) as file:
@@ -487,7 +388,7 @@ def _writer(file: IO[str], format_: str) -> Callable[[Mapping[str, Any]], None]:
 def run(options: PredictOptions) -> None:
     """Writes a row for each row."""
     path = options.input_file
-    format_ = options.input_format or format_of(path, _TEXT)
+    format_ = options.input_format or format_of(path, TEXT)
     left_out, rows = _opened_rows(options, format_)
     # Those up to the first one that can be used, which shows the columns.
     head: list[Row] = []
@@ -510,7 +411,7 @@ def run(options: PredictOptions) -> None:
         cli.import_tensorflow(options)
     from bert_tf.addons.serving.text_models import load
 
-    if format_ == _TEXT and not options.input_format:
+    if format_ == TEXT and not options.input_format:
         of_run = flags_of_run(folder_of(options.checkpoint))
         _refuse_header(first, options.text_a_column or of_run.get("text_a_column"))
     model = load(
@@ -528,7 +429,7 @@ def run(options: PredictOptions) -> None:
             " .csv or .tsv, not as Parquet."
         )
     as_json = output_format == JSONL
-    if path != _STANDARD and (files.is_remote(path) or os.path.isfile(path)):
+    if path != STANDARD and (files.is_remote(path) or os.path.isfile(path)):
         # All of it now: what is wrong further down does not appear after hours.
         trial, again = _opened_rows(options, format_)
         collections.deque(reader.checked(again, trial), maxlen=0)
@@ -566,14 +467,14 @@ def _opened_rows(
 ) -> tuple[LeftOutRows, Iterator[Row]]:
     """The input's rows, and what is noted of them while they are read."""
     path = options.input_file
-    shown = "standard input" if path == _STANDARD else path
-    left_out = LeftOutRows(shown, options.max_unusable_rows, keeps_places=True)
-    return left_out, read_rows(path, format_, left_out)
+    left_out = LeftOutRows(path, options.max_unusable_rows, keeps_places=True)
+    _, rows = read(path, format_)
+    return left_out, left_out.count(rows, keeps_blank=True)
 
 
 def _refuse_header(first: Row, column: str | None) -> None:
     """Raises InputError if a table is about to be read as a text per line."""
-    line = first.cells.get(_TEXT, "")
+    line = first.cells.get(TEXT, "")
     for kind, separator in ((CSV, ","), (TSV, "\t")):
         if column and separator in line and column in line.split(separator):
             raise InputError(
@@ -584,7 +485,7 @@ def _refuse_header(first: Row, column: str | None) -> None:
 
 def _refuse_output(path: str) -> None:
     """Raises InputError now for what would otherwise fail when the model is there."""
-    if path == _STANDARD:
+    if path == STANDARD:
         return
     if files.is_folder(path):
         raise InputError(f"`output_file={path}` is a folder: name a file in it.")

@@ -10,9 +10,10 @@ Unusable questions are skipped and reported, in training no more than of a table
 with one exception: questions without an answer are SQuAD 2.0's, and a file with them is
 rejected unless they are expected.
 
-A table (.csv, .tsv, .jsonl or .parquet) has a row for each question, with the
-columns question, context and answer, and, if known, id and answer_start; without an
-answer the question has none, or none is known. Ids are else the lines' numbers.
+A table (of the formats of `bert_tf.base.rows`; in .json an array) has a row for each
+question, with the columns question, context and answer, and, if known, id and
+answer_start; without an answer the question has none, or none is known. Ids are else
+the lines' numbers.
 
 TriviaQA's own files, to train on:
 
@@ -30,34 +31,29 @@ blanks, if an answer is in them, in any case of letters; the first one is traine
 """
 
 import dataclasses
+import hashlib
 import itertools
 import json
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from absl import logging
 
-from bert_tf.base import files
+from bert_tf.base import files, rows, unpacking
 from bert_tf.base.errors import InputError
+from bert_tf.base.rows import MAX_UNUSABLE, refuse_unusable
 from bert_tf.base.tfds_rows import TfdsRows
-from bert_tf.tasks import other_formats, table_formats
+from bert_tf.tasks import other_formats
 from bert_tf.tasks.squad.squad_options import SquadOptions
-from bert_tf.tasks.tables import (
-    MAX_UNUSABLE,
-    refuse_unusable,
-    table_rows,
-    unpacked_text,
-)
 
 # The original's doc_tokens. U+00A0 and the other spaces do not separate them, so a word
 # can be several of the tokenizer's, and one made only of such spaces has no token.
 WORD = re.compile("[^ \t\r\n\u202f]+")
 
 _MAX_SHOWN = 60
-_TABLE = re.compile(r"\.(csv|tsv|jsonl|ndjson|parquet)(\.(gz|bz2|xz))?$", re.IGNORECASE)
 
 
 class GoldAnswer(NamedTuple):
@@ -83,7 +79,7 @@ class Question:
 
 def read_json(path: str) -> tuple[Any, str]:
     """The value of a SQuAD file, and the SHA-256 of its unpacked text."""
-    text = unpacked_text(path, "SQuAD file")
+    text = "".join(rows.lines(path, "SQuAD file"))
     return files.parse_json(text, path), files.sha256(text.encode())
 
 
@@ -130,7 +126,7 @@ class CheckedQuestions:
 
     def __init__(
         self,
-        articles: list[Any],  # the value of "data", parsed
+        articles: Iterable[Any],  # the value of "data", parsed; or a table's rows
         source: str,
         identity: Mapping[str, Any],
         *,
@@ -170,7 +166,7 @@ class CheckedQuestions:
     def __iter__(self) -> Iterator[Question]:
         return iter(self._questions)
 
-    def _read(self, articles: list[Any]) -> Iterator[Question]:
+    def _read(self, articles: Iterable[Any]) -> Iterator[Question]:
         for number, article in enumerate(articles, start=1):
             title = article.get("title") if isinstance(article, dict) else None
             where = f"article {number}{f' ({title!r})' * isinstance(title, str)}"
@@ -282,10 +278,8 @@ class TableQuestions(CheckedQuestions):
     def __init__(self, path: str, columns: Columns, **kinds: Any) -> None:
         self._columns = columns
         self._several: list[int] = []  # lines whose answer is in the text again
-        rows = list(_rows_of_table(path))
-        digest = files.sha256(json.dumps(rows, default=str).encode())
-        identity = {"sha256": digest, "columns": columns}
-        super().__init__(rows, path, identity, **kinds)
+        found = _rows_of_table(path)
+        super().__init__(found, path, {"sha256": "", "columns": columns}, **kinds)
         if self._several:
             logging.warning(
                 "%s: %d answers occur several times in their text; the first place"
@@ -294,10 +288,18 @@ class TableQuestions(CheckedQuestions):
                 *(path, len(self._several), self._several[0]),
             )
 
-    def _read(self, articles: list[Any]) -> Iterator[Question]:
+    def _read(self, articles: Iterable[rows.Row]) -> Iterator[Question]:
         names = self._columns
-        for line, row in articles:
-            names.require(row, f"{self.source}:{line}", trains=self._for_training)
+        digest, separator = hashlib.sha256(), "["  # of all rows as one JSON list
+        for one in articles:
+            line, row = one.number, one.cells
+            if one.problem:
+                self._faults.append(f"line {line}: {one.problem.rstrip('.')}")
+                continue
+            said = json.dumps((line, row), default=str)
+            digest.update(f"{separator}{said}".encode())
+            separator = ", "
+            names.require(row, one.place, trains=self._for_training)
             question_id = row.get("id", line)
             if type(question_id) is int:
                 question_id = str(question_id)
@@ -313,6 +315,8 @@ class TableQuestions(CheckedQuestions):
                 continue
             entry = {"question": row[names.question], "answers": answers}
             yield from self._usable(entry, question_id, context, where)
+        digest.update(b"]")
+        self.identity["sha256"] = digest.hexdigest()
 
     def _entries(
         self, row: Mapping[str, Any], context: str, line: int
@@ -346,27 +350,18 @@ class TableQuestions(CheckedQuestions):
         return entries
 
 
-def _rows_of_table(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The line and the cells of each row that is not blank."""
-    kind = table_formats.format_of(path)
-    if kind == table_formats.PARQUET:
-        yield from table_formats.parquet_objects(path)
-        return
-    text = unpacked_text(path, "table of questions")
-    if kind == table_formats.JSONL:
-        objects = table_formats.json_objects(files.lines(text), path)
-        yield from (each for each in objects if each[1])
-        return
-    rows = table_rows(text, path, is_csv=kind == table_formats.CSV)
-    _, header = next(rows, (0, []))
-    for number, cells in rows:
-        if any(cells) and len(cells) != len(header):
-            raise InputError(
-                f"{path}:{number}: the row has {len(cells)} columns, the header"
-                f" {len(header)}."
-            )
-        if any(cells):
-            yield number, dict(zip(header, cells, strict=True))
+def _is_table(path: str) -> bool:
+    """Whether a file is a table: SQuAD's own are objects named .json."""
+    name = path.lower().removesuffix(unpacking.compression(path))
+    if name.endswith(".json"):
+        return next(rows.lines(path, "SQuAD file"), "").lstrip().startswith("[")
+    return bool(rows.format_of(path, ""))
+
+
+def _rows_of_table(path: str) -> Iterator[rows.Row]:
+    """The rows that are not blank."""
+    _, found = rows.read(path, what="table of questions")
+    return (row for row in found if row.cells or row.problem)
 
 
 def _answer_to_train_on(entry: dict[str, Any], context: str) -> GoldAnswer:
@@ -393,9 +388,9 @@ def read_file(
 
     To train on, TriviaQA's own files too, with the folder of their documents.
     """
-    if _TABLE.search(path):
-        return TableQuestions(path, columns, for_training=for_training, **kind)
     with other_formats.naming(path, "run_squad"):
+        if _is_table(path):
+            return TableQuestions(path, columns, for_training=for_training, **kind)
         content, sha256 = read_json(path)
         parts = content if isinstance(content, dict) else {}
         articles, entries = parts.get("data"), parts.get("Data")
@@ -411,30 +406,31 @@ def read_file(
     return CheckedQuestions(articles, path, identity, for_training=for_training, **kind)
 
 
-def read_tfds(rows: TfdsRows, split: str, **kinds: Any) -> CheckedQuestions:
+def read_tfds(source: TfdsRows, split: str, **kinds: Any) -> CheckedQuestions:
     """The questions of a set of TensorFlow Datasets with SQuAD's features.
 
     The library shuffles a set's questions when it prepares it. They are yielded by
     paragraph, in the order in which the paragraphs first occur.
     """
-    optional = [each for each in ("title", "is_impossible") if each in rows.features]
+    optional = [each for each in ("title", "is_impossible") if each in source.features]
     wanted: dict[str, Any] = dict.fromkeys(
         ("id", "context", "question", *optional), True
     )
-    has_answers = "answers" in rows.features
+    has_answers = "answers" in source.features
     if has_answers:
         wanted["answers"] = {"text": True, "answer_start": True}
-    in_answers = {*getattr(rows.features.get("answers"), "feature", ())}
-    if not {"id", "context", "question"} <= {*rows.texts} or not (
+    in_answers = {*getattr(source.features.get("answers"), "feature", ())}
+    if not {"id", "context", "question"} <= {*source.texts} or not (
         {*wanted.get("answers", ())} <= in_answers
     ):
         raise InputError(
-            f"TensorFlow dataset {rows.full_name} must have the features of SQuAD: id,"
-            " context, question, and answers of text and answer_start. It has:"
-            f" {', '.join(rows.features)}."
+            f"TensorFlow dataset {source.full_name} must have the features of SQuAD:"
+            " id, context, question, and answers of text and answer_start. It has:"
+            f" {', '.join(source.features)}."
         )
     paragraphs: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for _, row in rows.read(wanted):
+    for one in source.read(wanted):
+        row = dict(one.cells)
         if has_answers:
             columns = row["answers"]["text"], row["answers"]["answer_start"]
             row["answers"] = [
@@ -447,8 +443,8 @@ def read_tfds(rows: TfdsRows, split: str, **kinds: Any) -> CheckedQuestions:
         {"title": title, "paragraphs": [{"context": context, "qas": qas}]}
         for (title, context), qas in paragraphs.items()
     ]
-    identity = {"tfds": rows.full_name, "split": split}
-    return CheckedQuestions(articles, rows.path, identity, **kinds)
+    identity = {"tfds": source.full_name, "split": split}
+    return CheckedQuestions(articles, source.path, identity, **kinds)
 
 
 def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestions:
@@ -460,8 +456,8 @@ def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestio
     }
     if options.tfds_name:
         split = options.tfds_splits[0 if for_training else 1]
-        rows = TfdsRows(options.tfds_name, split, options.tfds_data_dir)
-        return read_tfds(rows, split, **kinds)
+        source = TfdsRows(options.tfds_name, split, options.tfds_data_dir)
+        return read_tfds(source, split, **kinds)
     path = options.train_file if for_training else options.predict_file
     if path is None:
         raise InputError("Give `predict_file`: the runs are compared by it.")
@@ -482,12 +478,12 @@ def check_tables(options: SquadOptions) -> None:
         options.predict_file: options.do_predict or options.looks_at_dev,
     }
     for path, is_read in wanted.items():
-        if path and is_read and not options.tfds_name and _TABLE.search(path):
-            line, row = next(_rows_of_table(path), (0, None))
+        if path and is_read and not options.tfds_name and _is_table(path):
+            row = next((one for one in _rows_of_table(path) if not one.problem), None)
             if row is None:
                 raise InputError(f"{path}: there is no row with a question in it.")
             trains = path == options.train_file and options.do_train
-            _columns_of(options).require(row, f"{path}:{line}", trains=trains)
+            _columns_of(options).require(row.cells, row.place, trains=trains)
 
 
 def read_answer(entry: Any, context: str) -> GoldAnswer:

@@ -1,6 +1,6 @@
 """Texts with labelled spans, as annotation tools write them.
 
-A file is a JSON list, or has one JSON value per line; it may be compressed. A text is
+A file is a JSON list, or has one JSON value per line (`bert_tf.base.rows`). A text is
 one of these, with offsets in characters, half open:
 
 doccano       {"text": "EU rejects", "label": [[0, 2, "ORG"]]}, or
@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 
 from absl import logging
 
-from bert_tf.base import files
+from bert_tf.base import rows
 from bert_tf.base.errors import InputError
-from bert_tf.tasks.tables import unpacked_text
 from bert_tf.text.normalization import Span
 
 _SPANS = ("label", "labels", "entities", "ents", "spans")
@@ -42,7 +41,7 @@ class AnnotatedText(NamedTuple):
 
     text: str
     spans: list[LabelledSpan] | None
-    source: str  # FILE:LINE, or the entry's number in a list
+    source: str  # FILE:NUMBER, of its line or entry
 
 
 def read_texts(
@@ -50,9 +49,14 @@ def read_texts(
 ) -> Iterator[AnnotatedText]:
     """The texts of a file, except those that the annotator rejected."""
     num_refused = 0
-    for source, value in _entries(path):
+    for number, value in rows.objects(path, "file of texts and spans"):
+        source = f"{path}:{number}"
+        if value is None:
+            continue
         if isinstance(value, list) and len(value) == 2 and isinstance(value[1], dict):
             value = {**value[1], "text": value[0]}
+        if isinstance(value, InputError):
+            raise InputError(f"{source}: {value}")
         if not isinstance(value, dict):
             raise InputError(f"{source}: it must be an object with a text. {_HELP}")
         if value.get("answer", "accept") != "accept":
@@ -85,28 +89,6 @@ _HELP = (
     'A span is [START, END, "LABEL"] or {"start": START, "end": END, "label": "LABEL"},'
     " in characters."
 )
-
-
-def _entries(path: str) -> Iterator[tuple[str, Any]]:
-    content = unpacked_text(path, "file of texts and spans")
-    lines = content.split("\n")
-    is_list = content.lstrip().startswith("[") and _is_list(lines)
-    if is_list:
-        for number, value in enumerate(files.parse_json(content, path), start=1):
-            yield f"{path}: entry {number}", value
-        return
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            yield f"{path}:{number}", files.parse_json(line, path, number)
-
-
-def _is_list(lines: Sequence[str]) -> bool:
-    """Whether a file is one list, rather than one spaCy text per line."""
-    try:
-        first = files.parse_json(next(line for line in lines if line.strip()), "")
-    except InputError:  # a list over several lines
-        return True
-    return not (first and isinstance(first[0], str))
 
 
 def _spans_of(value: dict[str, Any], field: str | None) -> Any:

@@ -40,9 +40,9 @@ spans     Texts with labelled spans, of doccano, Prodigy, Label Studio or spaCy:
 text      One text per line, without labels: to predict. Its words are split as those
           that the model was trained on.
 
-jsonl     One sentence per line. Labels are words, or numbers that --labels names
-          (Hugging Face's exports). Sentences of one document have the same value in
-          `document_id`, if there is one.
+jsonl     One sentence per row of JSON or Parquet (`bert_tf.base.rows`). Labels are
+          words, or numbers that --labels names (Hugging Face's exports). Sentences of
+          one document have the same value in `document_id`, if there is one.
 
               {"tokens": ["EU", "rejects"], "ner_tags": ["B-ORG", "O"]}
 """
@@ -50,12 +50,12 @@ jsonl     One sentence per line. Labels are words, or numbers that --labels name
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from bert_tf.base import files
+from bert_tf.base import files, rows, unpacking
 from bert_tf.base.errors import InputError
 from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.tasks import other_formats
@@ -77,10 +77,6 @@ _ALL = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
 COLUMNS = tuple(_ALL.split())
 UNSPECIFIED = "_"
 
-_FORMAT_OF_NAME = {
-    "jsonl": re.compile(r"\.jsonl?(\.(gz|bz2|xz))?$"),
-    "conllu": re.compile(r"\.conllu(\.(gz|bz2|xz))?$"),
-}
 # How a comment begins that may have as many columns as a word: CoNLL-U's "# text = ..."
 # and "# newdoc ...", MultiCoNER's "# id 4037ff98-...", CoNLL-2012's "#begin document
 # ...", GermEval's "#<tab>http://...".
@@ -92,6 +88,8 @@ _DOCUMENT_COMMENT = re.compile(r"#(begin document|[ \t]+newdoc)([ \t]|$)")
 _CONLLU_DOCUMENT = re.compile(r"#\s*newdoc\b")
 # Other white space may be part of a word.
 _BETWEEN = re.compile(r"[ \t]+")
+
+_WHAT = "file of tagged words"
 
 Numbered = tuple[int, str]
 
@@ -225,20 +223,18 @@ def _sentences(
 ) -> Iterable[Sentence]:
     name = layout.format
     if name == "auto":
-        by_name = (one for one, it in _FORMAT_OF_NAME.items() if it.search(path))
-        name = next(by_name, "conll")
-        if name == "jsonl" and not _has_words(path, layout):
-            name = "spans"
+        name = "conll"
+        if rows.format_of(path) in rows.OBJECTS:
+            name = "jsonl" if _has_words(path, layout) else "spans"
+        elif path.removesuffix(unpacking.compression(path)).endswith(".conllu"):
+            name = "conllu"
     return _READERS[name](path, layout, has_labels, document)
 
 
 def _has_words(path: str, layout: Layout) -> bool:
-    """Whether a file's first line has a sentence's words, rather than a text."""
-    first = next((line for _, line in _lines(path) if line), "")
-    try:
-        values = files.parse_json(first, path)
-    except InputError:
-        return False
+    """Whether a file's first row has a sentence's words, rather than a text."""
+    found = (value for _, value in rows.objects(path, _WHAT))
+    values = next((value for value in found if value is not None), None)
     if not isinstance(values, dict):
         return False
     words = [values.get(name) for name in _word_names(layout)]
@@ -254,30 +250,31 @@ def _word_names(layout: Layout) -> tuple[str, ...]:
 
 
 def read_tfds(
-    rows: TfdsRows, layout: Layout, *, has_labels: bool = True
+    source: TfdsRows, layout: Layout, *, has_labels: bool = True
 ) -> list[Sentence]:
     """The sentences of a set of TensorFlow Datasets, such as conll2003."""
     word_feature = layout.word_column or "tokens"
     label_feature = layout.label_column or "ner"
-    rows.check(word_feature, "word_column")
+    source.check(word_feature, "word_column")
     wanted = {word_feature: True}
     label_names = layout.labels
     if has_labels:
-        rows.check(label_feature, "label_column")
+        source.check(label_feature, "label_column")
         wanted[label_feature] = True
-        label_names = rows.class_names(label_feature) or label_names
+        label_names = source.class_names(label_feature) or label_names
     found: list[Sentence] = []
-    for number, (source, row) in enumerate(rows.read(wanted)):
+    for one in source.read(wanted):
+        row = one.cells
         words = row[word_feature]
         labels = None
         if words:
             if has_labels:
-                labels = _labels_of(words, row[label_feature], label_names, source)
+                labels = _labels_of(words, row[label_feature], label_names, one.place)
             found.append(
-                Sentence.of_words(words, labels, document=number, source=source)
+                Sentence.of_words(words, labels, document=one.number, source=one.place)
             )
     if not found:
-        raise InputError(f"{rows.path}: no sentences in this split.")
+        raise InputError(f"{source.path}: no sentences in this split.")
     _refuse_nested(found)
     return found
 
@@ -299,7 +296,7 @@ def _refuse_nested(sentences: Iterable[Sentence]) -> None:
 def _lines(path: str) -> Iterator[Numbered]:
     """The lines of a file, stripped, with their numbers from 1."""
     if not files.exists(path) or files.is_folder(path):
-        raise InputError(f"No such file of tagged words: {path}")
+        raise InputError(f"No such {_WHAT}: {path}")
     number = 0
     for block in blocks.read_blocks(path):
         for line in blocks.lines(block, path, keep_mark=False):
@@ -443,22 +440,22 @@ def _conllu(
     def column(value: str | None, default: str, flag: str) -> int:
         if value in COLUMNS:
             value = str(COLUMNS.index(value))
-        return _column(value, COLUMNS.index(default), flag, source, len(rows[0]))
+        return _column(value, COLUMNS.index(default), flag, source, len(words[0]))
 
     sentences = []
     is_annotated = False
-    for source, number, rows in _conllu_rows(path, document):
+    for source, number, words in _conllu_rows(path, document):
         word_column = column(layout.word_column, "FORM", "word_column")
         label_column = column(layout.label_column, "UPOS", "label_column")
-        labels = tuple(cells[label_column] for cells in rows)
+        labels = tuple(cells[label_column] for cells in words)
         is_annotated = is_annotated or {*labels} != {UNSPECIFIED}
         sentences.append(
             Sentence(
-                words=tuple(cells[word_column] for cells in rows),
+                words=tuple(cells[word_column] for cells in words),
                 labels=None if has_labels is False else labels,
                 document=number,
                 source=source,
-                rows=tuple(" ".join(map(_cell, cells)) for cells in rows),
+                rows=tuple(" ".join(map(_cell, cells)) for cells in words),
             )
         )
     if sentences and has_labels and not is_annotated:
@@ -513,13 +510,14 @@ def _json_lines(
         label_names = (layout.label_column,)
     before: object = None
     is_first = True
-    for number, line in _lines(path):
-        if not line:
+    for number, value in rows.objects(path, _WHAT):
+        if value is None:
             continue
         source = f"{path}:{number}"
-        values = files.parse_json(line, path, number)
-        if not isinstance(values, dict):
-            raise InputError(f"{source}: it must be one JSON object on one line.")
+        try:
+            values = rows.of_object(value)
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from error
         words = _field(values, word_names, "`word_column`", source)
         if not all(isinstance(word, str) for word in words):
             raise InputError(f"{source}: words must be text; one is a number, or null.")
@@ -542,7 +540,7 @@ def _json_lines(
 
 
 def _field(
-    values: dict[str, Any], names: Sequence[str], flag: str, source: str
+    values: Mapping[str, Any], names: Sequence[str], flag: str, source: str
 ) -> list[Any]:
     """The list under one of some names."""
     found = next((values[name] for name in names if name in values), None)

@@ -64,7 +64,7 @@ class EmbeddingsTest(FolderCase, parameterized.TestCase):
         ("anchor,positive\na\n", "x.csv:2: the row has 1 columns"),
         ("sentence1,sentence2,score\na,b,nan\n", "x.csv:2: the score must be a number"),
         ("anchor\n", "no examples"),
-        ("", "give `text_columns`"),
+        ("", "x.csv: the file is empty"),
     )
     def test_unusable(self, content, message):
         with self.assertRaisesRegex(InputError, message):

@@ -179,7 +179,7 @@ class PredictTest(FolderCase):
         self.assertAllClose(predicted[6], expected.label)
         self.assertIn(
             f"{path}: no prediction for 5 unusable rows of 7; the first one is line 1:"
-            " not valid JSON",
+            " it must be one JSON object on one line: ",
             logs.output[0],
         )
         # By the share of all rows, which are read before the first is predicted.
@@ -352,7 +352,7 @@ class PredictTest(FolderCase):
                 {"text_a_column": "a"},
                 "c.csv:3: the row has 1",
             ),
-            ("d.csv", "", {}, "d.csv: it is empty"),
+            ("d.csv", "", {}, "d.csv: the file is empty"),
             ("e.csv", "a\n", {}, "e.csv: there are no texts"),
             (
                 "f.csv",
@@ -360,7 +360,7 @@ class PredictTest(FolderCase):
                 {"text_a_column": "a"},
                 "f.csv:2: .*rename",
             ),
-            ("g.jsonl", "[1]\n", {}, "g.jsonl:1: each row must be a JSON object"),
+            ("g.jsonl", "[1]\n", {}, "g.jsonl:1: it must be a JSON object"),
             ("h.jsonl", '{"a": 3}\n', {}, "h.jsonl:1: 'a' must be a text. Received: 3"),
             ("i.txt", b"w1\n\xff\n", {}, "i.txt:2: not UTF-8 .byte 0xff.. Convert"),
             (

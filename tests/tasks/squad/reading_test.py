@@ -302,7 +302,8 @@ class ReaderTest(FolderCase):
     def test_files_that_are_none(self):
         for content, reason in (
             (b"", "not valid JSON: Expecting value"),
-            ([1], r'key "data" has the list of articles. Received: \[1\]\.$'),
+            (b"1", r'key "data" has the list of articles. Received: 1\.$'),
+            ([1], r"squad.json:1: it must be a JSON object. Received: int\.$"),
             ({"id": "Ohre"}, r"list of articles. Received: \{'id': 'Ohre'\}\.$"),
             ({"data": {"a": 1}}, "list of articles. Received: "),
             ({"data": []}, r"skipped 0 of 0 questions. There is none"),
@@ -553,15 +554,15 @@ class TableTest(FolderCase):
                 "question,text,answer\na,b,c\n",
                 "x.csv:2: no column 'context'; .* 'question', 'text', 'answer'",
             ),
-            ("question,context,answer\na,b\n", "x.csv:2: the row has 2 columns"),
+            ("question,context,answer\na,b\n", "line 2: the row has 2 columns"),
             (f"question,context,answer,answer_start\na,{CAFE},cafe,11\n", "line 2: "),
             ("question,context,answer\n", "none that can be used"),
-            ("", "none that can be used"),
+            ("", "x.csv: the file is empty"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.questions("x.csv", content, for_training=True)
         for content, message in (
-            ("3\n", "x.jsonl:1: each row must be a JSON object"),
+            ("3\n", "x.jsonl:1: it must be a JSON object. Received: int"),
             ('{"question": "a", "context": 3, "answer": "b"}\n', "must be text"),
             (
                 '{"question": "a", "context": "b", "answer": ["b", "b"],'

@@ -112,7 +112,7 @@ class AnnotationsTest(FolderCase):
                 f"{json.dumps(TOOLS['doccano'])}\n\n{json.dumps(bad)}",
                 ":3: not",
             ),
-            ("x.json", json.dumps([bad]), ": entry 1: not"),
+            ("x.json", json.dumps([bad]), ":1: not"),
         ):
             with self.assertRaisesRegex(InputError, f"{name}{where} a span with one"):
                 [*read_texts(self.write(name, content))]

@@ -1,0 +1,485 @@
+"""Tables: one way from a path to numbered rows of named cells.
+
+    .csv                      commas and quotes; a cell may span several lines
+    .tsv                      tabs alone, as in the original: quotes are ordinary
+    .jsonl, .ndjson, .json    a JSON object per line, or an array of objects
+    .parquet, .pq             Apache Parquet
+
+Compressed or not: .gz, .bz2, .xz, .zst; `-` is standard input. A file of another name
+has JSON lines if it begins with a brace, else what its reader takes as the default. A
+field within another one, such as {"body": {"text": ...}}, is the column `body.text`.
+
+Rows are read as they are used, but for an array, which is parsed at once. None is lost:
+a blank row has no cells, and one that cannot be read has a problem. `LeftOutRows` notes
+those that are left out, or refuses the file. A few unusable rows are left out; GLUE's
+own QQP has some. Without labels none is, because predictions are identified by their
+position: a row without text, or a blank one before the last row, is predicted as an
+empty text.
+"""
+
+import codecs
+import contextlib
+import csv
+import io
+import itertools
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from absl import logging
+
+from bert_tf.base import files, unpacking
+from bert_tf.base.errors import InputError, first_line
+
+CSV, TSV, JSONL, PARQUET, TEXT = "csv", "tsv", "jsonl", "parquet", "text"
+OBJECTS = (JSONL, PARQUET)  # each row has names, and values of any type
+STANDARD = "-"
+
+# So many rows of objects are read to know their columns.
+_ROWS_AHEAD = 1000
+# An array, rather than lines; spaCy's lines are lists of a text and its spans.
+_ARRAY = re.compile(r'\s*\[(?!\s*")')
+
+Column = int | str  # its name; or its number, from 0 or backwards from -1
+Numbered = Iterator[tuple[int, Any]]
+
+
+class Row(NamedTuple):
+    """A row: its cells by column, and where it is."""
+
+    path: str
+    number: int  # of its last line, or among the rows
+    cells: Mapping[Any, Any]  # empty if it is blank; without a header by number
+    problem: str = ""  # why it cannot be used, or not all of it
+    values: Sequence[str] = ()  # of CSV and TSV: all cells in order
+
+    @property
+    def place(self) -> str:
+        """FILE:NUMBER, for messages."""
+        return f"{self.path}:{self.number}"
+
+    def get(self, column: Column) -> Any:
+        """A cell, or a field within one; None if there is none."""
+        if isinstance(column, str):
+            return field(self.cells, column)
+        values = self.values or [*self.cells.values()]
+        return values[column] if -len(values) <= column < len(values) else None
+
+
+def read(
+    path: str,
+    kind: str = "",
+    *,
+    default: str = TSV,
+    has_header: bool = True,
+    what: str = "data file",
+) -> tuple[list[str], Iterator[Row]]:
+    """Returns the columns' names, none without a header, and the rows."""
+    shown = _shown(path)
+    if not (kind := kind or format_of(path, "")):
+        first = next(lines(path, what), "")
+        kind = JSONL if first.lstrip().startswith("{") else default
+    numbered = FORMATS[kind].read(path, what)
+    if kind in OBJECTS:
+        found = itertools.starmap(_of_value, ((shown, *one) for one in numbered))
+        return _with_names(found, shown)
+    names = [TEXT] if kind == TEXT else []
+    if has_header and kind != TEXT:
+        names = next((cells for _, cells in numbered if any(cells)), [])
+        _refuse_nameless(names, shown)
+    return names, (_of_cells(shown, number, one, names) for number, one in numbered)
+
+
+def format_of(path: str, default: str = TSV) -> str:
+    """The format that a file's ending names."""
+    path = path.removesuffix(unpacking.compression(path))
+    ending = os.path.splitext(path)[1].lower()
+    found = (kind for kind, each in FORMATS.items() if ending in each.endings)
+    return next(found, default)
+
+
+def _shown(path: str) -> str:
+    return "standard input" if path == STANDARD else path
+
+
+def _refuse_nameless(names: Sequence[str], path: str) -> None:
+    if not names:
+        raise InputError(f"{path}: the file is empty, or all its cells are.")
+
+
+def lines(path: str, what: str = "data file", newline: str = "\n") -> Iterator[str]:
+    """The lines of a text of any size, with their ends: see `io.TextIOBase`."""
+    if path == STANDARD:
+        stdin: Any = sys.stdin.buffer
+        pieces = iter(lambda: stdin.read1(1 << 16), b"")
+    elif not files.exists(path) or files.is_folder(path):
+        raise InputError(f"No such {what}: {path}")
+    else:
+        pieces = unpacking.read_pieces(path)
+    shown, first = _shown(path), next(pieces, b"")
+    if message := files.no_text(first, shown):
+        raise InputError(message)
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    rest: list[str] = []  # of a line that may have no end yet
+    number = 0
+    for piece in itertools.chain([first], pieces, [b""]):
+        try:
+            text = decoder.decode(piece, final=not piece)
+        except UnicodeDecodeError as error:
+            line = number + 1 + error.object.count(b"\n", 0, error.start)
+            message = files.not_utf8(error.object, error.start, shown, line)
+            raise InputError(message) from error
+        if newline and not number:
+            files.num_joined_by_returns(text, shown)
+        rest.append(text)
+        if "\n" not in text and "\r" not in text:
+            continue
+        number += text.count("\n")
+        *whole, last = io.StringIO("".join(rest), newline=newline).readlines()
+        yield from whole
+        rest = [last]
+        if last.endswith("\n"):
+            yield rest.pop()
+    yield from io.StringIO("".join(rest), newline=newline)
+
+
+# CSV and TSV.
+
+
+def _csv(path: str, what: str) -> Numbered:
+    # strict: otherwise an unclosed quote takes all following rows into one cell.
+    reader = csv.reader(lines(path, what, newline=""), strict=True)
+    while True:
+        # A cell may be as long as the file. The limit is the whole process's.
+        limit = csv.field_size_limit(sys.maxsize)
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            place = f"{_shown(path)}:{reader.line_num}"
+            raise InputError(f"{place}: {error}.") from error
+        finally:
+            csv.field_size_limit(limit)
+        if cells is None:
+            return
+        yield reader.line_num, cells
+
+
+def _tsv(path: str, what: str) -> Numbered:
+    for number, line in enumerate(lines(path, what), start=1):
+        yield number, line.rstrip("\r\n").split("\t")
+
+
+def _texts(path: str, what: str) -> Numbered:
+    for number, line in enumerate(lines(path, what), start=1):
+        yield number, [line.rstrip("\r\n")] if line.strip() else []
+
+
+def _of_cells(path: str, number: int, values: list[str], names: list[str]) -> Row:
+    if not any(values):
+        return Row(path, number, {})
+    problem = ""
+    if names and len(values) != len(names):
+        problem = f"the row has {len(values)} columns, the header {len(names)}."
+    cells = dict(zip(names or itertools.count(), values, strict=False))
+    return Row(path, number, cells, problem, values)
+
+
+def require(column: Column, names: Sequence[str], path: str) -> None:
+    """Raises InputError unless one column has this name."""
+    if isinstance(column, int) or (count := names.count(column)) == 1:
+        return
+    hint = " Name the columns by `text_a_column`, `label_column` and the like."
+    if len(names) == 1 and any(sign in names[0] for sign in ";,|\t"):
+        hint = " These are several: save the file with commas, or with tabs, between."
+    raise InputError(
+        f"{path}: one column must be named {column!r}. Received: {count}."
+        f" {columns_of(names)}{hint}"
+    )
+
+
+def columns_of(names: Sequence[str]) -> str:
+    """A file's columns, for a message about a missing one."""
+    shown = ", ".join(map(repr, names)) or "none (no header)"
+    return (
+        f"Columns: {shown}. Files named .csv have commas between, .jsonl and .parquet"
+        " names, others tabs."
+    )
+
+
+# JSON and Parquet.
+
+
+def objects(path: str, what: str = "data file") -> Numbered:
+    """Number and value of each row of JSON or Parquet: see `json_values`."""
+    return FORMATS[format_of(path) if format_of(path) in OBJECTS else JSONL].read(
+        path, what
+    )
+
+
+def _json_values(path: str, what: str) -> Numbered:
+    """Each line's value, None if it is blank, or error; or each entry of an array."""
+    found = lines(path, what)
+    head = []
+    for line in found:
+        head.append(line)
+        if line.strip():
+            break
+    if head and _ARRAY.match(head[-1]):
+        yield from enumerate(
+            files.parse_json("".join([*head, *found]), _shown(path)), start=1
+        )
+        return
+    for number, line in enumerate(itertools.chain(head, found), start=1):
+        try:
+            yield number, parsed(line) if line.strip() else None
+        except InputError as error:
+            yield number, error
+
+
+def parsed(line: str) -> Any:
+    """The value of a line; InputError says why it has none."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else error
+        raise InputError(
+            f"it must be one JSON object on one line: {reason}."
+        ) from error
+
+
+def of_object(value: Any) -> Mapping[str, Any]:
+    """The value, if it is an object."""
+    if isinstance(value, InputError):
+        raise value
+    if not isinstance(value, Mapping):
+        raise InputError(f"it must be a JSON object. Received: {type(value).__name__}.")
+    return value
+
+
+def _of_value(path: str, number: int, value: Any) -> Row:
+    try:
+        return Row(path, number, {} if value is None else of_object(value))
+    except InputError as error:
+        return Row(path, number, {}, str(error))
+
+
+def _with_names(found: Iterator[Row], path: str) -> tuple[list[str], Iterator[Row]]:
+    head = list(itertools.islice(found, _ROWS_AHEAD))
+    names = [*dict.fromkeys(name for row in head for name in _names(row.cells))]
+    for row in head if not names else ():
+        if row.problem:
+            raise InputError(f"{row.place}: {row.problem}")
+    _refuse_nameless(names, path)
+    return names, itertools.chain(head, found)
+
+
+def _names(cells: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in cells.items():
+        yield prefix + name
+        if isinstance(value, Mapping):
+            yield from _names(value, f"{prefix}{name}.")
+
+
+def field(cells: Mapping[str, Any], name: str) -> Any:
+    """A cell, or a field within one; None if there is none."""
+    found = _holder(cells, name)
+    return found[0][found[1]] if found else None
+
+
+def has_field(cells: Mapping[str, Any], name: str) -> bool:
+    """Whether a row has it, if only as null."""
+    return _holder(cells, name) is not None
+
+
+def _holder(row: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], str] | None:
+    """What a field is in, and its name there."""
+    if name in row:
+        return row, name
+    for place, character in enumerate(name):
+        if character == "." and name[:place] in row:
+            inner = row[name[:place]]
+            if isinstance(inner, Mapping):
+                return _holder(inner, name[place + 1 :])
+            if inner is None:  # and so is what would be in it
+                return row, name[:place]
+    return None
+
+
+def as_text(value: Any, separator: str = ",") -> str:
+    """A cell as text, with the separator between the parts of a list."""
+    if value is None:
+        return ""
+    if isinstance(value, list):
+        return separator.join(as_text(part, separator) for part in value)
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def parquet_rows(
+    path: str, column: str | None = None, start: int = 0, stop: int | None = None
+) -> Numbered:
+    """Number and cells of a Parquet file's rows, a group of them in memory at a time.
+
+    Only one column's values are read if it is named; only the groups from `start` on
+    and before `stop`.
+    """
+    with parquet_file(path) as file:
+        groups = range(file.num_row_groups)
+        number = sum(file.metadata.row_group(n).num_rows for n in groups[:start])
+        for batch in file.iter_batches(
+            row_groups=list(groups[start:stop]),
+            columns=None if column is None else [column],
+            batch_size=_ROWS_AHEAD,
+        ):
+            for row in _plain(batch, path, number):
+                number += 1
+                yield number, row
+
+
+def _plain(batch: Any, path: str, before: int) -> Iterator[Mapping[str, Any]]:
+    try:
+        yield from batch.to_pylist()
+    except UnicodeDecodeError as error:
+        for place in range(batch.num_rows):
+            try:
+                batch.slice(place, 1).to_pylist()
+            except UnicodeDecodeError:
+                raise InputError(
+                    f"{path}:{before + place + 1}: text that is not UTF-8"
+                    f" ({error.reason}). Write the file again from the right encoding."
+                ) from error
+
+
+@contextlib.contextmanager
+def parquet_file(path: str) -> Iterator[Any]:
+    """Opens a Parquet file; InputError for another one."""
+    import pyarrow
+    from pyarrow import parquet
+
+    if not files.exists(path) or files.is_folder(path):
+        raise InputError(f"No such data file: {path}")
+    with files.open_binary(path) as file:
+        try:
+            yield parquet.ParquetFile(file)
+        except (pyarrow.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the disk's, not the reader's
+            raise InputError(
+                f"{path}: not a Parquet file, or a damaged one: {first_line(error)}"
+            ) from error
+
+
+class Format(NamedTuple):
+    """How the files of some endings are read."""
+
+    endings: tuple[str, ...]
+    read: Callable[[str, str], Numbered]  # of a path, and what it is for messages
+
+
+FORMATS = {
+    CSV: Format((".csv",), _csv),
+    TSV: Format((".tsv",), _tsv),
+    JSONL: Format((".jsonl", ".ndjson", ".json"), _json_values),
+    PARQUET: Format((".parquet", ".pq"), lambda path, what: parquet_rows(path)),
+    # One text per line, the column "text"; no ending names it.
+    TEXT: Format((), _texts),
+}
+
+
+# What is left out.
+
+# Per file. QQP's train.tsv has a few rows that line ends within a question split.
+MAX_UNUSABLE = 0.01
+
+
+def refuse_unusable(
+    count: int, total: int, limit: float, first: str, what: str = "rows"
+) -> None:
+    """Raises InputError for more than `limit` unusable rows, a share or a number."""
+    most = int(limit if limit >= 1 else round(limit * total, 6))
+    if count > most:
+        raise InputError(
+            f"{first} ({count:,} of {total:,} {what} cannot be used; at most {most:,}"
+            " may be: `max_unusable_rows`.)"
+        )
+
+
+class LeftOutRows:
+    """The rows of a file that are left out: few unusable ones, or an error."""
+
+    def __init__(
+        self, path: str, limit: float = MAX_UNUSABLE, *, keeps_places: bool = False
+    ) -> None:
+        self.path = _shown(path)
+        self.keeps_places = keeps_places  # in the output, without a prediction
+        self.num_rows = 0
+        self.blank: list[int] = []
+        self.unlabelled: list[int] = []
+        self._limit = limit
+        self._empty: list[int] = []
+        self._unusable: dict[int, str] = {}
+
+    def count(self, found: Iterable[Row], *, keeps_blank: bool) -> Iterator[Row]:
+        """Yields the rows but the blank ones, which are noted.
+
+        Where `keeps_blank`, those before the last row are rows of empty texts.
+        """
+        for row in found:
+            if not (row.cells or row.problem):
+                self.blank.append(row.number)
+                continue
+            if keeps_blank:
+                kept, self.blank = self.blank, []
+                for number in kept:
+                    self.num_rows += 1
+                    yield Row(row.path, number, dict.fromkeys(row.cells, ""))
+            self.num_rows += 1
+            yield row
+
+    def empty(self, line: int) -> None:
+        """Notes an example without text, which is not left out."""
+        self._empty.append(line)
+
+    def add(self, line: int, reason: str) -> None:
+        """Leaves out a row that cannot be used."""
+        self._unusable[line] = reason.removeprefix(f"{self.path}:{line}: ")
+
+    @property
+    def number(self) -> int:
+        """How many rows are left out, as `report` says."""
+        return len(self._unusable) + len(self.blank) + len(self.unlabelled)
+
+    def report(
+        self, *, has_labels: bool, warns: bool = True, nothing: str = "text"
+    ) -> None:
+        """Warns of the rows; raises InputError if too many cannot be used."""
+        if self._unusable:
+            line, reason = next(iter(self._unusable.items()))
+            first = f"{self.path}:{line}: {reason}"
+            if not (has_labels or self.keeps_places):
+                raise InputError(f"{first} A row without labels cannot be left out.")
+            refuse_unusable(len(self._unusable), self.num_rows, self._limit, first)
+        if not warns:
+            return
+        if self._empty:
+            logging.warning(
+                "%s: %d of %d rows have no %s, and are predicted as an empty one; the"
+                " first one is line %d.",
+                *(self.path, len(self._empty), self.num_rows, nothing, self._empty[0]),
+            )
+        for what, numbers in (
+            ("unusable", [*self._unusable]),
+            ("blank", self.blank),
+            ("unlabelled", self.unlabelled),
+        ):
+            if numbers:
+                first = f"line {numbers[0]}: {self._unusable.get(numbers[0], what)}"
+                done = "left out"
+                if self.keeps_places and numbers is not self.blank:
+                    done = "no prediction for"
+                logging.warning(
+                    "%s: %s %d %s rows of %d; the first one is %s",
+                    *(self.path, done, len(numbers), what, self.num_rows, first),
+                )

@@ -1,0 +1,380 @@
+"""Tables in every format have the same rows, whoever reads them."""
+
+import bz2
+import contextlib
+import csv
+import gzip
+import io
+import itertools
+import json
+import lzma
+import random
+import sys
+import tracemalloc
+import types
+from collections import Counter
+from unittest import mock
+
+import pyarrow
+from absl.testing import parameterized
+from pyarrow import parquet
+
+from bert_tf.addons.methods.embeddings import read_texts
+from bert_tf.addons.methods.embeddings_options import EmbeddingOptions
+from bert_tf.addons.serving import predict
+from bert_tf.base import rows, unpacking
+from bert_tf.base.errors import InputError
+from bert_tf.tasks.choices import ChoiceLayout, read_choices
+from bert_tf.tasks.squad.reading import Columns, read_file
+from bert_tf.tasks.tables import TableSplit
+from bert_tf.tasks.tagging.sentences import Layout, read_sentences
+from bert_tf.text import documents
+from tests.script_case import FolderCase
+
+
+def read(path, content, size, **options):
+    """Names of columns, and rows, of a content that is read in pieces of some bytes."""
+
+    def read_pieces(path):
+        for start in range(0, len(content), size):
+            yield content[start : start + size]
+
+    with file_of(read_pieces):
+        names, found = rows.read(path, **options)
+        return names, list(found)
+
+
+@contextlib.contextmanager
+def file_of(read_pieces):
+    """Any path is that of a file with these pieces."""
+    with (
+        mock.patch.object(unpacking, "read_pieces", read_pieces),
+        mock.patch("bert_tf.base.files.exists", return_value=True),
+    ):
+        yield
+
+
+class NonsenseTest(parameterized.TestCase):
+    """Generated nonsense, against readers that are not ours."""
+
+    def cells(self, draw, characters, most=4):
+        return [
+            "".join(draw.choices(characters, k=draw.randrange(6)))
+            for _ in range(draw.randrange(1, most))
+        ]
+
+    @parameterized.parameters(*range(40))
+    def test_csv(self, seed):
+        draw = random.Random(seed)
+        end = draw.choice(["\n", "\r\n", "\r"])
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, lineterminator=end, quoting=csv.QUOTE_ALL)
+        for _ in range(draw.randrange(1, 20)):
+            writer.writerow(self.cells(draw, 'ab,;"\n\r\t ü\u2028語'))
+            text.write(end * draw.choice([0, 0, 0, 1, 2]))
+        content = text.getvalue().rstrip(end) + end * draw.randrange(2)
+        expected = csv.reader(io.StringIO(content, newline=""))
+        expected = [(expected.line_num, cells) for cells in expected]
+        mark = "\ufeff" * draw.randrange(2)
+        _, found = read(
+            "x.csv",
+            (mark + content).encode(),
+            draw.randrange(1, 9),
+            has_header=False,
+        )
+        self.assertEqual(
+            [(row.number, list(row.values)) for row in found],
+            [(number, cells if any(cells) else []) for number, cells in expected],
+        )
+
+    @parameterized.parameters(*range(20))
+    def test_tsv(self, seed):
+        draw = random.Random(seed)
+        lines = ["a\tb"]
+        lines += ["\t".join(self.cells(draw, 'ab,"\v ü\u2028語')) for _ in range(20)]
+        content = "".join(line + draw.choice(["\n", "\r\n"]) for line in lines)
+        expected = [line.split("\t") for line in lines]
+        names, found = read("x.tsv", content.encode(), draw.randrange(1, 9))
+        self.assertEqual(names, ["a", "b"])
+        self.assertEqual([row.number for row in found], [*range(2, 22)])
+        for row, cells in zip(found, expected[1:], strict=True):
+            self.assertEqual(list(row.values), cells if any(cells) else [])
+            self.assertEqual(bool(row.problem), any(cells) and len(cells) != 2)
+            named = dict(zip("ab", cells, strict=False)) if any(cells) else {}
+            self.assertEqual(row.cells, named)
+
+    @parameterized.parameters(*range(20))
+    def test_json(self, seed):
+        draw = random.Random(seed)
+        values = [
+            {
+                "a": draw.choice([None, 1, 0.5, True, "x\n\u2028語", ["a", 1]]),
+                **({"b": {"c": draw.choice("xyz")}} if draw.randrange(2) else {}),
+            }
+            for _ in range(draw.randrange(1, 20))
+        ]
+        ascii_only = bool(draw.randrange(2))
+        whole = json.dumps(
+            values, indent=draw.choice([None, 1]), ensure_ascii=ascii_only
+        )
+        end = draw.choice(["\n", "\r\n"])
+        lines = end.join(json.dumps(value, ensure_ascii=ascii_only) for value in values)
+        for content in (whole, lines, f"\n \n{whole}", lines + end, f"\ufeff{lines}"):
+            names, found = read("x.json", content.encode(), draw.randrange(1, 99))
+            self.assertEqual([row.cells for row in found], values)
+            self.assertEqual([row.number for row in found], [*range(1, len(found) + 1)])
+            self.assertEqual(names[0], "a")
+            self.assertEqual("b.c" in names, any("b" in value for value in values))
+
+
+# Cells without line ends and tabs, which no format changes.
+TABLE = [
+    {
+        "question": "Who, then?",
+        "context": 'A "man" sat.',
+        "answer": '"man"',
+        "sent1": "ü, b",
+        "sent2": "'c",
+        "ending0": "d e",
+        "ending1": '"f',
+        "label": "0",
+    },
+    {
+        "question": "What?",
+        "context": "語 it is",
+        "answer": "it",
+        "sent1": '"',
+        "sent2": "",
+        "ending0": "g,",
+        "ending1": "h",
+        "label": "1",
+    },
+]
+OBJECTS = [
+    {
+        "tokens": ["a,", '"b"'],
+        "ner_tags": ["O", "B-X"],
+        "body": {"text": "ü one.\ntwo"},
+    },
+    {"tokens": ["語"], "ner_tags": ["O"], "body": {"text": '"three"'}},
+]
+
+
+def csv_of(table):
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, table[0])
+    writer.writeheader()
+    writer.writerows(table)
+    return text.getvalue()
+
+
+def tsv_of(table):
+    return "".join(
+        "\t".join(cells) + "\n" for cells in ([*table[0]], *map(dict.values, table))
+    )
+
+
+def lines_of(table):
+    return "".join(json.dumps(row) + "\n" for row in table)
+
+
+def zstd(content):
+    return pyarrow.compress(content, "zstd", asbytes=True)
+
+
+TEXTS = {".csv": csv_of, ".tsv": tsv_of}
+JSON = {".jsonl": lines_of, ".ndjson": lines_of, ".json": json.dumps}
+PACKED = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstd,
+}
+
+
+def predicted(path):
+    options = types.SimpleNamespace(input_file=path, max_unusable_rows=0)
+    kind = rows.format_of(path, rows.TEXT)
+    _, found = predict._opened_rows(options, kind)
+    return [dict(row.cells) for row in found]
+
+
+def classified(path):
+    split = TableSplit(text_a="sent1", text_b="sent2", label="label")
+    return [one[:3] for one in split.read(path)]
+
+
+def chosen(path):
+    found = read_choices(path, ChoiceLayout(), has_labels=True)
+    return [one[:4] for one in found.examples]
+
+
+def embedded(path):
+    options = EmbeddingOptions(
+        output_dir="out",
+        do_train=True,
+        train_file=path,
+        text_columns=("context", "ending0"),
+        score_column="label",
+    )
+    return [one[:2] for one in read_texts(path, options).examples]
+
+
+def asked(path):
+    found = read_file(path, columns=Columns())
+    return [(one.text, one.context, one.answers) for one in found]
+
+
+def tagged(path):
+    found = read_sentences([path], Layout())
+    return [(one.words, one.labels) for one in found]
+
+
+def documents_of(path):
+    (chunk,) = documents.make_chunks([path], text_field="body.text")
+    read = chunk.source.documents(chunk.start, chunk.stop, Counter())
+    return list(read)
+
+
+READERS = {
+    classified: [("ü, b", "'c", "0"), ('"', "", "1")],
+    chosen: [("ü, b", "'c", ("d e", '"f'), "0"), ('"', "", ("g,", "h"), "1")],
+    embedded: [(('A "man" sat.', "d e"), 0.0), (("語 it is", "g,"), 1.0)],
+    asked: [
+        ("Who, then?", 'A "man" sat.', (('"man"', 2),)),
+        ("What?", "語 it is", (("it", 2),)),
+    ],
+    predicted: TABLE,
+}
+OF_OBJECTS = {
+    tagged: [(("a,", '"b"'), ("O", "B-X")), (("語",), ("O",))],
+    documents_of: [["ü one.", "two"], ['"three"']],
+}
+
+
+class EveryCommandTest(FolderCase, parameterized.TestCase):
+    def check(self, reader, expected, table, formats):
+        for ending, write in formats.items():
+            for suffix, pack in PACKED.items():
+                path = self.write(f"x{ending}{suffix}", pack(write(table).encode()))
+                self.assertEqual(reader(path), expected, path)
+        for ending in (".parquet", ".pq"):
+            path = self.path(f"x{ending}")
+            parquet.write_table(pyarrow.Table.from_pylist(table), path)
+            self.assertEqual(reader(path), expected, path)
+
+    @parameterized.parameters(*READERS)
+    def test_the_same_rows_in_every_format(self, reader):
+        self.check(reader, READERS[reader], TABLE, TEXTS | JSON)
+
+    @parameterized.parameters(*OF_OBJECTS)
+    def test_the_same_objects_in_every_format(self, reader):
+        formats = dict(JSON)
+        if reader is documents_of:
+            del formats[".json"]  # read in chunks of lines, which an array has not
+        self.check(reader, OF_OBJECTS[reader], OBJECTS, formats)
+
+    def test_standard_input(self):
+        for kind, content in (("csv", csv_of(TABLE)), ("jsonl", lines_of(TABLE))):
+            stdin = io.TextIOWrapper(io.BytesIO(content.encode()))
+            with mock.patch.object(sys, "stdin", stdin):
+                names, found = rows.read("-", kind)
+                self.assertEqual([row.cells for row in found], TABLE)
+            self.assertEqual(names, [*TABLE[0]])
+
+
+class RowsTest(FolderCase, parameterized.TestCase):
+    def classified(self, path, **columns):
+        found = TableSplit(**{"text_a": "text", "label": "stars", **columns}).read(path)
+        return [one[:3] for one in found]
+
+    def test_fields_that_some_rows_lack(self):
+        path = self.write(
+            "rows.jsonl", '{"text": "A", "l": true}\n\n{"l": null, "text": "B"}\n'
+        )
+        self.assertEqual(
+            self.classified(path, label="l"), [("A", None, "true"), ("B", None, "")]
+        )
+
+    def test_what_is_no_table(self):
+        for path, message in (
+            (
+                self.write("a.jsonl", '{"text": "A", "stars": 1}\n["B"]\n'),
+                r"a.jsonl:2: it must be a JSON object. Received: list.* \(1 of 2 rows",
+            ),
+            (self.write("b.jsonl", '{"text": "A"\n'), "b.jsonl:1: it must be one JSON"),
+            (
+                self.write("c.json", '[{"text": "A", "stars": 1}, 5]'),
+                "c.json:2: it must be a JSON object. Received: int",
+            ),
+            (self.write("d.jsonl", ""), "d.jsonl: the file is empty"),
+            (self.write("f.csv", ",,\n,\n"), "f.csv: the file is empty, or all its c"),
+            (
+                self.write("rows.parquet", b"PAR1 and no more"),
+                "rows.parquet: not a Parquet file, or a damaged one: ",
+            ),
+            (self.path("none.parquet"), "No such data file"),
+            (self.path("none.csv"), "No such data file"),
+            (self.write("e.jsonl", '{"t": "A"}\n'), "Columns: 't'. Files"),
+            (
+                self.write("g.tsv", "text\tstars\rA\t1\rB\t2\r"),
+                "g.tsv: its lines end at carriage returns alone",
+            ),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.classified(path)
+
+    def test_a_field_within_another(self):
+        row = {"a": {"b": {"c": 1}, "b.d": 2}, "a.e": 3, "f": None}
+        for name, value, is_there in (
+            ("a.b.c", 1, True),
+            ("a.b.d", 2, True),
+            ("a.e", 3, True),
+            ("a.x", None, False),
+            ("f.g", None, True),
+        ):
+            self.assertEqual(rows.field(row, name), value, name)
+            self.assertEqual(rows.has_field(row, name), is_there, name)
+
+    def test_parts_of_cells_as_text(self):
+        for value, text in (
+            (None, ""),
+            ("a", "a"),
+            (["a", 1, None], "a;1;"),
+            (2.0, "2.0"),
+            ({"a": True}, '{"a": true}'),
+        ):
+            self.assertEqual(rows.as_text(value, ";"), text)
+
+    @parameterized.parameters("x.csv", "x.tsv", "x.jsonl", "x.txt", "x.unknown")
+    def test_an_endless_file_is_read_row_by_row(self, path):
+        line = {"x.jsonl": b'{"a": "b"}\n'}.get(path, b"a,b\n")
+        kind = rows.TEXT if path == "x.txt" else ""
+        with file_of(lambda path: itertools.repeat(line)):
+            _, found = rows.read(path, kind)
+            self.assertLen(list(itertools.islice(found, 3000)), 3000)
+            if not kind:
+                column = rows.read(path)[0][0]
+                TableSplit(text_a=column).check(path)
+
+    @parameterized.parameters("x.csv", "x.tsv", "x.jsonl", "x.parquet")
+    def test_rows_are_not_kept(self, name):
+        table = [{"a": f"{number:0600d}", "b": "c"} for number in range(30_000)]
+        write = {".csv": csv_of, ".tsv": tsv_of, ".jsonl": lines_of}.get(name[1:])
+        if write:
+            path = self.write(name, write(table))
+        else:
+            path = self.path(name)
+            parquet.write_table(pyarrow.Table.from_pylist(table), path)
+        left_out = rows.LeftOutRows(path)
+        tracemalloc.start()
+        try:
+            _, found = rows.read(path)
+            kept = sum(1 for _ in left_out.count(found, keeps_blank=False))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        self.assertEqual(kept, 30_000)
+        # The texts alone have 18 million bytes; a piece of a file is a million.
+        self.assertLess(peak, 12_000_000)
