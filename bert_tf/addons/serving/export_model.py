@@ -26,7 +26,6 @@ from bert_tf.training.training_options import DeviceOptions, ModelOptions
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
     from bert_tf.tasks.tables import Examples
-    from bert_tf.tasks.task import FineTuningTask
 
 FORMATS = (
     *("tf1", "huggingface", "kerashub", "saved_model", "litert", "onnx"),
@@ -40,7 +39,7 @@ _NO_HEADS = "none"
 # For saved_model with a span head; the first for other heads that have windows, too.
 _OF_SPANS = ("doc_stride", "max_query_length", "max_answer_length")
 
-_COLUMNS = ("text_a_column", "text_b_column", "label_column")
+_COLUMNS = ("text_a_column", "text_b_column")
 
 # [CLS] A [SEP] B [SEP] with a token cut away, as in the original.
 _LEAST_SEQ_LENGTH = 5
@@ -112,47 +111,30 @@ class ExportOptions(ModelOptions, decides="result", hides=("init_checkpoint",)):
         only_with="quantize=int8",
     )
 
-    eval_file: str | None = option(
-        None,
-        "For onnx and litert: a file with answers, in the format that the evaluation"
-        " of the model's task reads, on which the model and the export are compared:"
-        " scores, number of different answers, milliseconds per example, sizes.",
-        path=Path.FILE,
-        decides="nothing",
-    )
     text_a_column: str | None = option(
         None,
-        "For --eval_file and --calibration_file: column of the texts. Default: the"
-        " run's.",
+        "Column of the texts of --calibration_file. Default: the run's.",
+        only_with="calibration_file",
         decides="nothing",
     )
     text_b_column: str | None = option(
         None,
-        "For --eval_file and --calibration_file: column of the second texts. Default:"
-        " the run's, or none.",
-        decides="nothing",
-    )
-    label_column: str | None = option(
-        None,
-        "For --eval_file: column of the labels, or of the scores of two texts. Default:"
-        " the run's.",
-        only_with="eval_file",
+        "Column of the second texts of --calibration_file. Default: the run's, or"
+        " none.",
+        only_with="calibration_file",
         decides="nothing",
     )
 
     def problems(self) -> Iterator[str]:
         """Options without effect on a format."""
         yield from super().problems()
-        for name in ("quantize", "eval_file"):
-            if getattr(self, name) and self.format not in ("onnx", "litert"):
-                yield (
-                    f"`{name}` is only for `format=onnx` and `format=litert`: leave it"
-                    " out."
-                )
+        if self.quantize and self.format not in ("onnx", "litert"):
+            yield (
+                "`quantize` is only for `format=onnx` and `format=litert`: leave it"
+                " out."
+            )
         if self.calibration_file and self.format != "onnx":
             yield "`calibration_file` is only for `format=onnx`: leave it out."
-        if not self.calibration_file:
-            yield from self.require_for(_COLUMNS[:2], needs="eval_file")
         for_serving = ("max_seq_length", *_OF_SPANS)
         if self.format != "saved_model" and any(map(self.is_given, for_serving)):
             listed = ", ".join(f"`{name}`" for name in for_serving)
@@ -188,8 +170,7 @@ def export(checkpoint: str, output_dir: str, *, format: str, **options: Any) -> 
 def run(options: ExportOptions) -> None:
     """Reads, checks, writes."""
     if options.format == "onnx":
-        is_run = options.quantize == "int8" or options.eval_file
-        runtime = ["onnxruntime"] if is_run else []
+        runtime = ["onnxruntime"] if options.quantize == "int8" else []
         cli.require_packages("--format=onnx", "onnx", *runtime)
     cli.import_tensorflow(options)
     from bert_tf.addons.planning.card import copy_card
@@ -214,21 +195,6 @@ def run(options: ExportOptions) -> None:
     reading: dict[str, Any] = {}
     if options.format == "saved_model":
         reading = _reading(model, options)
-    task = None
-    if options.eval_file:
-        from bert_tf.addons.serving import export_scores, runtimes
-
-        if options.format == "litert" and runtimes.litert() is None:
-            raise InputError(
-                "`eval_file` needs LiteRT's interpreter: pip install ai-edge-litert"
-            )
-        columns = {n: x for n in _COLUMNS if (x := getattr(options, n)) is not None}
-        task = export_scores.open_task(
-            model,
-            options.eval_file,
-            columns,
-            has_other_texts=options.calibration_file is not None,
-        )
     calibration = None
     if options.calibration_file:
         rows = _rows(options, model, options.calibration_file)
@@ -237,7 +203,6 @@ def run(options: ExportOptions) -> None:
         settings["calibration"] = hashlib.sha256(content).hexdigest()
     if folder.is_done(export.identity(model, settings | reading)):
         logging.info("All is done already: %s.", options.output_dir)
-        _compare(options, model, task)
         return
     with folder as path:
         if options.format == "tf1":
@@ -260,7 +225,6 @@ def run(options: ExportOptions) -> None:
 
             write_litert(path, model, head_to_serve(model), options.quantize)
     logging.info("Wrote %s: %s.", options.format, options.output_dir)
-    _compare(options, model, task)
 
 
 def _rows(options: ExportOptions, model: "Source", path: str) -> "Examples":
@@ -270,23 +234,12 @@ def _rows(options: ExportOptions, model: "Source", path: str) -> "Examples":
 
     of_run = flags_of_run(model.folder)
     columns: dict[str, Any] = {}
-    for name in _COLUMNS[:2]:
+    for name in _COLUMNS:
         column = getattr(options, name) or of_run.get(name)
         if column is None and name != "text_b_column":
             raise InputError(f"{path} needs `{name}`: {model.path} has none.")
         columns[name.removesuffix("_column")] = column and as_column(column)
     return TableSplit(**columns).read(path)
-
-
-def _compare(
-    options: ExportOptions, model: "Source", task: "FineTuningTask | None"
-) -> None:
-    """Prints the scores of the checkpoint and of the export on `eval_file`, if any."""
-    if task is not None:
-        from bert_tf.addons.serving import export_scores
-
-        name = options.quantize or "float32"
-        export_scores.compare(task, model, options.format, options.output_dir, name)
 
 
 def _write_saved_model(path: str, model: "Source", reading: dict[str, Any]) -> None:

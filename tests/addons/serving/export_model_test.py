@@ -193,9 +193,6 @@ class ExportModelTest(RunClassifierTestCase):
         folder = self.checkpoint(model)
         flags = {"max_seq_length": 9, "long_text": "window"}
         runs.write_json(flags | {"window_pooling": "attention"}, folder, "flags.json")
-        with self.assertRaisesRegex(InputError, "neither onnx nor litert does: leave"):
-            given = "--heads=classifier", f"--eval_file={folder}/flags.json"
-            self.export(folder, "litert", self.path("x"), *given)
         with self.assertRaisesRegex(InputError, "with attention to their windows"):
             self.export(folder, "saved_model", self.path("x"))
         with self.assertRaisesRegex(InputError, "`max_query_length` has no effect"):
@@ -233,8 +230,7 @@ class ExportModelTest(RunClassifierTestCase):
             ("litert", "--max_seq_length=128", serving_alone),
             ("litert", "--doc_stride=128", serving_alone),
             ("tf1", "--quantize=int8", "is only for --format=onnx and --format=litert"),
-            ("saved_model", "--eval_file=c", "eval_file is only for --format=onnx and"),
-            ("onnx", "--text_a_column=t", "has no effect without --eval_file"),
+            ("onnx", "--text_a_column=t", "has no effect without --calibration_file"),
         ):
             with self.assertRaisesRegex(cli.flags.Error, message):
                 self.export("a", kind, "b", flag)
@@ -272,38 +268,6 @@ class ExportModelTest(RunClassifierTestCase):
             self.assertTrue(os.path.exists(os.path.join(path, "config.json")))
             sizes.append(os.path.getsize(os.path.join(path, "model.onnx")))
         self.assertLess(sizes[1], sizes[0])
-
-    @needs_onnxruntime
-    def test_onnx_on_a_table_beside_the_checkpoint(self):
-        self.check_on_a_table("onnx", "int8")
-
-    def test_litert_on_a_table_beside_the_checkpoint(self):
-        self.check_on_a_table("litert")
-
-    def check_on_a_table(self, kind, *quantized):
-        folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))
-        write_labels(folder, ["no", "yes"], None)
-        rows = [("good", "no"), ("bad w1", "yes"), ("w2", "no"), ("w3 w4 w5", "no")]
-        self.write("dev.tsv", [("t", "l"), *rows])
-        found = bert_tf.load(folder).predict([text for text, _ in rows])
-        right = [one.label == gold for one, (_, gold) in zip(found, rows, strict=True)]
-        for quantize in ("", *quantized):
-            lines = printed(
-                export_model,
-                f"--checkpoint={folder}",
-                f"--output_dir={self.path(f'{kind}{quantize}')}",
-                f"--format={kind}",
-                *[f"--quantize={quantize}"] * bool(quantize),
-                f"--eval_file={self.path('data', 'dev.tsv')}",
-                "--text_a_column=t",
-                "--label_column=l",
-            ).splitlines()
-            self.assertEqual(lines[0].split(), ["accuracy", "ms", "each", "MB"])
-            name, score, *_ = lines[1].split()
-            self.assertEqual((name, float(score)), ("checkpoint", np.mean(right)))
-            self.assertEqual(lines[2].split()[0], quantize or "float32")
-            changed = r"\d" if quantize else "0"
-            self.assertRegex(lines[3], f"^{changed} of 4 answers differ; the outputs")
 
     @needs_onnxruntime
     def test_onnx_with_the_ranges_of_a_table(self):
