@@ -1,5 +1,6 @@
 """The command `export_model`."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -15,7 +16,6 @@ from bert_tf.base.options import (
     REQUIRED,
     TASK,
     Path,
-    flags_of_run,
     option,
     with_default,
 )
@@ -24,6 +24,7 @@ from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.training.training_options import DeviceOptions, ModelOptions
 
 if TYPE_CHECKING:
+    from bert_tf.conversion.reading import Reading
     from bert_tf.conversion.source import Source
     from bert_tf.tasks.tables import Examples
 
@@ -189,19 +190,20 @@ def run(options: ExportOptions) -> None:
     words = options.heads
     heads = None if words is None else [HEADS[w] for w in words if w != _NO_HEADS]
     model = export.source_of(options, heads)
-    settings = {"format": options.format}
+    settings: dict[str, Any] = {"format": options.format}
     if options.quantize:
         settings["quantize"] = options.quantize
-    reading: dict[str, Any] = {}
+    reading = None
     if options.format == "saved_model":
         reading = _reading(model, options)
+        settings |= reading.known()
     calibration = None
     if options.calibration_file:
         rows = _rows(options, model, options.calibration_file)
         calibration = [(one.text_a, one.text_b) for one in rows]
         content = json.dumps(calibration).encode()
         settings["calibration"] = hashlib.sha256(content).hexdigest()
-    if folder.is_done(export.identity(model, settings | reading)):
+    if folder.is_done(export.identity(model, settings)):
         logging.info("All is done already: %s.", options.output_dir)
         return
     with folder as path:
@@ -214,7 +216,7 @@ def run(options: ExportOptions) -> None:
                 copy_card(model.folder, path, name)
         elif options.format == "kerashub":
             export.write_kerashub(path, model)
-        elif options.format == "saved_model":
+        elif reading is not None:
             _write_saved_model(path, model, reading)
         elif options.format == "onnx":
             export.write_onnx(path, model, options.quantize, calibration)
@@ -232,21 +234,21 @@ def _rows(options: ExportOptions, model: "Source", path: str) -> "Examples":
     from bert_tf.tasks.data_set_options import as_column
     from bert_tf.tasks.tables import TableSplit
 
-    of_run = flags_of_run(model.folder)
     columns: dict[str, Any] = {}
     for name in _COLUMNS:
-        column = getattr(options, name) or of_run.get(name)
+        column = getattr(options, name) or model.reading.columns.get(name)
         if column is None and name != "text_b_column":
             raise InputError(f"{path} needs `{name}`: {model.path} has none.")
         columns[name.removesuffix("_column")] = column and as_column(column)
     return TableSplit(**columns).read(path)
 
 
-def _write_saved_model(path: str, model: "Source", reading: dict[str, Any]) -> None:
+def _write_saved_model(path: str, model: "Source", reading: "Reading") -> None:
     from bert_tf.addons.serving.saved_model import head_to_serve, write_saved_model
     from bert_tf.conversion.tokenizer_files import write_labels
 
-    signatures = write_saved_model(path, model, head_to_serve(model), **reading)
+    signatures = write_saved_model(path, model, head_to_serve(model), reading)
+    reading.write(path)
     write_labels(path, model.labels or None, model.problem_type)
     logging.info("Its signatures: %s.", ", ".join(sorted(signatures)))
     if model.tokenizer.has_segmenter:
@@ -261,111 +263,64 @@ def _write_saved_model(path: str, model: "Source", reading: dict[str, Any]) -> N
         )
 
 
-def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
+def _reading(model: "Source", options: ExportOptions) -> "Reading":
     """How a SavedModel reads texts: as is given, or else as the run's prediction."""
-    from bert_tf.addons.serving.saved_model import FEATURES, head_to_serve
-    from bert_tf.conversion.huggingface import SentenceSettings, sentence_settings
-    from bert_tf.conversion.source import folder_of
-    from bert_tf.conversion.tokenizer_files import read_words
+    from bert_tf.addons.serving.saved_model import head_to_serve, server_of
+    from bert_tf.conversion.reading import Reading
     from bert_tf.tasks.long_texts import ATTENTION
 
     head, config = head_to_serve(model), model.require_config()
     # The prediction of masks has no length but the model's.
-    of_run = {} if head == names.MASKED_LM else flags_of_run(model.folder)
-    inherited = {
-        name: of_run[name]
-        for name in ("max_seq_length", *_OF_SPANS)
-        if of_run.get(name) is not None and not options.is_given(name)
-    }
-    found = {
-        **inherited,
-        **{
-            n: options.value_if_given(n)
-            for n in ("max_seq_length", *_OF_SPANS)
-            if options.is_given(n)
-        },
-    }
-    sentences = SentenceSettings()
-    if head != names.MASKED_LM:
-        sentences = sentence_settings(folder_of(model.path))
-    max_seq_length = (
-        found.get("max_seq_length")
-        or sentences.max_seq_length
-        or config.max_position_embeddings
-    )
-    config.check_sequence_length(max_seq_length)
-    if max_seq_length < _LEAST_SEQ_LENGTH:
-        raise InputError(
-            f"A pair takes {_LEAST_SEQ_LENGTH} tokens; the model has {max_seq_length}"
-            " positions. Export it as another format."
-        )
-    used: dict[str, Any] = {"max_seq_length": max_seq_length}
-    if head == names.SPAN:
-        used |= _span_options(options, found, max_seq_length)
-    elif head == FEATURES:
-        chosen = {"pooling": sentences.pooling, "normalizes": sentences.normalizes}
-        used |= {name: value for name, value in chosen.items() if value}
-    elif head == names.TAGGING:
-        used["doc_stride"] = found.get("doc_stride")
-        words = read_words(model.folder)
-        used["splits_cjk"] = words.splits_cjk
-        used["splits_punctuation"] = words.splits_punctuation
-    elif head == names.CLASSIFIER and not _has_pairs(of_run):
-        used["takes_pairs"] = False
-    if head == names.CLASSIFIER and of_run.get("long_text") == "window":
-        pooling = of_run.get("window_pooling") or "mean"
+    found = Reading() if head == names.MASKED_LM else model.reading
+    if head == names.CLASSIFIER and found.in_windows:
         if names.WINDOWS in names.heads_of(model.weights):
             raise InputError(
                 f"{model.path} reads long texts with attention to their windows, which"
                 " a SavedModel cannot. --heads=classifier leaves that out, and longer"
                 " texts are truncated."
             )
-        if pooling != ATTENTION:
-            used |= {"window_pooling": pooling, "doc_stride": found.get("doc_stride")}
-    for name in _OF_SPANS:
-        if options.is_given(name) and name not in used:
+        if found.window_pooling == ATTENTION:
+            found = found.without_windows()
+    used = server_of(head).reads
+    if head == names.CLASSIFIER and not found.in_windows:
+        used = ()
+    given = [name for name in ("max_seq_length", *_OF_SPANS) if options.is_given(name)]
+    for name in given:
+        if name not in ("max_seq_length", *used):
             raise InputError(
                 f"`{name}` has no effect on this model, which serves {head}: leave it"
                 " out."
             )
-    shown = [
-        f"{name}={used[name]}"
-        for name in (*inherited, "window_pooling")
-        if used.get(name) is not None
+    inherited = [
+        f"{name}={value}"
+        for name, value in found.known().items()
+        if name in ("max_seq_length", "window_pooling", *used) and name not in given
     ]
-    if shown:
-        logging.info("As in the run: %s.", " ".join(shown))
-    return used
+    if inherited:
+        logging.info("As in the run: %s.", " ".join(inherited))
+    found = dataclasses.replace(found, **{n: getattr(options, n) for n in given})
+    length = found.max_seq_length or config.max_position_embeddings
+    config.check_sequence_length(length)
+    if length < _LEAST_SEQ_LENGTH:
+        raise InputError(
+            f"A pair takes {_LEAST_SEQ_LENGTH} tokens; the model has {length}"
+            " positions. Export it as another format."
+        )
+    found = dataclasses.replace(found, max_seq_length=length)
+    return _with_room(options, found) if head == names.SPAN else found
 
 
-def _has_pairs(of_run: dict[str, Any]) -> bool:
-    """Whether a classifier's run had pairs of texts, as far as its flags tell."""
-    from bert_tf.tasks.data_set_options import is_own_table
-    from bert_tf.tasks.glue import find
-    from bert_tf.tasks.tables import TableSplit
-
-    name = of_run.get("task_name")
-    if "text_b_column" not in of_run or of_run.get("tfds_name"):
-        return True
-    if name is None or is_own_table(name):
-        return of_run["text_b_column"] is not None
-    splits = find(name).splits.values()
-    return any(isinstance(one, TableSplit) and one.text_b is not None for one in splits)
-
-
-def _span_options(
-    options: ExportOptions, found: dict[str, Any], max_seq_length: int
-) -> dict[str, int]:
-    """The windows of contexts: each has room for the question and more."""
-    of_spans = {name: found.get(name) or DEFAULTS[name] for name in _OF_SPANS}
+def _with_room(options: ExportOptions, found: "Reading") -> "Reading":
+    """The same with questions that leave room for a context in each window."""
+    assert found.max_seq_length is not None
     # [CLS], two [SEP] and at least one token of the context.
-    most = max_seq_length - 4
-    if of_spans["max_query_length"] > most:
-        if options.is_given("max_query_length"):
-            raise InputError(
-                f"`max_query_length={options.max_query_length}` must leave room for a"
-                f" context in sequences of {max_seq_length}: at most {most}."
-            )
-        of_spans["max_query_length"] = max(1, most // 2)
-        logging.info("  Questions are cut to %d tokens.", max(1, most // 2))
-    return of_spans
+    most = found.max_seq_length - 4
+    if (found.max_query_length or DEFAULTS["max_query_length"]) <= most:
+        return found
+    if options.is_given("max_query_length"):
+        raise InputError(
+            f"`max_query_length={options.max_query_length}` must leave room for a"
+            f" context in sequences of {found.max_seq_length}: at most {most}."
+        )
+    logging.info("  Questions are cut to %d tokens.", max(1, most // 2))
+    return dataclasses.replace(found, max_query_length=max(1, most // 2))

@@ -14,6 +14,7 @@ from bert_tf.addons.serving import saved_model as serving
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
+from bert_tf.conversion.reading import Reading
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.tokenizer_files import read_labels, write_labels
 from bert_tf.modeling.heads import (
@@ -131,8 +132,8 @@ class ExportModelTest(RunClassifierTestCase):
         # Without the flag questions are cut to half of that.
         with mock.patch.object(serving, "write_saved_model", return_value={}) as write:
             self.export(folder, "saved_model", self.path("saved"))
-        self.assertEqual(write.call_args.kwargs["max_query_length"], 6)
-        self.assertEqual(write.call_args.kwargs["max_seq_length"], 16)
+        *_, reading = write.call_args.args
+        self.assertEqual(reading, Reading(max_query_length=6, max_seq_length=16))
 
     def run_and_served(self, model, signature, labels, **flags):
         """A run's own predictions, and its SavedModel's signature."""
@@ -172,6 +173,7 @@ class ExportModelTest(RunClassifierTestCase):
             BertClassifier(toy.CONFIG, 2),
             *("serving_default", ["no", "yes"]),
             max_seq_length=9,
+            text_a_column="text",
             text_b_column=None,
         )
         found = served(text_a=tf.constant(texts))["label"].numpy().tolist()
@@ -213,7 +215,8 @@ class ExportModelTest(RunClassifierTestCase):
         runs.write_json(flags | {"max_answer_length": 5}, folder, "flags.json")
         with mock.patch.object(serving, "write_saved_model", return_value={}) as write:
             self.export(folder, "saved_model", self.path("x"), "--max_answer_length=7")
-        self.assertEqual(write.call_args.kwargs, flags | {"max_answer_length": 7})
+        *_, reading = write.call_args.args
+        self.assertEqual(reading, Reading(**flags, max_answer_length=7))
 
     def test_left_to_right_fills_no_masks(self):
         config = dataclasses.replace(toy.CONFIG, left_to_right=True)
