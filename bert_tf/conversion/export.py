@@ -17,13 +17,13 @@ from bert_tf.addons.serving import onnx_files, onnx_graph, runtimes
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
-from bert_tf.base.options import FLAGS_NAME, flags_of_run
 from bert_tf.conversion import huggingface, kerashub, loading, names, tensorflow
 from bert_tf.conversion.loading import (
     checked_casing,
     extended,
     refuse_other_function,
 )
+from bert_tf.conversion.reading import Reading
 from bert_tf.conversion.source import (
     CONFIG_NAME,
     EXPORT_NAME,
@@ -31,7 +31,6 @@ from bert_tf.conversion.source import (
     Export,
     Format,
     Source,
-    folder_of,
     load_tokenizer,
     open_source,
     read_export,
@@ -238,6 +237,7 @@ def write_tf1(folder: str, model: Source) -> None:
             model.tokenizer.segmenter,
         )
     _write_release(folder, model, as_electras=as_electras)
+    _write_reading(folder, model)
 
 
 def _write_release(folder: str, model: Source, *, as_electras: bool = False) -> None:
@@ -299,13 +299,13 @@ def save(
         labels=None if labels is None else tuple(labels),
         problem_type=getattr(model, "problem_type", None),
     )
-    flags = {} if max_length is None else {"max_seq_length": max_length}
+    reading = Reading(max_seq_length=max_length)
     new = NewFolder(output_dir)
-    if new.is_done(identity(source, {"format": "tf1", **flags})):
+    if new.is_done(identity(source, {"format": "tf1", **reading.known()})):
         return
     with new as path:
         _write_release(path, source)
-        _write_reading(path, flags)
+        reading.write(path)
 
 
 def _as_float32(variable: keras.Variable) -> np.ndarray:
@@ -318,32 +318,24 @@ def write_huggingface(folder: str, model: Source) -> None:
     _refuse_added(model)
     values = _hugging_face_config(model)
     huggingface.write(folder, model.weights, model.require_config(), values)
-    attends = names.WINDOWS in names.heads_of(model.weights)
-    _write_hugging_face_tokenizer(folder, model, attends_to_windows=attends)
+    _write_hugging_face_tokenizer(folder, model)
 
 
 def write_sentence_transformers(folder: str, model: Source) -> None:
     """Writes a folder that sentence-transformers reads: the encoder and its pooling."""
     encoder = dataclasses.replace(model, weights=model.weights.with_heads(()))
     write_huggingface(folder, encoder)
-    _write_modules(folder, model, huggingface.sentence_settings(folder_of(model.path)))
+    _write_modules(folder, model)
 
 
-def _write_modules(
-    folder: str, model: Source, settings: huggingface.SentenceSettings
-) -> None:
-    settings = settings._replace(max_seq_length=_max_length(model, settings))
-    huggingface.write_modules(folder, settings, model.require_config().hidden_size)
-
-
-def _max_length(model: Source, settings: huggingface.SentenceSettings) -> int:
-    """Where `load` cuts texts."""
-    most = model.require_config().max_position_embeddings
-    of_run = flags_of_run(model.folder).get("max_seq_length")
-    return min(of_run or settings.max_seq_length or most, most)
-
-
-_NO_SENTENCES = huggingface.SentenceSettings()
+def _write_modules(folder: str, model: Source) -> None:
+    config, reading = model.require_config(), model.reading
+    modules = huggingface.Modules(
+        reading.length(config.max_position_embeddings),
+        reading.pooling,
+        bool(reading.normalize),
+    )
+    huggingface.write_modules(folder, modules, config.hidden_size)
 
 
 def _hugging_face_config(model: Source) -> dict[str, Any]:
@@ -361,41 +353,21 @@ def _hugging_face_config(model: Source) -> dict[str, Any]:
     return huggingface.to_config(config, architecture, **labels)
 
 
-def _write_hugging_face_tokenizer(
-    folder: str,
-    model: Source,
-    *,
-    sentences: huggingface.SentenceSettings = _NO_SENTENCES,
-    attends_to_windows: bool = False,
-) -> None:
-    _write_tokenizer(folder, model, _max_length(model, sentences))
-    flags = flags_of_run(model.folder)
-    if flags.get("window_pooling") == "attention" and not attends_to_windows:
-        flags = {n: x for n, x in flags.items() if n not in _OF_WINDOWS}
-    _write_reading(folder, flags)
+def _write_hugging_face_tokenizer(folder: str, model: Source) -> None:
+    most = model.require_config().max_position_embeddings
+    _write_tokenizer(folder, model, model.reading.length(most))
+    _write_reading(folder, model)
     if (vocabulary := model.tokenizer.vocabulary) is not None:
         write_tokenizer_json(folder, vocabulary, bool(model.tokenizer.do_lower_case))
 
 
-# The flags of a run that say how its model reads texts: what `load` goes by.
-_READING = (
-    *("max_seq_length", "long_text", "window_pooling", "doc_stride"),
-    *("max_query_length", "n_best_size", "max_answer_length"),
-    *("version_2_with_negative", "null_score_diff_threshold"),
-    *("text_a_column", "text_b_column", "pooling", "normalize"),
-)
-
-
-_OF_WINDOWS = ("long_text", "window_pooling", "doc_stride")
-
-
-def _write_reading(folder: str, flags: Mapping[str, Any]) -> None:
-    """Writes those of a run's flags that say how its model reads texts."""
-    found = {name: flags[name] for name in _READING if flags.get(name) is not None}
-    if found:
-        files.write_atomically(
-            os.path.join(folder, FLAGS_NAME), json.dumps(found, indent=1) + "\n"
-        )
+def _write_reading(folder: str, model: Source) -> None:
+    """Writes reading.json, without the windows that the weights lack."""
+    reading = model.reading
+    attends = names.WINDOWS in names.heads_of(model.weights)
+    if reading.window_pooling == "attention" and not attends:
+        reading = reading.without_windows()
+    reading.write(folder)
 
 
 def write_onnx(
@@ -420,14 +392,16 @@ def write_onnx(
     """
     _refuse_segmenter(model)
     config, heads = model.require_config(), names.heads_of(model.weights)
-    sentences = _NO_SENTENCES
-    if not heads:
-        sentences = huggingface.sentence_settings(folder_of(model.path))
+    if names.WINDOWS in heads:  # of which a graph has none
+        heads = [head for head in heads if head != names.WINDOWS]
+        weights = model.weights.with_heads(heads)
+        model = dataclasses.replace(model, weights=weights)
+    reading = Reading() if heads else model.reading
     content = onnx_graph.build(
         model,
         dtype=np.float16 if quantize == "float16" else np.float32,
-        pooling=sentences.pooling,
-        normalizes=sentences.normalizes,
+        pooling=reading.pooling,
+        normalizes=bool(reading.normalize),
     )
     path = os.path.join(folder, ONNX_NAME)
     if quantize == "int8":
@@ -444,17 +418,12 @@ def write_onnx(
         os.path.join(folder, huggingface.CONFIG_NAME),
         json.dumps(values, indent=2) + "\n",
     )
-    _write_hugging_face_tokenizer(folder, model, sentences=sentences)
-    if sentences.pooling:
-        _write_modules(folder, model, sentences)
+    _write_hugging_face_tokenizer(folder, model)
+    if reading.pooling:
+        _write_modules(folder, model)
     keras_model = loading.load_encoder(model) if not heads else None
     if heads and heads[0] != names.REPLACED_TOKENS:  # which has no model of its own
-        weights = model.weights.with_heads(
-            [one for one in heads if one != names.WINDOWS]
-        )
-        keras_model = loading.load_model(
-            dataclasses.replace(model, weights=weights), heads[0]
-        )
+        keras_model = loading.load_model(model, heads[0])
     if keras_model is not None:
         runtimes.check(path, "onnx", keras_model, quantize)
 
@@ -462,8 +431,7 @@ def write_onnx(
 def _batches(model: Source, texts: TextPairs) -> Iterator[dict[str, np.ndarray]]:
     """The inputs of an ONNX model for one text after the other, cut as `load` does."""
     tokenizer = load_tokenizer(model)
-    sentences = huggingface.sentence_settings(folder_of(model.path))
-    length = _max_length(model, sentences)
+    length = model.reading.length(model.require_config().max_position_embeddings)
     has_choices = names.MULTIPLE_CHOICE in names.heads_of(model.weights)
     for text, second in texts:
         inputs = tokenizer([text], [second], max_length=length, truncation=True)

@@ -33,7 +33,6 @@ from bert_tf.base.config import (
     BertConfig,
 )
 from bert_tf.base.errors import InputError, first_line
-from bert_tf.base.options import flags_of_run
 from bert_tf.conversion import hdf5, names
 from bert_tf.conversion.weights import Tensor, Weights, check_against_config, listed
 
@@ -486,7 +485,7 @@ def model_folder(folder: str) -> str:
     return files.inside(folder, first, path) if first else folder
 
 
-class SentenceSettings(NamedTuple):
+class Modules(NamedTuple):
     """What sentence-transformers does with a text; None for what no file says."""
 
     max_seq_length: int | None = None
@@ -494,20 +493,15 @@ class SentenceSettings(NamedTuple):
     normalizes: bool = False  # vectors have length 1
 
 
-def sentence_settings(folder: str) -> SentenceSettings:
-    """The settings of a sentence-transformers folder or of a run, logged; or none.
+def read_modules(folder: str) -> Modules | None:
+    """The settings of a sentence-transformers folder; None for any other.
 
     Raises:
         InputError: a module changes the vectors in a way that is not known here.
     """
     path = os.path.join(folder, _MODULES_NAME)
     if not files.exists(path):
-        flags = flags_of_run(folder)
-        if not flags.get("pooling"):
-            return SentenceSettings()
-        found = SentenceSettings(None, flags["pooling"], bool(flags.get("normalize")))
-        logging.info("%s: %s, unless given.", folder, found)
-        return found
+        return None
     lengths = os.path.join(model_folder(folder), "sentence_bert_config.json")
     values = files.read_object(lengths) if files.exists(lengths) else {}
     length, pooling, normalizes = values.get("max_seq_length"), None, False
@@ -526,15 +520,13 @@ def sentence_settings(folder: str) -> SentenceSettings:
             pooling = _pooling_in(os.path.join(place, CONFIG_NAME))
         else:
             logging.warning("%s: %s is not computed here.", path, kind)
-    found = SentenceSettings(length, pooling, normalizes)
-    logging.info("%s: %s, unless given.", folder, found)
-    return found
+    return Modules(length, pooling, normalizes)
 
 
 _POOLING_MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max"}
 
 
-def write_modules(folder: str, settings: SentenceSettings, hidden_size: int) -> None:
+def write_modules(folder: str, settings: Modules, hidden_size: int) -> None:
     """Writes what sentence-transformers needs next to a model in its folder."""
     kinds = ["Transformer", "Pooling", *["Normalize"] * settings.normalizes]
     modules = [

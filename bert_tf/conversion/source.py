@@ -26,6 +26,7 @@ An exported folder also has export.json, which records what it was made from:
 
 import dataclasses
 import enum
+import functools
 import json
 import os
 from collections.abc import Sequence
@@ -39,6 +40,7 @@ from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import BEST_FOLDER
 from bert_tf.conversion import huggingface, kerashub, names, tensorflow
+from bert_tf.conversion.reading import Reading, read_reading
 from bert_tf.conversion.tokenizer_files import (
     VOCAB_NAME,
     TokenizerFiles,
@@ -143,6 +145,11 @@ class Source:
                     f"{self.path}: its {head} head has {number} outputs, its labels are"
                     f" {', '.join(self.labels) or 'none, as of a regression'}."
                 )
+
+    @functools.cached_property
+    def reading(self) -> Reading:
+        """How it reads text."""
+        return read_reading(self.folder, folder_of(self.path))
 
     @property
     def checkpoint(self) -> str:
@@ -316,6 +323,12 @@ def open_tokenizer(path: str) -> TokenizerFiles:
     if kerashub.is_handle(path) or kerashub.is_preset_folder(folder_of(path)):
         return kerashub.read_tokenizer(kerashub.preset_folder(_preset_of(path)))
     return read_tokenizer(huggingface.model_folder(folder_of(path)))
+
+
+def open_reading(path: str) -> Reading:
+    """How the model of a checkpoint reads text, whose weights are left alone."""
+    folder = folder_of(files.expanded(path))
+    return read_reading(huggingface.model_folder(folder), folder)
 
 
 def load_tokenizer(path: str | Source, **options: Any) -> WordPieceTokenizer:

@@ -104,13 +104,13 @@ def run(options: ExtractionOptions) -> None:
     if len(set(map(files.identity, paths))) == 1:
         raise InputError(f"--output_file: {paths[1]} is also the input file.")
     cli.import_tensorflow(options)
-    from bert_tf.conversion.huggingface import sentence_settings
-    from bert_tf.conversion.source import folder_of
+    from bert_tf.conversion.source import open_reading
     from bert_tf.tasks import features, line_features
 
-    of_folder = sentence_settings(folder_of(options.init_checkpoint))
-    if of_folder.max_seq_length and not options.is_given("max_seq_length"):
-        options = options.with_defaults(max_seq_length=of_folder.max_seq_length)
+    # That of a task is for its records.
+    reading = open_reading(options.init_checkpoint).of_vectors()
+    if reading.max_seq_length and not options.is_given("max_seq_length"):
+        options = options.with_defaults(max_seq_length=reading.max_seq_length)
     # The whole input is read and checked before any computation.
     num_lines = line_features.count_lines(options.input_file)
     extractor, tokenizer = features.open_extractor(
@@ -120,7 +120,7 @@ def run(options: ExtractionOptions) -> None:
         weights=options.layer_weights,
         token_vectors=options.token_vectors,
         sentence_vectors=tuple(sorted(set(options.sentence_vectors))),
-        normalizes=of_folder.normalizes,
+        normalizes=bool(reading.normalize),
         word_vectors=options.words or line_features.FIRST_PIECE,
     )
     reader = line_features.FeatureReader(

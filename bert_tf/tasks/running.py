@@ -12,7 +12,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.options import deciding, flags_of_run
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles
-from bert_tf.conversion.source import folder_of
+from bert_tf.conversion.source import folder_of, open_reading
 from bert_tf.tasks import run_log
 from bert_tf.tasks.finetuning import (
     FineTuning,
@@ -115,7 +115,7 @@ def as_trained(options: FineTuningOptions) -> FineTuningOptions:
     elif options.init_checkpoint:
         # Its own layers are in its weights, or taken into them.
         folder = folder_of(options.init_checkpoint)
-        trained = flags_of_run(folder)
+        trained = open_reading(options.init_checkpoint).known()
     else:
         return options
     return with_flags_of(options, names, trained, folder)

@@ -54,6 +54,7 @@ from bert_tf.base.errors import InputError, first_line
 from bert_tf.base.options import BEST_FOLDER, FLAGS_NAME
 from bert_tf.conversion.adapter_files import load_adapter
 from bert_tf.conversion.loading import load_weights, opened
+from bert_tf.conversion.reading import READING_NAME
 from bert_tf.conversion.source import CONFIG_NAME, Source
 from bert_tf.conversion.tensorflow import (
     KEY_SUFFIX,
@@ -92,6 +93,7 @@ _COMPANIONS = (
     LABELS_NAME,
     PROBLEM_TYPE_NAME,
     FLAGS_NAME,
+    READING_NAME,
     STARTS_NAME,
     FEATURES_NAME,
     WORDS_NAME,

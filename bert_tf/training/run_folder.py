@@ -4,6 +4,7 @@
     vocab.txt              the vocabulary, one token per line
     tokenizer_config.json  {"do_lower_case": true}; "segmenter" if there is one
     flags.json             the resolved flags of the last start that trained
+    reading.json           how the model reads text (`bert_tf.conversion.reading`)
     starts.jsonl           one JSON object per start that trained: the step it started
                            from, its task, its data, its settings, its flags
     labels.txt             a classifier's labels, in the order of its outputs
@@ -36,6 +37,7 @@ from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import FLAGS_NAME, Options, flags_of_run
 from bert_tf.conversion.names import heads_of
+from bert_tf.conversion.reading import of_flags
 from bert_tf.conversion.source import CONFIG_NAME
 from bert_tf.conversion.tensorflow import (
     CheckpointReader,
@@ -206,6 +208,8 @@ def differences(folder: str, start: Start) -> str:
 
 
 def _write_flags(folder: str, values: Mapping[str, Any]) -> None:
+    """Writes flags.json, and reading.json of it."""
+    of_flags(values).write(folder)
     files.write_atomically(
         os.path.join(folder, FLAGS_NAME),
         json.dumps(values, indent=2, sort_keys=True) + "\n",

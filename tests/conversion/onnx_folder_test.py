@@ -5,8 +5,7 @@ import pytest
 from absl.testing import parameterized
 
 import bert_tf
-from bert_tf.conversion.huggingface import SentenceSettings, sentence_settings
-from bert_tf.conversion.source import Format, open_source
+from bert_tf.conversion.source import Format, open_reading, open_source
 from bert_tf.modeling.encoder import BertEncoder
 from tests.conversion import runs
 from tests.modeling.examples import randomize
@@ -53,8 +52,10 @@ class OnnxFolderTest(FolderCase, parameterized.TestCase):
             )
         # What sentence-transformers reads, and this package too.
         self.assertEqual(open_source(exported).format, Format.ONNX)
+        reading = open_reading(exported)
         self.assertEqual(
-            sentence_settings(exported), SentenceSettings(9, pooling, normalize)
+            (reading.max_seq_length, reading.pooling, reading.normalize),
+            (9, pooling, normalize),
         )
         again = bert_tf.load(exported)
         self.assertEqual((again.runtime, again.max_length), ("onnxruntime", 9))

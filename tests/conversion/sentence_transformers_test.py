@@ -4,7 +4,7 @@ import numpy as np
 from absl.testing import parameterized
 
 import bert_tf
-from bert_tf.conversion.huggingface import SentenceSettings, sentence_settings
+from bert_tf.conversion.source import open_reading
 from bert_tf.modeling.encoder import BertEncoder
 from tests.conversion import runs
 from tests.modeling.examples import randomize
@@ -30,9 +30,11 @@ class SentenceTransformersTest(FolderCase, parameterized.TestCase):
         self.assertAllClose(vectors, bare / lengths if normalize else bare, rtol=1e-6)
         exported = self.path("exported")
         bert_tf.export(run, exported, format="sentence_transformers")
-        os.remove(os.path.join(exported, "flags.json"))
+        os.remove(os.path.join(exported, "reading.json"))
+        reading = open_reading(exported)
         self.assertEqual(
-            sentence_settings(exported), SentenceSettings(9, pooling, normalize)
+            (reading.max_seq_length, reading.pooling, reading.normalize),
+            (9, pooling, normalize),
         )
         again = bert_tf.load(exported, runtime="keras")
         self.assertEqual(again.max_length, 9)

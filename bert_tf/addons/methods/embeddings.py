@@ -38,9 +38,9 @@ from bert_tf.base import files, rows
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
 from bert_tf.conversion import names
-from bert_tf.conversion.huggingface import SentenceSettings, sentence_settings
 from bert_tf.conversion.loading import ModelFiles
-from bert_tf.conversion.source import folder_of
+from bert_tf.conversion.reading import Reading
+from bert_tf.conversion.source import open_reading
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import FLOAT32, RecordSpec
 from bert_tf.tasks import metrics
@@ -185,9 +185,9 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 def with_settings(options: EmbeddingOptions) -> EmbeddingOptions:
     """The options with the pooling and the length of the checkpoint to start from."""
-    found = SentenceSettings()
+    found = Reading()
     if options.init_checkpoint:
-        found = sentence_settings(folder_of(options.init_checkpoint))
+        found = open_reading(options.init_checkpoint).of_vectors()
     changed: dict[str, Any] = {}
     if options.pooling is None:
         changed["pooling"] = found.pooling or "mean"

@@ -11,7 +11,6 @@ from bert_tf.base.options import (
     Path,
     deciding,
     default_of,
-    flags_of_run,
     option,
 )
 from bert_tf.tasks.squad.decoding import NBestEntry
@@ -76,7 +75,7 @@ class AnswererOptions(SourceOptions, decides="nothing"):
     top_k: int = option(1, "How many answers to print for each question.", least=1)
 
 
-# The run's flags.json takes precedence over these, and the user's flags over both.
+# The run's reading takes precedence over these, and the user's flags over both.
 DEFAULTS: dict[str, Any] = {
     name: default_of(SquadOptions, name)
     for name in deciding(AnswererOptions, "reading")
@@ -147,7 +146,7 @@ def options_of(
     from bert_tf.tasks.squad import null_threshold
 
     found = null_threshold.read(source.folder, checkpoint)
-    of_run = flags_of_run(source.folder)
+    of_run = source.reading.known()
     if found is not None:
         # The threshold that was found for the model goes before the run's.
         of_run["null_score_diff_threshold"] = found

@@ -1,5 +1,6 @@
 """The command `export_model`."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -15,7 +16,6 @@ from bert_tf.base.options import (
     REQUIRED,
     TASK,
     Path,
-    flags_of_run,
     option,
     with_default,
 )
@@ -24,9 +24,9 @@ from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.training.training_options import DeviceOptions, ModelOptions
 
 if TYPE_CHECKING:
+    from bert_tf.conversion.reading import Reading
     from bert_tf.conversion.source import Source
     from bert_tf.tasks.tables import Examples
-    from bert_tf.tasks.task import FineTuningTask
 
 FORMATS = (
     *("tf1", "huggingface", "kerashub", "saved_model", "litert", "onnx"),
@@ -40,7 +40,7 @@ _NO_HEADS = "none"
 # For saved_model with a span head; the first for other heads that have windows, too.
 _OF_SPANS = ("doc_stride", "max_query_length", "max_answer_length")
 
-_COLUMNS = ("text_a_column", "text_b_column", "label_column")
+_COLUMNS = ("text_a_column", "text_b_column")
 
 # [CLS] A [SEP] B [SEP] with a token cut away, as in the original.
 _LEAST_SEQ_LENGTH = 5
@@ -112,47 +112,30 @@ class ExportOptions(ModelOptions, decides="result", hides=("init_checkpoint",)):
         only_with="quantize=int8",
     )
 
-    eval_file: str | None = option(
-        None,
-        "For onnx and litert: a file with answers, in the format that the evaluation"
-        " of the model's task reads, on which the model and the export are compared:"
-        " scores, number of different answers, milliseconds per example, sizes.",
-        path=Path.FILE,
-        decides="nothing",
-    )
     text_a_column: str | None = option(
         None,
-        "For --eval_file and --calibration_file: column of the texts. Default: the"
-        " run's.",
+        "Column of the texts of --calibration_file. Default: the run's.",
+        only_with="calibration_file",
         decides="nothing",
     )
     text_b_column: str | None = option(
         None,
-        "For --eval_file and --calibration_file: column of the second texts. Default:"
-        " the run's, or none.",
-        decides="nothing",
-    )
-    label_column: str | None = option(
-        None,
-        "For --eval_file: column of the labels, or of the scores of two texts. Default:"
-        " the run's.",
-        only_with="eval_file",
+        "Column of the second texts of --calibration_file. Default: the run's, or"
+        " none.",
+        only_with="calibration_file",
         decides="nothing",
     )
 
     def problems(self) -> Iterator[str]:
         """Options without effect on a format."""
         yield from super().problems()
-        for name in ("quantize", "eval_file"):
-            if getattr(self, name) and self.format not in ("onnx", "litert"):
-                yield (
-                    f"`{name}` is only for `format=onnx` and `format=litert`: leave it"
-                    " out."
-                )
+        if self.quantize and self.format not in ("onnx", "litert"):
+            yield (
+                "`quantize` is only for `format=onnx` and `format=litert`: leave it"
+                " out."
+            )
         if self.calibration_file and self.format != "onnx":
             yield "`calibration_file` is only for `format=onnx`: leave it out."
-        if not self.calibration_file:
-            yield from self.require_for(_COLUMNS[:2], needs="eval_file")
         for_serving = ("max_seq_length", *_OF_SPANS)
         if self.format != "saved_model" and any(map(self.is_given, for_serving)):
             listed = ", ".join(f"`{name}`" for name in for_serving)
@@ -188,8 +171,7 @@ def export(checkpoint: str, output_dir: str, *, format: str, **options: Any) -> 
 def run(options: ExportOptions) -> None:
     """Reads, checks, writes."""
     if options.format == "onnx":
-        is_run = options.quantize == "int8" or options.eval_file
-        runtime = ["onnxruntime"] if is_run else []
+        runtime = ["onnxruntime"] if options.quantize == "int8" else []
         cli.require_packages("--format=onnx", "onnx", *runtime)
     cli.import_tensorflow(options)
     from bert_tf.addons.planning.card import copy_card
@@ -208,36 +190,21 @@ def run(options: ExportOptions) -> None:
     words = options.heads
     heads = None if words is None else [HEADS[w] for w in words if w != _NO_HEADS]
     model = export.source_of(options, heads)
-    settings = {"format": options.format}
+    settings: dict[str, Any] = {"format": options.format}
     if options.quantize:
         settings["quantize"] = options.quantize
-    reading: dict[str, Any] = {}
+    reading = None
     if options.format == "saved_model":
         reading = _reading(model, options)
-    task = None
-    if options.eval_file:
-        from bert_tf.addons.serving import export_scores, runtimes
-
-        if options.format == "litert" and runtimes.litert() is None:
-            raise InputError(
-                "`eval_file` needs LiteRT's interpreter: pip install ai-edge-litert"
-            )
-        columns = {n: x for n in _COLUMNS if (x := getattr(options, n)) is not None}
-        task = export_scores.open_task(
-            model,
-            options.eval_file,
-            columns,
-            has_other_texts=options.calibration_file is not None,
-        )
+        settings |= reading.known()
     calibration = None
     if options.calibration_file:
         rows = _rows(options, model, options.calibration_file)
         calibration = [(one.text_a, one.text_b) for one in rows]
         content = json.dumps(calibration).encode()
         settings["calibration"] = hashlib.sha256(content).hexdigest()
-    if folder.is_done(export.identity(model, settings | reading)):
+    if folder.is_done(export.identity(model, settings)):
         logging.info("All is done already: %s.", options.output_dir)
-        _compare(options, model, task)
         return
     with folder as path:
         if options.format == "tf1":
@@ -249,7 +216,7 @@ def run(options: ExportOptions) -> None:
                 copy_card(model.folder, path, name)
         elif options.format == "kerashub":
             export.write_kerashub(path, model)
-        elif options.format == "saved_model":
+        elif reading is not None:
             _write_saved_model(path, model, reading)
         elif options.format == "onnx":
             export.write_onnx(path, model, options.quantize, calibration)
@@ -260,7 +227,6 @@ def run(options: ExportOptions) -> None:
 
             write_litert(path, model, head_to_serve(model), options.quantize)
     logging.info("Wrote %s: %s.", options.format, options.output_dir)
-    _compare(options, model, task)
 
 
 def _rows(options: ExportOptions, model: "Source", path: str) -> "Examples":
@@ -268,32 +234,21 @@ def _rows(options: ExportOptions, model: "Source", path: str) -> "Examples":
     from bert_tf.tasks.data_set_options import as_column
     from bert_tf.tasks.tables import TableSplit
 
-    of_run = flags_of_run(model.folder)
     columns: dict[str, Any] = {}
-    for name in _COLUMNS[:2]:
-        column = getattr(options, name) or of_run.get(name)
+    for name in _COLUMNS:
+        column = getattr(options, name) or model.reading.columns.get(name)
         if column is None and name != "text_b_column":
             raise InputError(f"{path} needs `{name}`: {model.path} has none.")
         columns[name.removesuffix("_column")] = column and as_column(column)
     return TableSplit(**columns).read(path)
 
 
-def _compare(
-    options: ExportOptions, model: "Source", task: "FineTuningTask | None"
-) -> None:
-    """Prints the scores of the checkpoint and of the export on `eval_file`, if any."""
-    if task is not None:
-        from bert_tf.addons.serving import export_scores
-
-        name = options.quantize or "float32"
-        export_scores.compare(task, model, options.format, options.output_dir, name)
-
-
-def _write_saved_model(path: str, model: "Source", reading: dict[str, Any]) -> None:
+def _write_saved_model(path: str, model: "Source", reading: "Reading") -> None:
     from bert_tf.addons.serving.saved_model import head_to_serve, write_saved_model
     from bert_tf.conversion.tokenizer_files import write_labels
 
-    signatures = write_saved_model(path, model, head_to_serve(model), **reading)
+    signatures = write_saved_model(path, model, head_to_serve(model), reading)
+    reading.write(path)
     write_labels(path, model.labels or None, model.problem_type)
     logging.info("Its signatures: %s.", ", ".join(sorted(signatures)))
     if model.tokenizer.has_segmenter:
@@ -308,111 +263,64 @@ def _write_saved_model(path: str, model: "Source", reading: dict[str, Any]) -> N
         )
 
 
-def _reading(model: "Source", options: ExportOptions) -> dict[str, Any]:
+def _reading(model: "Source", options: ExportOptions) -> "Reading":
     """How a SavedModel reads texts: as is given, or else as the run's prediction."""
-    from bert_tf.addons.serving.saved_model import FEATURES, head_to_serve
-    from bert_tf.conversion.huggingface import SentenceSettings, sentence_settings
-    from bert_tf.conversion.source import folder_of
-    from bert_tf.conversion.tokenizer_files import read_words
+    from bert_tf.addons.serving.saved_model import head_to_serve, server_of
+    from bert_tf.conversion.reading import Reading
     from bert_tf.tasks.long_texts import ATTENTION
 
     head, config = head_to_serve(model), model.require_config()
     # The prediction of masks has no length but the model's.
-    of_run = {} if head == names.MASKED_LM else flags_of_run(model.folder)
-    inherited = {
-        name: of_run[name]
-        for name in ("max_seq_length", *_OF_SPANS)
-        if of_run.get(name) is not None and not options.is_given(name)
-    }
-    found = {
-        **inherited,
-        **{
-            n: options.value_if_given(n)
-            for n in ("max_seq_length", *_OF_SPANS)
-            if options.is_given(n)
-        },
-    }
-    sentences = SentenceSettings()
-    if head != names.MASKED_LM:
-        sentences = sentence_settings(folder_of(model.path))
-    max_seq_length = (
-        found.get("max_seq_length")
-        or sentences.max_seq_length
-        or config.max_position_embeddings
-    )
-    config.check_sequence_length(max_seq_length)
-    if max_seq_length < _LEAST_SEQ_LENGTH:
-        raise InputError(
-            f"A pair takes {_LEAST_SEQ_LENGTH} tokens; the model has {max_seq_length}"
-            " positions. Export it as another format."
-        )
-    used: dict[str, Any] = {"max_seq_length": max_seq_length}
-    if head == names.SPAN:
-        used |= _span_options(options, found, max_seq_length)
-    elif head == FEATURES:
-        chosen = {"pooling": sentences.pooling, "normalizes": sentences.normalizes}
-        used |= {name: value for name, value in chosen.items() if value}
-    elif head == names.TAGGING:
-        used["doc_stride"] = found.get("doc_stride")
-        words = read_words(model.folder)
-        used["splits_cjk"] = words.splits_cjk
-        used["splits_punctuation"] = words.splits_punctuation
-    elif head == names.CLASSIFIER and not _has_pairs(of_run):
-        used["takes_pairs"] = False
-    if head == names.CLASSIFIER and of_run.get("long_text") == "window":
-        pooling = of_run.get("window_pooling") or "mean"
+    found = Reading() if head == names.MASKED_LM else model.reading
+    if head == names.CLASSIFIER and found.in_windows:
         if names.WINDOWS in names.heads_of(model.weights):
             raise InputError(
                 f"{model.path} reads long texts with attention to their windows, which"
                 " a SavedModel cannot. --heads=classifier leaves that out, and longer"
                 " texts are truncated."
             )
-        if pooling != ATTENTION:
-            used |= {"window_pooling": pooling, "doc_stride": found.get("doc_stride")}
-    for name in _OF_SPANS:
-        if options.is_given(name) and name not in used:
+        if found.window_pooling == ATTENTION:
+            found = found.without_windows()
+    used = server_of(head).reads
+    if head == names.CLASSIFIER and not found.in_windows:
+        used = ()
+    given = [name for name in ("max_seq_length", *_OF_SPANS) if options.is_given(name)]
+    for name in given:
+        if name not in ("max_seq_length", *used):
             raise InputError(
                 f"`{name}` has no effect on this model, which serves {head}: leave it"
                 " out."
             )
-    shown = [
-        f"{name}={used[name]}"
-        for name in (*inherited, "window_pooling")
-        if used.get(name) is not None
+    inherited = [
+        f"{name}={value}"
+        for name, value in found.known().items()
+        if name in ("max_seq_length", "window_pooling", *used) and name not in given
     ]
-    if shown:
-        logging.info("As in the run: %s.", " ".join(shown))
-    return used
+    if inherited:
+        logging.info("As in the run: %s.", " ".join(inherited))
+    found = dataclasses.replace(found, **{n: getattr(options, n) for n in given})
+    length = found.max_seq_length or config.max_position_embeddings
+    config.check_sequence_length(length)
+    if length < _LEAST_SEQ_LENGTH:
+        raise InputError(
+            f"A pair takes {_LEAST_SEQ_LENGTH} tokens; the model has {length}"
+            " positions. Export it as another format."
+        )
+    found = dataclasses.replace(found, max_seq_length=length)
+    return _with_room(options, found) if head == names.SPAN else found
 
 
-def _has_pairs(of_run: dict[str, Any]) -> bool:
-    """Whether a classifier's run had pairs of texts, as far as its flags tell."""
-    from bert_tf.tasks.data_set_options import is_own_table
-    from bert_tf.tasks.glue import find
-    from bert_tf.tasks.tables import TableSplit
-
-    name = of_run.get("task_name")
-    if "text_b_column" not in of_run or of_run.get("tfds_name"):
-        return True
-    if name is None or is_own_table(name):
-        return of_run["text_b_column"] is not None
-    splits = find(name).splits.values()
-    return any(isinstance(one, TableSplit) and one.text_b is not None for one in splits)
-
-
-def _span_options(
-    options: ExportOptions, found: dict[str, Any], max_seq_length: int
-) -> dict[str, int]:
-    """The windows of contexts: each has room for the question and more."""
-    of_spans = {name: found.get(name) or DEFAULTS[name] for name in _OF_SPANS}
+def _with_room(options: ExportOptions, found: "Reading") -> "Reading":
+    """The same with questions that leave room for a context in each window."""
+    assert found.max_seq_length is not None
     # [CLS], two [SEP] and at least one token of the context.
-    most = max_seq_length - 4
-    if of_spans["max_query_length"] > most:
-        if options.is_given("max_query_length"):
-            raise InputError(
-                f"`max_query_length={options.max_query_length}` must leave room for a"
-                f" context in sequences of {max_seq_length}: at most {most}."
-            )
-        of_spans["max_query_length"] = max(1, most // 2)
-        logging.info("  Questions are cut to %d tokens.", max(1, most // 2))
-    return of_spans
+    most = found.max_seq_length - 4
+    if (found.max_query_length or DEFAULTS["max_query_length"]) <= most:
+        return found
+    if options.is_given("max_query_length"):
+        raise InputError(
+            f"`max_query_length={options.max_query_length}` must leave room for a"
+            f" context in sequences of {found.max_seq_length}: at most {most}."
+        )
+    logging.info("  Questions are cut to %d tokens.", max(1, most // 2))
+    return dataclasses.replace(found, max_query_length=max(1, most // 2))

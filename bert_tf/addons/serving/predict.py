@@ -19,7 +19,6 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.options import (
     REQUIRED,
     Path,
-    flags_of_run,
     option,
 )
 from bert_tf.base.parallel import grouped
@@ -402,7 +401,7 @@ def run(options: PredictOptions) -> None:
         if name := getattr(options, flag):
             require_column(first, flag, name)
     _refuse_output(options.output_file)
-    from bert_tf.conversion.source import folder_of, read_export
+    from bert_tf.conversion.source import open_reading, read_export
 
     export = read_export(options.checkpoint)
     if export is not None and export.is_onnx:
@@ -412,8 +411,8 @@ def run(options: PredictOptions) -> None:
     from bert_tf.addons.serving.text_models import load
 
     if format_ == TEXT and not options.input_format:
-        of_run = flags_of_run(folder_of(options.checkpoint))
-        _refuse_header(first, options.text_a_column or of_run.get("text_a_column"))
+        columns = open_reading(options.checkpoint).columns
+        _refuse_header(first, options.text_a_column or columns.get("text_a_column"))
     model = load(
         options.checkpoint,
         max_length=options.max_seq_length,
@@ -509,4 +508,4 @@ def _reader(options: PredictOptions, model: "TextModel", first: Row) -> Reader:
                 f"`{flag}` has no effect: {options.checkpoint} is {model.head}."
                 f" Its columns: {', '.join(f'`{name}`' for name in kind.flags)}."
             )
-    return kind(options, flags_of_run(model.source.folder), first)
+    return kind(options, model.reading.columns, first)

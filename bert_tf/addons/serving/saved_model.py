@@ -27,11 +27,17 @@ import tensorflow as tf
 
 from bert_tf.addons.serving import runtimes
 from bert_tf.addons.serving.graph_tokenizer import GraphEncoding, GraphTokenizer
-from bert_tf.base import files
+from bert_tf.base import files, options
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, BertConfig
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.conversion import loading, names
+from bert_tf.conversion.reading import Reading
 from bert_tf.conversion.source import Source
+from bert_tf.conversion.tokenizer_files import TrainedWords
+from bert_tf.tasks.data_set_options import is_own_table
+from bert_tf.tasks.glue import TASKS
+from bert_tf.tasks.squad.squad_options import SquadOptions
+from bert_tf.tasks.tables import TableSplit
 from bert_tf.text.normalization import CJK_RANGES
 from bert_tf.text.vocabulary import Vocabulary
 
@@ -175,6 +181,7 @@ class ServedModel(tf.Module):
     """A Keras model, its tokenizer and the signatures of both."""
 
     recognizes_special_tokens = False
+    reads: tuple[str, ...] = ()  # what it needs of a `Reading` besides the length
 
     def __init__(
         self,
@@ -182,12 +189,14 @@ class ServedModel(tf.Module):
         vocabulary: Vocabulary | None,
         *,
         do_lower_case: bool,
-        max_seq_length: int,
+        reading: Reading,
         labels: Sequence[str] | None,
     ):
         super().__init__()
         self._model = model  # a SavedModel holds its variables
-        self.max_seq_length = max_seq_length
+        self._reading = reading
+        positions = model.bert_config.max_position_embeddings
+        self.max_seq_length = reading.length(positions)
         self.labels = list(labels or ())
         self.tokenizer = None
         if vocabulary is not None:
@@ -271,23 +280,18 @@ class ServedClassifier(ServedModel):
     With `window_pooling` long texts are read in windows, as with --long_text=window.
     """
 
-    def __init__(
-        self,
-        *args: Any,
-        window_pooling: str | None = None,
-        doc_stride: int | None = None,
-        takes_pairs: bool = True,
-        **kwargs: Any,
-    ):
+    reads = ("doc_stride",)
+
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self._pooling = window_pooling
-        self._doc_stride = doc_stride
-        self._takes_pairs = takes_pairs
+        self._pooling = None
+        if self._reading.in_windows:
+            self._pooling = self._reading.window_pooling or "mean"
 
     def _text_signatures(self) -> dict[str, _Signature]:
         """Without `text_b` where the task has one text."""
         found = super()._text_signatures()
-        if not self._takes_pairs:
+        if not _takes_pairs(self._reading):
             found[SERVING_DEFAULT] = found["one_text"]
         return found
 
@@ -310,7 +314,7 @@ class ServedClassifier(ServedModel):
         room = self.max_seq_length - 2 - has_b
         whole = tf.minimum(tf.minimum(length_a, length_b), room // 2)
         windows = _windows(
-            tf.maximum(length_a, length_b), room - whole, self._doc_stride
+            tf.maximum(length_a, length_b), room - whole, self._reading.doc_stride
         )
         is_split = tf.gather(length_a > length_b, windows.rows)
         whole = tf.gather(whole, windows.rows)
@@ -351,6 +355,18 @@ class ServedClassifier(ServedModel):
         }
 
 
+def _takes_pairs(reading: Reading) -> bool:
+    """Whether a classifier's texts may be pairs, as far as is known."""
+    if "text_a_column" not in reading.columns:
+        return True
+    if is_own_table(reading.data_set):
+        return "text_b_column" in reading.columns
+    if reading.data_set not in TASKS:
+        return True
+    splits = TASKS[reading.data_set].splits.values()
+    return any(isinstance(one, TableSplit) and one.text_b is not None for one in splits)
+
+
 class ServedFeatures(ServedModel):
     """Returns the encoder's output for each token, and for each text.
 
@@ -360,16 +376,6 @@ class ServedFeatures(ServedModel):
     or a run of run_embeddings has it, cls_output or max_output [B, H], and the vectors
     of whole texts of length 1.
     """
-
-    def __init__(
-        self,
-        *arguments: Any,
-        pooling: str | None = None,
-        normalizes: bool = False,
-        **options: Any,
-    ):
-        super().__init__(*arguments, **options)
-        self._pooling, self._normalizes = pooling, normalizes
 
     def _answer(self, inputs: _Tensors) -> _Tensors:
         outputs = self._call(inputs)
@@ -381,13 +387,13 @@ class ServedFeatures(ServedModel):
         }
         if "pooled_output" in outputs:
             of_texts["pooled_output"] = outputs["pooled_output"]
-        if self._pooling == "cls":
+        if self._reading.pooling == "cls":
             of_texts["cls_output"] = states[:, 0]
-        if self._pooling == "max":
+        if self._reading.pooling == "max":
             of_texts["max_output"] = tf.reduce_max(
                 tf.where(mask > 0, states, -1e9), axis=1
             )
-        if self._normalizes:
+        if self._reading.normalize:
             of_texts = {
                 name: tf.math.l2_normalize(x, -1) for name, x in of_texts.items()
             }
@@ -434,22 +440,12 @@ class ServedTagger(ServedModel):
     A text that is too long for one sequence is read in windows, as in run_ner.
     """
 
-    def __init__(
-        self,
-        *args: Any,
-        doc_stride: int | None = None,
-        splits_cjk: bool = True,
-        splits_punctuation: bool = False,
-        **kwargs: Any,
-    ):
-        super().__init__(*args, **kwargs)
-        self._doc_stride = doc_stride
-        self._splits = splits_cjk, splits_punctuation
+    reads = ("doc_stride",)
 
     def _text_signatures(self) -> dict[str, _Signature]:
         return {
             SERVING_DEFAULT: (
-                lambda text_a: self._of_words(_split(text_a, *self._splits)),
+                lambda text_a: self._of_words(_split(text_a, self._reading.words)),
                 [_texts("text_a")],
             ),
             "words": (self._of_words, [_texts("words", None)]),
@@ -472,7 +468,8 @@ class ServedTagger(ServedModel):
         sums = tf.reduce_sum(counts, axis=1)
         tokens = tf.RaggedTensor.from_row_lengths(pieces.flat_values, sums)
         room = self.max_seq_length - 2
-        windows = _windows(sums, tf.fill(tf.shape(sums), room), self._doc_stride)
+        stride = self._reading.doc_stride
+        windows = _windows(sums, tf.fill(tf.shape(sums), room), stride)
         # The last one is moved back to be as long as the others.
         ends = tf.gather(sums, windows.rows)
         starts = tf.where(
@@ -498,11 +495,11 @@ class ServedTagger(ServedModel):
         }
 
 
-def _split(texts: tf.Tensor, splits_cjk: bool, splits_punctuation: bool) -> tf.Tensor:
+def _split(texts: tf.Tensor, trained: TrainedWords) -> tf.Tensor:
     """The words of texts, split as `words_of_text` does: [B, W]."""
-    if splits_punctuation:
+    if trained.splits_punctuation:
         texts = tf.strings.regex_replace(texts, r"([\pP$+<=>^`|~])", r" \1 ")
-    if splits_cjk:
+    if trained.splits_cjk:
         ranges = "".join(rf"\x{{{first:x}}}-\x{{{end:x}}}" for first, end in CJK_RANGES)
         texts = tf.strings.regex_replace(texts, f"([{ranges}])", r" \1 ")
     spaces = tf.strings.regex_replace(texts, r"[\pZ\t-\r\x1c-\x1f\x{85}]", " ")
@@ -565,18 +562,14 @@ class ServedSpanPredictor(ServedModel):
     + end, cut from the context by its offsets.
     """
 
-    def __init__(
-        self,
-        *args: Any,
-        doc_stride: int = 128,
-        max_query_length: int = 64,
-        max_answer_length: int = 30,
-        **kwargs: Any,
-    ):
+    reads = ("doc_stride", "max_query_length", "max_answer_length")
+
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self._doc_stride = doc_stride
-        self._max_query_length = max_query_length
-        self._max_answer_length = max_answer_length
+        self._doc_stride, self._max_query_length, self._max_answer_length = (
+            getattr(self._reading, name) or options.default_of(SquadOptions, name)
+            for name in self.reads
+        )
 
     def _text_signatures(self) -> dict[str, _Signature]:
         specs = [_texts("question"), _texts("context")]
@@ -666,7 +659,8 @@ def _load(source: Source, head: str) -> keras.Model:
     return loading.load_model(source, head)
 
 
-def _server(head: str) -> type[ServedModel]:
+def server_of(head: str) -> type[ServedModel]:
+    """The class whose signatures a head has."""
     reference = names.HEADS[head].server if head != FEATURES else None
     return pkgutil.resolve_name(reference) if reference else ServedFeatures
 
@@ -683,7 +677,7 @@ def head_to_serve(source: Source) -> str:
 
 
 def write_saved_model(
-    folder: str, source: Source, head: str, *, max_seq_length: int, **options: Any
+    folder: str, source: Source, head: str, reading: Reading
 ) -> dict[str, Any]:
     """Writes a SavedModel, and returns its signatures by name."""
     if head == names.MASKED_LM and not source.require_config().is_bidirectional:
@@ -694,13 +688,12 @@ def write_saved_model(
     model = _load(source, head)
     # A graph cannot separate words: it takes ids.
     has_text = not source.tokenizer.has_segmenter
-    module = _server(head)(
+    module = server_of(head)(
         model,
         source.tokenizer.vocabulary if has_text else None,
         do_lower_case=bool(source.tokenizer.do_lower_case),
-        max_seq_length=max_seq_length,
+        reading=reading,
         labels=source.labels,
-        **options,
     )
     signatures = module.signatures()
     tf.saved_model.save(module, folder, signatures=signatures)

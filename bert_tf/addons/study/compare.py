@@ -349,6 +349,7 @@ def _predicted(folder: str, options: CompareOptions) -> dict[str, Predicted]:
 
 def _of_table(path: str, folder: str) -> Predicted:
     """Of classes, numbers and choices; see `write_predictions` and `write_choices`."""
+    from bert_tf.conversion.reading import read_reading
     from bert_tf.conversion.tokenizer_files import read_labels
     from bert_tf.tasks.tables import Target
 
@@ -369,7 +370,7 @@ def _of_table(path: str, folder: str) -> Predicted:
         kind = read_labels(folder)[1] or (
             SINGLE_LABEL if {*cells[0], *cells[1]} <= {*labels} else MULTI_LABEL
         )
-    separator = flags_of_run(folder).get("label_separator") or ","
+    separator = read_reading(folder).label_separator or ","
     target = Target(kind=kind, labels=labels, separator=separator)
     try:
         true, said = (

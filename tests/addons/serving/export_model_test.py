@@ -14,6 +14,7 @@ from bert_tf.addons.serving import saved_model as serving
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
+from bert_tf.conversion.reading import Reading
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.tokenizer_files import read_labels, write_labels
 from bert_tf.modeling.heads import (
@@ -131,8 +132,8 @@ class ExportModelTest(RunClassifierTestCase):
         # Without the flag questions are cut to half of that.
         with mock.patch.object(serving, "write_saved_model", return_value={}) as write:
             self.export(folder, "saved_model", self.path("saved"))
-        self.assertEqual(write.call_args.kwargs["max_query_length"], 6)
-        self.assertEqual(write.call_args.kwargs["max_seq_length"], 16)
+        *_, reading = write.call_args.args
+        self.assertEqual(reading, Reading(max_query_length=6, max_seq_length=16))
 
     def run_and_served(self, model, signature, labels, **flags):
         """A run's own predictions, and its SavedModel's signature."""
@@ -172,6 +173,7 @@ class ExportModelTest(RunClassifierTestCase):
             BertClassifier(toy.CONFIG, 2),
             *("serving_default", ["no", "yes"]),
             max_seq_length=9,
+            text_a_column="text",
             text_b_column=None,
         )
         found = served(text_a=tf.constant(texts))["label"].numpy().tolist()
@@ -193,9 +195,6 @@ class ExportModelTest(RunClassifierTestCase):
         folder = self.checkpoint(model)
         flags = {"max_seq_length": 9, "long_text": "window"}
         runs.write_json(flags | {"window_pooling": "attention"}, folder, "flags.json")
-        with self.assertRaisesRegex(InputError, "neither onnx nor litert does: leave"):
-            given = "--heads=classifier", f"--eval_file={folder}/flags.json"
-            self.export(folder, "litert", self.path("x"), *given)
         with self.assertRaisesRegex(InputError, "with attention to their windows"):
             self.export(folder, "saved_model", self.path("x"))
         with self.assertRaisesRegex(InputError, "`max_query_length` has no effect"):
@@ -216,7 +215,8 @@ class ExportModelTest(RunClassifierTestCase):
         runs.write_json(flags | {"max_answer_length": 5}, folder, "flags.json")
         with mock.patch.object(serving, "write_saved_model", return_value={}) as write:
             self.export(folder, "saved_model", self.path("x"), "--max_answer_length=7")
-        self.assertEqual(write.call_args.kwargs, flags | {"max_answer_length": 7})
+        *_, reading = write.call_args.args
+        self.assertEqual(reading, Reading(**flags, max_answer_length=7))
 
     def test_left_to_right_fills_no_masks(self):
         config = dataclasses.replace(toy.CONFIG, left_to_right=True)
@@ -233,8 +233,7 @@ class ExportModelTest(RunClassifierTestCase):
             ("litert", "--max_seq_length=128", serving_alone),
             ("litert", "--doc_stride=128", serving_alone),
             ("tf1", "--quantize=int8", "is only for --format=onnx and --format=litert"),
-            ("saved_model", "--eval_file=c", "eval_file is only for --format=onnx and"),
-            ("onnx", "--text_a_column=t", "has no effect without --eval_file"),
+            ("onnx", "--text_a_column=t", "has no effect without --calibration_file"),
         ):
             with self.assertRaisesRegex(cli.flags.Error, message):
                 self.export("a", kind, "b", flag)
@@ -272,38 +271,6 @@ class ExportModelTest(RunClassifierTestCase):
             self.assertTrue(os.path.exists(os.path.join(path, "config.json")))
             sizes.append(os.path.getsize(os.path.join(path, "model.onnx")))
         self.assertLess(sizes[1], sizes[0])
-
-    @needs_onnxruntime
-    def test_onnx_on_a_table_beside_the_checkpoint(self):
-        self.check_on_a_table("onnx", "int8")
-
-    def test_litert_on_a_table_beside_the_checkpoint(self):
-        self.check_on_a_table("litert")
-
-    def check_on_a_table(self, kind, *quantized):
-        folder = self.checkpoint(BertClassifier(toy.CONFIG, 2))
-        write_labels(folder, ["no", "yes"], None)
-        rows = [("good", "no"), ("bad w1", "yes"), ("w2", "no"), ("w3 w4 w5", "no")]
-        self.write("dev.tsv", [("t", "l"), *rows])
-        found = bert_tf.load(folder).predict([text for text, _ in rows])
-        right = [one.label == gold for one, (_, gold) in zip(found, rows, strict=True)]
-        for quantize in ("", *quantized):
-            lines = printed(
-                export_model,
-                f"--checkpoint={folder}",
-                f"--output_dir={self.path(f'{kind}{quantize}')}",
-                f"--format={kind}",
-                *[f"--quantize={quantize}"] * bool(quantize),
-                f"--eval_file={self.path('data', 'dev.tsv')}",
-                "--text_a_column=t",
-                "--label_column=l",
-            ).splitlines()
-            self.assertEqual(lines[0].split(), ["accuracy", "ms", "each", "MB"])
-            name, score, *_ = lines[1].split()
-            self.assertEqual((name, float(score)), ("checkpoint", np.mean(right)))
-            self.assertEqual(lines[2].split()[0], quantize or "float32")
-            changed = r"\d" if quantize else "0"
-            self.assertRegex(lines[3], f"^{changed} of 4 answers differ; the outputs")
 
     @needs_onnxruntime
     def test_onnx_with_the_ranges_of_a_table(self):

@@ -13,6 +13,8 @@ from bert_tf.addons.serving.fill_mask import fill_masks
 from bert_tf.addons.serving.saved_model import head_to_serve, write_saved_model
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import export, names
+from bert_tf.conversion.reading import Reading
+from bert_tf.conversion.tokenizer_files import TrainedWords
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import (
     BertClassifier,
@@ -52,7 +54,8 @@ class ServingTestCase(export_test.ExportTestCase):
             ):
                 stack.enter_context(mock.patch.object(module, name))
             arguments = self.folder, source, head_to_serve(source)
-            signatures = write_saved_model(*arguments, max_seq_length=LENGTH, **options)
+            reading = Reading(max_seq_length=LENGTH, **options)
+            signatures = write_saved_model(*arguments, reading)
         if is_saved:
             # Signatures hang on the object.
             self.loaded = tf.saved_model.load(self.folder)
@@ -257,11 +260,13 @@ class TaggerTest(ServingTestCase):
                 ["他1的\U00020000", "。", "カ", "。", "cat", *"a-b$<c_d>|e~"],
             ),
         ):
-            options = {"splits_cjk": splits, "splits_punctuation": punctuation}
-            signatures = self.served(BertTagger(CONFIG, 3), **options)
+            words = TrainedWords(splits_cjk=splits, splits_punctuation=punctuation)
+            signatures = self.served(BertTagger(CONFIG, 3), words=words)
             found = signatures["serving_default"](text_a=tf.constant([text]))
             self.assertAllEqual(found["words"][0], [word.encode() for word in words])
-            spans = words_of_text(text, **options)
+            spans = words_of_text(
+                text, splits_cjk=splits, splits_punctuation=punctuation
+            )
             self.assertEqual([text[start:end] for start, end in spans], words)
 
 
@@ -371,7 +376,9 @@ class WithoutVocabularyTest(ServingTestCase):
         os.remove(os.path.join(source.folder, "vocab.txt"))
         source = export.completed(export_test.open_source(source.folder))
         folder = os.path.join(self.get_temp_dir(), "ids")
-        signatures = write_saved_model(folder, source, "classifier", max_seq_length=8)
+        signatures = write_saved_model(
+            folder, source, "classifier", Reading(max_seq_length=8)
+        )
         self.assertCountEqual(signatures, ["tensors", "serving_default"])
 
     def test_several_heads(self):

@@ -15,10 +15,10 @@ What a checkpoint can do depends on its head:
 It computes with ONNX Runtime where that is installed (`pip install 'bert-tf[serve]'`)
 and there is no accelerator, else with Keras: `runtime`.
 
-Lengths, windows and thresholds are the run's own, as in its flags.json, so predictions
-are those of the commands. Each method takes a list of texts, or one str as a list of
-one, makes batches of similar length, and returns one result for each text; `explain` is
-for one text, and computes with Keras.
+Lengths, windows and thresholds are the run's own, as in its reading.json, so that
+predictions are those of the commands. Each method takes a list of texts, or one str as
+a list of one, makes batches of similar length, and returns one result for each text;
+`explain` is for one text, and computes with Keras.
 
 Shapes: N texts, C outputs, H hidden.
 """

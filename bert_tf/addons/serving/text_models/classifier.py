@@ -81,9 +81,9 @@ class TextClassifier(TextModel):
             self.tokenizer,
             max_seq_length=self.max_length,
             target=self.target,
-            windows=self._run.get("long_text") == "window",
-            doc_stride=self._run.get("doc_stride"),
-            window_pooling=self._run.get("window_pooling") or "mean",
+            windows=self.reading.in_windows,
+            doc_stride=self.reading.doc_stride,
+            window_pooling=self.reading.window_pooling or "mean",
         )
         records = ExampleTable(featurizer.blocks(examples), featurizer.spec)
         if not featurizer.window_counts:
@@ -103,7 +103,7 @@ class TextClassifier(TextModel):
         room = self.max_length - (3 if all_ids[1] else 2)
         ids = truncate_pair(all_ids[0], all_ids[1], room)
         if sum(map(len, all_ids)) > room:
-            if self._run.get("long_text") == "window":
+            if self.reading.in_windows:
                 raise InputError(
                     f"A text of several windows cannot be explained: {room} tokens fit"
                     f" into one, and it has {sum(map(len, all_ids))}."
@@ -169,7 +169,7 @@ class ChoiceModel(TextModel):
             endings = tuple(ending for ending, _ in text_pairs(each, None))
             examples.append(ChoiceExample(text, "", endings, None, f"text {number}"))
         count = len(lists[0])
-        named = self._run.get("labels") or ()
+        named = self.reading.labels or ()
         labels = tuple(named if len(named) == count else map(str, range(count)))
         target = Target(kind=SINGLE_LABEL, labels=labels)
         featurizer = ChoiceFeaturizer(

@@ -17,15 +17,12 @@ from bert_tf.addons.serving.explanations import Explanation, words_of
 from bert_tf.addons.serving.fill_mask import Guess
 from bert_tf.addons.serving.onnx_files import OnnxModel
 from bert_tf.base.errors import InputError
-from bert_tf.base.options import flags_of_run
 from bert_tf.base.progress import with_bar
 from bert_tf.conversion import names
-from bert_tf.conversion.huggingface import sentence_settings
 from bert_tf.conversion.source import (
     ONNX_NAME,
     Format,
     Source,
-    folder_of,
     load_tokenizer,
     open_source,
 )
@@ -218,6 +215,7 @@ class TextModel:
         tokenizer: the WordPieceTokenizer.
         model: the Keras model, or ONNX Runtime's; None without a head.
         max_length: the most tokens of a sequence, or of a window.
+        reading: how it reads texts.
         runtime: what it computes with, "keras" or "onnxruntime".
         source: the checkpoint.
     """
@@ -244,16 +242,11 @@ class TextModel:
             )
         self.source = source
         self._max_length = max_length
-        self._run = flags_of_run(source.folder)
-        self._sentences = sentence_settings(folder_of(source.path))
+        self.reading = source.reading
+        if max_length is not None:
+            self.reading = dataclasses.replace(self.reading, max_seq_length=max_length)
         # A run of pre-training may have its records' length, not its flag's.
-        self.max_length: int = min(
-            max_length
-            or self._run.get("max_seq_length")
-            or self._sentences.max_seq_length
-            or self._default_length,
-            positions,
-        )
+        self.max_length: int = self.reading.length(positions, self._default_length)
         self._batch_size = batch_size
         self._given_runtime = runtime
         self.runtime = _checked_runtime(runtime, source)
@@ -454,7 +447,7 @@ class TextModel:
         pooling and the normalization that are not given; any other has "mean", not
         normalized.
         """
-        pooling = pooling or self._sentences.pooling or "mean"
+        pooling = pooling or self.reading.pooling or "mean"
         if pooling not in SENTENCE_VECTORS:
             raise ValueError(
                 f"`pooling={pooling}` must be one of {', '.join(SENTENCE_VECTORS)}."
@@ -472,7 +465,7 @@ class TextModel:
         size = min(self._batch_size, len(inputs))
         found = self._extract(inputs, len(inputs), size)
         vectors = np.stack([one.sentence[pooling].reshape(-1) for one in found])
-        if self._sentences.normalizes if normalize is None else normalize:
+        if self.reading.normalize if normalize is None else normalize:
             norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
             vectors /= np.maximum(norms, 1e-12)
         return vectors

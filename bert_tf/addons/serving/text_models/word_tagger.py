@@ -17,7 +17,6 @@ from bert_tf.addons.serving.text_models.model import (
 )
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
-from bert_tf.conversion.tokenizer_files import read_words
 from bert_tf.conversion.weights import num_outputs
 from bert_tf.records.batching import Batching
 from bert_tf.tasks.tagging.labels import (
@@ -53,14 +52,14 @@ class WordTagger(TextModel):
     def _prepare(self) -> None:
         number = num_outputs(self.source.weights, names.TAGGING)
         self.labels = self.source.labels or tuple(map(str, range(number)))
-        self._words = read_words(self.source.folder)
+        self._words = self.reading.words
         self._usual = usual_spelling(self.labels)
         all_usual = [self._usual.get(label, label) for label in self.labels]
         self._spells_entities = scheme_of_labels(all_usual) != NO_SCHEME
         self._featurizer = SentenceFeaturizer(
             self.tokenizer,
             max_seq_length=self.max_length,
-            doc_stride=self._run.get("doc_stride"),
+            doc_stride=self.reading.doc_stride,
             longest_word=self._words.longest,
         )
 

@@ -1,0 +1,126 @@
+"""How a model reads text, as a run's folder or an export says it: reading.json.
+
+    {"columns": {"text_a_column": "review"}, "long_text": "truncate",
+     "max_seq_length": 128}
+
+It stands below training, as a checkpoint of any format has one: `Source.reading`. An
+earlier version's run has it in its flags.json, a folder of sentence-transformers in the
+files of its modules. Names are those of the flags; what is not known is left out.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from bert_tf.base import files, strict_json
+from bert_tf.base.options import FLAGS_NAME, flags_of_run
+from bert_tf.conversion import huggingface
+from bert_tf.conversion.tokenizer_files import TrainedWords, read_words
+
+READING_NAME = "reading.json"
+_OF_COLUMNS = ("_column", "_columns")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a model reads text; None for what is not known."""
+
+    # The flags that name columns, and their values.
+    columns: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    data_set: str | None = None  # that decides them, as a task of GLUE
+    label_separator: str | None = None
+    labels: tuple[str, ...] | None = None  # as given: the names of choices
+
+    max_seq_length: int | None = None  # of a sequence, or of a window
+    long_text: str | None = None  # truncate or window
+    doc_stride: int | None = None
+    window_pooling: str | None = None
+    document_context: bool | None = None
+
+    max_query_length: int | None = None
+    n_best_size: int | None = None
+    max_answer_length: int | None = None
+    version_2_with_negative: bool | None = None
+    null_score_diff_threshold: float | None = None
+
+    pooling: str | None = None  # of the vectors of texts: cls, mean or max
+    normalize: bool | None = None  # to length 1
+
+    # In a file of its own, words.json.
+    words: TrainedWords = dataclasses.field(default=TrainedWords(), compare=False)
+
+    def length(self, positions: int, default: int | None = None) -> int:
+        """The most tokens of a sequence, within a model's positions."""
+        return min(self.max_seq_length or default or positions, positions)
+
+    @property
+    def in_windows(self) -> bool:
+        """Whether a classifier reads a long text in windows."""
+        return self.long_text == "window"
+
+    def without_windows(self) -> "Reading":
+        """The same where long texts are cut."""
+        return dataclasses.replace(
+            self, long_text=None, window_pooling=None, doc_stride=None
+        )
+
+    def of_vectors(self) -> "Reading":
+        """The same if it is about the vectors of texts; else nothing is known."""
+        is_known = self.pooling is not None or self.normalize is not None
+        return self if is_known else Reading()
+
+    def known(self) -> dict[str, Any]:
+        """What is known, by name, as JSON."""
+        found = dataclasses.asdict(self)
+        del found["words"]
+        return {name: x for name, x in found.items() if x is not None and x != {}}
+
+    def write(self, folder: str) -> None:
+        """Writes reading.json, if anything is known."""
+        if found := self.known():
+            content = json.dumps(found, indent=1, sort_keys=True) + "\n"
+            files.write_atomically(os.path.join(folder, READING_NAME), content)
+
+
+def of_flags(flags: Mapping[str, Any], path: str = FLAGS_NAME) -> Reading:
+    """How the model of a run reads, by the run's flags."""
+    known = {field.name for field in dataclasses.fields(Reading)} - {"words"}
+    values = {n: x for n, x in flags.items() if n in known and x is not None}
+    values["columns"] = {
+        name: value
+        for name, value in flags.items()
+        if name.endswith(_OF_COLUMNS) and value is not None
+    }
+    values["data_set"] = flags.get("tfds_name") or flags.get("task_name")
+    # Tuples are lists in JSON.
+    return strict_json.from_values(Reading, json.loads(json.dumps(values)), path)
+
+
+def read_reading(folder: str, whole: str | None = None) -> Reading:
+    """How the model of a folder reads.
+
+    Args:
+        folder: where the weights are.
+        whole: the sentence-transformers folder that has it. Default: the same.
+
+    Raises:
+        InputError: a file is damaged.
+    """
+    path = os.path.join(folder, READING_NAME)
+    if files.exists(path):
+        found = strict_json.read(Reading, path)
+    else:
+        flags_path = os.path.join(folder, FLAGS_NAME)
+        found = of_flags(flags_of_run(folder), flags_path)
+    found = dataclasses.replace(found, words=read_words(folder))
+    modules = huggingface.read_modules(folder if whole is None else whole)
+    if modules is None:
+        return found
+    return dataclasses.replace(
+        found,
+        max_seq_length=found.max_seq_length or modules.max_seq_length,
+        pooling=modules.pooling,
+        normalize=modules.normalizes,
+    )
