@@ -8,8 +8,9 @@ lower case; sequences of up to 128 tokens, 15 % of them masked anew in each epoc
 every point is one of a run that would continue. Each evaluation has 640 records.
 
 Prints a row per evaluation and, with --output_file, writes the package's
-bert_tf/addons/planning/reference_curves.json, where the curves of other sizes stay. A run that is
-killed resumes; more --steps lengthen a curve. One thread; `tiny` takes 20 minutes.
+bert_tf/addons/planning/reference_curves.json, where the curves of other sizes stay. A
+run that is killed resumes; more --steps lengthen a curve. One thread; `tiny` takes 20
+minutes.
 """
 
 import json

@@ -10,8 +10,6 @@ source           a checkpoint of any format, opened
 loading          models and tokenizers from a source
 adapter_files    LoRA and adapters, without their base
 export           a source written in another format
-serving          models that take raw text
-graph_tokenizer  the tokenizer in TensorFlow operations
 """
 
 from bert_tf.base import keras_backend

@@ -6,18 +6,17 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import keras
 import numpy as np
 from absl import logging
 
-from bert_tf.addons.serving import onnx_files, onnx_graph, runtimes
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
-from bert_tf.conversion import huggingface, kerashub, loading, names, tensorflow
+from bert_tf.conversion import huggingface, kerashub, names, tensorflow
 from bert_tf.conversion.loading import (
     checked_casing,
     extended,
@@ -27,11 +26,9 @@ from bert_tf.conversion.reading import Reading
 from bert_tf.conversion.source import (
     CONFIG_NAME,
     EXPORT_NAME,
-    ONNX_NAME,
     Export,
     Format,
     Source,
-    load_tokenizer,
     open_source,
     read_export,
 )
@@ -55,8 +52,6 @@ from bert_tf.conversion.weights import (
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
-
-TextPairs = Iterable[tuple[str, str | None]]
 
 
 def completed(
@@ -314,21 +309,22 @@ def _as_float32(variable: keras.Variable) -> np.ndarray:
 
 def write_huggingface(folder: str, model: Source) -> None:
     """Writes a folder that transformers reads, head included."""
-    _refuse_segmenter(model)
+    refuse_segmenter(model)
     _refuse_added(model)
-    values = _hugging_face_config(model)
+    values = hugging_face_config(model)
     huggingface.write(folder, model.weights, model.require_config(), values)
-    _write_hugging_face_tokenizer(folder, model)
+    write_hugging_face_tokenizer(folder, model)
 
 
 def write_sentence_transformers(folder: str, model: Source) -> None:
     """Writes a folder that sentence-transformers reads: the encoder and its pooling."""
     encoder = dataclasses.replace(model, weights=model.weights.with_heads(()))
     write_huggingface(folder, encoder)
-    _write_modules(folder, model)
+    write_modules(folder, model)
 
 
-def _write_modules(folder: str, model: Source) -> None:
+def write_modules(folder: str, model: Source) -> None:
+    """Writes what sentence-transformers needs to pool the encoder's outputs."""
     config, reading = model.require_config(), model.reading
     modules = huggingface.Modules(
         reading.length(config.max_position_embeddings),
@@ -338,7 +334,7 @@ def _write_modules(folder: str, model: Source) -> None:
     huggingface.write_modules(folder, modules, config.hidden_size)
 
 
-def _hugging_face_config(model: Source) -> dict[str, Any]:
+def hugging_face_config(model: Source) -> dict[str, Any]:
     """The content of config.json, with the labels."""
     config = model.require_config()
     architecture = huggingface.architecture_of(model.weights, config)
@@ -353,7 +349,8 @@ def _hugging_face_config(model: Source) -> dict[str, Any]:
     return huggingface.to_config(config, architecture, **labels)
 
 
-def _write_hugging_face_tokenizer(folder: str, model: Source) -> None:
+def write_hugging_face_tokenizer(folder: str, model: Source) -> None:
+    """Writes the tokenizer's files, and how the model reads texts."""
     most = model.require_config().max_position_embeddings
     _write_tokenizer(folder, model, model.reading.length(most))
     _write_reading(folder, model)
@@ -370,80 +367,9 @@ def _write_reading(folder: str, model: Source) -> None:
     reading.write(folder)
 
 
-def write_onnx(
-    folder: str,
-    model: Source,
-    quantize: str | None = None,
-    calibration: TextPairs | None = None,
-) -> None:
-    """Writes model.onnx, and beside it what other libraries need to open the folder.
-
-    config.json and the tokenizer are for Optimum, fastembed and transformers.js; where
-    the pooling is known, modules.json and its folders for sentence-transformers.
-
-    Args:
-        folder: where to write.
-        model: a checkpoint with one head, or none: see `onnx_graph`.
-        quantize: "float16" for weights and activations; "int8" for weights by output
-            and for the activations of each call, of 7 bits, so that no processor's
-            sums overflow. None: float32.
-        calibration: for int8: texts, or pairs, on which the ranges of the activations
-            are measured once, instead of in each call.
-    """
-    _refuse_segmenter(model)
-    config, heads = model.require_config(), names.heads_of(model.weights)
-    if names.WINDOWS in heads:  # of which a graph has none
-        heads = [head for head in heads if head != names.WINDOWS]
-        weights = model.weights.with_heads(heads)
-        model = dataclasses.replace(model, weights=weights)
-    reading = Reading() if heads else model.reading
-    content = onnx_graph.build(
-        model,
-        dtype=np.float16 if quantize == "float16" else np.float32,
-        pooling=reading.pooling,
-        normalizes=bool(reading.normalize),
-    )
-    path = os.path.join(folder, ONNX_NAME)
-    if quantize == "int8":
-        batches = None if calibration is None else _batches(model, calibration)
-        onnx_files.write_int8(path, content, batches)
-    else:
-        files.write_atomically(path, content.SerializeToString())
-    # The graph has the constants that transformers' config lacks.
-    known = dataclasses.replace(
-        config, masked_lm_hidden_act=None, masked_lm_layer_norm_eps=None
-    )
-    values = _hugging_face_config(dataclasses.replace(model, config=known))
-    files.write_atomically(
-        os.path.join(folder, huggingface.CONFIG_NAME),
-        json.dumps(values, indent=2) + "\n",
-    )
-    _write_hugging_face_tokenizer(folder, model)
-    if reading.pooling:
-        _write_modules(folder, model)
-    keras_model = loading.load_encoder(model) if not heads else None
-    if heads and heads[0] != names.REPLACED_TOKENS:  # which has no model of its own
-        keras_model = loading.load_model(model, heads[0])
-    if keras_model is not None:
-        runtimes.check(path, "onnx", keras_model, quantize)
-
-
-def _batches(model: Source, texts: TextPairs) -> Iterator[dict[str, np.ndarray]]:
-    """The inputs of an ONNX model for one text after the other, cut as `load` does."""
-    tokenizer = load_tokenizer(model)
-    length = model.reading.length(model.require_config().max_position_embeddings)
-    has_choices = names.MULTIPLE_CHOICE in names.heads_of(model.weights)
-    for text, second in texts:
-        inputs = tokenizer([text], [second], max_length=length, truncation=True)
-        yield {
-            onnx_graph.INPUTS[name]: (x[:, None] if has_choices else x).astype(np.int64)
-            for name, x in inputs.items()
-        }
-
-
 def write_kerashub(folder: str, model: Source) -> None:
     """Writes a preset that KerasHub's BertBackbone reads: the encoder."""
-    _refuse_segmenter(model)
+    refuse_segmenter(model)
     _refuse_added(model)
     heads = names.heads_of(model.weights)
     if heads:
@@ -472,7 +398,7 @@ def _refuse_added(model: Source) -> None:
         )
 
 
-def _refuse_segmenter(model: Source) -> None:
+def refuse_segmenter(model: Source) -> None:
     """Raises InputError for a tokenizer that other programs do not have."""
     if model.tokenizer.has_segmenter:
         raise InputError(

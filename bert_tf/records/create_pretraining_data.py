@@ -7,10 +7,10 @@ from bert_tf.base import cli, files
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, option, with_default
+from bert_tf.base.shared_options import ModelOptions
 from bert_tf.instances.settings import DYNAMIC_MASKING, InstanceSettings
 from bert_tf.records.text_input import TextOptions, text_chunks
 from bert_tf.records.tokenized_corpus import DEDUPLICATION
-from bert_tf.training.training_options import ModelOptions
 
 
 class PretrainingDataOptions(InstanceSettings, TextOptions, decides="nothing"):

@@ -4,13 +4,13 @@ from absl import logging
 
 from bert_tf.base import cli
 from bert_tf.base.options import option, with_default
+from bert_tf.base.shared_options import ModelOptions
 from bert_tf.records.vocabulary_options import (
     WrittenVocabularyOptions,
     check_output_file,
     count_words,
     write,
 )
-from bert_tf.training.training_options import ModelOptions
 
 
 class VocabularyOptions(WrittenVocabularyOptions, decides="numbers"):

@@ -8,12 +8,8 @@ from absl import logging
 from bert_tf.base import cli, files
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, option, with_default
-from bert_tf.training.training_options import (
-    DeviceOptions,
-    LengthOptions,
-    ModelOptions,
-    TrainingConfig,
-)
+from bert_tf.base.shared_options import DeviceOptions, LengthOptions, ModelOptions
+from bert_tf.training.training_options import TrainingConfig
 
 if TYPE_CHECKING:
     from bert_tf.tasks.line_features import FeatureInput

@@ -7,14 +7,10 @@ from bert_tf.base import options
 from bert_tf.base.config import DISCRIMINATOR_WEIGHT, GENERATOR_SIZE, SIZE_NAMES
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, declarations, option, with_default
+from bert_tf.base.shared_options import DeviceOptions, ModelOptions
 from bert_tf.records.masking_options import MaskingOptions
 from bert_tf.tasks.run_options import FineTuningOptions
-from bert_tf.training.training_options import (
-    DeviceOptions,
-    LossOptions,
-    ModelOptions,
-    TrainingConfig,
-)
+from bert_tf.training.training_options import LossOptions, TrainingConfig
 
 # What only a labelled task trains with, or fine-tuning starts from.
 _OF_FINE_TUNING = (

@@ -11,14 +11,9 @@ from bert_tf.base import options
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Options, Path, option
 from bert_tf.base.rows import MAX_UNUSABLE
+from bert_tf.base.shared_options import DeviceOptions, LengthOptions, ModelOptions
 from bert_tf.base.tfds_rows import TfdsRows
-from bert_tf.training.training_options import (
-    DeviceOptions,
-    LengthOptions,
-    LossOptions,
-    ModelOptions,
-    TrainingConfig,
-)
+from bert_tf.training.training_options import LossOptions, TrainingConfig
 
 
 class RunResult(NamedTuple):

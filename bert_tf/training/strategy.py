@@ -27,9 +27,9 @@ from absl import logging
 
 from bert_tf.base import keras_backend
 from bert_tf.base.errors import InputError, first_line
+from bert_tf.base.shared_options import DeviceOptions
 from bert_tf.records.pipeline import ALL_ROWS, InputShard
 from bert_tf.training import cluster, launch
-from bert_tf.training.training_options import DeviceOptions
 
 Strategy = Any  # the devices of a run: a tf.distribute.Strategy, or a JaxStrategy
 

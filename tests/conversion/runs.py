@@ -6,10 +6,10 @@ import os
 import safetensors.numpy
 import tensorflow as tf
 
+from bert_tf.base.shared_options import ModelOptions
 from bert_tf.conversion import export
 from bert_tf.conversion.source import open_source
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training.training_options import ModelOptions
 from tests.script_case import FolderCase
 from tests.training import toy
 

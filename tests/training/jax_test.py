@@ -14,12 +14,12 @@ import tensorflow as tf
 
 from bert_tf.base import keras_backend
 from bert_tf.base.errors import InputError
+from bert_tf.base.shared_options import DeviceOptions
 from bert_tf.modeling import fused
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.training import strategy
 from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.strategy import create_strategy
-from bert_tf.training.training_options import DeviceOptions
 from tests import processes
 from tests.modeling import examples
 from tests.training import strategies_test, strategy_child, toy

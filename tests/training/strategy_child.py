@@ -20,6 +20,7 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.base.shared_options import DeviceOptions
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.optimization import optimizers
 from bert_tf.tasks.finetuning import training_plan
@@ -27,7 +28,7 @@ from bert_tf.tasks.tables import SINGLE_LABEL, Target
 from bert_tf.training import loop, tensorflow_step
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import create_strategy
-from bert_tf.training.training_options import DeviceOptions, TrainingConfig
+from bert_tf.training.training_options import TrainingConfig
 from tests.training import toy, toy_examples
 
 

@@ -6,6 +6,7 @@ from unittest import mock
 import tensorflow as tf
 
 from bert_tf.base.errors import InputError
+from bert_tf.base.shared_options import DeviceOptions
 from bert_tf.training.strategy import (
     check_batch_size,
     create_strategy,
@@ -13,7 +14,6 @@ from bert_tf.training.strategy import (
     num_workers,
     sum_over_workers,
 )
-from bert_tf.training.training_options import DeviceOptions
 
 
 class StrategyTest(tf.test.TestCase):

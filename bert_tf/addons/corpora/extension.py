@@ -22,6 +22,7 @@ from tqdm import tqdm
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, option, with_default
+from bert_tf.base.shared_options import ModelOptions
 from bert_tf.records.vocabulary_options import (
     WrittenVocabularyOptions,
     check_output_file,
@@ -37,7 +38,6 @@ from bert_tf.text.wordpiece import (
     WordPieceTokenizer,
     added_tokens,
 )
-from bert_tf.training.training_options import ModelOptions
 
 # After every string that begins with another one.
 _LAST = chr(0x10FFFF)

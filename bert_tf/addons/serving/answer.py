@@ -13,11 +13,11 @@ from bert_tf.base.options import (
     default_of,
     option,
 )
+from bert_tf.base.shared_options import SourceOptions
 from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.text.normalization import Span
 from bert_tf.text.splitting import LANGUAGE_HELP, sentence_splitter
-from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source

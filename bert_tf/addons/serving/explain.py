@@ -5,8 +5,8 @@ from absl import logging
 from bert_tf.base import cli, files, options
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Options, Path, option
+from bert_tf.base.shared_options import SourceOptions
 from bert_tf.text.wordpiece import PAIR_SEPARATOR
-from bert_tf.training.training_options import SourceOptions
 
 
 class ExplainOptions(Options, title=options.TASK, decides="nothing"):

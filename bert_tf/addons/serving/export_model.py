@@ -19,9 +19,9 @@ from bert_tf.base.options import (
     option,
     with_default,
 )
+from bert_tf.base.shared_options import DeviceOptions, ModelOptions
 from bert_tf.conversion import names
 from bert_tf.tasks.run_options import FineTuningOptions
-from bert_tf.training.training_options import DeviceOptions, ModelOptions
 
 if TYPE_CHECKING:
     from bert_tf.conversion.reading import Reading
@@ -219,7 +219,9 @@ def run(options: ExportOptions) -> None:
         elif reading is not None:
             _write_saved_model(path, model, reading)
         elif options.format == "onnx":
-            export.write_onnx(path, model, options.quantize, calibration)
+            from bert_tf.addons.serving.onnx_export import write_onnx
+
+            write_onnx(path, model, options.quantize, calibration)
         elif options.format == "sentence_transformers":
             export.write_sentence_transformers(path, model)
         else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import option
-from bert_tf.training.training_options import SourceOptions
+from bert_tf.base.shared_options import SourceOptions
 
 if TYPE_CHECKING:
     import numpy as np

@@ -36,10 +36,10 @@ from bert_tf.base.rows import (
     has_field,
     read,
 )
+from bert_tf.base.shared_options import SourceOptions
 from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.run_options import UnusableRowsOptions
 from bert_tf.tasks.squad.squad_options import SquadOptions
-from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     from bert_tf.addons.serving.text_models import Prediction, TextModel

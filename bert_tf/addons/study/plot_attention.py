@@ -11,8 +11,8 @@ from bert_tf.base import cli, files
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, option
 from bert_tf.base.pictures import picture
+from bert_tf.base.shared_options import SourceOptions
 from bert_tf.text.wordpiece import PAIR_SEPARATOR, WordPieceTokenizer
-from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     from bert_tf.modeling.encoder import BertEncoder

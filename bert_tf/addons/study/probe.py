@@ -19,10 +19,10 @@ from bert_tf.base import cli, files
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import DATA, REQUIRED, Path, option, with_default
 from bert_tf.base.pictures import figure, picture, table
+from bert_tf.base.shared_options import DeviceOptions, LengthOptions, ModelOptions
 from bert_tf.tasks.extract_features import ExtractionOptions
 from bert_tf.tasks.tagging.sentences import FORMATS
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
-from bert_tf.training.training_options import DeviceOptions, LengthOptions, ModelOptions
 
 if TYPE_CHECKING:
     from bert_tf.tasks.features import FeatureExtractor

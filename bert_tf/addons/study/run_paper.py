@@ -41,6 +41,7 @@ from bert_tf.base.options import (
     option,
     with_default,
 )
+from bert_tf.base.shared_options import DeviceOptions, LengthOptions, ModelOptions
 from bert_tf.records import create_pretraining_data
 from bert_tf.tasks import run_log
 from bert_tf.tasks.pretraining_options import PretrainingOptions
@@ -51,11 +52,6 @@ from bert_tf.tasks.tagging.tagging_options import (
     FEATURE_CHOICES,
 )
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training.training_options import (
-    DeviceOptions,
-    LengthOptions,
-    ModelOptions,
-)
 
 # Share of a pre-training between two checkpoints that are kept: figure 5 needs them.
 _CHECKPOINTS = 5

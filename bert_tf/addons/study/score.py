@@ -13,8 +13,8 @@ from bert_tf.base import cli, files
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Path, option
 from bert_tf.base.parallel import grouped
+from bert_tf.base.shared_options import SourceOptions
 from bert_tf.text.wordpiece import PAIR_SEPARATOR, WordPieceTokenizer, pair_features
-from bert_tf.training.training_options import SourceOptions
 
 if TYPE_CHECKING:
     from bert_tf.modeling.heads import BertPretrainer
