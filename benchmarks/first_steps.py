@@ -37,7 +37,7 @@ def our_losses(folder: str) -> list[float]:
     from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.records.pretraining_input import PretrainingRecords
     from bert_tf.tasks.pretraining import pretraining_task
-    from bert_tf.training.device_steps import training_steps
+    from bert_tf.training.step import on_devices
 
     records = PretrainingRecords(_INPUT.value)
     config = dataclasses.replace(
@@ -67,7 +67,9 @@ def our_losses(folder: str) -> list[float]:
     }
     with open(os.path.join(folder, "settings.json"), "w") as file:
         json.dump(settings, file)
-    steps = training_steps(task, model, optimizer, tf.distribute.get_strategy())
+    steps = on_devices().training_steps(
+        task, model, optimizer, tf.distribute.get_strategy()
+    )
     return steps(iter(dataset), tf.constant(_STEPS.value)).losses.tolist()
 
 

@@ -86,9 +86,8 @@ def ours(case: dict) -> dict:
     from bert_tf.base.config import BertConfig
     from bert_tf.modeling.heads import BertPretrainer
     from bert_tf.optimization.optimizers import create_optimizer
-    from bert_tf.training.device_steps import training_steps
     from bert_tf.training.jax_step import DeviceBatches, JaxStrategy
-    from bert_tf.training.step import computing_in
+    from bert_tf.training.step import computing_in, on_devices
     from bert_tf.training.task import Task
 
     config = BertConfig(
@@ -108,7 +107,7 @@ def ours(case: dict) -> dict:
         optimizer = create_optimizer(1e-4, 10**6, 10, global_clipnorm=None)
         optimizer.build(model.trainable_variables)
         task = Task(name="gpu", build_model=lambda: model, objective=model.objective)
-        return model, training_steps(task, model, optimizer, strategy)
+        return model, on_devices().training_steps(task, model, optimizer, strategy)
 
     digests = []
     for _ in range(2):

@@ -154,8 +154,9 @@ class ImportFloorsTest(tf.test.TestCase):
         self.assertEqual(found, [])
 
     def test_the_names_of_addons_are_there(self):
-        for name in addons.ADDONS:
-            if name != "beam":  # whose library has an environment of its own
+        for name, reference in addons.ADDONS.items():
+            self.assertIn(reference.partition(":")[0], self.modules, name)
+            if name not in ("beam", "jax"):  # libraries of other environments
                 self.assertIsNotNone(addons.addon(name), name)
 
     def test_commands_parse_and_call(self):

@@ -117,7 +117,7 @@ def our_losses(
 
     from bert_tf.conversion.loading import load_weights
     from bert_tf.optimization.optimizers import create_optimizer
-    from bert_tf.training.device_steps import training_steps
+    from bert_tf.training.step import on_devices
 
     made = {SWAG: choices, NER: words}[job["kind"]]
     table, task = made(job, train, folder)
@@ -141,7 +141,9 @@ def our_losses(
         global_clipnorm=None,  # The step clips.
     )
     optimizer.build(model.trainable_variables)
-    steps = training_steps(task, model, optimizer, tf.distribute.get_strategy())
+    steps = on_devices().training_steps(
+        task, model, optimizer, tf.distribute.get_strategy()
+    )
     return steps(iter(data), tf.constant(num_steps)).losses.tolist()
 
 

@@ -47,8 +47,7 @@ class FineTuning:
         from bert_tf.optimization.optimizers import create_optimizer
         from bert_tf.tasks import finetuning
         from bert_tf.tasks.classification import ClassificationTask
-        from bert_tf.training.device_steps import training_steps
-        from bert_tf.training.step import computing_in
+        from bert_tf.training.step import computing_in, on_devices
 
         keras.utils.set_random_seed(job["seed"])
         self._job = job
@@ -79,7 +78,9 @@ class FineTuning:
             global_clipnorm=None,  # The step clips.
         )
         optimizer.build(self._model.trainable_variables)
-        self._steps = training_steps(run.trained, self._model, optimizer, strategy)
+        self._steps = on_devices().training_steps(
+            run.trained, self._model, optimizer, strategy
+        )
 
     def step(self, batches: Iterator) -> float:
         """One step; the seconds that it took."""

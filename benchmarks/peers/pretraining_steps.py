@@ -81,8 +81,7 @@ def bert_tf_steps(settings):
     from bert_tf.base.config import BertConfig
     from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.tasks.pretraining import pretraining_task
-    from bert_tf.training.device_steps import training_steps
-    from bert_tf.training.step import computing_in
+    from bert_tf.training.step import computing_in, on_devices
     from bert_tf.training.strategy import create_strategy, distributed
 
     strategy = create_strategy()
@@ -98,7 +97,7 @@ def bert_tf_steps(settings):
         model = task.build_model()
     optimizer = create_optimizer(1e-4, 10**6, 10**4, global_clipnorm=None)
     optimizer.build(model.trainable_variables)
-    function = training_steps(task, model, optimizer, strategy)
+    function = on_devices().training_steps(task, model, optimizer, strategy)
     dataset = tf.data.Dataset.from_tensors(records(settings)).cache().repeat()
     batches = iter(distributed(strategy, lambda shard: dataset))
 

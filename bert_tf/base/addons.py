@@ -1,7 +1,7 @@
-"""The add-ons that the core uses, by name: it imports none of them.
+"""What is used by name, and imported when an option or a file first asks for it.
 
-An add-on is imported when an option, or a file, first asks for it. Heads have their own
-table: see `bert_tf.conversion.names.HEADS`.
+The core imports no add-on. Heads have their own table: see
+`bert_tf.conversion.names.HEADS`.
 """
 
 import functools
@@ -20,8 +20,13 @@ ADDONS = {
     "standardization": "bert_tf.addons.methods.standardization",
     "regularization": "bert_tf.addons.methods.regularization",
     # Formats of checkpoints.
+    "kerashub": "bert_tf.conversion.kerashub",
+    "hdf5": "bert_tf.conversion.hdf5",
     "model_garden": "bert_tf.addons.methods.model_garden",
     "onnx": "bert_tf.addons.serving.onnx_files",
+    # Steps on devices, by Keras' back end.
+    "tensorflow": "bert_tf.training.tensorflow_step",
+    "jax": "bert_tf.training.jax_step",
     # Callbacks of a training, by the option that asks for them.
     "profile_steps": "bert_tf.training.throughput:StepProfiler",
     "max_train_hours": "bert_tf.addons.planning.budget:Budget",

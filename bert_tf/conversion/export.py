@@ -14,9 +14,10 @@ import numpy as np
 from absl import logging
 
 from bert_tf.base import files
+from bert_tf.base.addons import addon
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
-from bert_tf.conversion import huggingface, kerashub, names, tensorflow
+from bert_tf.conversion import huggingface, names, tensorflow
 from bert_tf.conversion.loading import (
     checked_casing,
     extended,
@@ -377,7 +378,7 @@ def write_kerashub(folder: str, model: Source) -> None:
             "Left out, as a preset of BertBackbone has none: the %s head.",
             ", ".join(heads),
         )
-    kerashub.write(
+    addon("kerashub").write(
         folder,
         model.weights.with_heads(()),
         model.require_config(),

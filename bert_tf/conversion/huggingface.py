@@ -23,6 +23,7 @@ import safetensors
 from absl import logging
 
 from bert_tf.base import files
+from bert_tf.base.addons import addon
 from bert_tf.base.config import (
     ALBERT_FIELDS,
     CLASSIFIER_DROPOUT,
@@ -33,7 +34,7 @@ from bert_tf.base.config import (
     BertConfig,
 )
 from bert_tf.base.errors import InputError, first_line
-from bert_tf.conversion import hdf5, names
+from bert_tf.conversion import names
 from bert_tf.conversion.weights import Tensor, Weights, check_against_config, listed
 
 CONFIG_NAME = "config.json"
@@ -218,7 +219,7 @@ def read_tf_tensors(path: str) -> dict[str, Tensor]:
     share is there for both.
     """
     found: dict[str, Tensor] = {}
-    for place, tensor in hdf5.stored_in(path).items():
+    for place, tensor in addon("hdf5").stored_in(path).items():
         name = _from_tf(place, path)
         if place.endswith("/kernel:0"):
             tensor = _turned(tensor)

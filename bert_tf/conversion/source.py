@@ -39,7 +39,7 @@ from bert_tf.base.addons import addon
 from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import BEST_FOLDER
-from bert_tf.conversion import huggingface, kerashub, names, tensorflow
+from bert_tf.conversion import huggingface, names, tensorflow
 from bert_tf.conversion.reading import Reading, read_reading
 from bert_tf.conversion.tokenizer_files import (
     VOCAB_NAME,
@@ -189,6 +189,10 @@ def with_new_labels(source: Source, head: str, labels: Sequence[str]) -> Source:
     return dataclasses.replace(source, weights=weights, labels=tuple(labels))
 
 
+def _kerashub() -> Any:
+    return addon("kerashub")
+
+
 def find_format(path: str) -> Format:
     """Which format a path has, from the names of files alone."""
     if files.is_folder(path):
@@ -201,7 +205,7 @@ def find_format(path: str) -> Format:
         released = (f"{prefix}.index" for prefix in tensorflow.RELEASED_PREFIXES)
         there = [os.path.join(path, name) for name in ("checkpoint", *released)]
         if not any(files.exists(p) and not files.is_folder(p) for p in there):
-            if kerashub.is_preset_folder(path):
+            if _kerashub().is_preset_folder(path):
                 return Format.KERAS_HUB
             if export is not None and export.is_onnx:
                 return Format.ONNX
@@ -211,7 +215,7 @@ def find_format(path: str) -> Format:
             raise InputError(
                 f"{path}: no checkpoint in this folder: neither a run's file"
                 f" 'checkpoint', nor {tensorflow.RELEASED_PREFIX}.index,"
-                f" {huggingface.WEIGHTS_NAME} or {kerashub.WEIGHTS_NAME}."
+                f" {huggingface.WEIGHTS_NAME} or {_kerashub().WEIGHTS_NAME}."
             )
     else:
         if path.endswith(".keras") and files.exists(path):
@@ -221,7 +225,7 @@ def find_format(path: str) -> Format:
             (".safetensors", Format.HUGGING_FACE, huggingface.WEIGHTS_NAME),
             (".h5", Format.HUGGING_FACE, huggingface.TF_WEIGHTS_NAME)
             if of_tf
-            else (".h5", Format.KERAS_HUB, kerashub.WEIGHTS_NAME),
+            else (".h5", Format.KERAS_HUB, _kerashub().WEIGHTS_NAME),
         ):
             if path.endswith(ending):
                 # A file stands for its folder: config and vocabulary are next to it.
@@ -231,7 +235,7 @@ def find_format(path: str) -> Format:
                         f"{path}: give the folder of a checkpoint, or its {name}."
                     )
                 return format_
-        if kerashub.is_handle(path):
+        if _kerashub().is_handle(path):
             return Format.KERAS_HUB
         if files.exists(path):
             huggingface.refuse_pickles(path)
@@ -277,9 +281,9 @@ def open_source(path: str) -> Source:
     format_ = find_format(path)
     if format_ == Format.KERAS_HUB:
         folder = path
-        preset = kerashub.preset_folder(_preset_of(path))
-        config, weights = kerashub.read_model(preset)
-        tokenizer = kerashub.read_tokenizer(preset)
+        preset = _kerashub().preset_folder(_preset_of(path))
+        config, weights = _kerashub().read_model(preset)
+        tokenizer = _kerashub().read_tokenizer(preset)
     elif format_ in (Format.HUGGING_FACE, Format.ONNX):
         folder = huggingface.model_folder(folder)
         config, values = huggingface.read_config(folder)
@@ -320,8 +324,8 @@ def open_source(path: str) -> Source:
 def open_tokenizer(path: str) -> TokenizerFiles:
     """The vocabulary and casing of a checkpoint, whose weights are left alone."""
     path = files.expanded(path)
-    if kerashub.is_handle(path) or kerashub.is_preset_folder(folder_of(path)):
-        return kerashub.read_tokenizer(kerashub.preset_folder(_preset_of(path)))
+    if _kerashub().is_handle(path) or _kerashub().is_preset_folder(folder_of(path)):
+        return _kerashub().read_tokenizer(_kerashub().preset_folder(_preset_of(path)))
     return read_tokenizer(huggingface.model_folder(folder_of(path)))
 
 
@@ -367,7 +371,7 @@ def _preset_of(path: str) -> str:
 def folder_of(path: str) -> str:
     """The folder that a checkpoint's config and vocabulary are in, or a handle."""
     if not files.is_folder(path):
-        return path if kerashub.is_handle(path) else os.path.dirname(path)
+        return path if _kerashub().is_handle(path) else os.path.dirname(path)
     best = os.path.join(path, BEST_FOLDER)  # of several runs, without one of its own
     has_own, has_best = (
         files.exists(os.path.join(folder, "checkpoint")) for folder in (path, best)

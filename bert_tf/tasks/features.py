@@ -72,9 +72,8 @@ from bert_tf.tasks.line_features import (
     extract,
 )
 from bert_tf.text.wordpiece import WordPieceTokenizer
-from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Predictor
-from bert_tf.training.step import computing_in
+from bert_tf.training.step import computing_in, on_devices
 from bert_tf.training.strategy import (
     Strategy,
     check_batch_size,
@@ -243,7 +242,7 @@ class FeatureExtractor:
         self._strategy = strategy
         self._options = options
         self._shape = selection.vectors_shape(config.hidden_size)
-        step = prediction_step(
+        step = on_devices().prediction_step(
             model, strategy, jit_compile=options.jit_compile, by_pieces=by_pieces
         )
         self._predictor = Predictor("features", step, strategy)

@@ -27,10 +27,10 @@ from bert_tf.tasks.run_options import FineTuningOptions, RunSetting
 from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
-from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData, Start
+from bert_tf.training.step import on_devices
 from bert_tf.training.strategy import Strategy, is_chief
 from bert_tf.training.task import Evaluate, Phase, Task
 from bert_tf.training.training_options import LossOptions, TrainingConfig
@@ -416,7 +416,9 @@ class FineTuning:
         """Runs a model over batches; its step is compiled once."""
         if self._predictor is None or self._predictor[0] is not model:
             compiled = self.options.jit_compile
-            step = prediction_step(model, self.strategy, jit_compile=compiled)
+            step = on_devices().prediction_step(
+                model, self.strategy, jit_compile=compiled
+            )
             predictor = Predictor(self.task.name, step, self.strategy)
             self._predictor = model, predictor
         return self._predictor[1].run

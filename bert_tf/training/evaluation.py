@@ -17,8 +17,7 @@ from bert_tf.base.errors import InputError, refuse_not_finite
 from bert_tf.base.progress import with_bar
 from bert_tf.records.batching import Arrays, EvaluationBatches
 from bert_tf.records.pipeline import READING_ERRORS, record_error
-from bert_tf.training.device_steps import evaluation_step
-from bert_tf.training.step import TOTAL_LOSS
+from bert_tf.training.step import TOTAL_LOSS, on_devices
 from bert_tf.training.strategy import Strategy, check_batch_size, create_strategy
 from bert_tf.training.task import Task
 
@@ -38,7 +37,7 @@ class Evaluator:
     ) -> None:
         self._task = task
         self._strategy = strategy or create_strategy()
-        self._step = evaluation_step(
+        self._step = on_devices().evaluation_step(
             task, model, self._strategy, jit_compile=jit_compile
         )
 

@@ -26,13 +26,13 @@ from bert_tf.training.checkpoints import (
     initialize,
     read_best,
 )
-from bert_tf.training.device_steps import training_steps
 from bert_tf.training.divergence import Divergence
 from bert_tf.training.events import Call, Callback, Signals, exit_after
 from bert_tf.training.reporting import Curves, LogInterval, Reporter
 from bert_tf.training.step import (
     LossScale,
     computing_in,
+    on_devices,
     optimizer_with,
     rate_of,
     schedule_of,
@@ -265,7 +265,7 @@ class _Run:
             logging.info(message, self.step, records)
             self.records = 0
         self.data_id = phase.data_id
-        run_steps = training_steps(
+        run_steps = on_devices().training_steps(
             self.task,
             self._trained,
             self.optimizer,

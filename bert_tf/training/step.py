@@ -15,7 +15,7 @@ of b's values, whose gradients flow back to every replica's rows; k is 1.
 
 This module has the equations. What runs them on devices is in `tensorflow_step`, with a
 replica of the model on each, and in `jax_step`, where each device has a share of the
-rows of one computation; `device_steps` has the ones of Keras' back end.
+rows of one computation; `on_devices` has the ones of Keras' back end.
 """
 
 import contextlib
@@ -27,10 +27,17 @@ import numpy as np
 from absl import logging
 from keras import ops
 
+from bert_tf.base.addons import addon
 from bert_tf.modeling.objectives import Mean, Objective, Records, RowsOfReplica
 from bert_tf.optimization.optimizers import clip_scale, optimizer_of
 from bert_tf.optimization.schedules import WarmupSchedule
 from bert_tf.training.training_options import TrainingConfig
+
+
+def on_devices() -> Any:
+    """Returns the module that runs steps with Keras' back end."""
+    return addon(keras.backend.backend())
+
 
 # The number formats that a model computes in: --precision.
 #

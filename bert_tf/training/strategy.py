@@ -26,6 +26,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.base import keras_backend
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.base.shared_options import DeviceOptions
 from bert_tf.records.pipeline import ALL_ROWS, InputShard
@@ -113,7 +114,7 @@ def _tensorflow_strategy(
 def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
     import jax
 
-    from bert_tf.training.jax_step import JaxStrategy
+    JaxStrategy = addon("jax").JaxStrategy  # noqa: N806
 
     # TensorFlow reads the records; it must leave the accelerators to JAX.
     with contextlib.suppress(RuntimeError):  # it has used them already
@@ -283,10 +284,8 @@ def distributed(
 ) -> Iterable:
     """A data set of global batches, each split over the replicas."""
     if keras_backend.is_jax():
-        from bert_tf.training.jax_step import DeviceBatches
-
         shard = InputShard(strategy.worker, strategy.num_workers)
-        return DeviceBatches(strategy, dataset(shard).as_numpy_iterator())
+        return addon("jax").DeviceBatches(strategy, dataset(shard).as_numpy_iterator())
     if strategy.num_replicas_in_sync == 1:
         return dataset(ALL_ROWS)
 

@@ -17,8 +17,8 @@ from bert_tf.base.errors import InputError
 from bert_tf.modeling.fused import xla_compiles_for_the_cpu
 from bert_tf.records import pipeline
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Evaluator, Predictor
+from bert_tf.training.step import on_devices
 from tests.training import toy
 
 TASK = pretraining_task(toy.CONFIG)
@@ -37,7 +37,7 @@ def results_on(strategy, path, start):
     short = pipeline.evaluation_dataset([path], toy.SPEC, batch_size=4)
     whole = pipeline.evaluation_dataset([path], toy.SPEC, batch_size=4, repeat=True)
     odd = pipeline.evaluation_dataset([path], toy.SPEC, batch_size=3, repeat=True)
-    step = prediction_step(model, strategy)
+    step = on_devices().prediction_step(model, strategy)
     pairs = list(Predictor(TASK.name, step, strategy).run(short, total_batches=3))
     batches, outputs = zip(*pairs, strict=True)
     try:

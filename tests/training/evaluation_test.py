@@ -11,8 +11,8 @@ from bert_tf.modeling.objectives import Mean, Objective
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records import pipeline
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.training.device_steps import prediction_step
 from bert_tf.training.evaluation import Evaluator, Predictor
+from bert_tf.training.step import on_devices
 from bert_tf.training.strategy import create_strategy
 from tests.training import strategies_test, toy
 
@@ -53,7 +53,7 @@ class EvaluationTest(tf.test.TestCase):
             Evaluator(TASK, self.model).run(self.batches.take(0))
 
     def test_predict_goes_through_all_batches_in_order(self):
-        step = prediction_step(self.model, create_strategy())
+        step = on_devices().prediction_step(self.model, create_strategy())
         pairs = list(Predictor(TASK.name, step).run(self.batches, total_batches=3))
         self.assertEqual([len(batch["input_ids"]) for batch, _ in pairs], [4, 4, 2])
         batch, outputs = pairs[2]

@@ -18,7 +18,7 @@ from bert_tf.base.shared_options import DeviceOptions
 from bert_tf.modeling import fused
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.training import strategy
-from bert_tf.training.device_steps import prediction_step
+from bert_tf.training.step import on_devices
 from bert_tf.training.strategy import create_strategy
 from tests import processes
 from tests.modeling import examples
@@ -300,7 +300,7 @@ class PredictionTest(tf.test.TestCase):
     def test_is_with_the_weights_of_the_moment(self):
         model = BertClassifier(examples.small_config(num_hidden_layers=1), 3)
         records = examples.random_records(model.bert_config)
-        predict = prediction_step(model, create_strategy())
+        predict = on_devices().prediction_step(model, create_strategy())
         for seed in (1, 2):
             examples.randomize(model, seed)
             expected = examples.outputs_of(model, records)["logits"]

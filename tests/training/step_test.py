@@ -17,7 +17,7 @@ from bert_tf.modeling.objectives import Loss, Mean, Objective
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training import step
-from bert_tf.training.device_steps import evaluation_step, training_steps
+from bert_tf.training.step import on_devices
 from bert_tf.training.strategy import create_strategy, distributed
 from bert_tf.training.task import Task
 from tests.modeling import examples
@@ -117,7 +117,7 @@ def share_of_input():
     optimizer = create_optimizer(0.05, 80, 3, global_clipnorm=None)
     optimizer.build(model.trainable_variables)
     strategy = tf.distribute.get_strategy()
-    steps = training_steps(TASK, model, optimizer, strategy)
+    steps = on_devices().training_steps(TASK, model, optimizer, strategy)
     iterator = iter(as_dataset(batches(42)).prefetch(2))
     steps(iterator, 2)
     began = time.perf_counter()
@@ -137,7 +137,9 @@ class TrainingStepsTest(tf.test.TestCase):
         model = linear_model()
         optimizer = create_optimizer(0.05, 8, 3, global_clipnorm=None)
         optimizer.build(model.trainable_variables)
-        steps = training_steps(TASK, model, optimizer, tf.distribute.get_strategy())
+        steps = on_devices().training_steps(
+            TASK, model, optimizer, tf.distribute.get_strategy()
+        )
         iterator = iter(as_dataset(data))
         by_hand = NumpyRun()
         for first, count in ((0, 1), (1, 5), (6, 2)):
@@ -167,15 +169,17 @@ class TrainingStepsTest(tf.test.TestCase):
         optimizer = create_optimizer(0.05, 8, 3, global_clipnorm=None)
         optimizer.build(model.trainable_variables)
         engine = task, model, optimizer, tf.distribute.get_strategy()
-        training_steps(*engine)(iter(as_dataset(batches(1))), 1)
-        evaluation_step(task, model, engine[-1])(batches(1)[0])
+        on_devices().training_steps(*engine)(iter(as_dataset(batches(1))), 1)
+        on_devices().evaluation_step(task, model, engine[-1])(batches(1)[0])
         self.assertEqual(files, {__file__})
 
     def test_evaluation_sums_up_and_does_not_train(self):
         data = batches(1)
         model = linear_model()
         model.set_weights([np.array([[1.0], [2.0], [-1.0]]), np.array([0.5])])
-        sums = evaluation_step(TASK, model, tf.distribute.get_strategy())(data[0])
+        sums = on_devices().evaluation_step(TASK, model, tf.distribute.get_strategy())(
+            data[0]
+        )
         predicted = data[0]["x"] @ [1.0, 2.0, -1.0] + 0.5
         error = ((predicted - data[0]["y"][:, 0]) ** 2 * data[0]["w"][:, 0]).sum()
         weight = data[0]["w"].sum()
@@ -250,7 +254,7 @@ class MicroBatchesTest(tf.test.TestCase, parameterized.TestCase):
             optimizer = create_optimizer(1e-3, 9, 0, global_clipnorm=None)
             optimizer.build(model.trainable_variables)
             strategy = create_strategy()
-            steps = training_steps(
+            steps = on_devices().training_steps(
                 Task(name="toy", build_model=linear_model, objective=objective),
                 model,
                 optimizer,
@@ -301,7 +305,9 @@ class RepeatableTest(tf.test.TestCase):
             1e-3, num_train_steps=100, num_warmup_steps=2, global_clipnorm=None
         )
         optimizer.build(model.trainable_variables)
-        steps = training_steps(task, model, optimizer, tf.distribute.get_strategy())
+        steps = on_devices().training_steps(
+            task, model, optimizer, tf.distribute.get_strategy()
+        )
         variables = [*model.trainable_variables, *optimizer.variables]
         start = [np.array(variable) for variable in variables]
         dataset = as_dataset(data)

@@ -31,13 +31,8 @@ from bert_tf.tasks import finetuning
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, SINGLE_LABEL, Target
 from bert_tf.training import run_folder
-from bert_tf.training.device_steps import (
-    evaluation_step,
-    prediction_step,
-    training_steps,
-)
 from bert_tf.training.evaluation import Predictor
-from bert_tf.training.step import computing_in
+from bert_tf.training.step import computing_in, on_devices
 from bert_tf.training.task import Task
 from tests.modeling.examples import random_choices, random_records, random_tags
 from tests.records import unmasked
@@ -225,7 +220,7 @@ def train(task, dataset, strategy, precision="float32", optimizer="adamw", **opt
         0.01, 10, 1, optimizer=optimizer, global_clipnorm=None
     )
     optimizer.build(model.trainable_variables)
-    steps = training_steps(task, model, optimizer, strategy, **options)
+    steps = on_devices().training_steps(task, model, optimizer, strategy, **options)
     results = steps(iter(dataset), tf.constant(NUM_STEPS))
     return results.losses, model
 
@@ -241,8 +236,10 @@ class StepsTestCase(tf.test.TestCase, parameterized.TestCase):
         strategy = CompilingStrategy(jit_compile)
         with taken_for_a_tpu():
             _, model = train(task, training, strategy)
-            evaluation_step(task, model, strategy)(next(iter(held_out)))
-            predictor = Predictor(task.name, prediction_step(model, strategy), strategy)
+            on_devices().evaluation_step(task, model, strategy)(next(iter(held_out)))
+            predictor = Predictor(
+                task.name, on_devices().prediction_step(model, strategy), strategy
+            )
             list(predictor.run(first_batches(held_out, 1), total_batches=1))
         self.assertLen(strategy.functions, 3)
         return strategy.functions
@@ -296,13 +293,17 @@ class CompiledTest(StepsTestCase):
         # Evaluation and prediction, with the weights that training has made.
         batches = list(first_batches(held_out, 3))
         with without_fusion():
-            step = evaluation_step(task, model, tf.distribute.get_strategy())
+            step = on_devices().evaluation_step(
+                task, model, tf.distribute.get_strategy()
+            )
             sums = [step(batch) for batch in batches]
             outputs = [model(batch, training=False) for batch in batches]
         with taken_for_a_tpu():
-            step = evaluation_step(task, model, compiled)
+            step = on_devices().evaluation_step(task, model, compiled)
             compiled_sums = [step(batch) for batch in batches]
-            predictor = Predictor(task.name, prediction_step(model, compiled), compiled)
+            predictor = Predictor(
+                task.name, on_devices().prediction_step(model, compiled), compiled
+            )
             predictions = list(
                 predictor.run(first_batches(held_out, 3), total_batches=3)
             )

@@ -91,7 +91,7 @@ class SentenceScorer:
         *,
         batch_size: int = 32,
     ) -> None:
-        from bert_tf.training.device_steps import prediction_step
+        from bert_tf.training.step import on_devices
         from bert_tf.training.strategy import create_strategy
 
         if not model.bert_config.is_bidirectional:
@@ -103,7 +103,9 @@ class SentenceScorer:
         self._tokenizer = tokenizer
         self._batch_size = batch_size
         self._has_pairs = "next_sentence_logits" in model.output
-        self._outputs = prediction_step(model, create_strategy(), by_pieces=False)
+        self._outputs = on_devices().prediction_step(
+            model, create_strategy(), by_pieces=False
+        )
 
     def sentences(self, texts: Iterable[str]) -> Iterator[SentenceScore]:
         """Scores sentences, one after the other."""

@@ -88,11 +88,13 @@ class Answerer:
     ) -> None:
         model.bert_config.check_sequence_length(max_seq_length)
         if predict is None:
-            from bert_tf.training.device_steps import prediction_step
             from bert_tf.training.evaluation import Predictor
+            from bert_tf.training.step import on_devices
             from bert_tf.training.strategy import create_strategy
 
-            step = prediction_step(model, create_strategy(), by_pieces=False)
+            step = on_devices().prediction_step(
+                model, create_strategy(), by_pieces=False
+            )
             predict = Predictor("questions", step).run
         self._predict = predict
         self._max_seq_length, self._batch_size = max_seq_length, batch_size

@@ -265,12 +265,12 @@ class TextModel:
             return found, found, _by_batches("texts", found)
         # Keras, and with it TensorFlow, is imported where it computes.
         from bert_tf.conversion.loading import load_model
-        from bert_tf.training.device_steps import prediction_step
         from bert_tf.training.evaluation import Predictor
+        from bert_tf.training.step import on_devices
         from bert_tf.training.strategy import create_strategy
 
         model = load_model(self.source, head)
-        step = prediction_step(model, create_strategy(), by_pieces=False)
+        step = on_devices().prediction_step(model, create_strategy(), by_pieces=False)
         return model, step, Predictor("texts", step).run
 
     def _onnx_model(self, heads: Sequence[str], **options: Any) -> OnnxModel:
