@@ -9,7 +9,13 @@ from bert_tf.base.errors import InputError
 
 _NUM_CHARACTERS = 20_000
 _OFFSETS = r'\[\s*[\[(]\s*\d+\s*,\s*\d+\s*,\s*["\']'
-_WORDS = "texts with spans, which run_ner reads"
+# As Label Studio, Prodigy, spaCy and doccano write them.
+_SPANS = (
+    r'\s*\[?\s*\{.*("(annotations|completions)"\s*:\s*\[.*"result"\s*:'
+    r'|"_(input|task)_hash"|"spans"\s*:\s*\[\s*\{|"start_offset"\s*:'
+    rf'|"(labels?|entities)"\s*:\s*{_OFFSETS})'
+    rf'|.*\{{\s*["\']entities["\']\s*:\s*({_OFFSETS}|\[\s*\])'
+)
 
 # The commands for which it says nothing new, what its beginning has, what to say.
 _FORMATS = tuple(
@@ -20,26 +26,7 @@ _FORMATS = tuple(
             r'\s*[{\[].*"(paragraphs|qas)"\s*:',
             "SQuAD's JSON, which run_squad reads",
         ),
-        (
-            "run_ner",
-            r'\s*\[?\s*\{.*"(annotations|completions)"\s*:\s*\[.*"result"\s*:',
-            f"Label Studio's JSON: {_WORDS}; for run_classifier export CSV",
-        ),
-        (
-            "run_ner",
-            r'\s*\[?\s*\{.*("_(input|task)_hash"|"spans"\s*:\s*\[\s*\{)',
-            f"Prodigy's JSON lines: {_WORDS}",
-        ),
-        (
-            "run_ner",
-            rf'.*\{{\s*["\']entities["\']\s*:\s*({_OFFSETS}|\[\s*\])',
-            f"spaCy's: {_WORDS}",
-        ),
-        (
-            "run_ner",
-            rf'\s*\[?\s*\{{.*("(labels?|entities)"\s*:\s*{_OFFSETS}|"start_offset"\s*:)',
-            f"doccano's JSON lines: {_WORDS}",
-        ),
+        ("run_ner", _SPANS, "texts with spans, which run_ner reads"),
         (
             "run_ner",
             r'\s*\{.*"(tokens|words)"\s*:\s*\[',
