@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf.base import cli
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training import loop
+from bert_tf.training.step import on_devices
 from tests.training import toy
 
 
@@ -99,7 +99,7 @@ class ScriptCase(FolderCase):
     def training_nothing(self):
         """Within it a training step is an error."""
         error = AssertionError("trained")
-        return mock.patch.object(loop, "training_steps", side_effect=error)
+        return mock.patch.object(on_devices(), "training_steps", side_effect=error)
 
     def run_script(self, *arguments, **options):
         """What the script's `run` returns."""

@@ -433,6 +433,25 @@ def manifest_lines(manifest: Manifest) -> list[str]:
     ]
 
 
+def fingerprint(
+    paths: Sequence[str],
+    counts: Sequence[int],
+    max_seq_length: int,
+    identities: Sequence[str] = (),
+) -> int:
+    """Identifies record sets: their files' names, numbers and record lengths.
+
+    And what their manifests say that they were made from: `Manifest.identity`.
+    """
+    lines = f"{max_seq_length}\n" + "".join(
+        f"{os.path.basename(path)} {count}\n"
+        for path, count in zip(paths, counts, strict=True)
+    )
+    lines += "".join(f"{identity}\n" for identity in identities)
+    digest = hashlib.sha256(lines.encode("utf-8")).digest()
+    return int.from_bytes(digest[:8], "big") >> 1 or 1
+
+
 def shared_text(
     held_out: Iterable[Manifest], manifests: Iterable[Manifest]
 ) -> list[str]:

@@ -26,7 +26,13 @@ from bert_tf.instances.settings import (
     WORD,
 )
 from bert_tf.records.dynamic_masking import DynamicMasking, neighbour_targets
-from bert_tf.records.manifest import Manifest, Shard, listed_files, manifests_of
+from bert_tf.records.manifest import (
+    Manifest,
+    Shard,
+    fingerprint,
+    listed_files,
+    manifests_of,
+)
 from bert_tf.records.masking_options import (
     ONE_DIRECTION,
     UNMASKED,
@@ -233,6 +239,12 @@ class PretrainingRecords:
             self.spec.check(record, path)
         else:
             self._compare_lengths()
+
+    def fingerprints(self, counts: Sequence[int]) -> list[int]:
+        """A set's number, and the one that earlier versions gave it."""
+        identities = [manifest.identity for manifest in self.manifests]
+        of_names = self.paths, counts, self.max_seq_length
+        return [fingerprint(*of_names, identities), fingerprint(*of_names)]
 
     def _report(self, problem: InputError) -> None:
         """Raises it, or logs it once."""
@@ -645,3 +657,34 @@ def pretraining_dataset(
     if training:
         return records.training_dataset(batch_size, seed=seed, packed=packed)
     return records.evaluation_dataset(batch_size, repeat=False, packed=packed)
+
+
+def records_of_lengths(
+    patterns: str,
+    lengths: Sequence[int] | None,
+    *,
+    flag: str,
+    max_seq_length: int | None,
+    **settings: Any,
+) -> list[PretrainingRecords]:
+    """The records of each length, each opened once; of all files without lengths."""
+    paths = record_files(patterns, flag)
+    if lengths is None:
+        by_length: dict[Any, list[str]] = {max_seq_length: paths}
+    else:
+        by_length = dict(files_by_length(paths))
+    wanted = [max_seq_length] if lengths is None else lengths
+    for length in wanted:
+        if length not in by_length:
+            found = ", ".join(map(str, sorted(by_length)))
+            raise InputError(
+                f"`phases` asks for records of length {length}; those of `{flag}`"
+                f" have {found or 'no records'}."
+            )
+    opened = {
+        length: PretrainingRecords(
+            by_length[length], flag=flag, max_seq_length=length, **settings
+        )
+        for length in dict.fromkeys(wanted)
+    }
+    return [opened[length] for length in wanted]

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import hashlib
 import itertools
 import math
 import os
@@ -23,20 +22,19 @@ from bert_tf.conversion.loading import (
     checked_casing,
     checked_segmenter,
     extended,
-    own_file,
     refuse_other_function,
 )
-from bert_tf.conversion.source import CONFIG_NAME, Source, folder_of, open_source
+from bert_tf.conversion.source import Source, folder_of, open_source
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
 from bert_tf.records.manifest import Manifest, shared_text
 from bert_tf.records.masking_options import ONE_DIRECTION, MaskingOptions
-from bert_tf.records.pretraining_input import PretrainingRecords, files_by_length
-from bert_tf.records.writing import record_files
+from bert_tf.records.pretraining_input import PretrainingRecords, records_of_lengths
 from bert_tf.tasks.pretraining_options import (
     RECIPES,
     PhaseSpec,
     PretrainingOptions,
+    model_config,
     parse_phases,
     parse_stacking,
 )
@@ -96,32 +94,6 @@ def pretraining_task(
 
 def _manifests(records: Sequence[PretrainingRecords]) -> list[Manifest]:
     return [one for each in records for one in each.manifests]
-
-
-def fingerprint(
-    paths: Sequence[str],
-    counts: Sequence[int],
-    max_seq_length: int,
-    identities: Sequence[str] = (),
-) -> int:
-    """Identifies record sets: their files' names, numbers and record lengths.
-
-    And what their manifests say that they were made from: `Manifest.identity`.
-    """
-    lines = f"{max_seq_length}\n" + "".join(
-        f"{os.path.basename(path)} {count}\n"
-        for path, count in zip(paths, counts, strict=True)
-    )
-    lines += "".join(f"{identity}\n" for identity in identities)
-    digest = hashlib.sha256(lines.encode("utf-8")).digest()
-    return int.from_bytes(digest[:8], "big") >> 1 or 1
-
-
-def _fingerprints(records: PretrainingRecords, counts: Sequence[int]) -> list[int]:
-    """A set's number, and the one that earlier versions gave it."""
-    identities = [manifest.identity for manifest in records.manifests]
-    of_names = records.paths, counts, records.max_seq_length
-    return [fingerprint(*of_names, identities), fingerprint(*of_names)]
 
 
 def _as_trained(options: PretrainingOptions) -> PretrainingOptions:
@@ -265,7 +237,7 @@ class PretrainingRun(Run):
         for spec, records, held_out in zip(
             self.specs, self.records, self.held_out, strict=True
         ):
-            data_ids = _fingerprints(records, records.counts)
+            data_ids = records.fingerprints(records.counts)
             hours = self.options.max_train_hours
             logging.info(
                 "  %s of %d sequences of length %d",
@@ -274,7 +246,7 @@ class PretrainingRun(Run):
                 spec.max_seq_length,
             )
             # Evaluation takes the first records, however many there are.
-            evaluation_ids = _fingerprints(held_out, [0] * len(held_out.paths))
+            evaluation_ids = held_out.fingerprints([0] * len(held_out.paths))
             begin = phases[-1].end_step if phases else 0
             end_step = begin + spec.num_steps
             if self.options.max_train_hours is not None:
@@ -441,37 +413,19 @@ class PretrainingRun(Run):
         masking: MaskingOptions,
     ) -> list[PretrainingRecords]:
         """The records of each phase, checked; those of one length are opened once."""
-        paths = record_files(patterns, flag)
-        by_length: dict[Any, list[str]] = {None: paths}
-        wanted: list[int | None] = [None]
-        if specs is not None:
-            by_length = dict(files_by_length(paths))
-            wanted = [spec.max_seq_length for spec in specs]
-        for length in wanted:
-            if length not in by_length:
-                lengths = ", ".join(map(str, sorted(by_length)))
-                raise InputError(
-                    f"`phases` asks for records of length {length}; those of `{flag}`"
-                    f" have {lengths or 'no records'}."
-                )
         options = self.options
-        opened = {
-            length: PretrainingRecords(
-                by_length[length],
-                flag=flag,
-                max_seq_length=length or options.value_if_given("max_seq_length"),
-                max_predictions_per_seq=options.value_if_given(
-                    "max_predictions_per_seq"
-                ),
-                vocab_file=options.vocab_file,
-                masking=masking,
-                left_to_right=self.config.left_to_right,
-                right_to_left=self.config.right_to_left,
-                counts_cache=os.path.join(options.output_dir, "record_counts.json"),
-            )
-            for length in dict.fromkeys(wanted)
-        }
-        return [opened[length] for length in wanted]
+        return records_of_lengths(
+            patterns,
+            [spec.max_seq_length for spec in specs] if specs else None,
+            flag=flag,
+            max_seq_length=options.value_if_given("max_seq_length"),
+            max_predictions_per_seq=options.value_if_given("max_predictions_per_seq"),
+            vocab_file=options.vocab_file,
+            masking=masking,
+            left_to_right=self.config.left_to_right,
+            right_to_left=self.config.right_to_left,
+            counts_cache=os.path.join(options.output_dir, "record_counts.json"),
+        )
 
     def _fit_to_records(
         self, source: Source | None, every: Sequence[PretrainingRecords]
@@ -558,24 +512,3 @@ class PretrainingRun(Run):
                 "The records have no sentence pairs: only the masked LM is trained;"
                 " the pooler and the next sentence head do not change."
             )
-
-
-def model_config(options: PretrainingOptions, source: Source | None) -> BertConfig:
-    """The architecture of the flags, the initial checkpoint, or the run's folder."""
-    if options.bert_size:
-        config = BertConfig.from_size(options.bert_size)
-    elif options.bert_config_file:
-        config = BertConfig.from_json_file(options.bert_config_file)
-    elif source is not None:
-        config = source.require_config()
-    else:
-        path = own_file(options.output_dir, CONFIG_NAME, "bert_size")
-        config = BertConfig.from_json_file(path)
-    direction = "left_to_right" if options.left_to_right else options.direction
-    if direction == "both":
-        return config
-    return dataclasses.replace(
-        config,
-        left_to_right=direction == "left_to_right",
-        right_to_left=direction == "right_to_left",
-    )

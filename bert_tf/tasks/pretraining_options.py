@@ -1,16 +1,25 @@
 """The options of pre-training."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bert_tf.base import options
-from bert_tf.base.config import DISCRIMINATOR_WEIGHT, GENERATOR_SIZE, SIZE_NAMES
+from bert_tf.base.config import (
+    DISCRIMINATOR_WEIGHT,
+    GENERATOR_SIZE,
+    SIZE_NAMES,
+    BertConfig,
+)
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, declarations, option, with_default
 from bert_tf.base.shared_options import DeviceOptions, ModelOptions
 from bert_tf.records.masking_options import MaskingOptions
 from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.training.training_options import LossOptions, TrainingConfig
+
+if TYPE_CHECKING:
+    from bert_tf.conversion.source import Source
 
 # What only a labelled task trains with, or fine-tuning starts from.
 _OF_FINE_TUNING = (
@@ -290,3 +299,27 @@ def _numbers(flag: str, text: str, count: int, wanted: str) -> Iterator[list[int
         if len(numbers) != count or not all(n.isdecimal() and int(n) for n in numbers):
             raise InputError(f'`{flag}={text}`: {wanted}. Received: "{part.strip()}".')
         yield [int(number) for number in numbers]
+
+
+def model_config(options: PretrainingOptions, source: "Source | None") -> BertConfig:
+    """The architecture of the flags, the initial checkpoint, or the run's folder."""
+    if options.bert_size:
+        config = BertConfig.from_size(options.bert_size)
+    elif options.bert_config_file:
+        config = BertConfig.from_json_file(options.bert_config_file)
+    elif source is not None:
+        config = source.require_config()
+    else:
+        from bert_tf.conversion.loading import own_file
+        from bert_tf.conversion.source import CONFIG_NAME
+
+        path = own_file(options.output_dir, CONFIG_NAME, "bert_size")
+        config = BertConfig.from_json_file(path)
+    direction = "left_to_right" if options.left_to_right else options.direction
+    if direction == "both":
+        return config
+    return dataclasses.replace(
+        config,
+        left_to_right=direction == "left_to_right",
+        right_to_left=direction == "right_to_left",
+    )

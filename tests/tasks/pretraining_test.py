@@ -13,7 +13,8 @@ from absl import logging
 from bert_tf.addons.planning.bits_per_byte import Majority, warn_of_unigrams
 from bert_tf.conversion.tensorflow import read_weights
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.tasks.pretraining import fingerprint, pretraining_task
+from bert_tf.records.manifest import fingerprint
+from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training.checkpoints import restore_or_initialize
 from bert_tf.training.loop import train
 from bert_tf.training.training_options import TrainingConfig

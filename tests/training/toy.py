@@ -20,8 +20,8 @@ from bert_tf.modeling.objectives import Loss, Objective
 from bert_tf.records import pipeline
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.pretraining import pretraining_task
-from bert_tf.training import loop
 from bert_tf.training.checkpoints import RunCheckpoints
+from bert_tf.training.step import on_devices
 from bert_tf.training.task import Phase
 
 L, P, V = 12, 2, 30
@@ -176,12 +176,12 @@ def metrics(folder):
 
 def around_calls(function):
     """Has `function(steps, iterator, count)` make the engine's calls of the device."""
-    make = loop.training_steps
+    make = on_devices().training_steps
 
     def made(*arguments, **options):
         return functools.partial(function, make(*arguments, **options))
 
-    return mock.patch.object(loop, "training_steps", made)
+    return mock.patch.object(on_devices(), "training_steps", made)
 
 
 def killed_after(count):

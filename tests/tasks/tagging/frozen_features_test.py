@@ -23,7 +23,7 @@ from bert_tf.tasks.tagging.frozen_features import (
 )
 from bert_tf.tasks.tagging.sentence_windows import SentenceFeatures, blocks, schema
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
-from bert_tf.training import loop
+from bert_tf.training.step import on_devices
 from tests.conversion import runs
 from tests.modeling.examples import randomize
 from tests.run_ner_test import TOKENS, columns, sentences
@@ -169,7 +169,9 @@ class FeatureTaggingTest(ScriptCase):
         self.assertLess(results["loss"], 0.5)
         with (
             mock.patch.object(FeatureExtractor, "extract", side_effect=AssertionError),
-            mock.patch.object(loop, "training_steps", side_effect=AssertionError),
+            mock.patch.object(
+                on_devices(), "training_steps", side_effect=AssertionError
+            ),
         ):
             again = self.run_script("--do_train", "--do_eval", **options)
         self.assertEqual(again, results)
