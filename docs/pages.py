@@ -40,7 +40,12 @@ _WAY = {
         "docs/paper.md",
     ),
     "Scale": ("docs/scaling.md",),
-    "More": ("docs/results.md", "docs/moving_here.md", "docs/troubleshooting.md"),
+    "More": (
+        "docs/results.md",
+        "docs/how_it_works.md",
+        "docs/moving_here.md",
+        "docs/troubleshooting.md",
+    ),
 }
 _LAST = ("CONTRIBUTING.md", "CHANGELOG.md")
 _LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
@@ -123,8 +128,9 @@ def commands() -> dict[str, str]:
 
 def packages() -> list[str]:
     """Every package under bert_tf/, bert_tf itself first."""
-    folders = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
-    return ["bert_tf", *(f"bert_tf.{folder.name}" for folder in folders)]
+    files = [*PACKAGE.glob("*/__init__.py"), *PACKAGE.glob("addons/*/__init__.py")]
+    folders = sorted(path.parent.relative_to(ROOT) for path in files)
+    return ["bert_tf", *(".".join(folder.parts) for folder in folders)]
 
 
 def _modules(package: str) -> list[str]:
