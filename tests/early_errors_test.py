@@ -37,7 +37,10 @@ class EarlyErrorsTest(FolderCase):
         named = ["--text_a_column=review", "--label_column=stars"]
         rows = f"--input_file={self.path('t.csv')}"
         commands = (
-            (["run_classifier", table], "t.csv: one column must be named 'text_a'"),
+            (
+                ["run_classifier", table],
+                "t.csv: no column 'text_a'; `text_a_column` gives",
+            ),
             (["run_classifier", empty], "empty.csv: the file is empty"),
             (
                 ["run_classifier", table, *named, "--do_predict"],
@@ -52,8 +55,8 @@ class EarlyErrorsTest(FolderCase):
                 "no labels, .* text by bert_tf.predict",
             ),
             (["run_ner", two], "no (tensorflow|keras)"),
-            (["run_squad", empty], "empty.csv: there is no row with a question"),
-            (["run_squad", asked], "q.jsonl:1: no column 'context'"),
+            (["run_squad", empty], "empty.csv: the file is empty"),
+            (["run_squad", asked], "q.jsonl: no column 'context'"),
             (["run_squad", asked, "--context_column=question"], "no column 'answer'"),
             (["predict", rows, "--text_a_column=x"], "t.csv:2: no column 'x'"),
             (["predict", rows, "--text_a_column=review"], "no (tensorflow|keras)"),

@@ -304,9 +304,10 @@ def _corpus(name, **options):
     return read
 
 
-def _make_rows_of_text(folder):
-    rows = pyarrow.Table.from_pylist([{"text": "The cat.\n\nIt."}] * 3)
-    parquet.write_table(rows, _path(folder, "x.parquet"))
+def _parquet_of(row):
+    """What makes a folder of one file of equal rows."""
+    rows = pyarrow.Table.from_pylist([row] * 3)
+    return lambda folder: parquet.write_table(rows, _path(folder, "x.parquet"))
 
 
 def _sentences(name, **layout):
@@ -434,6 +435,14 @@ READERS = {
         _of("x.csv", 'text_a,text_b,label\n"the ""cat""",sat,yes\n"a\nb",c,no\n'),
         _read_table("x.csv"),
     ),
+    "rows of Parquet": (
+        _parquet_of({"text_a": "the", "text_b": "cat", "label": 1}),
+        _read_table("x.parquet"),
+    ),
+    "a list of rows": (
+        _json_of("x.json", [{"text_a": "the", "text_b": "cat", "label": 1}] * 2),
+        _read_table("x.json"),
+    ),
     "choices": (
         _small(inputs.write_swag, "val.csv", "x.csv"),
         _at("x.csv", lambda path: read_choices(path, ChoiceLayout(), has_labels=1)),
@@ -469,7 +478,7 @@ READERS = {
         _of("x.txt", "A cat-\n1\n\fsat.\n2\n"),
         _corpus("x.txt", clean="pdf"),
     ),
-    "rows of text": (_make_rows_of_text, _corpus("x.parquet")),
+    "rows of text": (_parquet_of({"text": "The cat.\n\nIt."}), _corpus("x.parquet")),
     "pages": (_of("x", _PAGES), _corpus("x", input_format="wikiextractor")),
     "lines of text": (
         _of("x.txt", "the cat ||| sat\nthe mat\n"),

@@ -80,7 +80,7 @@ def read(
     """Returns the columns' names, none without a header, and the rows."""
     shown = _shown(path)
     if not (kind := kind or format_of(path, "")):
-        first = next(lines(path, what), "")
+        first = "" if path == STANDARD else next(lines(path, what), "")
         kind = JSONL if first.lstrip().startswith("{") else default
     numbered = FORMATS[kind].read(path, what)
     if kind in OBJECTS:
@@ -187,16 +187,16 @@ def _of_cells(path: str, number: int, values: list[str], names: list[str]) -> Ro
     return Row(path, number, cells, problem, values)
 
 
-def require(column: Column, names: Sequence[str], path: str) -> None:
-    """Raises InputError unless one column has this name."""
+def require(column: Column, names: Sequence[str], place: str, flag: str) -> None:
+    """Raises InputError unless one column has this name, which a flag gives."""
     if isinstance(column, int) or (count := names.count(column)) == 1:
         return
-    hint = " Name the columns by `text_a_column`, `label_column` and the like."
+    hint = f"`{flag}` gives another name."
     if len(names) == 1 and any(sign in names[0] for sign in ";,|\t"):
-        hint = " These are several: save the file with commas, or with tabs, between."
+        hint = "these are several: save the file with commas, or with tabs, between."
     raise InputError(
-        f"{path}: one column must be named {column!r}. Received: {count}."
-        f" {columns_of(names)}{hint}"
+        f"{place}: {count or 'no'} column{'s' * bool(count)} {column!r}; {hint}"
+        f" {columns_of(names)}"
     )
 
 
@@ -212,11 +212,14 @@ def columns_of(names: Sequence[str]) -> str:
 # JSON and Parquet.
 
 
-def objects(path: str, what: str = "data file") -> Numbered:
-    """Number and value of each row of JSON or Parquet: see `json_values`."""
-    return FORMATS[format_of(path) if format_of(path) in OBJECTS else JSONL].read(
-        path, what
-    )
+def objects(path: str, what: str = "data file") -> Iterator[tuple[str, Any]]:
+    """Yields place and value of each row of JSON or Parquet that is not blank."""
+    kind = PARQUET if format_of(path) == PARQUET else JSONL
+    for number, value in FORMATS[kind].read(path, what):
+        if isinstance(value, InputError):
+            raise InputError(f"{path}:{number}: {value}")
+        if value is not None:
+            yield f"{path}:{number}", value
 
 
 def _json_values(path: str, what: str) -> Numbered:

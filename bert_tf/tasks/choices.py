@@ -104,11 +104,8 @@ def find_columns(
         ("label_column", (found.label,)),
     ):
         for name in columns:
-            if name is not None and name not in there:
-                raise InputError(
-                    f"{path}: no column {name!r}; `{flag}` gives another name."
-                    f" {rows.columns_of(there)}"
-                )
+            if name is not None:
+                rows.require(name, there, path, flag)
     return found
 
 

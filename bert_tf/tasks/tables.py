@@ -130,16 +130,16 @@ class TableSplit:
 
     def _texts(self, path: str, left_out: rows.LeftOutRows) -> Iterator[Texts]:
         names, found = rows.read(path, has_header=self.has_header)
-        columns = [
-            column
-            for column in (
-                *(*self.only, self.text_a, self.text_b, self.label),
-                *self.label_columns.values(),
-            )
-            if column is not None
-        ]
-        for column in columns:
-            rows.require(column, names, path)
+        columns: list[rows.Column] = []
+        for flag, some in (
+            ("text_a_column", (*self.only, self.text_a)),
+            ("text_b_column", (self.text_b,)),
+            ("label_column", (self.label, *self.label_columns.values())),
+        ):
+            for column in some:
+                if column is not None:
+                    rows.require(column, names, path, flag)
+                    columns.append(column)
         keeps_blank = not (self._has_labels or self.only)
         for row in left_out.count(found, keeps_blank=keeps_blank):
             number = row.number

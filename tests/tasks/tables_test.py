@@ -103,11 +103,15 @@ class TableSplitTest(FolderCase):
             (
                 "a\tb\nA\t1\n",
                 text,
-                "named 'text'. Received: 0. Columns: 'a', 'b'. Files",
+                "no column 'text'; .* name. Columns: 'a', 'b'. Files",
             ),
-            ("a\tb\ttext\ttext\nA\t1\tB\tC\n", text, "named 'text'. Received: 2"),
+            (
+                "a\tb\ttext\ttext\nA\t1\tB\tC\n",
+                text,
+                "2 columns 'text'; `text_a_column`",
+            ),
             ("text,label\nA,1\n", text, "Columns: 'text,label'. Files named .csv"),
-            ("text;label\nA;1\n", text, "These are several: save the file with commas"),
+            ("text;label\nA;1\n", text, "these are several: save the file with commas"),
             # Without labels, each line is a prediction's.
             (f"id\ttext\n{rows}500\n", text, ":502: column 'text'"),
             ("header only\n", {"text_a": 0}, "no examples"),

@@ -109,10 +109,13 @@ def find_columns(
             f"{path}: give `text_columns`, two if there are scores, and an empty"
             f" `score_column` for none. {rows.columns_of(header)}"
         )
-    columns = [as_column(name) for name in (*texts, *[score] * bool(score))]
+    columns = [as_column(name) for name in texts]
     for column in columns:
-        rows.require(column, header, path)
-    return columns[: len(texts)], columns[-1] if score else None
+        rows.require(column, header, path, "text_columns")
+    if not score:
+        return columns, None
+    rows.require(as_column(score), header, path, "score_column")
+    return columns, as_column(score)
 
 
 def read_texts(path: str, options: EmbeddingOptions) -> TextSet:

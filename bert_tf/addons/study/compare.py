@@ -1,6 +1,5 @@
 """The command `compare`."""
 
-import csv
 import itertools
 import json
 import operator
@@ -16,6 +15,7 @@ from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import RESULTS, Options, Path, flags_of_run, option
 from bert_tf.base.pictures import figure, picture, table
+from bert_tf.base.rows import read as read_rows
 from bert_tf.tasks import run_log
 from bert_tf.tasks.significance import (
     Answers,
@@ -353,16 +353,12 @@ def _of_table(path: str, folder: str) -> Predicted:
     from bert_tf.conversion.tokenizer_files import read_labels
     from bert_tf.tasks.tables import Target
 
-    lines = files.lines(files.read_text(path))
-    if path.endswith(".tsv"):
-        reader = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-    else:
-        reader = csv.DictReader(lines)
+    names, found = read_rows(path)
     # With several labels, none of them is a label too: `correct` shows if it is known.
-    rows = [row for row in reader if row.get("correct") or row["label"]]
+    cells_of = (row.cells for row in found if row.cells)
+    rows = [row for row in cells_of if row.get("correct") or row["label"]]
     if not rows:
         return Predicted([], {})
-    names = tuple(rows[0])
     labels = tuple(name.removeprefix("p_") for name in names if name.startswith("p_"))
     cells = [[row[name] for row in rows] for name in ("label", "prediction")]
     kind = REGRESSION

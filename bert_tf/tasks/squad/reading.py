@@ -37,7 +37,7 @@ import json
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from absl import logging
@@ -107,15 +107,12 @@ class Columns(NamedTuple):
     context: str = "context"
     answer: str = "answer"
 
-    def require(self, row: Mapping[str, Any], place: str, *, trains: bool) -> None:
-        """Raises InputError for a row without one of them; answers are to train on."""
-        for name in self if trains else self[:2]:
-            if name not in row and not (name == self.answer and "answers" in row):
-                raise InputError(
-                    f"{place}: no column {name!r}; see `question_column`,"
-                    " `context_column` and `answer_column`."
-                    f" There are: {', '.join(map(repr, row))}."
-                )
+    def require(self, names: Sequence[str], path: str, *, trains: bool) -> None:
+        """Raises InputError without one of them; answers are to train on."""
+        for kind, name in self._asdict().items():
+            has_other = kind == "answer" and (not trains or "answers" in names)
+            if not has_other:
+                rows.require(name, names, path, f"{kind}_column")
 
 
 _COLUMNS = Columns()
@@ -278,7 +275,8 @@ class TableQuestions(CheckedQuestions):
     def __init__(self, path: str, columns: Columns, **kinds: Any) -> None:
         self._columns = columns
         self._several: list[int] = []  # lines whose answer is in the text again
-        found = _rows_of_table(path)
+        names, found = rows.read(path, what="table of questions")
+        columns.require(names, path, trains=kinds.get("for_training", False))
         super().__init__(found, path, {"sha256": "", "columns": columns}, **kinds)
         if self._several:
             logging.warning(
@@ -293,17 +291,18 @@ class TableQuestions(CheckedQuestions):
         digest, separator = hashlib.sha256(), "["  # of all rows as one JSON list
         for one in articles:
             line, row = one.number, one.cells
+            if not (row or one.problem):
+                continue
             if one.problem:
                 self._faults.append(f"line {line}: {one.problem.rstrip('.')}")
                 continue
             said = json.dumps((line, row), default=str)
             digest.update(f"{separator}{said}".encode())
             separator = ", "
-            names.require(row, one.place, trains=self._for_training)
             question_id = row.get("id", line)
             if type(question_id) is int:
                 question_id = str(question_id)
-            context = row[names.context]
+            context = row.get(names.context)
             where = f"line {line}"
             if not isinstance(context, str):
                 self._faults.append(f"{where}: its {names.context!r} must be text")
@@ -313,7 +312,7 @@ class TableQuestions(CheckedQuestions):
             except EntryError as fault:
                 self._faults.append(f"{where}: {fault}")
                 continue
-            entry = {"question": row[names.question], "answers": answers}
+            entry = {"question": row.get(names.question), "answers": answers}
             yield from self._usable(entry, question_id, context, where)
         digest.update(b"]")
         self.identity["sha256"] = digest.hexdigest()
@@ -356,12 +355,6 @@ def _is_table(path: str) -> bool:
     if name.endswith(".json"):
         return next(rows.lines(path, "SQuAD file"), "").lstrip().startswith("[")
     return bool(rows.format_of(path, ""))
-
-
-def _rows_of_table(path: str) -> Iterator[rows.Row]:
-    """The rows that are not blank."""
-    _, found = rows.read(path, what="table of questions")
-    return (row for row in found if row.cells or row.problem)
 
 
 def _answer_to_train_on(entry: dict[str, Any], context: str) -> GoldAnswer:
@@ -479,11 +472,11 @@ def check_tables(options: SquadOptions) -> None:
     }
     for path, is_read in wanted.items():
         if path and is_read and not options.tfds_name and _is_table(path):
-            row = next((one for one in _rows_of_table(path) if not one.problem), None)
-            if row is None:
-                raise InputError(f"{path}: there is no row with a question in it.")
+            names, found = rows.read(path, what="table of questions")
             trains = path == options.train_file and options.do_train
-            _columns_of(options).require(row.cells, row.place, trains=trains)
+            _columns_of(options).require(names, path, trains=trains)
+            if not any(row.cells for row in found):
+                raise InputError(f"{path}: there is no row with a question in it.")
 
 
 def read_answer(entry: Any, context: str) -> GoldAnswer:

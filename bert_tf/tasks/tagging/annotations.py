@@ -49,14 +49,9 @@ def read_texts(
 ) -> Iterator[AnnotatedText]:
     """The texts of a file, except those that the annotator rejected."""
     num_refused = 0
-    for number, value in rows.objects(path, "file of texts and spans"):
-        source = f"{path}:{number}"
-        if value is None:
-            continue
+    for source, value in rows.objects(path, "file of texts and spans"):
         if isinstance(value, list) and len(value) == 2 and isinstance(value[1], dict):
             value = {**value[1], "text": value[0]}
-        if isinstance(value, InputError):
-            raise InputError(f"{source}: {value}")
         if not isinstance(value, dict):
             raise InputError(f"{source}: it must be an object with a text. {_HELP}")
         if value.get("answer", "accept") != "accept":

@@ -233,8 +233,7 @@ def _sentences(
 
 def _has_words(path: str, layout: Layout) -> bool:
     """Whether a file's first row has a sentence's words, rather than a text."""
-    found = (value for _, value in rows.objects(path, _WHAT))
-    values = next((value for value in found if value is not None), None)
+    _, values = next(rows.objects(path, _WHAT), ("", None))
     if not isinstance(values, dict):
         return False
     words = [values.get(name) for name in _word_names(layout)]
@@ -510,14 +509,9 @@ def _json_lines(
         label_names = (layout.label_column,)
     before: object = None
     is_first = True
-    for number, value in rows.objects(path, _WHAT):
-        if value is None:
-            continue
-        source = f"{path}:{number}"
-        try:
-            values = rows.of_object(value)
-        except InputError as error:
-            raise InputError(f"{source}: {error}") from error
+    for source, values in rows.objects(path, _WHAT):
+        if not isinstance(values, Mapping):
+            raise InputError(f"{source}: it must be a JSON object with words.")
         words = _field(values, word_names, "`word_column`", source)
         if not all(isinstance(word, str) for word in words):
             raise InputError(f"{source}: words must be text; one is a number, or null.")

@@ -266,7 +266,7 @@ class ReaderTest(SentencesTestCase):
             ),
             ("\n\n", {}, "no sentence"),
             ("{]", json_lines, ":1: it must be one JSON object on one line: Exp"),
-            ("3", json_lines, ":1: it must be a JSON object. Received: int"),
+            ("3", json_lines, ":1: it must be a JSON object with words"),
             ('{"x": 1}', json_lines, "tokens or words must be a list.*are: x"),
             ('{"tokens": "a"}', json_lines, "must be a list"),
             ('{"tokens": [1]}', json_lines, "words must be text"),
