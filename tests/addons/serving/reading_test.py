@@ -169,7 +169,6 @@ class ReadingTest(FolderCase, parameterized.TestCase):
         self.assert_equal(served(name, signature), expected)
 
     @parameterized.parameters(*RUNS)
-    @pytest.mark.slow
     @pytest.mark.skipif(not HAS_ONNX, reason="they are in `make test-exports`")
     def test_an_onnx_file_reads_alike(self, name):
         folder, exported = self.run_of(name), self.path("onnx")
