@@ -31,6 +31,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.finished import FinishedResults
 from bert_tf.conversion import export, kerashub
 from bert_tf.conversion.adapter_files import open_adapter, write_adapter
+from bert_tf.conversion.reading import read_reading
 from bert_tf.conversion.source import open_source
 from bert_tf.conversion.tokenizer_files import (
     read_labels,
@@ -513,6 +514,13 @@ READERS = {
     "features of a run": (
         _json_of("features.json", {"features": "all", "weights": "x"}),
         lambda folder: words.check_feature_choice(folder, {"features": "other"}),
+    ),
+    "reading of a run": (
+        _json_of(
+            "reading.json",
+            {"columns": {"text_a_column": "text"}, "max_seq_length": 9},
+        ),
+        read_reading,
     ),
     "words of a run": (
         _json_of("words.json", {"longest": 3, "splits_cjk": False}),

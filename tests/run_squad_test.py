@@ -177,6 +177,7 @@ class RunSquadTest(ScriptCase):
         self.assertEqual(best["metric"], "f1")
         # What `answer` wants of a run.
         self.assertEqual(self.read_json("run", "best", "flags.json")["doc_stride"], 4)
+        self.assertEqual(self.read_json("run", "best", "reading.json")["doc_stride"], 4)
         other = self.write("other.json", article(32, 4))
         with self.assertRaisesRegex(InputError, "holds a run on .*train.json; .*other"):
             self.run_script("--do_train", **(options | {"train_file": other}))

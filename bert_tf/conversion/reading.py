@@ -15,12 +15,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.base import files, strict_json
+from bert_tf.base.errors import InputError
 from bert_tf.base.options import FLAGS_NAME, flags_of_run
 from bert_tf.conversion import huggingface
 from bert_tf.conversion.tokenizer_files import TrainedWords, read_words
 
 READING_NAME = "reading.json"
 _OF_COLUMNS = ("_column", "_columns")
+_COUNTS = (
+    *("max_seq_length", "doc_stride"),
+    *("max_query_length", "n_best_size", "max_answer_length"),
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,6 +55,11 @@ class Reading:
 
     # In a file of its own, words.json.
     words: TrainedWords = dataclasses.field(default=TrainedWords(), compare=False)
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise InputError(f'"{name}" must be at least 1. Received: {value}')
 
     def length(self, positions: int, default: int | None = None) -> int:
         """The most tokens of a sequence, within a model's positions."""

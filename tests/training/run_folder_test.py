@@ -174,11 +174,14 @@ class PrepareTest(FolderCase):
             "data was 3 examples of a.tsv and is 4 examples of b.tsv, learning_rate was"
             " 0.1 and is 0.2",
         )
+        later.flags["max_seq_length"] = 9
         run_folder.record_start(self.folder, 5, later)
+        self.assertEqual(self.read_json("reading.json"), {"max_seq_length": 9})
         lines = self.read_json_lines("starts.jsonl")
         self.assertEqual([line["step"] for line in lines], [0, 5])
-        self.assertEqual([line["flags"] for line in lines], [{"a": 1}, {"a": 2}])
-        self.assertEqual(self.read_json("flags.json"), {"a": 2})
+        flags = {"a": 2, "max_seq_length": 9}
+        self.assertEqual([line["flags"] for line in lines], [{"a": 1}, flags])
+        self.assertEqual(self.read_json("flags.json"), flags)
         # A run from the beginning has a history of its own.
         run_folder.record_start(self.folder, 0, start)
         self.assertLen(self.read_json_lines("starts.jsonl"), 1)

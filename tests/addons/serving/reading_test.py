@@ -1,20 +1,20 @@
 """Every way to a prediction reads a long, a short and an empty text alike."""
 
 import csv
-import functools
 import importlib.util
 import io
 import os
 from unittest import mock
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from absl.testing import parameterized
 
 import bert_tf
 from bert_tf.addons.serving import predict, runtimes
 from bert_tf.conversion.reading import of_flags
-from bert_tf.conversion.source import open_source
+from bert_tf.conversion.source import open_reading, open_source
 from bert_tf.conversion.tokenizer_files import write_labels
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import (
@@ -32,7 +32,7 @@ from tests.training import toy
 WORDS = [f"w{number}" for number in range(20)]
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 LONG = " ".join(np.random.default_rng(4).choice(WORDS, 40))
-TEXTS = [LONG, "w3 w4", ""]
+TEXTS = [LONG, "", "w3 w4"]
 QUESTION = "w1 w2 w3 w4 w5"
 ENDINGS = ["w5 w6", "w7"]
 
@@ -88,7 +88,8 @@ def asked(model):
         return [each[0].text if each else "" for each in found]
     if model.head == "a tagger":
         # A text without a word is refused.
-        return [*(list(one.labels) for one in model.tag(TEXTS[:2])), []]
+        long, short = model.tag([LONG, TEXTS[2]])
+        return [list(long.labels), [], list(short.labels)]
     if model.head == "a masked language model":
         guesses = model.fill([f"[MASK] {text}"[:40] for text in TEXTS], top_k=3)
         return [[one.token for one in each[0]] for each in guesses]
@@ -135,28 +136,15 @@ class ReadingTest(FolderCase, parameterized.TestCase):
                 self.assertAllClose(one, other, atol=1e-5)
 
     @parameterized.parameters(*RUNS)
-    def test_all_ways_read_alike(self, name):
+    def test_a_run_and_its_exports_read_alike(self, name):
         folder = self.run_of(name)
         model = bert_tf.load(folder, runtime="keras")
         expected = asked(model)
-        # The long one is not read as its beginning alone, or in the same windows.
-        self.assertNotEqual(expected[0], expected[1])
-        export = functools.partial(bert_tf.export, folder)
-        with (
-            mock.patch.object(tf.saved_model, "save") as save,
-            mock.patch.object(runtimes, "check"),
-        ):
-            export(self.path("saved"), format="saved_model")
-        signature = save.call_args.kwargs["signatures"]["serving_default"]
-        self.assert_equal(served(name, signature), expected)
-        formats = ["huggingface", *["onnx"] * HAS_ONNX]
-        if name not in ("masks", "choices", "tagger", "span"):
-            formats.append("tf1")
-        for format_ in formats:
-            export(self.path(format_), format=format_)
+        for format_ in ("huggingface", "tf1"):
+            exported = self.path(format_)
+            bert_tf.export(folder, exported, format=format_)
             self.assertFalse(os.path.exists(self.path(format_, "flags.json")))
-            runtime = "onnxruntime" if format_ == "onnx" else "keras"
-            again = bert_tf.load(self.path(format_), runtime=runtime)
+            again = bert_tf.load(exported, runtime="keras")
             self.assertEqual(again.reading, model.reading)
             self.assert_equal(asked(again), expected)
         # As a run of this version has it.
@@ -164,6 +152,57 @@ class ReadingTest(FolderCase, parameterized.TestCase):
         os.remove(os.path.join(folder, "flags.json"))
         self.assert_equal(asked(bert_tf.load(folder, runtime="keras")), expected)
         self.assertEqual(open_source(folder).reading, model.reading)
+
+    @parameterized.parameters(*RUNS)
+    @pytest.mark.slow
+    def test_a_saved_model_reads_alike(self, name):
+        folder = self.run_of(name)
+        with (
+            mock.patch.object(tf.saved_model, "save") as save,
+            mock.patch.object(runtimes, "check"),
+        ):
+            bert_tf.export(folder, self.path("saved"), format="saved_model")
+        signatures = save.call_args.kwargs["signatures"]
+        # Texts without pairs.
+        signature = signatures["one_text" if name == "vectors" else "serving_default"]
+        expected = asked(bert_tf.load(folder, runtime="keras"))
+        self.assert_equal(served(name, signature), expected)
+
+    @parameterized.parameters(*RUNS)
+    @pytest.mark.skipif(not HAS_ONNX, reason="they are in `make test-exports`")
+    def test_an_onnx_file_reads_alike(self, name):
+        folder, exported = self.run_of(name), self.path("onnx")
+        more = {"heads": ("masked_lm",)} if name == "masks" else {}
+        bert_tf.export(folder, exported, format="onnx", **more)
+        found = asked(bert_tf.load(exported))
+        self.assert_equal(found, asked(bert_tf.load(folder, runtime="keras")))
+
+    @parameterized.parameters("classifier", "vectors", "choices")
+    def test_a_litert_file_reads_alike(self, name):
+        if runtimes.litert() is None:
+            self.skipTest("LiteRT is not installed")
+        folder, exported = self.run_of(name), self.path("litert")
+        bert_tf.export(folder, exported, format="litert")
+        # It takes ids, which its reading says how to make.
+        reading, tokenizer = open_reading(folder), bert_tf.load_tokenizer(folder)
+        model = runtimes.LiteRtModel(os.path.join(exported, runtimes.LITERT_NAME))
+        found = []
+        for text in TEXTS:
+            seconds = ENDINGS if name == "choices" else [None]
+            ids = tokenizer(
+                [text] * len(seconds),
+                seconds,
+                max_length=reading.max_seq_length,
+                truncation=True,
+            )
+            inputs = {n: x[None] if name == "choices" else x for n, x in ids.items()}
+            outputs = model(inputs)
+            if name == "vectors":
+                vector = outputs["sequence_output"][0].max(axis=0)
+                found.append(vector / np.linalg.norm(vector))
+            else:
+                found.append(tf.nn.softmax(outputs["logits"][0]))
+        self.assert_equal(found, asked(bert_tf.load(folder, runtime="keras")))
 
     @parameterized.parameters("classifier", "classifier in windows", "tagger", "span")
     def test_the_command_reads_alike(self, name):

@@ -260,8 +260,8 @@ class TaggerTest(ServingTestCase):
                 ["他1的\U00020000", "。", "カ", "。", "cat", *"a-b$<c_d>|e~"],
             ),
         ):
-            words = TrainedWords(splits_cjk=splits, splits_punctuation=punctuation)
-            signatures = self.served(BertTagger(CONFIG, 3), words=words)
+            trained = TrainedWords(splits_cjk=splits, splits_punctuation=punctuation)
+            signatures = self.served(BertTagger(CONFIG, 3), words=trained)
             found = signatures["serving_default"](text_a=tf.constant([text]))
             self.assertAllEqual(found["words"][0], [word.encode() for word in words])
             spans = words_of_text(
