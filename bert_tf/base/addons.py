@@ -11,6 +11,7 @@ from typing import Any
 # Name -> "module", or "module:object" in it.
 ADDONS = {
     # Text and its records.
+    "tfds": "bert_tf.text.tfds",
     "mediawiki": "bert_tf.addons.corpora.mediawiki",
     "pdf": "bert_tf.addons.corpora.pdf",
     "near_duplicates": "bert_tf.addons.corpora.near_duplicates",
@@ -24,6 +25,8 @@ ADDONS = {
     "hdf5": "bert_tf.conversion.hdf5",
     "model_garden": "bert_tf.addons.methods.model_garden",
     "onnx": "bert_tf.addons.serving.onnx_files",
+    # Several processes: who they are.
+    "multi_worker": "bert_tf.training.cluster",
     # Steps on devices, by Keras' back end.
     "tensorflow": "bert_tf.training.tensorflow_step",
     "jax": "bert_tf.training.jax_step",

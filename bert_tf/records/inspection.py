@@ -23,10 +23,10 @@ from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
-from bert_tf.records.manifest import is_companion, is_temporary
 from bert_tf.records.packing import unpacked_columns
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics, row_figures
+from bert_tf.records.writing import is_companion, is_temporary
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, SEP, Vocabulary
 
 Columns = Mapping[str, np.ndarray]

@@ -37,11 +37,10 @@ from bert_tf.base import files, finished
 from bert_tf.base.errors import InputError
 from bert_tf.base.strict_json import from_values
 from bert_tf.instances.settings import FULL_SENTENCES, NUM_SPECIAL_TOKENS
+from bert_tf.records.writing import MANIFEST_SUFFIX, VOCABULARY_SUFFIX
 from bert_tf.text.segmentation import NO_SEGMENTER
 
 FORMAT_VERSION = 1
-MANIFEST_SUFFIX = ".manifest.json"
-VOCABULARY_SUFFIX = ".vocab.txt"
 
 _FIELDS_OF_PACKED_SETS = (
     "packed",
@@ -52,7 +51,6 @@ _FIELDS_OF_PACKED_SETS = (
     "record_files",
 )
 
-_TEMPORARY_SUFFIX = re.compile(r"\.tmp-\d+$")
 _SHARD_SUFFIX = re.compile(r"-\d{5,}-of-\d{5,}(\.[^/]*)?$")
 
 
@@ -227,16 +225,6 @@ class Manifest:
 def manifest_path(output_files: Sequence[str]) -> str:
     """The path of a set's manifest."""
     return _SHARD_SUFFIX.sub("", output_files[0]) + MANIFEST_SUFFIX
-
-
-def is_temporary(path: str) -> bool:
-    """Whether a name is that of a file that is not yet complete."""
-    return bool(_TEMPORARY_SUFFIX.search(path))
-
-
-def is_companion(path: str) -> bool:
-    """Whether a name is of a file that accompanies records: no record file, no text."""
-    return is_temporary(path) or path.endswith((MANIFEST_SUFFIX, VOCABULARY_SUFFIX))
 
 
 def listed_records(paths: Iterable[str]) -> Iterator[str]:

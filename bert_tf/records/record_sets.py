@@ -40,7 +40,6 @@ from bert_tf.instances.masking import warn_if_few
 from bert_tf.instances.pairs import Documents, token_dtype
 from bert_tf.instances.settings import NEXT_SENTENCE, STATIC_MASKING, InstanceSettings
 from bert_tf.records.manifest import (
-    MANIFEST_SUFFIX,
     Manifest,
     Shard,
     SourceFile,
@@ -61,11 +60,10 @@ from bert_tf.records.tokenized_corpus import (
     work_folder,
     work_folder_path,
 )
-from bert_tf.records.writing import ShardWriter, remove_leftovers
+from bert_tf.records.writing import MANIFEST_SUFFIX, ShardWriter, remove_leftovers
 from bert_tf.text.blocks import drop, dropped_lines
 from bert_tf.text.documents import Chunk, Source
 from bert_tf.text.segmentation import NO_SEGMENTER, require_segmenter
-from bert_tf.text.tfds import DatasetSource
 from bert_tf.text.vocabulary import Vocabulary
 
 # To be incremented when the same text and settings give other bytes, or the work folder
@@ -519,8 +517,9 @@ def _describe_sources(
 
 
 def _describe(source: Source) -> SourceFile:
-    if isinstance(source, DatasetSource):
-        return SourceFile(path=source.path, num_bytes=0, sha256=source.sha256)
+    if source.input_format == "tfds":
+        of_split: Any = source  # which has a digest of its own
+        return SourceFile(path=source.path, num_bytes=0, sha256=of_split.sha256)
     return SourceFile.describe(source.path)
 
 

@@ -6,10 +6,12 @@ from absl import logging
 
 from bert_tf.base import files
 from bert_tf.base import options as all_options
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Options, Path, option
 from bert_tf.base.parallel import available_cores
-from bert_tf.records.manifest import is_companion, listed_records
+from bert_tf.records.manifest import listed_records
+from bert_tf.records.writing import is_companion
 from bert_tf.text.blocks import UTF_8
 from bert_tf.text.documents import (
     CLEANING,
@@ -128,9 +130,7 @@ def text_chunks(
 ) -> list[Chunk]:
     """The options' text, in pieces of work."""
     if options.tfds_name:
-        from bert_tf.text.tfds import make_tfds_chunks
-
-        return make_tfds_chunks(
+        return addon("tfds").make_tfds_chunks(
             options.tfds_name,
             split=options.tfds_split,
             text_field=options.text_field,

@@ -5,6 +5,7 @@ import functools
 import glob
 import itertools
 import os
+import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
@@ -15,7 +16,22 @@ import numpy as np
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.instances.random_stream import compiled
-from bert_tf.records.manifest import is_companion, is_temporary
+
+# Names of files beside records.
+MANIFEST_SUFFIX = ".manifest.json"
+VOCABULARY_SUFFIX = ".vocab.txt"
+_TEMPORARY_SUFFIX = re.compile(r"\.tmp-\d+$")
+
+
+def is_temporary(path: str) -> bool:
+    """Whether a name is that of a file that is not yet complete."""
+    return bool(_TEMPORARY_SUFFIX.search(path))
+
+
+def is_companion(path: str) -> bool:
+    """Whether a name is of a file that accompanies records: no record file, no text."""
+    return is_temporary(path) or path.endswith((MANIFEST_SUFFIX, VOCABULARY_SUFFIX))
+
 
 # A record is a message of https://protobuf.dev/programming-guides/encoding:
 #

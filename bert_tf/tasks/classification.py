@@ -34,7 +34,6 @@ from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of, split
 from bert_tf.tasks.finetuning import folder_of_model, model_options, opened_adapter
 from bert_tf.tasks.long_texts import ATTENTION
 from bert_tf.tasks.metrics import LOSS, MAJORITY
-from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.reports import kept_order, write_probabilities, write_reports
 from bert_tf.tasks.tables import (
     MULTI_LABEL,
@@ -57,7 +56,7 @@ MEAN_LOSS = "eval_loss"
 class LabelledTask(FineTuningTask[np.ndarray]):
     """A task that predicts a label, several labels, or a number for each example."""
 
-    options: ClassifierOptions | ChoiceOptions
+    options: Any  # ClassifierOptions, or others with the same reports
     examples: Mapping[str, Sequence[Any]]
     featurizers: Mapping[str, TextFeaturizer]  # one for each split
     where: str | None  # the training examples are from

@@ -30,7 +30,7 @@ from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.base.shared_options import DeviceOptions
 from bert_tf.records.pipeline import ALL_ROWS, InputShard
-from bert_tf.training import cluster, launch
+from bert_tf.training import launch
 
 Strategy = Any  # the devices of a run: a tf.distribute.Strategy, or a JaxStrategy
 
@@ -66,6 +66,10 @@ def has_accelerator() -> bool:
     return any(map(tf.config.list_physical_devices, ("GPU", "TPU")))
 
 
+def _cluster() -> Any:
+    return addon("multi_worker")
+
+
 def _tensorflow_strategy(
     distribution: str, options: DeviceOptions
 ) -> tf.distribute.Strategy:
@@ -78,21 +82,21 @@ def _tensorflow_strategy(
         devices = tf.config.list_logical_devices(kind)
         return tf.distribute.MirroredStrategy([device.name for device in devices])
     if distribution == "multi_worker":
-        found = cluster.find(cluster.EVERY_SOURCE)
+        found = _cluster().find(_cluster().EVERY_SOURCE)
         if found is None:
             raise InputError(
                 "`distribution=multi_worker`: nothing in the environment names the"
                 " processes: give `local_workers=2` for two on this machine, start them"
-                f" with srun, or set WORKER_HOSTS or {cluster.TF_CONFIG_EXAMPLE}."
+                f" with srun, or set WORKER_HOSTS or {_cluster().TF_CONFIG_EXAMPLE}."
             )
-        cluster.meet(found)
+        _cluster().meet(found)
         return tf.distribute.MultiWorkerMirroredStrategy(found.resolver())
     address = options.tpu_name or options.master
     try:
         if address and address.startswith("grpc://"):
             # TensorFlow would wait for ever for one that does not respond.
             for endpoint in address.split(","):
-                place = cluster.host_and_port(
+                place = _cluster().host_and_port(
                     endpoint.removeprefix("grpc://"), _TPU_PORT
                 )
                 socket.create_connection(place, timeout=20.0).close()
@@ -123,14 +127,14 @@ def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
         return JaxStrategy(jax.devices()[:1])
     if distribution == "mirrored":
         return JaxStrategy()
-    found = distribution == "multi_worker" and cluster.find(cluster.NOT_OF_JAX)
+    found = distribution == "multi_worker" and _cluster().find(_cluster().NOT_OF_JAX)
     if found:
-        cluster.meet(found)
+        _cluster().meet(found)
         jax.distributed.initialize(
             "{}:{}".format(*next(iter(found.places.values()))),
             num_processes=len(found.places),
             process_id=list(found.places).index(found.own),
-            initialization_timeout=cluster.SECONDS_TO_ANSWER,
+            initialization_timeout=_cluster().SECONDS_TO_ANSWER,
         )
         return JaxStrategy()
     if distribution == "multi_worker" or _has_several_tpu_hosts():
@@ -178,7 +182,7 @@ def _join_job(distribution: str) -> None:
     ]
     launcher = launchers[0] if launchers else "Google Cloud's metadata"
     try:
-        jax.distributed.initialize(initialization_timeout=cluster.SECONDS_TO_ANSWER)
+        jax.distributed.initialize(initialization_timeout=_cluster().SECONDS_TO_ANSWER)
     except (KeyError, OSError, RuntimeError, ValueError) as error:
         # Where there is none, JAX misses an argument of its own.
         reason = first_line(error) if launchers else "none is in the environment."
@@ -186,7 +190,7 @@ def _join_job(distribution: str) -> None:
             f"`distribution={distribution}`: this process could not join a job of"
             f" {' or '.join(launchers or _LAUNCHERS)}: {reason} Start the processes"
             " with srun, mpirun, a Kubernetes job or on all hosts of a TPU slice, or"
-            f" give {cluster.TF_CONFIG_EXAMPLE}."
+            f" give {_cluster().TF_CONFIG_EXAMPLE}."
         ) from error
     logging.info(
         "%s: this is process %d of %d, on %s, with %d of %d devices.",

@@ -23,8 +23,9 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.options import declarations
 from bert_tf.base.parallel import available_cores
 from bert_tf.conversion import names, source
-from bert_tf.records.manifest import MANIFEST_SUFFIX, SourceFile
+from bert_tf.records.manifest import SourceFile
 from bert_tf.records.text_input import file_chunks, text_chunks
+from bert_tf.records.writing import MANIFEST_SUFFIX
 from bert_tf.text.blocks import tokens_dropped
 from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.segmentation import NO_SEGMENTER, has_letters, segments
