@@ -199,6 +199,7 @@ class Head:
     server: str | None = None  # the class of its SavedModel
     onnx: str | None = None  # the method that adds its outputs to an ONNX graph
     text_model: str | None = None  # the class that `bert_tf.load` returns
+    reader: str | None = None  # the class that reads its rows for `predict`
     hugging_face: tuple[str, ...] = ()  # the classes of transformers that have it
     keras_hub: tuple[str, ...] = ()  # KerasHub's tasks that have it
 
@@ -218,6 +219,7 @@ _TRANSFORM = "cls/predictions/transform"
 _DISCRIMINATOR, _LAST = "discriminator_predictions", "dense_prediction"
 _LOADING, _SERVING = "bert_tf.conversion.loading", "bert_tf.addons.serving.saved_model"
 _TEXT_MODELS = "bert_tf.addons.serving.text_models"
+_READERS = "bert_tf.addons.serving.predict"
 _ONNX = "bert_tf.addons.serving.onnx_graph:ModelGraph"
 for _head in (
     Head(
@@ -277,6 +279,7 @@ for _head in (
         server=f"{_SERVING}:ServedClassifier",
         onnx=f"{_ONNX}.classifier",
         text_model=f"{_TEXT_MODELS}:TextClassifier",
+        reader=f"{_READERS}:TextReader",
         hugging_face=(
             "BertForSequenceClassification",
             "AlbertForSequenceClassification",
@@ -292,6 +295,7 @@ for _head in (
         server=f"{_SERVING}:ServedSpanPredictor",
         onnx=f"{_ONNX}.span",
         text_model=f"{_TEXT_MODELS}:QuestionAnswerer",
+        reader=f"{_READERS}:QuestionReader",
         hugging_face=(
             "BertForQuestionAnswering",
             "AlbertForQuestionAnswering",
@@ -307,6 +311,7 @@ for _head in (
         server=f"{_SERVING}:ServedMultipleChoice",
         onnx=f"{_ONNX}.multiple_choice",
         text_model=f"{_TEXT_MODELS}:ChoiceModel",
+        reader=f"{_READERS}:ChoiceReader",
         hugging_face=("BertForMultipleChoice", "AlbertForMultipleChoice"),
     ),
     Head(
@@ -317,6 +322,7 @@ for _head in (
         server=f"{_SERVING}:ServedTagger",
         onnx=f"{_ONNX}.tagging",
         text_model=f"{_TEXT_MODELS}:WordTagger",
+        reader=f"{_READERS}:WordReader",
         hugging_face=(
             "BertForTokenClassification",
             "AlbertForTokenClassification",

@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ from bert_tf.base.rows import (
     read,
 )
 from bert_tf.base.shared_options import SourceOptions
+from bert_tf.conversion import names
 from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.run_options import UnusableRowsOptions
 from bert_tf.tasks.squad.squad_options import SquadOptions
@@ -318,15 +320,6 @@ class ChoiceReader(Reader):
         return _labelled(model.choose(*zip(*inputs, strict=True)), as_json=as_json)
 
 
-# The classes of `bert_tf.addons.serving.text_models`, by name: they need TensorFlow.
-_READERS: dict[str, type[Reader]] = {
-    "TextClassifier": TextReader,
-    "WordTagger": WordReader,
-    "QuestionAnswerer": QuestionReader,
-    "ChoiceModel": ChoiceReader,
-}
-
-
 def _part(text: str, span: tuple[int, int], label: str) -> dict[str, Any]:
     """A part of a text, as annotation tools have it."""
     start, end = span
@@ -495,14 +488,20 @@ def _refuse_output(path: str) -> None:
 
 def _reader(options: PredictOptions, model: "TextModel", first: Row) -> Reader:
     """The one for the model's kind."""
-    kind = _READERS.get(type(model).__name__)
-    if kind is None:
+    head = names.HEADS.get(model.head_name or "")
+    if head is None or head.reader is None:
         raise InputError(
             f"{options.checkpoint} is {model.head}: predict is for classifiers,"
             " taggers, and models of choices and of SQuAD. For [MASK] use"
             " bert_tf.fill_mask, for vectors bert_tf.extract_features."
         )
-    for flag in itertools.chain.from_iterable(one.flags for one in _READERS.values()):
+    readers: dict[str, type[Reader]] = {
+        one.name: pkgutil.resolve_name(one.reader)
+        for one in names.HEADS.values()
+        if one.reader
+    }
+    kind = readers[head.name]
+    for flag in itertools.chain.from_iterable(one.flags for one in readers.values()):
         if options.is_given(flag) and flag not in kind.flags:
             raise InputError(
                 f"`{flag}` has no effect: {options.checkpoint} is {model.head}."

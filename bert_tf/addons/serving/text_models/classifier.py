@@ -51,7 +51,7 @@ class TextClassifier(TextModel):
 
     head = "a classifier"
     methods = ("predict", "explain")
-    _head = names.CLASSIFIER
+    head_name = names.CLASSIFIER
 
     def _prepare(self) -> None:
         self.target = target_of(self.source)
@@ -140,7 +140,7 @@ class ChoiceModel(TextModel):
 
     head = "a model of choices"
     methods = ("choose",)
-    _head = names.MULTIPLE_CHOICE
+    head_name = names.MULTIPLE_CHOICE
 
     def choose(
         self, texts: Texts, choices: Sequence[str] | Sequence[Sequence[str]]

@@ -12,7 +12,7 @@ class MaskFiller(TextModel):
 
     head = "a masked language model"
     methods = ("fill",)
-    _head = names.MASKED_LM
+    head_name = names.MASKED_LM
 
     def _prepare(self) -> None:
         self._mask_tokenizer = load_tokenizer(

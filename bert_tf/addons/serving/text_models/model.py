@@ -211,6 +211,7 @@ class TextModel:
     that is no text.
 
     Attributes:
+        head_name: its head, by its name in `names.HEADS`; None without one.
         labels: the labels, in the order of the outputs; () if there are none.
         tokenizer: the WordPieceTokenizer.
         model: the Keras model, or ONNX Runtime's; None without a head.
@@ -224,7 +225,7 @@ class TextModel:
     methods: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     _default_length = _LENGTH
-    _head: str | None = None  # of `names`
+    head_name: str | None = None  # of `names`
 
     def __init__(
         self,
@@ -253,8 +254,8 @@ class TextModel:
         self.tokenizer = load_tokenizer(source)
         # A Keras model, or an `OnnxModel`; None where the encoder is all.
         self.model: Any = None
-        if self._head is not None:
-            self.model, self._step, self._predict = self._opened_model(self._head)
+        if self.head_name is not None:
+            self.model, self._step, self._predict = self._opened_model(self.head_name)
         self._prepare()
 
     def _opened_model(self, head: str) -> tuple[Any, Callable[..., Any], Predict]:
@@ -374,7 +375,7 @@ class TextModel:
             return self.model
         from bert_tf.conversion.loading import load_model
 
-        return load_model(self.source, self._head or "")
+        return load_model(self.source, self.head_name or "")
 
     def _explanations(self, part: ToExplain, baseline: str) -> list[Explanation]:
         if self.source.format == Format.ONNX:
@@ -495,7 +496,7 @@ class TextModel:
                 self.source, last, create_strategy(), options, by_pieces=False
             ).extract
         step: Callable[..., Any]
-        if self.source.format == Format.ONNX and self._head is None:
+        if self.source.format == Format.ONNX and self.head_name is None:
             file = OnnxModel(self._onnx_path())
             step = functools.partial(pooled_states, file, options)
         else:

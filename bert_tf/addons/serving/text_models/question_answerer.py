@@ -30,7 +30,7 @@ class QuestionAnswerer(TextModel):
     head = "a model of SQuAD"
     methods = ("answer", "explain")
     _default_length = SPAN_LENGTH
-    _head = names.SPAN
+    head_name = names.SPAN
 
     def _prepare(self) -> None:
         given = {"max_seq_length": self.max_length}

@@ -47,7 +47,7 @@ class WordTagger(TextModel):
 
     head = "a tagger"
     methods = ("tag", "explain")
-    _head = names.TAGGING
+    head_name = names.TAGGING
 
     def _prepare(self) -> None:
         number = num_outputs(self.source.weights, names.TAGGING)
