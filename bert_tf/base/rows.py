@@ -8,6 +8,7 @@
 Compressed or not: .gz, .bz2, .xz, .zst; `-` is standard input. A file of another name
 has JSON lines if it begins with a brace, else what its reader takes as the default. A
 field within another one, such as {"body": {"text": ...}}, is the column `body.text`.
+The columns of objects are those that their first 1,000 rows have.
 
 Rows are read as they are used, but for an array, which is parsed at once. None is lost:
 a blank row has no cells, and one that cannot be read has a problem. `LeftOutRows` notes
@@ -38,8 +39,7 @@ CSV, TSV, JSONL, PARQUET, TEXT = "csv", "tsv", "jsonl", "parquet", "text"
 OBJECTS = (JSONL, PARQUET)  # each row has names, and values of any type
 STANDARD = "-"
 
-# So many rows of objects are read to know their columns.
-_ROWS_AHEAD = 1000
+_ROWS_AHEAD = 1000  # of objects, to know their columns
 # An array, rather than lines; spaCy's lines are lists of a text and its spans.
 _ARRAY = re.compile(r'\s*\[(?!\s*")')
 
@@ -286,29 +286,26 @@ def _names(cells: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from _names(value, f"{prefix}{name}.")
 
 
-def field(cells: Mapping[str, Any], name: str) -> Any:
-    """A cell, or a field within one; None if there is none."""
-    found = _holder(cells, name)
-    return found[0][found[1]] if found else None
+_NO_FIELD = object()
+
+
+def field(cells: Mapping[str, Any], name: str, default: Any = None) -> Any:
+    """A cell, or a field within one; the default if there is none."""
+    if name in cells:
+        return cells[name]
+    for place, character in enumerate(name):
+        if character == "." and name[:place] in cells:
+            inner = cells[name[:place]]
+            if isinstance(inner, Mapping):
+                return field(inner, name[place + 1 :], default)
+            if inner is None:  # and so is what would be in it
+                return None
+    return default
 
 
 def has_field(cells: Mapping[str, Any], name: str) -> bool:
     """Whether a row has it, if only as null."""
-    return _holder(cells, name) is not None
-
-
-def _holder(row: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], str] | None:
-    """What a field is in, and its name there."""
-    if name in row:
-        return row, name
-    for place, character in enumerate(name):
-        if character == "." and name[:place] in row:
-            inner = row[name[:place]]
-            if isinstance(inner, Mapping):
-                return _holder(inner, name[place + 1 :])
-            if inner is None:  # and so is what would be in it
-                return row, name[:place]
-    return None
+    return field(cells, name, _NO_FIELD) is not _NO_FIELD
 
 
 def as_text(value: Any, separator: str = ",") -> str:
