@@ -87,7 +87,7 @@ class TextModelsTest(FolderCase):
             {**pooling, "word_embedding_dimension": 8},
         )
         sentences = self.path("sentences")
-        said = "max_seq_length=9, pooling='cls', normalizes=True"
+        said = "max_seq_length=9, pooling='cls', normalize=True"
         with self.assertLogs() as logs:
             model = bert_tf.load(sentences)
         self.assertIn(said, "".join(logs.output))
