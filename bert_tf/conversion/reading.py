@@ -14,6 +14,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from absl import logging
+
 from bert_tf.base import files, strict_json
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import FLAGS_NAME, flags_of_run
@@ -126,11 +128,15 @@ def read_reading(folder: str, whole: str | None = None) -> Reading:
         found = of_flags(flags_of_run(folder), flags_path)
     found = dataclasses.replace(found, words=read_words(folder))
     modules = huggingface.read_modules(folder if whole is None else whole)
-    if modules is None:
-        return found
-    return dataclasses.replace(
-        found,
-        max_seq_length=found.max_seq_length or modules.max_seq_length,
-        pooling=modules.pooling,
-        normalize=modules.normalizes,
-    )
+    if modules is not None:
+        found = dataclasses.replace(
+            found,
+            max_seq_length=found.max_seq_length or modules.max_seq_length,
+            pooling=modules.pooling,
+            normalize=modules.normalizes,
+        )
+    if found.pooling:
+        names = "max_seq_length", "pooling", "normalize"
+        told = ", ".join(f"{name}={getattr(found, name)!r}" for name in names)
+        logging.info("%s: %s, unless given.", folder, told)
+    return found

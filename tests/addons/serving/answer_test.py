@@ -12,6 +12,7 @@ import tensorflow as tf
 from bert_tf.addons.serving import answer
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
+from bert_tf.conversion.reading import read_reading
 from bert_tf.tasks.squad.answerer import Answerer
 from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.text.splitting import sentence_splitter
@@ -188,7 +189,11 @@ class OptionsTest(FolderCase):
         folder = tempfile.mkdtemp(dir=self.get_temp_dir())
         if run is not None:
             self.write(f"{folder}/flags.json", run)
-        source = types.SimpleNamespace(folder=folder, require_config=lambda: toy.CONFIG)
+        source = types.SimpleNamespace(
+            folder=folder,
+            reading=read_reading(folder),
+            require_config=lambda: toy.CONFIG,
+        )
         values = cli.parse(
             answer.run, ["--checkpoint=C", "--context_file=F", *arguments]
         )

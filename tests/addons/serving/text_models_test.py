@@ -42,7 +42,7 @@ from bert_tf.modeling.heads import (
 from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks import extract_features
 from bert_tf.tasks.line_features import SENTENCE_VECTORS
-from tests import answer_test
+from tests.addons.serving import answer_test
 from tests.conversion import runs
 from tests.modeling.examples import randomize
 from tests.processes import run_python
@@ -87,7 +87,7 @@ class TextModelsTest(FolderCase):
             {**pooling, "word_embedding_dimension": 8},
         )
         sentences = self.path("sentences")
-        said = "max_seq_length=9, pooling='cls', normalizes=True"
+        said = "max_seq_length=9, pooling='cls', normalize=True"
         with self.assertLogs() as logs:
             model = bert_tf.load(sentences)
         self.assertIn(said, "".join(logs.output))
