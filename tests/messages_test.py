@@ -62,7 +62,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     f" --output_file={VALUE}/vocab.txt --vocab_size={VALUE}": ("a", "a", "300"),
     f"python -m pip install --quiet {VALUE}": ("'bert-tf[jax]'",),
     "pip install .": (),
-    "pip install ai-edge-litert": (),
     "pip install 'bert-tf[beam]'": (),
     "pip install 'bert-tf[jax]'": (),
     "pip install 'bert-tf[near]'": (),
