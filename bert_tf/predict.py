@@ -18,10 +18,10 @@ size. The output has all columns of the input, and then
 
 and in JSON lines `prediction` and `probabilities`; of a tagger `words` and `entities`,
 each a list of {"text", "start", "end", "label"} with characters of the text as it is.
-Lengths, windows and the columns' names are the run's, unless given. The output has a
-row for each of the input's: a blank line before the last row is predicted as an empty
-text; a row that cannot be used has an empty prediction (in JSON null). If there are
-more of these than --max_unusable_rows, nothing is predicted.
+Lengths, windows and the columns' names are the run's, unless given; a classifier's
+scores are logged if the table has labels. The output has a row for each of the
+input's: a blank line is predicted as an empty text; a row that cannot be used has an
+empty prediction (in JSON null), unless there are more than --max_unusable_rows.
 """
 
 from bert_tf.addons.serving import predict

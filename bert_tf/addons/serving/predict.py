@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 from absl import logging
 
 from bert_tf.base import cli, files, options
+from bert_tf.base.config import REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import (
     REQUIRED,
@@ -341,6 +342,62 @@ def _labelled(
             yield {"prediction": label, **named}
 
 
+class _Scores:
+    """The scores of a classifier on the rows that have the run's column of labels."""
+
+    def __init__(self, model: "TextModel", first: Row) -> None:
+        self._column = model.reading.columns.get("label_column")
+        self._separator = model.reading.label_separator or ","
+        self._target = getattr(model, "target", None)
+        self._is_wanted = self._target is not None and self._column in first.cells
+        self._known: list[tuple[Any, Any]] = []  # predictions and labels, as numbers
+        self._num_left_out = 0
+
+    def add(self, row: Row, prediction: Any) -> None:
+        """Adds a row that was predicted."""
+        if not self._is_wanted:
+            return
+        try:
+            found = self._number(prediction, ",")
+            label = self._number(row.cells.get(self._column), self._separator)
+        except ValueError:  # no label, or one that the model lacks
+            self._num_left_out += 1
+        else:
+            self._known.append((found, label))
+
+    def _number(self, value: Any, separator: str) -> Any:
+        assert self._target is not None
+        if self._target.kind == REGRESSION:
+            return float("nan" if value is None else value)
+        labels = list(self._target.labels)
+        if self._target.kind == SINGLE_LABEL:
+            return labels.index(str(value))
+        if not isinstance(value, list | tuple):
+            value = [one.strip() for one in str(value or "").split(separator)]
+        numbers = [labels.index(str(name)) for name in value if name != ""]
+        return [number in numbers for number in range(len(labels))]
+
+    def report(self) -> None:
+        """Logs the scores, if any row has a label."""
+        if not self._known:
+            return
+        from bert_tf.tasks import metrics
+
+        assert self._target is not None
+        wanted = metrics.METRICS_OF[self._target.kind]
+        if len(self._target.labels) != 2:
+            wanted = tuple(n for n in wanted if n not in metrics.OF_TWO_CLASSES)
+        scores = metrics.scores(wanted, *zip(*self._known, strict=True))
+        logging.info(
+            "Scores on %d rows, by %r: %s.%s",
+            len(self._known),
+            self._column,
+            ", ".join(f"{name} {value:.4f}" for name, value in scores.items()),
+            f" {self._num_left_out} rows have no such label."
+            * bool(self._num_left_out),
+        )
+
+
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[IO[str]]:
     """The output, which has its name when it is complete."""
@@ -428,6 +485,7 @@ def run(options: PredictOptions) -> None:
         trial.report(has_labels=False, warns=False)
     nothing = None if as_json else ""
     every = reader.checked(itertools.chain(head, rows), left_out)
+    scores = _Scores(model, first)
     with _opened(options.output_file) as file:
         write = _writer(file, output_format)
         for some in grouped(every, _ROWS_AT_ONCE):
@@ -438,6 +496,8 @@ def run(options: PredictOptions) -> None:
                     cells = dict.fromkeys(first.cells, nothing) | dict(row.cells)
                     row = row._replace(cells=cells)
                     added = dict.fromkeys(added, nothing)
+                else:
+                    scores.add(row, added.get("prediction"))
                 if taken := [name for name in added if name in row.cells]:
                     raise InputError(
                         f"{row.place}: the input has a column {taken[0]!r} already:"
@@ -452,6 +512,7 @@ def run(options: PredictOptions) -> None:
     left_out.report(has_labels=False, nothing=reader.nothing)
     count = left_out.num_rows + len(left_out.blank) - left_out.number
     logging.info("Wrote the predictions of %d texts.", count)
+    scores.report()
 
 
 def _opened_rows(

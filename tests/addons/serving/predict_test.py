@@ -6,7 +6,9 @@ import os
 import sys
 from unittest import mock
 
+import numpy as np
 import pyarrow
+import sklearn.metrics
 from pyarrow import parquet
 
 import bert_tf
@@ -53,6 +55,47 @@ class PredictTest(FolderCase):
         cli.run_script(predict, **options)
         with open(options["output_file"], encoding="utf-8", newline="") as file:
             return file.read()
+
+    def test_scores_where_the_table_has_labels(self):
+        labels = ["no", "some", "yes"]
+        self.checkpoint(BertClassifier(toy.CONFIG, 3), labels, label_column="said")
+        texts = [f"w{number} w{number + 1}" for number in range(12)]
+        said = [labels[number % 3] for number in range(11)] + ["other"]
+        table = self.write(
+            "t.csv", self.csv_of([["text", "said"], *zip(texts, said, strict=True)])
+        )
+        with self.assertLogs(level="INFO") as logs:
+            self.predict(
+                input_file=table,
+                text_a_column="text",
+                output_file=self.path("out.csv"),
+            )
+        with open(self.path("out.csv"), newline="") as file:
+            found = [row["prediction"] for row in csv.DictReader(file)][:11]
+        accuracy = sklearn.metrics.accuracy_score(said[:11], found)
+        f1 = sklearn.metrics.f1_score(
+            said[:11], found, labels=labels, average="macro", zero_division=0
+        )
+        (line,) = [one for one in logs.output if "Scores on" in one]
+        self.assertIn(f"Scores on 11 rows, by 'said': accuracy {accuracy:.4f}", line)
+        self.assertIn(f"f1_macro {f1:.4f}", line)
+        self.assertIn("1 rows have no such label", line)
+        more = {"label_column": "said", "label_separator": ";"}
+        several = BertClassifier(toy.CONFIG, 3, problem_type=MULTI_LABEL)
+        self.checkpoint(several, labels, MULTI_LABEL, **more)
+        said = [labels[: number % 4] for number in range(12)]
+        rows = zip(texts, map(";".join, said), strict=True)
+        table = self.write("t.csv", self.csv_of([["text", "said"], *rows]))
+        with self.assertLogs(level="INFO") as logs:
+            printed = self.predict(
+                input_file=table,
+                text_a_column="text",
+                output_file=self.path("out.jsonl"),
+            )
+        found = [json.loads(line)["prediction"] for line in printed.splitlines()]
+        exact = np.mean([a == b for a, b in zip(found, said, strict=True)])
+        (line,) = [one for one in logs.output if "Scores on" in one]
+        self.assertIn(f"exact_match {exact:.4f}", line)
 
     def csv_of(self, rows):
         out = io.StringIO()
