@@ -181,6 +181,10 @@ class RemoteFileTest(FolderCase):
                 self.assertFalse(files.is_remote(here))
                 pathlib.Path(here).write_bytes(self.CONTENT)
             self.assertEqual(pathlib.Path(path).read_bytes(), self.CONTENT)
+            with files.written_locally(prefix + self.path(f"dir{number}")) as here:
+                pathlib.Path(here, "a", "b").mkdir(parents=True)
+                pathlib.Path(here, "a", "b", "c").write_bytes(b"d")
+            self.assertEqual(self.read(f"dir{number}", "a", "b", "c"), "d")
             # Nothing is left of one that fails.
             missing = self.path("missing", str(number))
             with (
