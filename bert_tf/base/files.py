@@ -74,6 +74,11 @@ def is_folder(path: str) -> bool:
     return _gfile().isdir(path) if is_remote(path) else os.path.isdir(path)
 
 
+def can_be_read_again(path: str) -> bool:
+    """Whether it is a file, and no folder, pipe or device of this machine."""
+    return is_remote(path) or os.path.isfile(path)
+
+
 def make_folder(path: str) -> None:
     """Creates the folder and its parents, unless they exist."""
     if is_remote(path):
@@ -151,6 +156,14 @@ class _RemoteFile(io.RawIOBase):
             self._file.close()
 
 
+class _RemoteWriter(io.BufferedWriter):
+    """Flushes the file itself, too, which Python's own has no need of."""
+
+    def flush(self) -> None:
+        super().flush()
+        self.raw.flush()
+
+
 _REMOTE_BUFFER = 1 << 20
 
 
@@ -159,7 +172,7 @@ def open_binary(path: str, mode: str = "rb") -> IO[bytes]:
     if not is_remote(path):
         return open(path, mode)
     file = _RemoteFile(path, mode)
-    buffered = io.BufferedReader if file.readable() else io.BufferedWriter
+    buffered = io.BufferedReader if file.readable() else _RemoteWriter
     return buffered(file, _REMOTE_BUFFER)
 
 
@@ -289,15 +302,25 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def written_locally(path: str) -> Iterator[str]:
-    """A local path for a library that writes a file; a remote one gets its content."""
+    """A local path for a library; what it writes, file or folder, becomes `path`'s."""
     if not is_remote(path):
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
         here = os.path.join(folder, os.path.basename(path))
         yield here
-        with open(here, "rb") as source, replacing(path) as target:
-            shutil.copyfileobj(source, target)
+        _copy(here, path)
+
+
+def _copy(source: str, target: str) -> None:
+    """Copies a local file, or a folder's files."""
+    if os.path.isdir(source):
+        make_folder(target)
+        for name in os.listdir(source):
+            _copy(os.path.join(source, name), os.path.join(target, name))
+        return
+    with open(source, "rb") as file, replacing(target) as copy:
+        shutil.copyfileobj(file, copy)
 
 
 def flush(file: IO[bytes], path: str) -> None:
@@ -311,6 +334,16 @@ def write_atomically(path: str, content: bytes | str) -> None:
     """Writes a file completely or not at all: see `replacing`."""
     with replacing(path) as file:
         file.write(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+def append(path: str, text: str) -> None:
+    """Adds text to the end of a file, which is made if it is not there."""
+    if not is_remote(path):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(text)
+        return
+    # Object stores cannot append.
+    write_atomically(path, (read_text(path) if exists(path) else "") + text)
 
 
 def names_in(folder: str) -> list[str]:
@@ -351,6 +384,11 @@ def size(path: str) -> int:
     if is_remote(path):
         return _gfile().stat(path).length
     return os.path.getsize(path)
+
+
+def time_of_change(path: str) -> int | None:
+    """When a local file was last changed, in nanoseconds; None for a remote one."""
+    return None if is_remote(path) else os.stat(path).st_mtime_ns
 
 
 def glob(pattern: str) -> list[str]:

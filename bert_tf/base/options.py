@@ -490,10 +490,10 @@ def check_path(path: str, where: str, kind: Path) -> None:
     """Raises InputError if a path is of the wrong kind; remote ones are not checked."""
     if not path or files.is_remote(path):
         return
-    if kind is Path.OUTPUT or os.path.exists(path):
-        if kind is Path.FOLDER and not os.path.isdir(path):
+    if kind is Path.OUTPUT or files.exists(path):
+        if kind is Path.FOLDER and not files.is_folder(path):
             raise InputError(f"{where}{path} is a file, not a folder.")
-        if kind is Path.FILE and os.path.isdir(path):
+        if kind is Path.FILE and files.is_folder(path):
             raise InputError(f"{where}{path} is a folder, not a file.")
     elif kind is Path.FILE and path != _STANDARD_INPUT:
         raise InputError(f"{where}no such file: {path}")
@@ -504,7 +504,7 @@ def check_path(path: str, where: str, kind: Path) -> None:
     elif (
         kind is Path.CHECKPOINT
         and not _PRESET.fullmatch(path)
-        and not os.path.exists(path + ".index")
+        and not files.exists(path + ".index")
     ):
         raise InputError(f"{where}{no_checkpoint(path)}")
 
@@ -512,7 +512,7 @@ def check_path(path: str, where: str, kind: Path) -> None:
 def no_checkpoint(path: str) -> str:
     """The message for a missing checkpoint, neither a folder nor a prefix."""
     message = f"No checkpoint {path}: there is no such folder, and no {path}.index."
-    of_a_folder = "ckpt" in path or os.path.isdir(os.path.dirname(path))
+    of_a_folder = "ckpt" in path or files.exists_here(os.path.dirname(path))
     if _ON_THE_HUB.fullmatch(path) and not of_a_folder:
         message += (
             " A model of the Hugging Face Hub is downloaded first: pip install"

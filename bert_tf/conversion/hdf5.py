@@ -18,8 +18,11 @@ def opened(path: str) -> Iterator[Any]:
     import h5py
 
     try:
-        with h5py.File(path) as file:
-            yield file
+        with contextlib.ExitStack() as stack:
+            # By itself HDF5 reads local files alone.
+            is_remote = files.is_remote(path)
+            where = stack.enter_context(files.open_binary(path)) if is_remote else path
+            yield stack.enter_context(h5py.File(where))
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise InputError(
             f"{path} is damaged or no HDF5 file: {first_line(error)}"

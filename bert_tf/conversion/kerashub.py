@@ -108,13 +108,8 @@ def is_preset_folder(folder: str) -> bool:
 
 
 def preset_folder(path: str) -> str:
-    """The local folder of a preset; the files of a handle are downloaded first."""
-    folder = _download(path) if is_handle(path) else path
-    if files.is_remote(folder):
-        raise InputError(
-            f"{path}: a preset is read from a local disk; copy the folder first."
-        )
-    return folder
+    """The folder of a preset; the files of a handle are downloaded first."""
+    return _download(path) if is_handle(path) else path
 
 
 def _built_in() -> Mapping[str, Any]:
@@ -318,28 +313,30 @@ def write(
         small = keras_hub.models.BertBackbone(
             **(dict.fromkeys(_FIELDS, 1) | kept), dtype="float32", name="bert_backbone"
         )
-    small.save_to_preset(folder)
     rows = _rows(config, head=None)
-    with h5py.File(os.path.join(folder, WEIGHTS_NAME), "r+") as file:
-        for place, row in rows.items():
-            del file[place]
-            file[place] = np.reshape(weights[row.original], _their_shape(row, config))
+    with files.written_locally(folder) as folder:
+        small.save_to_preset(folder)
+        with h5py.File(os.path.join(folder, WEIGHTS_NAME), "r+") as file:
+            for place, row in rows.items():
+                del file[place]
+                shape = _their_shape(row, config)
+                file[place] = np.reshape(weights[row.original], shape)
 
-    parameters = sum(math.prod(row.dimensions(config)) for row in rows.values())
-    config_path, metadata_path = (
-        os.path.join(folder, name) for name in (CONFIG_NAME, METADATA_NAME)
-    )
-    described = files.read_json(config_path)
-    described["config"] |= settings
-    metadata = files.read_json(metadata_path) | {"parameter_count": parameters}
-    for path, values in ((config_path, described), (metadata_path, metadata)):
-        files.write_atomically(path, json.dumps(values, indent=4) + "\n")
-    if vocabulary is not None:
-        keras_hub.models.BertTokenizer(
-            vocabulary=list(vocabulary),
-            lowercase=bool(do_lower_case),
-            strip_accents=bool(do_lower_case),
-        ).save_to_preset(folder)
+        parameters = sum(math.prod(row.dimensions(config)) for row in rows.values())
+        config_path, metadata_path = (
+            os.path.join(folder, name) for name in (CONFIG_NAME, METADATA_NAME)
+        )
+        described = files.read_json(config_path)
+        described["config"] |= settings
+        metadata = files.read_json(metadata_path) | {"parameter_count": parameters}
+        for path, values in ((config_path, described), (metadata_path, metadata)):
+            files.write_atomically(path, json.dumps(values, indent=4) + "\n")
+        if vocabulary is not None:
+            keras_hub.models.BertTokenizer(
+                vocabulary=list(vocabulary),
+                lowercase=bool(do_lower_case),
+                strip_accents=bool(do_lower_case),
+            ).save_to_preset(folder)
 
 
 def _check_can_be_written(

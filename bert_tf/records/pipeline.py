@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import functools
-import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -182,10 +181,7 @@ def record_counts(paths: Sequence[str], cache_path: str | None = None) -> list[i
 
 def _state(path: str) -> dict[str, Any]:
     """A file's size and time of change."""
-    if files.is_remote(path):
-        return {"size": files.size(path), "mtime_ns": None}
-    status = os.stat(path)
-    return {"size": status.st_size, "mtime_ns": status.st_mtime_ns}
+    return {"size": files.size(path), "mtime_ns": files.time_of_change(path)}
 
 
 # **Training** reads the files repeatedly. The order of the records is a function of

@@ -5,7 +5,6 @@
 
 import dataclasses
 import itertools
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -82,7 +81,7 @@ def read_lines(path: str) -> Iterator[Line]:
 
 def count_lines(path: str) -> int:
     """The number of lines in a file; reads all of it, so that errors appear early."""
-    if not files.is_remote(path) and not os.path.isfile(path):
+    if not files.can_be_read_again(path):
         raise InputError(
             f"The input must be an existing file, no folder or pipe: {path}"
         )

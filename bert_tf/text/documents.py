@@ -338,7 +338,7 @@ def make_chunks(
     for path in paths:
         if not files.exists(path):
             raise InputError(f"No such input file: {path}")
-        if not files.is_remote(path) and not os.path.isfile(path):
+        if not files.can_be_read_again(path):
             raise InputError(
                 f"The input file is a pipe or a device, which cannot be read twice:"
                 f" {path}. Write it to a file first."

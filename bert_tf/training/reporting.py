@@ -228,13 +228,7 @@ class Reporter:
         entry = {"step": step, "seconds": round(seconds, 3), **named}
         if self._after_training:
             entry[AFTER_TRAINING] = True
-        line = json.dumps(entry) + "\n"
-        if files.is_remote(self._path):  # object stores cannot append
-            before = files.read_text(self._path) if files.exists(self._path) else ""
-            files.write_atomically(self._path, before + line)
-        else:
-            with open(self._path, "a", encoding="utf-8") as file:
-                file.write(line)
+        files.append(self._path, json.dumps(entry) + "\n")
         tagged = {(prefix or _TRAINING_TAG) + n: float(x) for n, x in metrics.items()}
         with self._summaries.as_default(step=step):
             for name, value in tagged.items():

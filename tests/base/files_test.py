@@ -1,13 +1,17 @@
+import ast
+import io
 import os
 import pathlib
 import shlex
 import subprocess
 from unittest import mock
 
+import pytest
 import tensorflow as tf
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
+from tests.import_floors_test import module_name, our_files
 from tests.script_case import FolderCase
 
 
@@ -103,3 +107,175 @@ class PathsTest(FolderCase):
         ):
             found = files.expand_globs(self.path(pattern), "input_file")
             self.assertEqual(found, list(map(self.path, wanted)))
+
+
+class RemoteFileTest(FolderCase):
+    """file:// goes through the same calls as gs://."""
+
+    # With line ends of all kinds, no text, and longer than a buffer of Python's.
+    CONTENT = b"a\n\r\n" + "b\u00e9\n".encode() * 70_000 + bytes(range(256)) + b"end"
+
+    def test_it_reads_as_pythons_own(self):
+        path = self.write("x", self.CONTENT)
+        ways = {
+            "whole": lambda file: file.read(),
+            "lines": list,
+            "readlines": lambda file: file.readlines(100),
+            "readline": lambda file: [file.readline(), file.readline(3), file.tell()],
+            "parts": lambda file: [file.read(n) for n in (0, 1, 5, 100_000, -1, 7)],
+            "at once": lambda file: [len(file.read1(10)), file.tell()],
+            "peek": lambda file: (file.peek(3)[:3], file.tell()),
+            "into": lambda file: [file.readinto(part := bytearray(9)), bytes(part)],
+            "seek": lambda file: [
+                (file.seek(offset, whence), file.tell(), file.read(4))
+                for offset, whence in ((7, 0), (3, 1), (-5, 2), (0, 0), (0, 2))
+            ],
+            "is": lambda file: (file.readable(), file.writable(), file.seekable()),
+            "text": lambda file: [
+                *io.TextIOWrapper(file, "latin-1", newline=""),
+            ],
+            "words": lambda file: io.TextIOWrapper(file, "latin-1").read(20),
+        }
+        for name, way in ways.items():
+            with self.subTest(name):
+                found = []
+                for each in (path, f"file://{path}"):
+                    with files.open_binary(each) as file:
+                        found.append(way(file))
+                    self.assertTrue(file.closed)
+                self.assertEqual(found[1], found[0])
+
+    def test_it_writes_as_pythons_own(self):
+        def flushed(file, path):
+            file.write(b"a" * 10)
+            file.flush()
+            return pathlib.Path(path).read_bytes(), file.tell()
+
+        def text(file, path):
+            with io.TextIOWrapper(file, "utf-8", newline="\n") as writer:
+                print("caf\u00e9", 1, file=writer)
+
+        ways = {
+            "whole": lambda file, path: file.write(self.CONTENT),
+            "lines": lambda file, path: file.writelines([b"a\n", b"", b"b"]),
+            "views": lambda file, path: file.write(memoryview(self.CONTENT)[3:9]),
+            "nothing": lambda file, path: None,
+            "is": lambda file, path: (file.readable(), file.writable()),
+            "flushed": flushed,
+            "text": text,
+        }
+        for name, way in ways.items():
+            with self.subTest(name):
+                found = []
+                for number, prefix in enumerate(("", "file://")):
+                    path = self.write(f"{name}{number}", "before")
+                    with files.open_binary(prefix + path, "wb") as file:
+                        found.append(way(file, path))
+                    found.append(pathlib.Path(path).read_bytes())
+                self.assertEqual(found[2:], found[:2])
+
+    def test_a_library_that_writes_files(self):
+        for number, prefix in enumerate(("", "file://")):
+            path = self.path(f"made{number}")
+            with files.written_locally(prefix + path) as here:
+                self.assertFalse(files.is_remote(here))
+                pathlib.Path(here).write_bytes(self.CONTENT)
+            self.assertEqual(pathlib.Path(path).read_bytes(), self.CONTENT)
+            with files.written_locally(prefix + self.path(f"dir{number}")) as here:
+                pathlib.Path(here, "a", "b").mkdir(parents=True)
+                pathlib.Path(here, "a", "b", "c").write_bytes(b"d")
+            self.assertEqual(self.read(f"dir{number}", "a", "b", "c"), "d")
+            # Nothing is left of one that fails.
+            missing = self.path("missing", str(number))
+            with (
+                self.assertRaises(OSError),
+                files.written_locally(prefix + missing) as here,
+            ):
+                raise OSError("x")
+            self.assertFalse(os.path.exists(missing))
+
+    def test_lines_are_added_and_changes_seen(self):
+        for number, prefix in enumerate(("", "file://")):
+            path = self.path(f"log{number}")
+            for line in ("a\n", "\u00e9\n"):
+                files.append(prefix + path, line)
+            self.assertEqual(pathlib.Path(path).read_text("utf-8"), "a\n\u00e9\n")
+            self.assertTrue(files.can_be_read_again(prefix + path))
+        self.assertFalse(files.can_be_read_again(os.devnull))
+        os.utime(path, ns=(1, 12345))
+        self.assertEqual(files.time_of_change(path), 12345)
+
+
+# Python's own calls on paths, which fail on remote ones.
+_OF_MODULES = {
+    "os": "link listdir lstat makedirs mkdir open remove removedirs rename renames"
+    " replace rmdir scandir stat symlink truncate unlink utime walk",
+    "os.path": "exists getmtime getsize isdir isfile islink lexists",
+    "glob": "glob iglob",
+    "local_glob": "glob iglob",
+    "shutil": "copy copy2 copyfile copytree disk_usage move rmtree",
+    "io": "open",
+    "h5py": "File",
+}
+_OF_PATHLIB = {
+    *("exists", "glob", "is_dir", "is_file", "iterdir", "mkdir", "open", "read_bytes"),
+    *("read_text", "rename", "rglob", "rmdir", "samefile", "stat", "touch", "unlink"),
+    *("write_bytes", "write_text"),
+}
+# Module -> whose paths are never remote there.
+_LOCAL = {
+    "bert_tf.base.cli": "/dev/null",
+    "bert_tf.base.keras_backend": "Keras' own settings",
+    "bert_tf.base.parallel": "the limits of a container, /sys",
+    "bert_tf.__main__": "the package's own files",
+    "bert_tf.instances.random_stream": "the package's own files, and their cache",
+    "bert_tf.colab.notebook": "the machine that Colab lends",
+    "bert_tf.colab.quickstart": "Python's library",
+    "bert_tf.records.record_sets": "the work folder, which must be local",
+    "bert_tf.records.tokenized_corpus": "the work folder, which must be local",
+    "bert_tf.conversion.tensorflow": "a temporary link",
+    "bert_tf.training.launch": "/dev/nvidia*",
+    # They ask first whether it is remote.
+    "bert_tf.conversion.hdf5": "h5py's reading of its own format",
+    "bert_tf.conversion.kerashub": "the folder that KerasHub has just written",
+    "bert_tf.text.documents": "a folder's files, links followed",
+    "bert_tf.training.checkpoints": "a file's second name",
+}
+
+
+def _own_calls(tree):
+    """Line and name of each call of Python's own on paths."""
+    has_pathlib = any(
+        isinstance(node, ast.Import) and node.names[0].name == "pathlib"
+        for node in ast.walk(tree)
+    )
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in _OF_MODULES:
+            for alias in node.names:
+                if alias.name in _OF_MODULES[node.module].split():
+                    yield node.lineno, alias.name
+        elif isinstance(node, ast.Attribute):
+            module = ast.unparse(node.value)
+            if node.attr in _OF_MODULES.get(module, "").split() or (
+                has_pathlib
+                and node.attr in _OF_PATHLIB
+                and module not in ("files", "tf.io.gfile")
+            ):
+                yield node.lineno, f"{module}.{node.attr}"
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "open":
+            yield node.lineno, "open"
+
+
+@pytest.mark.checkout
+class OwnCallsTest(tf.test.TestCase):
+    def test_paths_go_through_files(self):
+        found = {}
+        for path in our_files():
+            tree = ast.parse(path.read_text("utf-8"))
+            for line, name in _own_calls(tree):
+                found.setdefault(module_name(path), []).append(f"{path}:{line}: {name}")
+        self.assertIn("bert_tf.base.files", found)
+        del found["bert_tf.base.files"]
+        wrong = [found[module] for module in found if module not in _LOCAL]
+        self.assertEqual(wrong, [])
+        self.assertEqual({*found}, {*_LOCAL})

@@ -478,7 +478,7 @@ def run(options: PredictOptions) -> None:
             " .csv or .tsv, not as Parquet."
         )
     as_json = output_format == JSONL
-    if path != STANDARD and (files.is_remote(path) or os.path.isfile(path)):
+    if path != STANDARD and files.can_be_read_again(path):
         # All of it now: what is wrong further down does not appear after hours.
         trial, again = _opened_rows(options, format_)
         collections.deque(reader.checked(again, trial), maxlen=0)
