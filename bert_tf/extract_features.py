@@ -11,8 +11,8 @@ under its name when it is complete.
 """
 
 from bert_tf.base import cli
-from bert_tf.tasks import extract_features
-from bert_tf.tasks.extract_features import ExtractionOptions
+from bert_tf.tasks.feature_extraction import extract_features
+from bert_tf.tasks.feature_extraction.extract_features import ExtractionOptions
 
 
 def run(options: ExtractionOptions) -> None:

@@ -14,14 +14,15 @@ It writes eval_results.txt and dev_predictions.csv, and for --test_file test_res
 """
 
 from bert_tf.base import cli
-from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.run_options import RunResult
+from bert_tf.tasks.swag.multiple_choice_options import ChoiceOptions
 
 
 def run(options: ChoiceOptions) -> RunResult:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow(options)
-    from bert_tf.tasks import multiple_choice, running
+    from bert_tf.tasks import running
+    from bert_tf.tasks.swag import multiple_choice
 
     return running.main(running.FineTuningRun(multiple_choice.ChoiceTask, options))
 

@@ -35,10 +35,10 @@ from bert_tf.addons.study import probe
 from bert_tf.base import cli
 from bert_tf.records import create_pretraining_data, learn_vocabulary
 from bert_tf.tasks import (
-    extract_features,
     pretraining,  # noqa: F401
     run_glue,
 )
+from bert_tf.tasks.feature_extraction import extract_features
 from tests.readme.small_files import SmallFiles
 from tests.training.killed_run_test import CLOCKS
 

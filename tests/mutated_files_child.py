@@ -47,13 +47,13 @@ from bert_tf.records.pipeline import READING_ERRORS, record_counts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
 from bert_tf.tasks import glue, glue_suite, inspect_checkpoint
-from bert_tf.tasks.choices import ChoiceLayout, read_choices
-from bert_tf.tasks.line_features import read_lines
+from bert_tf.tasks.feature_extraction.feature_records import read_lines
 from bert_tf.tasks.run_log import RunRecord
 from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.selection import RunLog
 from bert_tf.tasks.squad import evaluate_squad, null_threshold
 from bert_tf.tasks.squad.reading import read_file
+from bert_tf.tasks.swag.choices import ChoiceLayout, read_choices
 from bert_tf.tasks.tables import TableSplit
 from bert_tf.tasks.tagging import words
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences

@@ -156,7 +156,7 @@ def choices(
     from bert_tf.modeling.objectives import CLASSIFICATION
     from bert_tf.records.batching import ExampleTable
     from bert_tf.records.spec import RecordSpec
-    from bert_tf.tasks.choices import (
+    from bert_tf.tasks.swag.choices import (
         ChoiceFeaturizer,
         ChoiceLayout,
         read_choices,

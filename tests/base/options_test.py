@@ -22,8 +22,8 @@ from bert_tf.tasks.data_set_options import (
     GlueOptions,
     TableOptions,
 )
-from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.squad.squad_options import SquadOptions
+from bert_tf.tasks.swag.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 from bert_tf.training.training_options import TrainingConfig
 from tests.base.cli_test import SCRIPTS

@@ -24,8 +24,8 @@ from bert_tf.addons.methods.embeddings_options import EmbeddingOptions
 from bert_tf.addons.serving import predict
 from bert_tf.base import rows, unpacking
 from bert_tf.base.errors import InputError
-from bert_tf.tasks.choices import ChoiceLayout, read_choices
 from bert_tf.tasks.squad.reading import Columns, read_file
+from bert_tf.tasks.swag.choices import ChoiceLayout, read_choices
 from bert_tf.tasks.tables import TableSplit
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences
 from bert_tf.text import documents

@@ -1,8 +1,8 @@
 """Files of annotation tools and of other commands, by a small sample of each."""
 
 from bert_tf.base.errors import InputError
-from bert_tf.tasks.choices import ChoiceLayout, read_choices
 from bert_tf.tasks.squad.reading import read_file
+from bert_tf.tasks.swag.choices import ChoiceLayout, read_choices
 from bert_tf.tasks.tables import TableSplit
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences
 from tests.script_case import FolderCase

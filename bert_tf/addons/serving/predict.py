@@ -40,9 +40,9 @@ from bert_tf.base.rows import (
 )
 from bert_tf.base.shared_options import SourceOptions
 from bert_tf.conversion import names
-from bert_tf.tasks.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.run_options import UnusableRowsOptions
 from bert_tf.tasks.squad.squad_options import SquadOptions
+from bert_tf.tasks.swag.multiple_choice_options import ChoiceOptions
 
 if TYPE_CHECKING:
     from bert_tf.addons.serving.text_models import Prediction, TextModel
@@ -276,7 +276,7 @@ class ChoiceReader(Reader):
 
     def find_columns(self, given: PredictOptions, first: Row) -> None:
         """See `Reader`."""
-        from bert_tf.tasks import choices
+        from bert_tf.tasks.swag import choices
 
         self._columns = choices.find_columns(
             choices.ChoiceLayout(**self.names),

@@ -20,12 +20,12 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.options import DATA, REQUIRED, Path, option, with_default
 from bert_tf.base.pictures import figure, picture, table
 from bert_tf.base.shared_options import DeviceOptions, LengthOptions, ModelOptions
-from bert_tf.tasks.extract_features import ExtractionOptions
+from bert_tf.tasks.feature_extraction.extract_features import ExtractionOptions
 from bert_tf.tasks.tagging.sentences import FORMATS
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 
 if TYPE_CHECKING:
-    from bert_tf.tasks.features import FeatureExtractor
+    from bert_tf.tasks.feature_extraction.features import FeatureExtractor
     from bert_tf.tasks.tagging.sentences import Sentence
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
@@ -249,7 +249,7 @@ def probing_picture(
 def run(options: ProbeOptions) -> None:
     """Computes the vectors, trains the probes, and shows what came out."""
     cli.import_tensorflow(options)
-    from bert_tf.tasks.features import open_extractor
+    from bert_tf.tasks.feature_extraction.features import open_extractor
 
     sentences = _splits(options)
     extractor, tokenizer = open_extractor(options, ["embeddings", "all"])

@@ -16,8 +16,11 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.modeling.bilstm import BiLstmTagger
 from bert_tf.records.batching import EvaluationBatches, ExampleTable, Predict
-from bert_tf.tasks.features import FeatureExtractor, LayerSelection
-from bert_tf.tasks.line_features import FeatureInput, FeatureSettings
+from bert_tf.tasks.feature_extraction.feature_records import (
+    FeatureInput,
+    FeatureSettings,
+)
+from bert_tf.tasks.feature_extraction.features import FeatureExtractor, LayerSelection
 from bert_tf.tasks.tagging.sentence_windows import SentenceFeatures, SentenceFeaturizer
 from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.tagging_options import (

@@ -16,9 +16,8 @@ from bert_tf.tasks.tagging.sentences import FORMATS
 class FeatureChoice(NamedTuple):
     """The features of a word."""
 
-    layers: tuple[
-        str, ...
-    ]  # whose outputs are used, as `bert_tf.tasks.features` names them
+    # Those whose outputs are used, by the names of `bert_tf.tasks.feature_extraction`.
+    layers: tuple[str, ...]
     is_concatenated: bool  # else several layers are mixed, with learned weights
     dev_f1: float  # the paper's, of BERT-BASE on CoNLL-2003's development set
 

@@ -25,7 +25,7 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
-from bert_tf.tasks.multiple_choice_options import ChoiceOptions
+from bert_tf.tasks.swag.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.tagging import annotations
 from tests.conversion import runs
 from tests.modeling.examples import randomize

@@ -40,8 +40,8 @@ from bert_tf.modeling.heads import (
     BertTagger,
 )
 from bert_tf.records.batching import ExampleTable
-from bert_tf.tasks import extract_features
-from bert_tf.tasks.line_features import SENTENCE_VECTORS
+from bert_tf.tasks.feature_extraction import extract_features
+from bert_tf.tasks.feature_extraction.feature_records import SENTENCE_VECTORS
 from tests.addons.serving import answer_test
 from tests.conversion import runs
 from tests.modeling.examples import randomize

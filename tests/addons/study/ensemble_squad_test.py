@@ -6,8 +6,8 @@ from absl import flags
 
 from bert_tf.addons.study import ensemble_squad
 from bert_tf.base.errors import InputError
-from tests.evaluate_squad_test import question, squad
 from tests.script_case import FolderCase, printed
+from tests.tasks.squad.evaluate_squad_test import question, squad
 
 
 def entries(*rows):

@@ -29,7 +29,7 @@ class Commands:
         self.ran = []
 
     def __call__(self, script, **values):
-        name = script.__name__.removeprefix("bert_tf.")
+        name = script.__name__.rpartition(".")[2]
         self.ran.append((name, values))
         folder = values.get("output_dir")
         if name == "run_pretraining":
@@ -39,7 +39,7 @@ class Commands:
                     file.write("masked_lm_loss = 2.0\n")
             with open(os.path.join(folder, "metrics.jsonl"), "w") as file:
                 file.write(json.dumps({"steps_per_second": 5.0}) + "\n")
-        elif name != "tfrecords.create_pretraining_data":
+        elif name != "create_pretraining_data":
             os.makedirs(folder)
             self.select(folder, values)
 

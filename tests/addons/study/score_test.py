@@ -17,8 +17,8 @@ from bert_tf.base.errors import InputError
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
+from tests.addons.serving.fill_mask_test import TOKENS, biased_model
 from tests.conversion import runs
-from tests.fill_mask_test import TOKENS, biased_model
 from tests.modeling.examples import randomize
 from tests.script_case import FolderCase, printed
 from tests.training import toy

@@ -14,7 +14,7 @@ from bert_tf.modeling.bilstm import BiLstmTagger
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks import finetuning
-from bert_tf.tasks.features import FeatureExtractor
+from bert_tf.tasks.feature_extraction.features import FeatureExtractor
 from bert_tf.tasks.tagging import frozen_features
 from bert_tf.tasks.tagging.frozen_features import (
     WordFeaturizer,

@@ -19,7 +19,7 @@ from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.records.batching import ExampleTable
-from bert_tf.tasks.choices import ChoiceExample, ChoiceFeaturizer
+from bert_tf.tasks.swag.choices import ChoiceExample, ChoiceFeaturizer
 from bert_tf.tasks.tables import Example, Target
 from bert_tf.tasks.text_records import TextFeaturizer, target_of
 from bert_tf.text.wordpiece import pair_features, text_pairs, truncate_pair

@@ -27,7 +27,7 @@ from bert_tf.conversion.source import (
     open_source,
 )
 from bert_tf.records.batching import Predict
-from bert_tf.tasks.line_features import (
+from bert_tf.tasks.feature_extraction.feature_records import (
     CLS,
     MAX_OF_TOKENS,
     MEAN_OF_TOKENS,
@@ -487,7 +487,10 @@ class TextModel:
             ),
         )
         if self.runtime == _KERAS:
-            from bert_tf.tasks.features import FeatureExtractor, LayerSelection
+            from bert_tf.tasks.feature_extraction.features import (
+                FeatureExtractor,
+                LayerSelection,
+            )
             from bert_tf.training.strategy import create_strategy
 
             number = self.source.require_config().num_hidden_layers

@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.errors import InputError
-from bert_tf.tasks import line_features
-from bert_tf.tasks.line_features import (
+from bert_tf.tasks.feature_extraction import feature_records as line_features
+from bert_tf.tasks.feature_extraction.feature_records import (
     FeatureInput,
     FeatureReader,
     FeatureSettings,

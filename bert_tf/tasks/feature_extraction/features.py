@@ -63,7 +63,7 @@ from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.pooling import pooled_tokens
 from bert_tf.records.writing import remove_leftovers
-from bert_tf.tasks.line_features import (
+from bert_tf.tasks.feature_extraction.feature_records import (
     POOLED,
     VECTORS,
     FeatureInput,

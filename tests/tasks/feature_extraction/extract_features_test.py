@@ -7,7 +7,7 @@ from absl import flags
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.tasks import extract_features
+from bert_tf.tasks.feature_extraction import extract_features
 from tests.conversion import runs
 from tests.modeling import numpy_bert
 from tests.modeling.examples import randomize

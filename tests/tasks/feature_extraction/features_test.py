@@ -14,7 +14,12 @@ import tensorflow as tf
 from bert_tf.base.errors import InputError
 from bert_tf.conversion.source import open_source
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.tasks.features import (
+from bert_tf.tasks.feature_extraction.feature_records import (
+    FeatureInput,
+    Features,
+    FeatureSettings,
+)
+from bert_tf.tasks.feature_extraction.features import (
     FeatureExtractor,
     LayerSelection,
     feature_model,
@@ -22,11 +27,6 @@ from bert_tf.tasks.features import (
     number_lists,
     weights_digest,
     write_arrays,
-)
-from bert_tf.tasks.line_features import (
-    FeatureInput,
-    Features,
-    FeatureSettings,
 )
 from tests.conversion import runs
 from tests.modeling import numpy_bert

@@ -5,8 +5,8 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base.config import SINGLE_LABEL
-from bert_tf.tasks.choices import ChoiceExample
-from bert_tf.tasks.multiple_choice import write_choices
+from bert_tf.tasks.swag.choices import ChoiceExample
+from bert_tf.tasks.swag.multiple_choice import write_choices
 from bert_tf.tasks.tables import Target
 
 TARGET = Target(kind=SINGLE_LABEL, labels=("A", "B"))

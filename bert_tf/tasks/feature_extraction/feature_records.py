@@ -1,6 +1,6 @@
 """Lines of text as a model's inputs, and the vectors that it gives of them.
 
-`bert_tf.tasks.features` says what a line is, and which part of it has a vector.
+`features` says what a line is, and which part of it has a vector.
 """
 
 import dataclasses

@@ -12,7 +12,7 @@ from bert_tf.base.shared_options import DeviceOptions, LengthOptions, ModelOptio
 from bert_tf.training.training_options import TrainingConfig
 
 if TYPE_CHECKING:
-    from bert_tf.tasks.line_features import FeatureInput
+    from bert_tf.tasks.feature_extraction.feature_records import FeatureInput
 
 
 class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions, decides="numbers"):
@@ -101,7 +101,8 @@ def run(options: ExtractionOptions) -> None:
         raise InputError(f"--output_file: {paths[1]} is also the input file.")
     cli.import_tensorflow(options)
     from bert_tf.conversion.source import open_reading
-    from bert_tf.tasks import features, line_features
+    from bert_tf.tasks.feature_extraction import feature_records as line_features
+    from bert_tf.tasks.feature_extraction import features
 
     # That of a task is for its records.
     reading = open_reading(options.init_checkpoint).of_vectors()

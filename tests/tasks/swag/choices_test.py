@@ -11,7 +11,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.records.batching import ExampleTable
 from bert_tf.records.spec import RecordSpec
-from bert_tf.tasks.choices import (
+from bert_tf.tasks.swag.choices import (
     ChoiceExample,
     ChoiceFeaturizer,
     ChoiceLayout,

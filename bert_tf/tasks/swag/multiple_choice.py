@@ -22,17 +22,17 @@ from bert_tf.conversion.loading import ModelFiles
 from bert_tf.modeling.heads import BertMultipleChoice
 from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.tasks import finetuning, tables
-from bert_tf.tasks.choices import (
+from bert_tf.tasks.classification import MEAN_LOSS, LabelledTask
+from bert_tf.tasks.metrics import LOSS
+from bert_tf.tasks.reports import prediction_cells, write_probabilities
+from bert_tf.tasks.run_options import sources
+from bert_tf.tasks.swag.choices import (
     ChoiceExample,
     ChoiceFeaturizer,
     ChoiceLayout,
     read_choices,
 )
-from bert_tf.tasks.classification import MEAN_LOSS, LabelledTask
-from bert_tf.tasks.metrics import LOSS
-from bert_tf.tasks.multiple_choice_options import ChoiceOptions
-from bert_tf.tasks.reports import prediction_cells, write_probabilities
-from bert_tf.tasks.run_options import sources
+from bert_tf.tasks.swag.multiple_choice_options import ChoiceOptions
 
 
 def write_choices(

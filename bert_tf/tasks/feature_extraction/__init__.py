@@ -1,0 +1,1 @@
+"""BERT's layers as arrays: vectors of tokens, words and lines."""

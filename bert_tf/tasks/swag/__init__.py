@@ -1,0 +1,1 @@
+"""Multiple choice: premises, their endings, and which one follows."""
