@@ -12,7 +12,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.modeling.dict_input import DictInputModel, check_range
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.keras_losses import is_of_logits, refuse_probabilities
-from bert_tf.modeling.objectives import Objective
+from bert_tf.modeling.objectives import Objective, check_labels
 
 
 class HeadModel(DictInputModel):
@@ -49,8 +49,7 @@ class HeadModel(DictInputModel):
 
         Losses and metrics of probabilities are refused: the outputs are logits.
         """
-        kind = self._arguments.get("problem_type") or SINGLE_LABEL
-        outputs = self.output
+        kind, outputs = self._kind, self.output
         refuse_probabilities(loss, keras.losses, kind, outputs)
         if kind != REGRESSION or is_of_logits(loss):
             for name in ("metrics", "weighted_metrics"):
@@ -64,14 +63,17 @@ class HeadModel(DictInputModel):
         if self.built:
             self.optimizer.build(self.trainable_variables)
 
+    @property
+    def _kind(self) -> str:
+        return self._arguments.get("problem_type") or SINGLE_LABEL
+
     def _labels(self, y: Any) -> Any:
         """Targets in Keras' form, checked."""
         if isinstance(y, list | tuple):
             y = np.asarray(y)
         if not isinstance(y, np.ndarray):
             return y
-        is_class = self._arguments.get("problem_type") in (None, SINGLE_LABEL)
-        if is_class and "num_labels" in self._arguments:
+        if self._kind == SINGLE_LABEL and "num_labels" in self._arguments:
             if y.dtype.kind in "iu":
                 check_range(y, self._arguments["num_labels"], "y")
             elif self.loss is None and (
@@ -81,13 +83,22 @@ class HeadModel(DictInputModel):
                     "`y` must be the numbers of the classes, from 0. Received:"
                     f" {y.ravel()[:1].tolist()} of type {y.dtype}"
                 )
+        if self.loss is None and "logits" in self.output:
+            check_labels(y, self.output["logits"], self._kind)
         return y
+
+    def _with_rank(self, y: Any, y_pred: Any) -> Any:
+        """Labels for a compiled loss, which cannot do without their rank."""
+        # A step that is traced anew, for [B, 1] after [B], does not know it.
+        if not hasattr(y, "shape") or getattr(y.shape, "rank", 0) is not None:
+            return y
+        shape = ops.shape(y_pred["logits"])
+        return ops.reshape(y, shape[:-1] if self._kind == SINGLE_LABEL else shape)
 
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Keras' own; InputError if an input or label is wrong."""
-        has_class = self._arguments.get("problem_type") in (None, SINGLE_LABEL)
         if kwargs.get("class_weight") is not None and (
-            not has_class or "label_weights" in self.label_names
+            self._kind != SINGLE_LABEL or "label_weights" in self.label_names
         ):
             # Keras would take the place of the largest for a row's class.
             raise InputError(
@@ -119,6 +130,7 @@ class HeadModel(DictInputModel):
     ) -> Any:
         """Keras' extension point: without a compiled loss, the model's objective."""
         if self.loss is not None:
+            y = self._with_rank(y, y_pred)
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         x = self._records(x, y, sample_weight)
         total = sum(
@@ -137,6 +149,7 @@ class HeadModel(DictInputModel):
             for metric in self._record_metrics:
                 mean = means[metric.name]._replace(epsilon=0.0, factor=1.0)
                 metric.update_state(mean.value(), mean.weight)
+        y = self._with_rank(y, y_pred)
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
     @property

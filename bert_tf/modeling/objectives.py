@@ -295,22 +295,36 @@ def replaced_tokens(weight: float) -> Objective:
 # The likelihood of labels: of sequences or tokens, with logits [..., C].
 
 
-def _label_loss(logits: Any, ids: Any) -> Any:
-    """-log p(id): [N]; InputError for labels that are one-hot, [..., C]."""
-    ids = ops.convert_to_tensor(ids)
+def check_labels(labels: Any, scores: Any, kind: str) -> None:
+    """Raises InputError for labels of another shape than those of such scores."""
     # While a step is traced, their rank or length may be unknown.
-    is_known = getattr(ids.shape, "rank", 0) is not None
-    if (
-        is_known
-        and len(ids.shape) == len(logits.shape)
-        and ids.shape[-1] not in (None, 1)
-        and ids.shape[-1] == logits.shape[-1]
-    ):
+    if getattr(labels.shape, "rank", 0) is None:
+        return
+    shape, count = tuple(labels.shape), scores.shape[-1]
+    received = f"Received: labels of shape {shape}. Write"
+    length = shape[-1] if len(shape) > 1 else 1
+    if kind == config.SINGLE_LABEL:
+        if len(shape) == len(scores.shape) and length not in (None, 1):
+            raise InputError(
+                f"Labels are the numbers of their classes, from 0. {received}"
+                " np.argmax(y, axis=-1) for labels that are one-hot."
+            )
+    elif length not in (None, count):
+        are_classes = kind == config.MULTI_LABEL and length == 1
         raise InputError(
-            "Labels are the numbers of their classes, from 0. Received: labels of shape"
-            f" {tuple(ids.shape)} for {ids.shape[-1]} classes. Write"
-            " np.argmax(y, axis=-1) for labels that are one-hot."
+            f"Labels are {count} numbers for each example, [B, {count}]. {received}"
+            + (
+                f" np.eye({count})[np.ravel(y)] for labels that are numbers of classes."
+                if are_classes
+                else f" num_labels={length} for a model of such labels."
+            )
         )
+
+
+def _label_loss(logits: Any, ids: Any) -> Any:
+    """-log p(id): [N]."""
+    ids = ops.convert_to_tensor(ids)
+    check_labels(ids, logits, config.SINGLE_LABEL)
     return ops.sparse_categorical_crossentropy(
         _flat(ids), ops.cast(_rows(logits), "float32"), from_logits=True
     )
@@ -346,7 +360,9 @@ def real_examples(labels: str) -> Callable[[Records], Any]:
     def weights(records: Records) -> Any:
         if "is_real_example" in records:
             return _flat(records["is_real_example"])
-        return ops.ones(ops.shape(records[labels])[0], "float32")
+        # While a step of Keras' is traced, the rank of labels may be unknown.
+        rows = records["input_ids" if "input_ids" in records else labels]
+        return ops.ones(ops.shape(rows)[0], "float32")
 
     return weights
 
@@ -384,7 +400,7 @@ TAGGING = _of_labels(
 
 def _squared_error(records: Records, outputs: Outputs) -> Any:
     """An example's mean squared error, of one number or of several."""
-    logits, labels = _outputs_and_labels(records, outputs)
+    logits, labels = _outputs_and_labels(records, outputs, config.REGRESSION)
     return ops.mean(ops.square(logits - labels), axis=-1)
 
 
@@ -394,22 +410,25 @@ def _multi_label_loss(records: Records, outputs: Outputs) -> Any:
     Each label is a separate question, with p its sigmoid; so the whole is the mean over
     B C of them, as in Hugging Face's multi-label classifiers.
     """
-    logits, labels = _outputs_and_labels(records, outputs)
+    logits, labels = _outputs_and_labels(records, outputs, config.MULTI_LABEL)
     likelihood = ops.binary_crossentropy(labels, logits, from_logits=True)
     return ops.mean(likelihood, axis=-1)
 
 
 def _exact_match(records: Records, outputs: Outputs) -> Any:
     """1.0 where all labels are right, each there if p > 0.5, else 0.0."""
-    logits, labels = _outputs_and_labels(records, outputs)
+    logits, labels = _outputs_and_labels(records, outputs, config.MULTI_LABEL)
     is_right = ops.equal(logits > 0, labels > 0.5)
     return ops.min(ops.cast(is_right, "float32"), axis=-1)
 
 
-def _outputs_and_labels(records: Records, outputs: Outputs) -> tuple[Any, Any]:
+def _outputs_and_labels(
+    records: Records, outputs: Outputs, kind: str
+) -> tuple[Any, Any]:
     """Both as float32 [B, C]."""
     logits = ops.cast(outputs["logits"], "float32")
     labels = ops.cast(records["label_ids"], "float32")
+    check_labels(labels, logits, kind)
     return logits, ops.reshape(labels, (-1, logits.shape[-1]))
 
 

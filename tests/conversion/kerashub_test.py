@@ -282,7 +282,6 @@ class DamagedTest(KerasHubTestCase):
             pathlib.Path(os.path.join(folder, name)).write_text(content)
             self.assert_one_line(f"{name}.*{message}|{message}", read, folder)
         self.assert_one_line("config.json", read, self.folder())
-        self.assert_one_line("copy the folder first", read, "gs://a/b")
 
     def test_quantized_weights_and_those_of_other_files(self):
         place = "layers/dense/vars/1"

@@ -4,8 +4,10 @@ from unittest import mock
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 from absl.testing import parameterized
+from keras.losses import SparseCategoricalCrossentropy
 
 from bert_tf.base.config import (
     CLASSIFIER_DROPOUT,
@@ -145,7 +147,7 @@ class ClassifierTest(tf.test.TestCase):
         expected = -log_p[np.arange(4), labels]
         right = log_p.argmax(axis=-1) == labels
         weights = np.array([1.0, 0.0, 1.0, 1.0])
-        for loss in (None, "sparse_categorical_crossentropy"):
+        for loss in (None, SparseCategoricalCrossentropy(from_logits=True)):
             metrics = None if loss is None else ["accuracy"]
             model.compile("sgd", loss, metrics=metrics, run_eagerly=True)
             for y in (labels, labels.tolist(), labels[:, None]):
@@ -262,6 +264,96 @@ class ClassifierTest(tf.test.TestCase):
         self.assertAllClose(model.evaluate(data, verbose=0), one, rtol=1e-5)
         with self.assertRaisesRegex(InputError, r"np.argmax\(y, axis=-1\)"):
             model.fit(x, np.eye(2, dtype="float32")[labels], verbose=0)
+
+    @pytest.mark.slow
+    def test_labels_of_every_rank_from_every_source(self):
+        """Whichever comes first, and in whichever order."""
+        config = small_config(num_hidden_layers=1)
+        records = random_records(config, batch=4)
+        model = BertClassifier(config, 3)
+        randomize(model)
+        x = {name: records[name] for name in model.input}
+        labels = np.array([2, 0, 1, 1])
+        log_p = log_softmax(outputs_of(model, records)["logits"])
+        expected = -log_p[np.arange(4), labels].mean()
+        batches = [slice(0, 2), slice(2, 4)]
+
+        class Batches(keras.utils.PyDataset):
+            def __init__(self, y):
+                super().__init__()
+                self.y = y
+
+            def __len__(self):
+                return len(batches)
+
+            def __getitem__(self, number):
+                rows = batches[number]
+                return {name: a[rows] for name, a in x.items()}, self.y[rows]
+
+        sources = (
+            lambda y: {"x": x, "y": y, "batch_size": 2},
+            lambda y: {"x": x, "y": y.tolist(), "batch_size": 4},
+            lambda y: {"x": tf.data.Dataset.from_tensor_slices((x, y)).batch(2)},
+            lambda y: {"x": (Batches(y)[number] for number in range(2))},
+            lambda y: {"x": Batches(y)},
+        )
+        ranks = (labels, labels[:, None])
+        for loss in (None, SparseCategoricalCrossentropy(from_logits=True)):
+            metrics = None if loss is None else ["accuracy"]
+            for first in range(len(sources)):
+                order = ranks if first % 2 else ranks[::-1]
+                # Steps are traced anew.
+                model.compile(keras.optimizers.SGD(0.0), loss, metrics=metrics)
+                for source in (*sources[first:], *sources[:first]):
+                    for y in order:
+                        model.fit(**source(y), verbose=0)
+                        found = model.evaluate(**source(y), verbose=0)
+                        self.assertAllClose(found[0], expected, rtol=1e-4)
+                    given = {k: v for k, v in source(y).items() if k != "y"}
+                    logits = model.predict(**given, verbose=0)["logits"]
+                    self.assertAllClose(log_softmax(logits), log_p, rtol=1e-4)
+
+    def test_labels_of_a_wrong_shape(self):
+        config = small_config(num_hidden_layers=1)
+        one_hot = np.eye(3, dtype="float32")
+        classes = np.array([2, 0, 1, 1])
+        tags = random_tags(config, batch=4)
+        choices = random_choices(config, batch=4)
+        spans = random_records(config, batch=4)
+        num_choices = choices["input_ids"].shape[1]
+        several = BertClassifier(config, 3, problem_type=MULTI_LABEL)
+        numbers = BertClassifier(config, 2, problem_type=REGRESSION)
+        are_classes = r"np.argmax\(y, axis=-1\) for labels that are one-hot"
+        for model, records, y, message in (
+            (several, spans, classes, r"Write np.eye\(3\)\[np.ravel\(y\)\] "),
+            (several, spans, classes[:, None], r"Write np.eye\(3\)\[np.ravel\(y\)\] "),
+            (several, spans, one_hot[classes][:, :2], r"Write num_labels=2 for"),
+            (BertClassifier(config, 1), spans, np.ones([4, 2]), "num_labels=2 for"),
+            (numbers, spans, np.ones(4), "are 2 numbers for .* Write num_labels=1"),
+            (BertClassifier(config, 3), spans, one_hot[classes], are_classes),
+            (BertTagger(config, 3), tags, one_hot[tags["label_ids"]], are_classes),
+            (
+                BertMultipleChoice(config),
+                choices,
+                np.eye(num_choices)[choices["label_ids"][:, 0]],
+                are_classes,
+            ),
+        ):
+            model.compile("sgd")
+            x = {k: v for k, v in records.items() if k not in ("label_ids",)}
+            with self.subTest(model.name, shape=y.shape):
+                with self.assertRaisesRegex(InputError, message):
+                    model.fit(x, y, verbose=0)
+                if model in (several, numbers):  # each is traced
+                    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(2)
+                    with self.assertRaisesRegex(InputError, message):
+                        model.fit(data, verbose=0)
+        model = BertSpanPredictor(config)
+        model.compile("sgd")
+        length = spans["input_ids"].shape[1]
+        wrong = np.eye(length)[spans["start_positions"][:, 0]]
+        with self.assertRaisesRegex(InputError, are_classes):
+            model.fit({**spans, "start_positions": wrong}, verbose=0)
 
     def test_labels_that_are_missing(self):
         config = small_config(num_hidden_layers=1)
