@@ -1,6 +1,7 @@
 import importlib
 import inspect
 import pydoc
+import re
 
 import tensorflow as tf
 from absl import flags
@@ -35,6 +36,20 @@ class HelpPageTest(tf.test.TestCase):
         self.assertIn("--eval_input_file\n", section(page, "Data"))
         self.assertIn("--use_tpu", section(page, "Where to run").replace("[no]", ""))
         self.assertEqual(page.count("  --input_file\n"), 1)
+
+    def test_methods_have_a_page_of_their_own(self):
+        _, page, _, _ = outcome("run_classifier", "--help")
+        shown = re.findall(r"^  --(?:\[no\])?(\w+)$", page, re.M)
+        self.assertLessEqual(len(shown), 90)
+        code, methods, _, _ = outcome("run_classifier", "--help_methods")
+        more = re.findall(r"^  --(?:\[no\])?(\w+)$", methods, re.M)
+        self.assertEqual((code, methods[:20]), (0, "Other ways to train:"))
+        self.assertContainsSubset(["lora_rank", "distill_logits", "mixout"], more)
+        self.assertNoCommonElements(shown, more)
+        kind = cli.options_of(importlib.import_module("bert_tf.run_classifier").run)
+        self.assertCountEqual([*shown, *more], options.declarations(kind))
+        named = page.split("--help_methods shows ")[1]
+        self.assertContainsSubset(more, re.findall(r"--(\w+)", named))
 
     def test_a_table_needs_no_task(self):
         _, page, _, _ = outcome("run_classifier", "--help")

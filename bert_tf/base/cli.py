@@ -108,6 +108,11 @@ def main(
         # Replaces absl's, which app.run has defined.
         flag = _PrintingFlag("help", "this help", lambda: _help(kind), short_name="?")
         flags.DEFINE_flag(flag)
+        if _methods(kind):
+            flag = _PrintingFlag(
+                _HELP_METHODS, "these flags", lambda: _help(kind, True)
+            )
+            flags.DEFINE_flag(flag)
         try:
             left = flags.FLAGS(argv)
             if left[1:] and arguments is None:
@@ -354,12 +359,23 @@ class _PrintingFlag(flags.BooleanFlag):
             sys.exit(0)
 
 
-def _help(kind: type[options.Options]) -> str:
-    """The page of the main module's flags."""
+def _help(kind: type[options.Options], of_methods: bool = False) -> str:
+    """The page of the main module's flags, or of its methods alone."""
     # Flags given before --help are no defaults.
     flags.FLAGS.unparse_flags()
     flags.FLAGS.mark_as_parsed()
+    if of_methods:
+        entries = [_entry(flags.FLAGS[name]) for name in _methods(kind)]
+        return "\n".join([f"{options.METHODS}:", *entries])
     return page(sys.modules["__main__"].__doc__ or "", flags.FLAGS, kind)
+
+
+_HELP_METHODS = "help_methods"
+
+
+def _methods(kind: type[options.Options]) -> list[str]:
+    names = options.declarations(kind)
+    return [one for one in names if options.title_of(kind, one) == options.METHODS]
 
 
 def page(
@@ -375,6 +391,8 @@ def page(
         entries += [textwrap.indent(rule, "  ") for rule in dict.fromkeys(rules)]
         parts.append("\n".join(["Must be given:", *entries]))
     for title in options.TITLES:
+        if title == options.METHODS:
+            continue
         entries = [
             _entry(flag_values[name])
             for name in names
@@ -382,6 +400,10 @@ def page(
         ]
         if entries:
             parts.append("\n".join([f"{title}:", *entries]))
+    if methods := _methods(kind):
+        flags_of_methods = ", ".join(f"--{name}" for name in methods)
+        text = f"--{_HELP_METHODS} shows other ways to train: {flags_of_methods}."
+        parts.append(textwrap.fill(text, _WIDTH, break_on_hyphens=False))
     parts.append("--helpfull shows the flags of absl, too.")
     return "\n\n".join(parts)
 

@@ -44,6 +44,7 @@ TITLES = (
     SEVERAL_RUNS := "Several runs",
     RESULTS := "Results",
     DEVICES := "Where to run",
+    METHODS := "Other ways to train",  # by --help_methods
 )
 
 # The largest whole number that every part of a run accepts: sizes, steps, seeds.

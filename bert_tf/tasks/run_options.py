@@ -200,6 +200,7 @@ class FineTuningOptions(
         " higher learning rate, such as 5e-4.",
         least=0,
         decides="model",
+        title=options.METHODS,
     )
     adapter_size: int = option(
         0,
@@ -208,18 +209,20 @@ class FineTuningOptions(
         " learning rate 3e-4); 0 for none.",
         least=0,
         decides="model",
+        title=options.METHODS,
     )
     train_pooler: bool = option(
         False,
         "With LoRA or adapters: train the pooler too, for a checkpoint whose pooler"
         " is missing or was never trained.",
         decides="model",
+        title=options.METHODS,
     )
     bilstm: bool = option(
         False,
         "Put a randomly initialized bidirectional LSTM on top of the encoder, trained"
         ' with it (Devlin et al. 2018, table 5: "+ BiLSTM").',
-        title=options.MODEL,
+        title=options.METHODS,
         decides="numbers",
     )
     cls_normalization: bool = option(
@@ -227,7 +230,7 @@ class FineTuningOptions(
         "Standardize the pooled [CLS], before training, by the mean and the deviation"
         " of each of its components over 1,024 training examples (Zhou et al. 2019: a"
         " few large components, far from 0, make fine-tuning harder).",
-        title=options.MODEL,
+        title=options.METHODS,
         decides="numbers",
     )
     recipe: str = option(
@@ -243,6 +246,7 @@ class FineTuningOptions(
         "Use a learned mixture of the embeddings and all layers instead of the last"
         " layer (ELMo, Peters et al. 2018; for BERT, Tenney et al. 2019).",
         decides="model",
+        title=options.METHODS,
     )
     warmup_proportion: float = option(
         0.1,

@@ -146,11 +146,13 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
         " ELECTRA: 0.8 or 0.9 in fine-tuning); 1 for none.",
         above=0.0,
         most=1.0,
+        title=options.METHODS,
     )
     frozen_layers: str = option(
         "",
         "What not to train, separated by commas: embeddings, layers by number"
         " (0-5), encoder, pooler.",
+        title=options.METHODS,
     )
     gradient_accumulation_steps: int = option(
         1,
@@ -243,7 +245,7 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
         " many layers. Default: all.",
         least=0,
         only_with="init_checkpoint",
-        title=options.MODEL,
+        title=options.METHODS,
         decides="result",
     )
     reinitialize_layers: int = option(
@@ -252,6 +254,7 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
         " checkpoint (Zhang et al. 2021: more stable on few examples); 0 for none.",
         least=0,
         decides="result",
+        title=options.METHODS,
     )
     init_adapter: str | None = option(
         None,
@@ -259,6 +262,7 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
         " OUTPUT_DIR/adapter), to add to --init_checkpoint.",
         path=Path.FOLDER,
         decides="result",
+        title=options.METHODS,
     )
     second_checkpoint: str | None = option(
         None,
@@ -267,7 +271,7 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
         " in ELMo).",
         path=Path.CHECKPOINT,
         only_with="init_checkpoint",
-        title=options.MODEL,
+        title=options.METHODS,
         decides="result",
     )
     stack_layers: bool = option(
@@ -329,7 +333,7 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
 # What training minimises in addition to the task's own loss.
 
 
-class LossOptions(Options, title=options.TRAINING, decides="numbers"):
+class LossOptions(Options, title=options.METHODS, decides="numbers"):
     """Every option that changes the training loss."""
 
     label_smoothing: float = option(
@@ -338,12 +342,14 @@ class LossOptions(Options, title=options.TRAINING, decides="numbers"):
         " such as 0.1 (Szegedy et al. 2016). The loss in evaluation is not smoothed.",
         least=0.0,
         below=1.0,
+        title=options.TRAINING,
     )
     class_weights: tuple[str, ...] | None = option(
         None,
         "Weights of the classes in training: balanced, in inverse proportion to their"
         " examples; or LABEL:WEIGHT,..., where other labels have weight 1. The loss is"
         " the weighted mean. The loss in evaluation is not weighted.",
+        title=options.TRAINING,
     )
     smart_weight: float = option(
         0.0,
