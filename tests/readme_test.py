@@ -32,6 +32,7 @@ GUIDE = (
     "docs/keras.md",
     "docs/serving.md",
     "docs/results.md",
+    "docs/how_it_works.md",
     "docs/deviations.md",
     "docs/troubleshooting.md",
     "docs/moving_here.md",

@@ -11,6 +11,7 @@ from tests.readme.commands import script_of_module
 # Flags that are in the text and none of our scripts': whose they are.
 OTHERS_FLAGS = {
     "help": "absl's, which every script has",
+    "help_methods": "of the commands that train",
     "env_dir": "benchmarks'",
     "strict": "twine's",
 }
