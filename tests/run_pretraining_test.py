@@ -222,6 +222,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.assertEqual((steps[0], bits), (0.0, [3.0, 2.5]))
         self.assertBetween(steps[1], 0.1, 1.0)
 
+    @pytest.mark.slow
     def test_an_evaluation_alone_needs_no_model_flag(self):
         trained = self.run_script(do_train=True, do_eval=True)
         found = self.run_script(do_eval=True, bert_config_file=None)

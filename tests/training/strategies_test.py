@@ -108,6 +108,7 @@ def initial_weights(task):
 
 
 class SameResultTest(StrategiesTestCase):
+    @pytest.mark.slow
     def test_devices_workers_and_micro_batches_make_the_same_steps(self):
         # Several at once: where one of them is wrong, so is the result.
         config = {"gradient_accumulation_steps": 2, "iterations_per_loop": 3}

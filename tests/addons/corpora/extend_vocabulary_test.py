@@ -222,6 +222,7 @@ class RunsTest(ExtensionCase):
         self.pretrain(do_train=True, do_eval=True, num_train_steps=2)
         self.assertTrue(os.path.exists(self.path("run", "model.ckpt-2.index")))
 
+    @pytest.mark.slow
     def test_layers_that_are_stacked(self):
         self.make_records()
         config = self.write(
