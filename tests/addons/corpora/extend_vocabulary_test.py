@@ -6,6 +6,7 @@ import os
 from unittest import mock
 
 import numpy as np
+import pytest
 from absl import flags as flags_of_absl
 from absl import logging
 
