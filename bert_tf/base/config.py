@@ -119,6 +119,13 @@ class BertConfig:
 
     Raises:
         ValueError: a value is out of its range.
+
+    Example:
+        >>> config = bert_tf.BertConfig(vocab_size=9, hidden_size=24)
+        >>> config.num_hidden_layers
+        12
+        >>> bert_tf.BertConfig(**config.to_dict()) == config
+        True
     """
 
     vocab_size: int
