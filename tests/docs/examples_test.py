@@ -1,15 +1,18 @@
 import contextlib
 import doctest
+import functools
+import os
+import tempfile
 from unittest import mock
 
 import keras
 import numpy as np
+from absl.testing import parameterized
 
 import bert_tf
 from bert_tf.base.config import SINGLE_LABEL
 from bert_tf.conversion.adapter_files import write_adapter
 from bert_tf.tasks import glue
-from tests.script_case import FolderCase
 from tests.training import toy
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -36,28 +39,33 @@ def checkpoints():
     }
 
 
-class ExamplesTest(FolderCase):
-    def test_each_public_name_has_an_example_that_runs(self):
+class ExamplesTest(parameterized.TestCase):
+    """Each public name's example, in a folder with the files that examples name."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+        path = functools.partial(os.path.join, cls.folder)
         tokenizer = bert_tf.WordPieceTokenizer(bert_tf.Vocabulary(TOKENS))
         for name, (model, labels) in checkpoints().items():
-            bert_tf.save(
-                model, self.path(name), tokenizer, labels=labels, max_length=80
-            )
-        adapted = bert_tf.load_classifier(self.path("pretrained"), 2, lora_rank=2)
+            bert_tf.save(model, path(name), tokenizer, labels=labels, max_length=80)
+        adapted = bert_tf.load_classifier(path("pretrained"), 2, lora_rank=2)
         write_adapter(
-            self.folder("run"), adapted, labels=("no", "yes"), problem_type=SINGLE_LABEL
+            path("run"), adapted, labels=("no", "yes"), problem_type=SINGLE_LABEL
         )
-        toy.write_records(self.path("records.tfrecord"))
-        self.enterContext(mock.patch.dict(glue.TASKS))
+        toy.write_records(path("records.tfrecord"))
 
-        parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(verbose=False)
-        for name in sorted({*dir(bert_tf)} - {"__version__"}):
-            globs = {"bert_tf": bert_tf, "keras": keras, "np": np}
-            example = parser.get_doctest(
-                getattr(bert_tf, name).__doc__, globs, name, None, 0
-            )
-            with self.subTest(name), contextlib.chdir(self.get_temp_dir()):
-                self.assertNotEmpty(example.examples)
-                said = []
-                runner.run(example, out=said.append)
-                self.assertEqual("".join(said), "")
+    @parameterized.named_parameters(
+        (name, name) for name in sorted({*dir(bert_tf)} - {"__version__"})
+    )
+    def test_it_is_there_and_runs(self, name):
+        self.enterContext(mock.patch.dict(glue.TASKS))
+        names = {"bert_tf": bert_tf, "keras": keras, "np": np}
+        text = getattr(bert_tf, name).__doc__
+        example = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
+        self.assertNotEmpty(example.examples)
+        said = []
+        with contextlib.chdir(self.folder):
+            doctest.DocTestRunner(verbose=False).run(example, out=said.append)
+        self.assertEqual("".join(said), "")
