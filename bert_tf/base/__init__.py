@@ -1,1 +1,1 @@
-"""What anything may use: files, options, errors, commands' frame."""
+"""Shared foundations: files, options, errors and the frame of the commands."""

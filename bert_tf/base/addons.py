@@ -1,4 +1,4 @@
-"""What is used by name, and imported when an option or a file first asks for it.
+"""Tables of names that are imported when an option or a file first asks for one.
 
 The core imports no add-on. Heads have their own table: see
 `bert_tf.conversion.names.HEADS`.
@@ -36,11 +36,11 @@ ADDONS = {
     "stop_if": "bert_tf.addons.planning.stopping:Stopping",
     "patience": "bert_tf.addons.planning.stopping:Patience",
     "report_to": "bert_tf.addons.planning.trackers:Tracking",
-    # Callbacks of each pre-training.
+    # Callbacks of every pre-training run.
     "bits_per_byte": "bert_tf.addons.planning.bits_per_byte:BitsPerByte",
     "reference_curves": "bert_tf.addons.planning.reference_curves:ReferenceCurves",
     "card": "bert_tf.addons.planning.card:Card",
-    # What the quickstart shows.
+    # Used by the quickstart.
     "fill_mask": "bert_tf.addons.serving.fill_mask",
 }
 

@@ -53,14 +53,14 @@ def main(
     argument_kind: options.Path = options.Path.OUTPUT,
 ) -> None:
     """Parses `sys.argv`, runs the script and exits."""
-    # `arguments` names what it takes in addition to flags, of the kind `argument_kind`.
+    # `arguments` names the positional arguments, whose kind is `argument_kind`.
     # TensorFlow and Keras are a million objects that stay, and a graph some 100,000: to
     # look for garbage among them every 700 objects is a tenth of a short run's time.
     gc.set_threshold(20_000, 10, 10)
     kind = options_of(run)
     options.define(flags.FLAGS, kind)
     names = list(options.declarations(kind))
-    if "version" not in names:  # evaluate_squad's is that of SQuAD
+    if "version" not in names:  # evaluate_squad's own flag: SQuAD's version
         version = f"bert_tf {bert_tf.__version__}"
         flags.DEFINE_flag(_PrintingFlag("version", "the version", lambda: version))
     module = inspect.getmodule(run)
@@ -188,7 +188,7 @@ class _OurLines(python_logging.Filter):
     """Keeps bert_tf's log, and warnings of any library."""
 
     def filter(self, record: python_logging.LogRecord) -> bool:
-        # Of several runs in a process each has its own functions, for a few shapes.
+        # Harmless: each run in a process has its own functions, for a few shapes.
         if "triggered tf.function retracing" in record.getMessage():
             return False
         return record.levelno >= python_logging.WARNING or record.pathname.startswith(
@@ -222,7 +222,7 @@ def show_log() -> None:
     is_set_up = logging.get_absl_handler() in python_logging.root.handlers
     if is_set_up or own.level != python_logging.NOTSET:
         return
-    if python_logging.root.handlers:  # those of a notebook, or of the program
+    if python_logging.root.handlers:  # set up by a notebook or by the calling program
         own.setLevel(min(python_logging.INFO, own.getEffectiveLevel()))
         return
     flags.FLAGS.mark_as_parsed()  # absl would warn of flags that it has not read
@@ -338,7 +338,7 @@ def one_line(error: Exception) -> str:
     return line
 
 
-# What --help and --version print.
+# The output of --help and --version.
 
 _WIDTH = 80
 _SAYS_ITS_DEFAULT = ("Default:", "default is", "unless given", "by default")
@@ -381,7 +381,7 @@ def _methods(kind: type[options.Options]) -> list[str]:
 def page(
     docstring: str, flag_values: flags.FlagValues, kind: type[options.Options]
 ) -> str:
-    """What --help prints: required flags, then the others in their groups."""
+    """Returns the text of --help: required flags, then the others by group."""
     names = list(options.declarations(kind))
     required = [name for name in names if options.is_required(kind, name)]
     rules = [_with_flags(rule, names) for rule in options.problems_of_defaults(kind)]

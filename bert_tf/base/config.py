@@ -22,8 +22,8 @@ ATTENTION_MASK_PENALTY = -10000.0
 GENERATOR_SIZE = 0.25
 DISCRIMINATOR_WEIGHT = 50.0
 
-# What a classifier predicts, in terms of Hugging Face's `problem_type`: one of its
-# labels, numbers, or any number of its labels.
+# A classifier predicts one of its labels, numbers, or any number of its labels. The
+# values are those of Hugging Face's `problem_type`.
 SINGLE_LABEL = "single_label_classification"
 REGRESSION = "regression"
 MULTI_LABEL = "multi_label_classification"
@@ -119,6 +119,13 @@ class BertConfig:
 
     Raises:
         ValueError: a value is out of its range.
+
+    Example:
+        >>> config = bert_tf.BertConfig(vocab_size=9, hidden_size=24)
+        >>> config.num_hidden_layers
+        12
+        >>> bert_tf.BertConfig(**config.to_dict()) == config
+        True
     """
 
     vocab_size: int

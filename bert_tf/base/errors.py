@@ -10,11 +10,18 @@ _PLACE = re.compile("when (reading|writing|deleting|resuming|initiating|getting)
 
 
 class InputError(ValueError):
-    """What a user gave (a file, a flag, a checkpoint) cannot be used.
+    """Raised if a file, flag or checkpoint that a user gave cannot be used.
 
     The message is one line: what is wrong, where (file and line, or flag), what to do.
     `bert_tf.base.cli` prints it and exits with 2; any other exception is a bug and
     keeps its traceback.
+
+    Example:
+        >>> try:
+        ...     bert_tf.load("no_such_folder")
+        ... except bert_tf.InputError as error:
+        ...     print("no_such_folder" in str(error))
+        True
     """
 
 

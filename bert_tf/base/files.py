@@ -47,7 +47,7 @@ def _gfile() -> Any:
 
 
 def remote_errors() -> tuple[type[Exception], ...]:
-    """What an operation on a remote file may raise; nothing before the first one."""
+    """Returns the errors of remote files: none until TensorFlow is imported."""
     tensorflow = sys.modules.get("tensorflow")
     return (tensorflow.errors.OpError,) if tensorflow else ()
 
@@ -208,7 +208,7 @@ def _is_plain(path: str) -> bool:
     return os.path.isfile(path) and not path.endswith((".gz", ".bz2", ".xz", ".zst"))
 
 
-# What files that are no text begin with.
+# The first bytes of files that are not text.
 _AS_TEXT = "Save its text as a text file, or its table as CSV."
 _NO_TEXT = {
     rb"PK\x03\x04": "a ZIP archive, as .xlsx, .ods and .docx files are",

@@ -55,7 +55,7 @@ Other = TypeVar("Other", bound="Options")
 
 
 class Path(enum.Enum):
-    """What a path must be."""
+    """The kinds of path that an option takes."""
 
     FILE = enum.auto()
     FOLDER = enum.auto()
@@ -67,7 +67,7 @@ class Path(enum.Enum):
     OUTPUT = enum.auto()
 
 
-# What depends on an option.
+# The part of a run that depends on an option.
 Decides = Literal[
     "numbers",  # what is computed
     # How texts are read, and so what is computed: later commands read as the training.
@@ -184,7 +184,7 @@ class Options(metaclass=_Kind):
     def __init_subclass__(
         cls,
         title: str = TASK,
-        decides: Decides | None = None,  # of each own option that does not say it
+        decides: Decides | None = None,  # for own options that do not declare it
         hides: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
@@ -251,7 +251,7 @@ class Options(metaclass=_Kind):
         return getattr(self, name) if self.is_given(name) else None
 
     def with_defaults(self: T, **values: Any) -> T:
-        """The same with values that do not count as given."""
+        """Returns a copy with other values, which do not count as given."""
         given = frozenset(self.given_names)
         return dataclasses.replace(self, given_names=given, **values)
 
@@ -272,30 +272,30 @@ class Options(metaclass=_Kind):
         }
 
     def need_one_of(self, *names: str) -> Iterator[str]:
-        """For `problems`: there is nothing to do without any of these."""
+        """Yields a problem if none of these options is set."""
         if not any(getattr(self, name) for name in names):
             wanted = ", ".join(f"`{name}`" for name in names)
             yield f"Nothing to do: give at least one of {wanted}."
 
     def need_one_given(self, *names: str) -> Iterator[str]:
-        """For `problems`: one of these must be given."""
+        """Yields a problem if none of these options is given."""
         if all(getattr(self, name) is None for name in names):
             yield f"Give {' or '.join(f'`{name}`' for name in names)}."
 
     def need_with(self, name: str, *others: str) -> Iterator[str]:
-        """For `problems`: an option needs one of the others."""
+        """Yields a problem if an option is set without any of the others."""
         if getattr(self, name) and not any(getattr(self, other) for other in others):
             yield f"`{name}` needs {' or '.join(f'`{other}`' for other in others)}."
 
     def refuse_together(
         self, *names: str, why: str = "mean the same: give one of them"
     ) -> Iterator[str]:
-        """For `problems`: these exclude each other."""
+        """Yields a problem if options that exclude each other are set."""
         if all(self.is_given(name) and _is_set(getattr(self, name)) for name in names):
             yield f"{' and '.join(f'`{name}`' for name in names)} {why}."
 
     def require_for(self, names: Iterable[str], needs: str) -> Iterator[str]:
-        """For `problems`: options without effect unless another one is set."""
+        """Yields a problem if options are set without the one that they need."""
         # A default that is given does no harm.
         kind = type(self)
         changed = [
@@ -335,7 +335,7 @@ def is_required(kind: type[Options], name: str) -> bool:
 
 
 def title_of(kind: type[Options], name: str) -> str:
-    """The group of an option: its own, or that of the class that first declares it."""
+    """Returns an option's title, or else the title of the class declaring it first."""
     if title := declarations(kind)[name].title:
         return title
     first: Any = next(
@@ -356,7 +356,7 @@ def _described(kind: Any, text: str) -> str:
 
 
 def _entry(kind: type[Options], name: str) -> str:
-    """What `help` shows of an option."""
+    """Returns the entry for an option in `help`."""
     declared, default = declarations(kind)[name], default_of(kind, name)
     head = f"    {name}: {inspect.formatannotation(_hints(kind)[name])}"
     if default is not dataclasses.MISSING:
@@ -369,7 +369,7 @@ def _entry(kind: type[Options], name: str) -> str:
 
 
 class _Type(NamedTuple):
-    """What an option's values are."""
+    """The type of an option's values."""
 
     element: type
     is_several: bool
@@ -414,7 +414,7 @@ def _type_of(kind: type[Options], name: str) -> _Type:
 
 
 def define(flag_values: flags.FlagValues, kind: type[Options]) -> None:
-    """Makes a flag of each option."""
+    """Defines a flag for every option."""
     for name, declared in declarations(kind).items():
         default = default_of(kind, name)
         is_required = default is dataclasses.MISSING
@@ -454,7 +454,7 @@ def flags_of_run(folder: str) -> dict[str, Any]:
 
 
 def problems_of_defaults(kind: type[Options]) -> list[str]:
-    """What the defaults alone lack, for --help."""
+    """Returns the problems of the defaults alone, for --help."""
     blank = object.__new__(kind)
     for field in dataclasses.fields(kind):
         is_required = field.default is dataclasses.MISSING

@@ -122,7 +122,7 @@ class Workers:
         if self._executor is None:
             return
         if kind is not None:
-            # Not public before Python 3.14, and what is begun may last minutes.
+            # Not public before Python 3.14; tasks under way may last minutes.
             processes = getattr(self._executor, "_processes", None) or {}
             for process in list(processes.values()):
                 process.terminate()
@@ -141,7 +141,7 @@ def ordered_map(
         yield from workers.map(function, pieces)
 
 
-# What is shared, in a worker: an executor hands nothing from its start to its calls.
+# Shared objects, in a worker: an executor's calls get nothing from its initializer.
 _kept: tuple[Any, ...] = ()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 def picture(
     draw: Callable[[Any], None], size: tuple[float, float], title: str = ""
 ) -> bytes:
-    """What a function draws on a figure of that size in inches, as a PNG."""
+    """Returns a PNG of what a function draws on a figure, whose size is in inches."""
     import matplotlib.style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -213,7 +213,7 @@ def columns_of(names: Sequence[str]) -> str:
 
 
 def objects(path: str, what: str = "data file") -> Iterator[tuple[str, Any]]:
-    """Yields place and value of each row of JSON or Parquet that is not blank."""
+    """Yields the place and value of every JSON or Parquet row that is not blank."""
     kind = PARQUET if format_of(path) == PARQUET else JSONL
     for number, value in FORMATS[kind].read(path, what):
         if isinstance(value, InputError):
@@ -375,7 +375,7 @@ class Format(NamedTuple):
     """How the files of some endings are read."""
 
     endings: tuple[str, ...]
-    read: Callable[[str, str], Numbered]  # of a path, and what it is for messages
+    read: Callable[[str, str], Numbered]  # takes a path and its name in messages
 
 
 FORMATS = {
@@ -388,7 +388,7 @@ FORMATS = {
 }
 
 
-# What is left out.
+# Rows that are left out.
 
 # Per file. QQP's train.tsv has a few rows that line ends within a question split.
 MAX_UNUSABLE = 0.01

@@ -59,7 +59,7 @@ def register() -> None:
 
 
 class _StandIn:
-    """What Keras deserializes in place of a class that is not imported yet."""
+    """Stand-in for a class that Keras deserializes before its import."""
 
     def __init__(self, name: str, module: str) -> None:
         self._name = name

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 
-# By type: its name in messages, and Python's type for it in `json`.
+# Name of a type in messages -> the type that Python's `json` has for it.
 _WANTED: dict[Any, tuple[str, Any]] = {
     str: ("a string", str),
     bool: ("true or false", bool),

@@ -91,7 +91,7 @@ def dataset_of(builder: Any, split: Any, features: Mapping[str, Any]) -> Any:
 
     return builder.as_dataset(
         split=split,
-        # In the order of the split, whatever the slice.
+        # Keeps the order of the split, whatever the slice.
         shuffle_files=False,
         read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
         decoders=tfds.decode.PartialDecoding(dict(features)),

@@ -1,6 +1,6 @@
 """The bytes of files, unpacked as they are read.
 
-Names that end in .gz, .bz2, .xz or .zst are those of compressed files.
+Files whose names end in .gz, .bz2, .xz or .zst are compressed.
 """
 
 import bz2
@@ -68,7 +68,7 @@ def unpacked(file: IO[bytes], new_unpacker: Callable[[], Any]) -> Iterator[bytes
 
 
 def _unpacked_zstd(file: IO[bytes], path: str) -> Iterator[bytes]:
-    # By pyarrow, which is needed anyway: Python itself has it from 3.14 on.
+    # Uses pyarrow, a dependency anyway: Python has zstd only from 3.14 on.
     import pyarrow
 
     source = pyarrow.PythonFile(file, mode="r")

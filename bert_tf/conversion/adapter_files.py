@@ -221,6 +221,11 @@ def load_adapted_classifier(path: str | Source, adapter: str) -> BertClassifier:
 
     Raises:
         InputError: one of them cannot be read, or they do not fit each other.
+
+    Example:
+        >>> model = bert_tf.load_adapted_classifier("pretrained", "run/adapter")
+        >>> model.num_labels
+        2
     """
     source = open_source(path) if isinstance(path, str) else path
     opened = open_adapter(adapter)

@@ -268,6 +268,13 @@ def save(
     Raises:
         InputError: the folder has other files, the labels or the vocabulary are not as
             many as the model's, or the model is not of this package.
+
+    Example:
+        >>> model = bert_tf.load_classifier("pretrained", num_labels=2)
+        >>> tokenizer = bert_tf.load_tokenizer("pretrained")
+        >>> bert_tf.save(model, "saved", tokenizer, labels=["no", "yes"])
+        >>> bert_tf.load("saved").labels
+        ('no', 'yes')
     """
     config = getattr(model, "bert_config", None)
     if config is None:

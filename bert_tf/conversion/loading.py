@@ -74,6 +74,12 @@ def load_weights(
     Raises:
         InputError: no readable checkpoint, a shape differs, a weight of the encoder
             is missing, or a tensor has no place. Nothing is assigned then.
+
+    Example:
+        >>> config = bert_tf.open_source("pretrained").config
+        >>> model = bert_tf.BertClassifier(config, num_labels=2)
+        >>> sorted(bert_tf.load_weights(model, "pretrained"))  # these are new
+        ['output_bias', 'output_weights']
     """
     source = opened(checkpoint)
     weights = source.weights if init_head else source.weights.with_heads(())
@@ -182,6 +188,11 @@ def load_encoder(path: str | Source, **options: Any) -> BertEncoder:
         path: as for `open_source`: a run's output_dir, a TF1 release, a Hugging Face
             folder, a KerasHub preset.
         **options: passed to BertEncoder, such as `output_hidden_states=True`.
+
+    Example:
+        >>> encoder = bert_tf.load_encoder("pretrained", output_hidden_states=True)
+        >>> encoder.bert_config.hidden_size
+        8
     """
     source = opened(path)
     options.setdefault("use_pooler", names.POOLER[0].original in source.weights)
@@ -200,6 +211,11 @@ def load_pretrainer(
 
     Raises:
         InputError: as `load_weights`, or the checkpoint has no masked LM.
+
+    Example:
+        >>> model = bert_tf.load_pretrainer("pretrained")
+        >>> sorted(model.output)
+        ['masked_lm_logits', 'next_sentence_logits']
     """
     source = opened(path)
     if not init_head:
@@ -232,6 +248,11 @@ def load_classifier(
     Raises:
         InputError: as `load_weights`, or `num_labels` is not given and the checkpoint
             has no classifier.
+
+    Example:
+        >>> model = bert_tf.load_classifier("pretrained", num_labels=3)
+        >>> model.num_labels
+        3
     """
     source = opened(path)
     if num_labels is None:
@@ -252,7 +273,13 @@ def load_classifier(
 def load_span_predictor(
     path: str | Source, *, init_head: bool = True, **options: Any
 ) -> heads.BertSpanPredictor:
-    """The model of a SQuAD checkpoint; arguments and errors as `load_pretrainer`."""
+    """The model of a SQuAD checkpoint; arguments and errors as `load_pretrainer`.
+
+    Example:
+        >>> model = bert_tf.load_span_predictor("squad_model")
+        >>> sorted(model.output)
+        ['end_logits', 'start_logits']
+    """
     return _with_head(
         heads.BertSpanPredictor, names.SPAN, opened(path), init_head, **options
     )
@@ -261,7 +288,13 @@ def load_span_predictor(
 def load_multiple_choice(
     path: str | Source, *, init_head: bool = True, **options: Any
 ) -> heads.BertMultipleChoice:
-    """The model of a SWAG checkpoint; arguments and errors as `load_pretrainer`."""
+    """The model of a SWAG checkpoint; arguments and errors as `load_pretrainer`.
+
+    Example:
+        >>> model = bert_tf.load_multiple_choice("swag_model")
+        >>> model.name
+        'bert_multiple_choice'
+    """
     return _with_head(
         heads.BertMultipleChoice,
         names.MULTIPLE_CHOICE,
@@ -278,7 +311,13 @@ def load_tagger(
     init_head: bool = True,
     **options: Any,
 ) -> heads.BertTagger:
-    """A tagger from a checkpoint; arguments and errors as `load_classifier`."""
+    """A tagger from a checkpoint; arguments and errors as `load_classifier`.
+
+    Example:
+        >>> model = bert_tf.load_tagger("tagger")
+        >>> model.num_labels
+        3
+    """
     source = opened(path)
     if num_labels is None:
         num_labels = _outputs(source, names.TAGGING)

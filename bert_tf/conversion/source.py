@@ -271,6 +271,11 @@ def open_source(path: str) -> Source:
 
     Raises:
         InputError: there is none, or a file of it is damaged or of something else.
+
+    Example:
+        >>> source = bert_tf.open_source("classifier")
+        >>> source.config.hidden_size, source.labels
+        (8, ('bad', 'good'))
     """
     path = files.expanded(path)
     labels = problem_type = None
@@ -346,6 +351,11 @@ def load_tokenizer(path: str | Source, **options: Any) -> WordPieceTokenizer:
 
     Raises:
         InputError: there is no vocabulary, or its tokenizer splits texts otherwise.
+
+    Example:
+        >>> tokenizer = bert_tf.load_tokenizer("pretrained")
+        >>> tokenizer.tokenize("A good film")
+        ['a', 'good', 'film']
     """
     if isinstance(path, Source):
         tokenizer, path = path.tokenizer, path.path

@@ -86,6 +86,17 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
         ValueError: both `packed` and `use_position_ids`, or both `lora_rank` and
             `adapter_size`, or `train_pooler` without a pooler; a BiLSTM or a second
             encoder with packed rows, or a second encoder with LoRA or adapters.
+
+    Example:
+        >>> config = bert_tf.BertConfig(
+        ...     vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1
+        ... )
+        >>> encoder = bert_tf.BertEncoder(config)
+        >>> ids = np.array([[2, 5, 6, 3]])
+        >>> inputs = {"input_ids": ids, "input_mask": ids > 0, "segment_ids": 0 * ids}
+        >>> outputs = encoder(inputs)
+        >>> outputs["sequence_output"].shape, outputs["pooled_output"].shape
+        (TensorShape([1, 4, 8]), TensorShape([1, 8]))
     """
 
     def __init__(

@@ -75,6 +75,16 @@ class BertClassifier(HeadModel):
         name: the model's name.
         **options: BertEncoder's: recompute, layer_mixture, lora_rank, adapter_size,
             train_pooler, ...
+
+    Example:
+        >>> config = bert_tf.BertConfig(
+        ...     vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1
+        ... )
+        >>> model = bert_tf.BertClassifier(config, num_labels=3)
+        >>> ids = np.array([[2, 5, 6, 3]])
+        >>> inputs = {"input_ids": ids, "input_mask": ids > 0, "segment_ids": 0 * ids}
+        >>> model(inputs)["logits"].shape
+        TensorShape([1, 3])
     """
 
     label_names = ("label_ids",)
@@ -174,6 +184,16 @@ class BertMultipleChoice(HeadModel):
         dtype: as BertClassifier's.
         name: the model's name.
         **options: as BertClassifier's.
+
+    Example:
+        >>> config = bert_tf.BertConfig(
+        ...     vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1
+        ... )
+        >>> model = bert_tf.BertMultipleChoice(config)
+        >>> ids = np.array([[[2, 5, 6, 3], [2, 5, 8, 3]]])  # one text, two choices
+        >>> inputs = {"input_ids": ids, "input_mask": ids > 0, "segment_ids": 0 * ids}
+        >>> model(inputs)["logits"].shape
+        TensorShape([1, 2])
     """
 
     label_names = ("label_ids",)
@@ -227,6 +247,16 @@ class BertSpanPredictor(HeadModel):
         dtype: as BertClassifier's.
         name: the model's name.
         **options: as BertClassifier's.
+
+    Example:
+        >>> config = bert_tf.BertConfig(
+        ...     vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1
+        ... )
+        >>> model = bert_tf.BertSpanPredictor(config)
+        >>> ids = np.array([[2, 5, 6, 3]])
+        >>> inputs = {"input_ids": ids, "input_mask": ids > 0, "segment_ids": 0 * ids}
+        >>> model(inputs)["start_logits"].shape
+        TensorShape([1, 4])
     """
 
     label_names = ("start_positions", "end_positions")
@@ -275,6 +305,16 @@ class BertTagger(HeadModel):
         dtype: as BertClassifier's.
         name: the model's name.
         **options: as BertClassifier's.
+
+    Example:
+        >>> config = bert_tf.BertConfig(
+        ...     vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1
+        ... )
+        >>> model = bert_tf.BertTagger(config, num_labels=3)
+        >>> ids = np.array([[2, 5, 6, 3]])
+        >>> inputs = {"input_ids": ids, "input_mask": ids > 0, "segment_ids": 0 * ids}
+        >>> model(inputs)["logits"].shape
+        TensorShape([1, 4, 3])
     """
 
     label_names = ("label_ids", "label_weights")
@@ -352,6 +392,17 @@ class BertPretrainer(HeadModel):
         name: the model's name.
         **options: as BertClassifier's; of the options also
             `packed`, for rows that hold several sequences.
+
+    Example:
+        >>> config = bert_tf.BertConfig(
+        ...     vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1
+        ... )
+        >>> model = bert_tf.BertPretrainer(config)
+        >>> ids = np.array([[2, 5, 6, 3]])
+        >>> inputs = {"input_ids": ids, "input_mask": ids > 0, "segment_ids": 0 * ids}
+        >>> inputs["masked_lm_positions"] = np.array([[1, 2]])
+        >>> model(inputs)["masked_lm_logits"].shape
+        TensorShape([1, 2, 9])
     """
 
     label_names: tuple[str, ...] = ("masked_lm_ids", "masked_lm_weights")

@@ -26,6 +26,14 @@ def weights_by_name(model: keras.Model) -> dict[str, keras.Variable]:
 
     Raises:
         ValueError: a weight has no name, or two have the same.
+
+    Example:
+        >>> config = bert_tf.BertConfig(
+        ...     vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1
+        ... )
+        >>> weights = bert_tf.weights_by_name(bert_tf.BertEncoder(config))
+        >>> weights["bert/embeddings/word_embeddings"].shape
+        TensorShape([9, 8])
     """
     encoder: Any = model if isinstance(model, BertEncoder) else None
     encoder = encoder or getattr(model, "encoder", None)

@@ -92,6 +92,13 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     Raises:
         ValueError: `weight_decay`, Keras' name for another kind of decay, is given.
+
+    Example:
+        >>> weight = keras.Variable([1.0])
+        >>> optimizer = bert_tf.AdamWeightDecay(0.1, weight_decay_rate=0.5)
+        >>> optimizer.apply([np.array([0.0], np.float32)], [weight])
+        >>> print(f"{float(weight[0]):.2f}")  # 1 - 0.1 * 0.5
+        0.95
     """
 
     def __init__(
@@ -399,6 +406,11 @@ def create_optimizer(
 
     Raises:
         ValueError: an argument is out of its range.
+
+    Example:
+        >>> optimizer = bert_tf.create_optimizer(1e-4, 1000, 100)
+        >>> model = bert_tf.load_classifier("classifier")
+        >>> model.compile(optimizer)
     """
     schedule = WarmupSchedule(
         learning_rate,

@@ -642,6 +642,11 @@ def pretraining_dataset(
 
     Raises:
         InputError: as PretrainingRecords, or `masking` is for other records.
+
+    Example:
+        >>> records = bert_tf.pretraining_dataset("records.tfrecord", batch_size=4)
+        >>> next(iter(records))["input_ids"].shape
+        TensorShape([4, 12])
     """
     options = MaskingOptions(**masking)
     records = PretrainingRecords(

@@ -218,6 +218,19 @@ def add_task(data_set: DataSet) -> None:
     Raises:
         ValueError: the name is that of a task of this package, or the splits, files,
             labels and metrics do not fit together.
+
+    Example:
+        >>> table = bert_tf.TableSplit(text_a="review", label="stars")
+        >>> bert_tf.add_task(
+        ...     bert_tf.DataSet(
+        ...         name="Reviews",
+        ...         metrics=("accuracy",),
+        ...         files={"train": "train.csv", "dev": "dev.csv"},
+        ...         splits={"train": table, "dev": table},
+        ...         labels=("bad", "good"),
+        ...         test_splits=(),
+        ...     )
+        ... )
     """
     name, splits = data_set.name, set(data_set.splits)
     if _key(name) in map(_key, _BUILT_IN):

@@ -83,6 +83,11 @@ class TableSplit:
         rename: label as written -> label meant.
         no_label: what is written where the annotators did not agree: such rows are
             left out, as many as there are.
+
+    Example:
+        >>> table = bert_tf.TableSplit(text_a="review", label="stars")
+        >>> table.text_b is None  # single sentences, not pairs
+        True
     """
 
     text_a: rows.Column
@@ -477,6 +482,17 @@ class DataSet:
         tfds: where it is in TensorFlow Datasets; None if it is not.
         max_unusable_rows: how many rows of a split may be left out: a share, or a
             number from 1.
+
+    Example:
+        >>> table = bert_tf.TableSplit(text_a="review", label="stars")
+        >>> data_set = bert_tf.DataSet(
+        ...     name="Reviews",
+        ...     metrics=("accuracy",),
+        ...     files={"train": "train.csv", "dev": "dev.csv"},
+        ...     splits={"train": table, "dev": table},
+        ...     labels=("bad", "good"),
+        ...     test_splits=(),
+        ... )
     """
 
     name: str

@@ -32,6 +32,12 @@ class Vocabulary:
         tokens: the tokens by line.
         ids: each token's id, in the order in which the tokens first occur.
         sha256: the SHA-256, in hexadecimal, of the file that `save` writes.
+
+    Example:
+        >>> special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+        >>> vocabulary = bert_tf.Vocabulary([*special, "a", "film", "##s", "."])
+        >>> len(vocabulary), vocabulary.ids["film"]
+        (9, 6)
     """
 
     def __init__(self, tokens: Sequence[str]):

@@ -174,6 +174,15 @@ class WordPieceTokenizer:
         outputs = model.predict(inputs)
 
     It may be pickled and shared by threads; a copy begins with empty caches.
+
+    Example:
+        >>> special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+        >>> vocabulary = bert_tf.Vocabulary([*special, "a", "film", "##s", "."])
+        >>> tokenizer = bert_tf.WordPieceTokenizer(vocabulary)
+        >>> tokenizer.tokenize("A film. Films.")
+        ['a', 'film', '.', 'film', '##s', '.']
+        >>> tokenizer.encode("A film.")
+        [5, 6, 8]
     """
 
     def __init__(

@@ -45,6 +45,15 @@ class Explanation(NamedTuple):
             of each of its own. The attributions sum to the difference.
         gap: by which share of the difference the sum misses it.
         steps: how many points the integral was computed from.
+
+    Example:
+        >>> explanation = bert_tf.load("classifier").explain("A good film")[0]
+        >>> [word.text for word in explanation.words]
+        ['A', 'good', 'film']
+        >>> difference = explanation.score - explanation.baseline_score
+        >>> total = sum(word.attribution for word in explanation.words)
+        >>> abs(total - difference) <= 1e-3 + explanation.gap * abs(difference)
+        True
     """
 
     target: str

@@ -160,6 +160,11 @@ def export(checkpoint: str, output_dir: str, *, format: str, **options: Any) -> 
 
     Raises:
         InputError: as the command ends with.
+
+    Example:
+        >>> bert_tf.export("classifier", "for_transformers", format="huggingface")
+        >>> bert_tf.load("for_transformers").labels
+        ('bad', 'good')
     """
     run(
         ExportOptions(

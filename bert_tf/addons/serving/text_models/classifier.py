@@ -47,7 +47,14 @@ def predictions_of(target: Target, logits: np.ndarray) -> list[Prediction]:
 
 
 class TextClassifier(TextModel):
-    """A checkpoint with a classifier: `predict` and `explain`; and `embed`."""
+    """A checkpoint with a classifier: `predict` and `explain`; and `embed`.
+
+    Example:
+        >>> model = bert_tf.load("classifier")
+        >>> prediction = model.predict(["A good film"])[0]
+        >>> prediction.label in model.labels
+        True
+    """
 
     head = "a classifier"
     methods = ("predict", "explain")
@@ -136,7 +143,14 @@ class TextClassifier(TextModel):
 
 
 class ChoiceModel(TextModel):
-    """A checkpoint of multiple choice: `choose`; and `embed`."""
+    """A checkpoint of multiple choice: `choose`; and `embed`.
+
+    Example:
+        >>> model = bert_tf.load("swag_model")
+        >>> prediction = model.choose("A film", ["is good.", "is a cat."])[0]
+        >>> prediction.label in ("0", "1")
+        True
+    """
 
     head = "a model of choices"
     methods = ("choose",)

@@ -8,7 +8,14 @@ from bert_tf.text.wordpiece import text_pairs
 
 
 class MaskFiller(TextModel):
-    """A checkpoint with a masked LM: `fill`; and `embed`."""
+    """A checkpoint with a masked LM: `fill`; and `embed`.
+
+    Example:
+        >>> model = bert_tf.load("pretrained")
+        >>> guesses = model.fill("A good [MASK]", top_k=3)[0][0]  # of the first mask
+        >>> len(guesses)
+        3
+    """
 
     head = "a masked language model"
     methods = ("fill",)

@@ -127,6 +127,11 @@ def load(
         InputError: there is no checkpoint or no vocabulary, they do not fit,
             `max_length` is beyond the model's positions, or the runtime is not
             installed or cannot run the model.
+
+    Example:
+        >>> model = bert_tf.load("classifier")
+        >>> model.predict("A good film")[0].label in ("bad", "good")
+        True
     """
     if batch_size < 1:
         raise InputError(f"`batch_size` must be at least 1. Received: {batch_size}")
@@ -219,6 +224,13 @@ class TextModel:
         reading: how it reads texts.
         runtime: what it computes with, "keras" or "onnxruntime".
         source: the checkpoint.
+
+    Example:
+        >>> model = bert_tf.load("classifier")
+        >>> model.labels
+        ('bad', 'good')
+        >>> model.embed(["A film", "A cat"]).shape
+        (2, 8)
     """
 
     head = "an encoder"

@@ -25,7 +25,14 @@ def _answers(entries: Sequence[NBestEntry]) -> list[Answer]:
 
 
 class QuestionAnswerer(TextModel):
-    """A checkpoint of SQuAD: `answer` and `explain`; and `embed`."""
+    """A checkpoint of SQuAD: `answer` and `explain`; and `embed`.
+
+    Example:
+        >>> model = bert_tf.load("squad_model")
+        >>> answers = model.answer("What is good?", "A film is good.")[0]
+        >>> answers[0].text in "A film is good."
+        True
+    """
 
     head = "a model of SQuAD"
     methods = ("answer", "explain")

@@ -43,7 +43,14 @@ class _Words(NamedTuple):
 
 
 class WordTagger(TextModel):
-    """A checkpoint with a tagger: `tag` and `explain`; and `embed`."""
+    """A checkpoint with a tagger: `tag` and `explain`; and `embed`.
+
+    Example:
+        >>> model = bert_tf.load("tagger")
+        >>> tagged = model.tag("A good film")[0]
+        >>> len(tagged.words)
+        3
+    """
 
     head = "a tagger"
     methods = ("tag", "explain")
