@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (38, 9_700),
-    "bert_tf.run_pretraining": (82, 23_500),
-    "bert_tf.run_classifier": (82, 23_400),
-    "bert_tf.export_model": (90, 26_400),
+    "tfrecords.create_pretraining_data": (38, 9_720),
+    "bert_tf.run_pretraining": (81, 23_540),
+    "bert_tf.run_classifier": (81, 23_450),
+    "bert_tf.export_model": (89, 26_500),
 }
-MOST_LINES_OF_THE_CORE = 41_450
-MOST_LINES = 53_850
+MOST_LINES_OF_THE_CORE = 41_650
+MOST_LINES = 54_110
 
 
 class ReachTest(tf.test.TestCase):

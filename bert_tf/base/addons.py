@@ -16,7 +16,8 @@ ADDONS = {
     "pdf": "bert_tf.addons.corpora.pdf",
     "near_duplicates": "bert_tf.addons.corpora.near_duplicates",
     "beam": "bert_tf.addons.corpora.beam",
-    # Models and objectives.
+    # Parts of models, and objectives.
+    "bilstm": "bert_tf.modeling.bilstm:BiLstm",
     "electra": "bert_tf.addons.methods.electra:ElectraPretrainer",
     "standardization": "bert_tf.addons.methods.standardization",
     "regularization": "bert_tf.addons.methods.regularization",

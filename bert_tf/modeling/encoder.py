@@ -12,7 +12,6 @@ from keras import ops
 from bert_tf.base.addons import addon
 from bert_tf.base.config import BertConfig
 from bert_tf.modeling.added_weights import ADDED
-from bert_tf.modeling.bilstm import BiLstm
 from bert_tf.modeling.dict_input import DictInputModel
 from bert_tf.modeling.layers import Embeddings, Pooler, dense
 from bert_tf.modeling.pooling import LayerMixture, PackedPositions, PooledTokens
@@ -143,7 +142,9 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
         )
         mixture = LayerMixture(dtype=dtype) if layer_mixture else None
         pooler = Pooler(config, dtype=dtype) if has_pooler else None
-        bilstm = BiLstm(config.output_size, dtype=dtype) if config.bilstm else None
+        bilstm = (
+            addon("bilstm")(config.output_size, dtype=dtype) if config.bilstm else None
+        )
 
         # === Inputs ===
         inputs = _inputs(use_position_ids, use_attention_mask, packed)
