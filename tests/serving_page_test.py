@@ -56,7 +56,8 @@ class ServingPageTest(FolderCase):
             weight.assign(rng.normal(0.0, 0.5, weight.shape))
         bert_tf.save(model, "films", tokenizer, labels=["bad", "good"], max_length=32)
         bert_tf.save(encoder, "vectors", tokenizer, max_length=32)
-        self.write("vectors/flags.json", {"pooling": "mean", "normalize": True})
+        reading = {"max_seq_length": 32, "pooling": "mean", "normalize": True}
+        self.write("vectors/reading.json", reading)
         text = PAGE.read_text("utf-8")
         blocks = markdown.blocks(text)
         self.python = [b.text for b in blocks if b.language == "python" and not b.title]

@@ -12,6 +12,7 @@ import pytest
 from absl import logging
 
 from bert_tf.base import cli
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.records import create_pretraining_data, record_sets
 from bert_tf.records.manifest import Manifest
@@ -251,6 +252,8 @@ class WithoutBeamTest(BeamCase):
     def test_says_how_to_install_it(self):
         names = {name: None for name in sys.modules if name.startswith("apache_beam")}
         ours = [name for name in sys.modules if "bert_tf.addons.corpora.beam" in name]
+        addon.cache_clear()
+        self.addCleanup(addon.cache_clear)
         with mock.patch.dict(sys.modules, {**names, "apache_beam": None}):
             for name in ours:
                 del sys.modules[name]

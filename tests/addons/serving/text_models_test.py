@@ -395,7 +395,7 @@ try:
     bert_tf.load({calls[0][0]!r}).explain("w1")
 except ValueError as error:
     print(error)
-from bert_tf.addons.serving import predict
+from bert_tf import predict
 predict.main()
 """
         expected.append(
