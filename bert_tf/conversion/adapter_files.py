@@ -1,4 +1,4 @@
-"""What LoRA or adapters added to a model: small files, for any base of the same shape.
+"""The weights that LoRA or adapters added to a model: files for bases of its shape.
 
 A run with --lora_rank or --adapter_size writes OUTPUT_DIR/adapter/:
 
@@ -52,7 +52,7 @@ MODEL_OPTIONS = {
     "train_pooler": bool,
 }
 
-# What must be equal in the base.
+# Fields that must be equal in the base.
 _BASE_FIELDS = (
     "hidden_size",
     "num_hidden_layers",
@@ -66,7 +66,7 @@ _BASE_FIELDS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AdapterFiles:
-    """The content of adapter.json, and what it describes."""
+    """The content of adapter.json, and the weights that it describes."""
 
     format_version: int
     model: dict[str, Any]
@@ -74,7 +74,7 @@ class AdapterFiles:
     problem_type: str
     base: dict[str, Any]
     base_sha256: str
-    # Of an adapter that was opened: its folder, and its weights by our names.
+    # For an opened adapter: its folder, and its weights by our names.
     path: str = dataclasses.field(default="", compare=False)
     weights: Weights = dataclasses.field(
         default_factory=lambda: Weights("", {}), compare=False
@@ -170,7 +170,7 @@ def refuse_other_base(adapter: AdapterFiles, config: BertConfig) -> None:
 def load_adapter(
     model: keras.Model, adapter: str | AdapterFiles, *, init_head: bool = True
 ) -> list[str]:
-    """Gives a model with its base's weights those of an adapter."""
+    """Loads an adapter's weights into a model that has its base's weights."""
     if isinstance(adapter, str):
         adapter = open_adapter(adapter)
     refuse_other_base(adapter, model.bert_config)

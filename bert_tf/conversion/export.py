@@ -130,7 +130,7 @@ def identity(model: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
     if model.tokenizer.has_segmenter:
         described.append(model.tokenizer.segmenter)
     digest.update(json.dumps(described).encode())
-    # As it is read back.
+    # Equal to the values that are read back.
     return json.loads(json.dumps({**settings, "model": digest.hexdigest()}))
 
 
@@ -253,7 +253,7 @@ def save(
     labels: Sequence[str] | None = None,
     max_length: int | None = None,
 ) -> None:
-    """Writes a model that Keras has trained, for all that takes a checkpoint.
+    """Writes a model that Keras has trained as a checkpoint.
 
     `load`, `export`, the loaders and `--init_checkpoint` take the folder, as one of the
     original's with the model's own bert_config.json.

@@ -19,7 +19,7 @@ def opened(path: str) -> Iterator[Any]:
 
     try:
         with contextlib.ExitStack() as stack:
-            # By itself HDF5 reads local files alone.
+            # HDF5 alone reads only local files.
             is_remote = files.is_remote(path)
             where = stack.enter_context(files.open_binary(path)) if is_remote else path
             yield stack.enter_context(h5py.File(where))

@@ -105,7 +105,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "type_vocab_size": 2,
     },
 }
-# What tensors of other models than BERT are called, by the beginnings of BERT's names.
+# The beginnings of BERT's tensor names -> the beginnings in other models.
 _RENAMED: Mapping[str, Mapping[str, str]] = {
     "bert": {},
     "albert": {
@@ -116,8 +116,8 @@ _RENAMED: Mapping[str, Mapping[str, str]] = {
     },
     "electra": {"encoder.embedding_hidden_mapping_in.": "embeddings_project."},
 }
-# DistilBERT (Sanh et al. 2019) is a BERT without segments and pooler: those of its
-# settings that have other names, with their defaults; its names of tensors and BERT's.
+# DistilBERT (Sanh et al. 2019) is a BERT without segments and pooler: its settings that
+# have other names, with their defaults; its names of tensors and BERT's.
 _DISTILBERT = "distilbert"
 _DISTILBERT_FIELDS = {
     "hidden_size": ("dim", 768),
@@ -147,7 +147,7 @@ _DISTILBERT_NAMES = (
 # Settings that change the computation, and their only values in BERT.
 _POSITIONS = "position_embedding_type"
 _FIXED = {_POSITIONS: "absolute", "add_cross_attention": False}
-# What transformers calls labels without names.
+# The beginning of transformers' names for unnamed labels.
 _NO_LABEL = "LABEL_"
 
 # The classes of transformers without a head -> whether they have a pooler. Those with
@@ -356,7 +356,7 @@ def _named_architecture(values: Mapping[str, Any]) -> str | None:
 
 
 def problem_type_in(values: Mapping[str, Any]) -> str | None:
-    """What a config's classifier predicts; None if the config does not give it.
+    """Returns a config's problem type, or None if the config does not give it.
 
     As in transformers, one output is a number unless declared to be a label.
     """
@@ -487,7 +487,7 @@ def model_folder(folder: str) -> str:
 
 
 class Modules(NamedTuple):
-    """What sentence-transformers does with a text; None for what no file says."""
+    """The settings of sentence-transformers; None: in none of its files."""
 
     max_seq_length: int | None = None
     pooling: str | None = None  # cls, mean or max
@@ -565,7 +565,7 @@ def _pooling_in(path: str) -> str | None:
 
 
 def is_folder_of_hugging_face(folder: str) -> bool:
-    """Whether a folder's files are those of transformers or sentence-transformers."""
+    """Returns whether transformers or sentence-transformers wrote a folder's files."""
     known = (_MODULES_NAME, WEIGHTS_NAME, INDEX_NAME, TF_WEIGHTS_NAME)
     return any(files.exists(os.path.join(folder, name)) for name in known) or bool(
         _pickles_in(folder)

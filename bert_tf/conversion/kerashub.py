@@ -62,7 +62,7 @@ _FIELDS = {
     "max_sequence_length": "max_position_embeddings",
     "num_segments": "type_vocab_size",
 }
-# What a BertBackbone computes, whatever its settings.
+# Properties of any BertBackbone, whatever its settings.
 _COMPUTATION = {
     "hidden_act": "gelu",
     "layer_norm_eps": LAYER_NORM_EPSILON,
@@ -103,7 +103,7 @@ def is_handle(path: str) -> bool:
 
 
 def is_preset_folder(folder: str) -> bool:
-    """Whether a folder's files are those of a KerasHub preset."""
+    """Returns whether a folder has the files of a KerasHub preset."""
     return files.exists(os.path.join(folder, WEIGHTS_NAME))
 
 
@@ -308,7 +308,7 @@ def write(
 
     settings = {theirs: getattr(config, ours) for theirs, ours in _FIELDS.items()}
     kept = {name: settings[name] for name in ("num_layers", "dropout")}
-    # In the machine's memory: a converter needs no accelerator.
+    # Held in the machine's memory: a converter needs no accelerator.
     with keras.device("cpu"):
         small = keras_hub.models.BertBackbone(
             **(dict.fromkeys(_FIELDS, 1) | kept), dtype="float32", name="bert_backbone"

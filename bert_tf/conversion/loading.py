@@ -40,7 +40,7 @@ from bert_tf.text.wordpiece import WordPieceTokenizer, added_tokens
 
 Model = TypeVar("Model", bound=keras.Model)
 
-# With the same weights, a model gives other outputs if one of these differs.
+# Fields that change the outputs of a model with the same weights.
 _FUNCTION: tuple[str, ...] = (
     "num_attention_heads",
     "hidden_act",
@@ -473,9 +473,9 @@ def own_file(output_dir: str, name: str, flag: str) -> str:
 def extended(
     source: Source, config: BertConfig, vocabulary: Vocabulary, vocabulary_said_by: str
 ) -> tuple[Source, BertConfig]:
-    """A checkpoint, and its model's config, with what a vocabulary adds to its own.
+    """Returns a checkpoint and config with the tokens that a vocabulary adds.
 
-    The weights of a new token are the mean of those of its older pieces.
+    The weights of a new token are the mean of its older pieces' weights.
 
     Raises:
         InputError: the vocabulary does more than add tokens.
@@ -538,7 +538,7 @@ def checked_casing(
 def checked_segmenter(
     source: Source | None, segmenter: str | None, said_by: str = "The records have"
 ) -> str:
-    """That of records or flags, or else the checkpoint's; None is not known."""
+    """Returns the segmenter of records or flags, or the checkpoint's; None: unknown."""
     there = source and source.tokenizer.segmenter
     if source and there and segmenter and segmenter != there:
         raise InputError(

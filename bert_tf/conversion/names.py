@@ -123,7 +123,7 @@ MAPPING_IN = tuple(_dense(f"bert/{_MAPPING_IN}", "E H", _MAPPING_IN.replace("/",
 def _in_layer(
     kind: Callable[..., list[Name]], path: str, place: str, *shape: str
 ) -> list[Name]:
-    """A part of each layer: Hugging Face's path is the original's, with dots."""
+    """Returns names in every layer: Hugging Face's path has dots for slashes."""
     return kind(
         f"bert/encoder/layer_{{}}/{path}",
         *shape,
@@ -177,9 +177,9 @@ MASKED_LM, NEXT_SENTENCE = "masked LM", "next sentence prediction"
 REPLACED_TOKENS = "replaced tokens"
 CLASSIFIER, SPAN = "classifier", "span"
 MULTIPLE_CHOICE, TAGGING = "multiple choice", "tagging"
-# Of vectors of texts: no row below, as it has no weights.
+# The head for vectors of texts; it has no weights and thus no row below.
 EMBEDDING = "embedding"
-# Of a classifier that reads a text's windows at once; without it, it reads one.
+# Added to a classifier that reads all windows of a text at once instead of one.
 WINDOWS = "window attention"
 
 

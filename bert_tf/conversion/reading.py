@@ -1,4 +1,4 @@
-"""How a model reads text, as a run's folder or an export says it: reading.json.
+"""A model's way of reading text, in a run's folder or an export: reading.json.
 
     {"columns": {"text_a_column": "review"}, "long_text": "truncate",
      "max_seq_length": 128}
@@ -32,7 +32,7 @@ _COUNTS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How a model reads text; None for what is not known."""
+    """A model's way of reading text; None: unknown."""
 
     # The flags that name columns, and their values.
     columns: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -55,7 +55,7 @@ class Reading:
     pooling: str | None = None  # of the vectors of texts: cls, mean or max
     normalize: bool | None = None  # to length 1
 
-    # In a file of its own, words.json.
+    # Stored in a file of its own, words.json.
     words: TrainedWords = dataclasses.field(default=TrainedWords(), compare=False)
 
     def __post_init__(self) -> None:
@@ -73,18 +73,18 @@ class Reading:
         return self.long_text == "window"
 
     def without_windows(self) -> "Reading":
-        """The same where long texts are cut."""
+        """Returns a copy that cuts long texts."""
         return dataclasses.replace(
             self, long_text=None, window_pooling=None, doc_stride=None
         )
 
     def of_vectors(self) -> "Reading":
-        """The same if it is about the vectors of texts; else nothing is known."""
+        """Returns itself if it is about vectors of texts, else an empty reading."""
         is_known = self.pooling is not None or self.normalize is not None
         return self if is_known else Reading()
 
     def known(self) -> dict[str, Any]:
-        """What is known, by name, as JSON."""
+        """Returns the known values by name, as JSON."""
         found = dataclasses.asdict(self)
         del found["words"]
         return {name: x for name, x in found.items() if x is not None and x != {}}

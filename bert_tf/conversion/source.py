@@ -66,7 +66,7 @@ _OF_KERAS = (
 )
 ONNX_NAME = "model.onnx"
 _EXPORTED = "is an exported model, and not read. Give the checkpoint it was made from."
-# What other programs, and export_model, leave where a checkpoint is looked for.
+# Files by other programs and export_model where a checkpoint is looked for.
 _OTHERS = {
     "flax_model.msgpack": _OF_FLAX,
     **dict.fromkeys(("saved_model.pb", "model.tflite", ONNX_NAME), _EXPORTED),
@@ -106,7 +106,7 @@ def read_export(folder: str) -> Export | None:
 
 
 class Format(enum.StrEnum):
-    """What wrote a checkpoint."""
+    """The kind of program that wrote a checkpoint."""
 
     RUN = "bert_tf run"
     TF1 = "TF1 release"
@@ -132,7 +132,7 @@ class Source:
     # A classifier's or tagger's labels by output; None if they have no names, empty for
     # a regression of one number.
     labels: tuple[str, ...] | None = None
-    # What a classifier predicts, of `bert_tf.base.config`; None if no file gives it.
+    # A classifier's problem type, of `bert_tf.base.config`; None if no file gives it.
     problem_type: str | None = None
 
     def __post_init__(self) -> None:
@@ -153,12 +153,12 @@ class Source:
 
     @property
     def checkpoint(self) -> str:
-        """What its weights are read from: a checkpoint's path, or else the folder."""
+        """The place of the weights: a checkpoint's path, or else the folder."""
         is_one = self.format in OF_TENSORFLOW
         return tensorflow.find_checkpoint(self.path) if is_one else self.folder
 
     def classifier_problem_type(self) -> str | None:
-        """What its classifier predicts; None where it has none."""
+        """Returns the problem type of its classifier; None without a classifier."""
         if names.CLASSIFIER not in names.heads_of(self.weights):
             return None
         number = num_outputs(self.weights, names.CLASSIFIER)
@@ -175,7 +175,7 @@ class Source:
 
 
 def with_new_labels(source: Source, head: str, labels: Sequence[str]) -> Source:
-    """The same for more labels: its own keep their outputs, those of others are new."""
+    """Returns a source with more labels; the old ones keep their outputs."""
     there = source.labels if head in names.heads_of(source.weights) else None
     if not (there and {*there} < {*labels}):
         return source
@@ -194,7 +194,7 @@ def _kerashub() -> Any:
 
 
 def find_format(path: str) -> Format:
-    """Which format a path has, from the names of files alone."""
+    """Returns the format of a path, from the names of files alone."""
     if files.is_folder(path):
         export = read_export(path)
         if export is not None and not export.complete:
@@ -307,7 +307,7 @@ def open_source(path: str) -> Source:
             if config is None and files.exists(config_path):
                 config = BertConfig.from_json_file(config_path)
         labels, problem_type = read_labels(folder)
-        # What is no format's but our own runs'.
+        # Only our own runs have LoRA's weights and standardization.
         weights = tensorflow.read_weights(path).merged().without_standardization()
         config = config or tensorflow.config_of_electra(path, weights)
         if format_ == Format.MODEL_GARDEN:

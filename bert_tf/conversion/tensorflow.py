@@ -32,7 +32,7 @@ from bert_tf.conversion import names
 from bert_tf.conversion.weights import Tensor, Weights, listed
 
 RELEASED_PREFIX = "bert_model.ckpt"
-# Those of ALBERT's and ELECTRA's releases too.
+# Includes the prefixes of ALBERT's and ELECTRA's releases.
 RELEASED_PREFIXES = (
     RELEASED_PREFIX,
     "model.ckpt-best",
@@ -46,7 +46,7 @@ _TABLES = ("word", "token_type", "position")
 _OUR_PREFIX = "weights/"
 _GLOB = re.compile(r"[\[\\]")  # `*` and `?` match themselves
 KEY_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"  # of a variable in `tf.train.Checkpoint`
-_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"  # what has which variable
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"  # objects and their variables
 _OUR_STEP = "progress/step" + KEY_SUFFIX
 # Adam's and LAMB's moments, and the scalars of steps and loss scales.
 _OPTIMIZERS_OWN = re.compile(
@@ -62,7 +62,7 @@ class DamagedCheckpointError(InputError):
 class CheckpointReader:
     """Reads one checkpoint.
 
-    TensorFlow's reader compares each tensor's bytes, and those of the index itself,
+    TensorFlow's reader compares the bytes of every tensor, and of the index itself,
     with the CRC-32C in the index.
     """
 

@@ -1,4 +1,4 @@
-"""The files in a folder that define how its text is tokenized and what its labels are.
+"""The files in a folder that define its tokenizer and its labels.
 
     vocab.txt              one token per line
     tokenizer_config.json  {"do_lower_case": true, ...}; "segmenter" if there is one
@@ -89,7 +89,7 @@ _JSON_FIXED = {
 def write_labels(
     folder: str, labels: Sequence[str] | None, problem_type: str | None
 ) -> None:
-    """Writes what a classifier predicts, or a tagger."""
+    """Writes the labels and problem type of a classifier or tagger."""
     if labels is not None:
         content = "".join(f"{label}\n" for label in labels)
         if _labels(content.encode("utf-8", "replace").decode()) != tuple(labels):
@@ -134,13 +134,13 @@ class TrainedWords:
 
 
 def write_words(folder: str, words: TrainedWords) -> None:
-    """Writes what a tagger's training words were like."""
+    """Writes the properties of a tagger's training words."""
     content = json.dumps(dataclasses.asdict(words)) + "\n"
     files.write_atomically(os.path.join(folder, WORDS_NAME), content)
 
 
 def read_words(folder: str) -> TrainedWords:
-    """What a tagger's training words were like; the defaults without the file."""
+    """Reads the properties of a tagger's training words, or returns the defaults."""
     path = os.path.join(folder, WORDS_NAME)
     return (
         strict_json.read(TrainedWords, path) if files.exists(path) else TrainedWords()
@@ -330,7 +330,7 @@ def segmenter_of(folder: str) -> str | None:
 
 
 def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]:
-    """What the files ask for that is not the original's tokenizer."""
+    """Yields the files' requests that the original's tokenizer does not meet."""
     config_path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     json_path = os.path.join(folder, TOKENIZER_NAME)
     special_path = os.path.join(folder, _SPECIAL_TOKENS_NAME)

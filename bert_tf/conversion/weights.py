@@ -57,7 +57,7 @@ class Weights(Mapping[str, np.ndarray]):
         return name in self.tensors
 
     def stacked(self, num_layers: int) -> "Weights":
-        """The same with more layers: layer i is layer i mod L of the L there are.
+        """Returns more layers: layer i is layer i mod L of the L existing ones.
 
         Gong et al. 2019, "Efficient Training of BERT by Progressively Stacking".
         """
@@ -70,7 +70,7 @@ class Weights(Mapping[str, np.ndarray]):
         return self.with_layers([i % len(found) for i in range(num_layers)])
 
     def with_heads(self, heads: Iterable[str]) -> "Weights":
-        """The same without the other heads, of those in the table of names."""
+        """Returns the weights without other heads in the table of names."""
         others = {
             row.original
             for head in HEADS.values()
@@ -101,7 +101,7 @@ class Weights(Mapping[str, np.ndarray]):
         return Weights(self.path, tensors)
 
     def merged(self) -> "Weights":
-        """The same with LoRA's products added to their kernels: a plain model's."""
+        """Returns a plain model's weights, with LoRA merged into the kernels."""
         tensors = dict(self.tensors)
         for name in self.tensors:
             if not name.endswith(_LORA_A):
@@ -115,7 +115,7 @@ class Weights(Mapping[str, np.ndarray]):
     def with_tokens(
         self, added: Mapping[int, Sequence[int]], num_tokens: int
     ) -> "Weights":
-        """The same for a larger vocabulary: a new row is the mean of some old ones."""
+        """Returns weights for more tokens: a new row is the mean of some old rows."""
         tensors = dict(self.tensors)
         for name in OF_VOCABULARY:
             if name in tensors:
@@ -124,7 +124,7 @@ class Weights(Mapping[str, np.ndarray]):
         return Weights(self.path, tensors)
 
     def with_outputs(self, head: str, places: Sequence[int | None]) -> "Weights":
-        """The same with these outputs of a head, in order; of a new one, zeros."""
+        """Returns weights with these outputs of a head, in order; new ones are zero."""
         tensors = dict(self.tensors)
         for name in (row.original for row in HEADS[head].weights):
             read = functools.partial(_chosen, tensors[name], places)
@@ -132,7 +132,7 @@ class Weights(Mapping[str, np.ndarray]):
         return Weights(self.path, tensors)
 
     def without_standardization(self) -> "Weights":
-        """The same with `cls_normalization` in the heads of the pooled output.
+        """Folds `cls_normalization` into the heads on the pooled output.
 
         W (x - m) / d + b = (W / d) x + (b - (W / d) m)
         """
@@ -180,7 +180,7 @@ def _sum(kernel: Tensor, a: Tensor, b: Tensor) -> Callable[[], np.ndarray]:
 
 
 def added_options(weights: Weights) -> dict[str, Any]:
-    """What a model needs for the weights that fine-tuning added, without LoRA's."""
+    """Returns a model's options for weights added by fine-tuning, without LoRA's."""
     options: dict[str, Any] = {}
     for name, shape in weights.shapes.items():
         if name.endswith("/adapter/down/kernel"):
@@ -240,7 +240,7 @@ def refuse_foreign(weights: Weights, advice: str) -> None:
 def refuse_differences(
     what: str, wrong: Iterable[str], missing: Iterable[str], left_over: Iterable[str]
 ) -> None:
-    """Raises InputError if a checkpoint's tensors are not those of its config."""
+    """Raises InputError if a checkpoint's tensors do not match its config."""
     problems = [
         f"{problem}: {listed(names)}"
         for problem, names in (

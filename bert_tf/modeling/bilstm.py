@@ -27,7 +27,7 @@ class BiLstm(Stored, keras.layers.Bidirectional):
         self._last = PooledTokens(True, dtype=dtype, name="last_token")
 
     def ends(self, states: Any, input_mask: Any) -> Any:
-        """What has read whole sequences: [B, S, H] to [B, H]."""
+        """Returns the states after whole sequences: [B, S, H] to [B, H]."""
         half = states.shape[-1] // 2
         ahead = self._last(states[:, :, :half], input_mask)
         return ops.concatenate([ahead, states[:, 0, half:]], axis=-1)
@@ -42,7 +42,7 @@ _MIXTURE_SCORE_SCALE = 1.0
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BiLstmTagger(DictInputModel):
-    """A label for every word, from its features and those of the words around it.
+    """A model that labels words by their own and their neighbours' features.
 
     BERT without fine-tuning (Devlin et al. 2018, section 5.3): word vectors from layers
     of BERT are the input of a two-layer 768-dimensional BiLSTM before the

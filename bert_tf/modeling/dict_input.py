@@ -41,13 +41,13 @@ class DictInputModel(keras.Model):
         return super().fit(x, self._labels(y), *args, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """See `fit`."""
+        """Evaluates as Keras does, with the inputs of `fit`."""
         keras_backend.refuse_fork()
         self._check(x)
         return super().evaluate(x, self._labels(y), *args, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """See `fit`."""
+        """Predicts as Keras does, with the inputs of `fit`."""
         keras_backend.refuse_fork()
         self._check(x)
         return super().predict(x, *args, **kwargs)
@@ -60,7 +60,7 @@ class DictInputModel(keras.Model):
         return super().make_train_function(force)
 
     def _constructor_arguments(self) -> dict[str, Any]:
-        """What `get_config` describes a model by, without `trainable`."""
+        """Returns the arguments in `get_config`, without `trainable`."""
         raise NotImplementedError
 
     def _labels(self, y: Any) -> Any:
@@ -138,7 +138,7 @@ class DictInputModel(keras.Model):
     def compute_output_spec(
         self, inputs: Any, training: bool | None = None, mask: Any = None
     ) -> Any:
-        """As `call`, on symbolic inputs."""
+        """Returns the outputs of `call` on symbolic inputs."""
         return super().compute_output_spec(
             self._own_inputs(inputs), training=training, mask=mask
         )

@@ -34,9 +34,9 @@ from bert_tf.modeling.transformer import AttentionBias, TransformerLayer
 # and the last token is pooled (Devlin et al. 2018, section 5.1, "LTR"); with
 # `right_to_left` to itself and later ones. A `second_encoder` has its own weights,
 # and its outputs are concatenated: [B, S, W] and [B, W] with W the sum of the widths.
-# hidden_states and attention_probs are those of the first. With `bilstm` an LSTM reads
-# the sequence output both ways; what it has read is pooled, without a dense layer. With
-# `cls_normalization` the pooled output is standardized last.
+# hidden_states and attention_probs come from the first encoder. With `bilstm` an LSTM
+# reads the sequence output both ways; its last states are pooled, without a dense
+# layer. With `cls_normalization` the pooled output is standardized last.
 #
 # A call may pass a whole parsed record: features that the model does not read are
 # ignored.
@@ -174,7 +174,7 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
                 if mixture is None:
                     tokens = pooled_tokens(hidden_states[-1], *masks)
                 else:
-                    # Of the pooled tokens alone: the same from far fewer numbers.
+                    # Mixes the pooled tokens alone: the same from far fewer numbers.
                     tokens = mixture([pooled_tokens(h, *masks) for h in hidden_states])
                 outputs["pooled_output"] = pooler(tokens)
             elif mixture is not None:
@@ -238,8 +238,8 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
         self._freeze_pretrained()
 
     def _freeze_pretrained(self) -> None:
-        """Leaves trainable what was added, and what is trained with it on request."""
-        # What is trained while the pre-trained weights are frozen:
+        """Freezes all but the added weights and those trained with them on request."""
+        # Trained while the pre-trained weights are frozen:
         #
         #     LoRA        A and B of queries and values
         #     adapters    the adapters and every LayerNorm, Houlsby et al. 2019

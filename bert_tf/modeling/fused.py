@@ -28,7 +28,7 @@ keras_backend.avoid_ynnpack()
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Of a thread's own: one that serves must not have the switches of one that trains.
+# Local to a thread: a serving thread must not have a training thread's switches.
 _enabled: contextvars.ContextVar[bool] = contextvars.ContextVar("enabled", default=True)
 _in_inference: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "in_inference", default=False
@@ -134,12 +134,12 @@ def _is_on() -> bool:
 
 
 def without_fusion() -> contextlib.AbstractContextManager:
-    """Within it, `compiled` is the identity: for what XLA compiles as a whole, TPUs."""
+    """Context in which `compiled` is the identity: for TPUs and whole XLA programs."""
     return set_context((_enabled, False))
 
 
 def fused_inference() -> contextlib.AbstractContextManager:
-    """Within it, models compute by pieces in inference, too: for few shapes."""
+    """Context in which inference, too, computes by pieces: for few shapes."""
     return set_context((_in_inference, True))
 
 
@@ -153,7 +153,7 @@ def compiles_inference() -> bool:
 
 
 def products_by_head(is_on: bool) -> contextlib.AbstractContextManager:
-    """Within it attention's projections are products by head.
+    """Context in which attention's projections are products by head.
 
     A TPU's compiler chooses their layouts, where it copies the results of products of
     rows; a GPU's transposes them.
@@ -195,7 +195,7 @@ _draws: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 @contextlib.contextmanager
 def set_context(*values: tuple[contextvars.ContextVar, Any]) -> Iterator[None]:
-    """Within it context variables have other values."""
+    """Context in which context variables have other values."""
     tokens = [(variable, variable.set(value)) for variable, value in values]
     try:
         yield
@@ -207,18 +207,18 @@ def set_context(*values: tuple[contextvars.ContextVar, Any]) -> Iterator[None]:
 def per_example_dropout(
     numbers: Any, again: bool = False
 ) -> contextlib.AbstractContextManager:
-    """Within it masks are those of these rows of a larger batch, [B] integers.
+    """Context in which a batch has the masks of rows [B] in a larger batch.
 
-    So that a replica's part of a batch, or a micro-batch, has the masks that its rows
-    would have in the whole. With `again`, the masks are of the seeds drawn the last
-    time, as many as then. None for a whole batch.
+    A replica's part of a batch, or a micro-batch, thus has the masks that its rows
+    would have in the whole. With `again`, the masks follow from the same seeds as the
+    last time. `numbers` are the rows' integers; None for a whole batch.
     """
     rows = () if numbers is None else (numbers, again)
     return set_context((_examples, rows), (_drawn, collections.Counter()))
 
 
 def dropout_pass(number: int | None) -> contextlib.AbstractContextManager:
-    """Within it a model runs once more in the same step: 1, 2, ...; None: no dropout.
+    """Context of another pass in the same step: 1, 2, ...; None: no dropout.
 
     Its masks follow from the seeds drawn last, so that no generator's state depends on
     how often a step runs the model.
@@ -277,7 +277,7 @@ def dropout(x: Any, seed: Any, rate: float) -> Any:
     turn = ops.cast(ops.arange(num_features, dtype="int32"), "uint32")
     bits = _finalized(begins[:, None] + turn[None, :] * _word(_GOLDEN_GAMMA))
     is_kept = bits >= _word(round(rate * 2**32))
-    # In float32: bfloat16's 1 / 0.9 is too small by 0.16 %, in every number alike.
+    # Scaled in float32: bfloat16's 1 / 0.9 is always too small, by 0.16 %.
     scaled = ops.cast(x, "float32") * (1.0 / (1.0 - rate))
     return ops.where(is_kept, ops.cast(scaled, x.dtype), ops.zeros_like(x))
 
@@ -411,7 +411,7 @@ def add_bias(x: Any, bias: Any) -> Any:
         def gradient(upstream: Any) -> Any:
             return _cast_as(x, upstream), _column_sums(upstream)
 
-        # In float32 TensorFlow fuses the bias into the product.
+        # TensorFlow fuses a float32 bias into the product.
         is_float32 = x.dtype == bias.dtype
         return x + bias if is_float32 else _cast_and_add(x, bias), gradient
 

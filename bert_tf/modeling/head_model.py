@@ -54,7 +54,7 @@ class HeadModel(DictInputModel):
         if kind != REGRESSION or is_of_logits(loss):
             for name in ("metrics", "weighted_metrics"):
                 refuse_probabilities(kwargs.get(name), keras.metrics, kind, outputs)
-        self.loss = None  # Keras would keep that of an earlier call
+        self.loss = None  # Keras would keep the loss of an earlier call
         super().compile(optimizer, loss, **kwargs)
 
     def compile_from_config(self, config: Mapping[str, Any]) -> None:
@@ -154,7 +154,7 @@ class HeadModel(DictInputModel):
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        """What Keras reports: the records' metrics, unless a loss is compiled."""
+        """Returns Keras' metrics, without the records' ones if a loss is compiled."""
         if self.loss is None:
             return super().metrics
         return [m for m in super().metrics if m not in self._record_metrics]

@@ -233,7 +233,7 @@ class BertMultipleChoice(HeadModel):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BertSpanPredictor(HeadModel):
-    """Where an answer starts and ends in a passage (Devlin et al., section 4.2, SQuAD).
+    """Prediction of an answer's start and end (Devlin et al., section 4.2, SQuAD).
 
     One linear layer on every token, without dropout, as in the original's code.
 
@@ -291,8 +291,8 @@ class BertSpanPredictor(HeadModel):
 class BertTagger(HeadModel):
     """A label for every word, such as a named entity's (Devlin et al., section 5.3).
 
-    Every token has scores; a word's label is that of its first token, and the others
-    have weight 0.
+    Every token has scores; a word's label is predicted at its first token. The
+    other tokens have weight 0.
 
     Inputs: the encoder's. Output, in float32: logits [B, S, C]. Labels in the records:
     label_ids [B, S] ints, and label_weights [B, S], 1 at the first token of each word
@@ -358,7 +358,7 @@ class BertTagger(HeadModel):
         self.num_labels = num_labels
 
     def _records(self, x: Any, y: Any, sample_weight: Any) -> Any:
-        """As every head's; what has a weight, of weights for each token, is a word."""
+        """Returns the records; tokens with a sample weight count as words."""
         names = {*x, *(y if isinstance(y, Mapping) else ())}
         if sample_weight is not None and "label_weights" not in names:
             sample_weight = ops.convert_to_tensor(sample_weight)

@@ -18,7 +18,7 @@ from bert_tf.base.config import BertConfig
 from bert_tf.modeling import fused
 from bert_tf.modeling.fused import compiles_inference, next_seed
 
-# What passes through a model at some points, for training that watches or changes it:
+# Values at some points of a model, for training that watches or changes them:
 #
 #     "words"        the word embeddings alone, [B, S, E]
 #     "embeddings"   the embeddings, [B, S, H]
@@ -34,12 +34,12 @@ _observer: contextvars.ContextVar[Observer] = contextvars.ContextVar(
 
 
 def observing(function: Observer) -> contextlib.AbstractContextManager:
-    """Within it a model continues with what the function makes of x at these points."""
+    """Context in which a model replaces x by `function(point, x)` at these points."""
     return fused.set_context((_observer, function))
 
 
 def observe(point: str, x: Any) -> Any:
-    """What a model continues with at one of these points: x itself, unless observed."""
+    """Returns the value to continue with at a point: x itself, unless observed."""
     return _observer.get()(point, x)
 
 
@@ -50,10 +50,10 @@ def observe(point: str, x: Any) -> Any:
 
 
 def frozen_parts(model: Any) -> dict[str, bool]:
-    """The layers and weights whose flag `trainable` is not that of what owns them.
+    """Returns `trainable` of layers and weights whose owner has another flag.
 
-    By a layer's path of names, or a weight's after "weight:". A layer of several owners
-    has an entry below each one.
+    The keys are paths of a layer's names, or "weight:" and a weight's path. A layer
+    with several owners has one entry per owner.
     """
     flags = {
         path: layer.trainable
@@ -308,13 +308,13 @@ class Embeddings(Stored, keras.layers.Layer):
         return (*input_ids_shape, self.bert_config.embedding_width)
 
     def get_config(self) -> dict[str, Any]:
-        """As every layer's; with the number that those who share them know."""
+        """Returns the config, with a link's number if the embeddings are shared."""
         config = super().get_config()
         return {**config, "link": self.link()} if self.is_linked else config
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Any:
-        """As every layer's; the same ones for all who share them."""
+        """Makes embeddings from a config: the same ones for all who share a link."""
         config = dict(config)
         link = config.pop("link", None)
         if link is None:
@@ -329,9 +329,9 @@ class Embeddings(Stored, keras.layers.Layer):
         return _links[self]
 
 
-# A copy, or what is loaded from a file, is made layer by layer, each from its config
-# alone; those that shared embeddings must share the copies, too. The first one to ask
-# makes them; when it asks again another copy has begun.
+# A copied or loaded model is made layer by layer, each layer from its config alone;
+# layers that shared embeddings must share the copies, too. The first layer to ask makes
+# them; when it asks again another copy has begun.
 _numbers = itertools.count(1)
 _links: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _made: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -384,7 +384,7 @@ HEAD_INITIALIZER_RANGE = 0.02
 
 
 def at_positions(sequence_output: Any, positions: Any) -> Any:
-    """The hidden states [B, S, H] at the positions [B, P] of each sequence."""
+    """Returns the hidden states [B, S, H] at the sequences' positions [B, P]."""
     positions = ops.cast(positions, "int32")
     if keras_backend.is_jax():
         # XLA divides a lookup among devices by its batch dimension. To look up in the
@@ -491,7 +491,7 @@ class SplitChoices(Stored, keras.layers.Layer):
         return ops.reshape(scores, ops.shape(input_ids)[:2])
 
     def compute_output_spec(self, scores: Any, input_ids: Any) -> Any:
-        """As `call`, on symbolic inputs."""
+        """Returns the outputs of `call` on symbolic inputs."""
         return keras.KerasTensor(tuple(input_ids.shape[:2]), scores.dtype)
 
 
@@ -528,7 +528,7 @@ class WindowAttention(Stored, keras.layers.Layer):
         return ops.cast(ops.sum(weights * single, axis=1), self.compute_dtype)
 
     def compute_output_spec(self, pooled: Any, input_mask: Any) -> Any:
-        """As `call`, on symbolic inputs."""
+        """Returns the outputs of `call` on symbolic inputs."""
         return keras.KerasTensor(
             (input_mask.shape[0], pooled.shape[-1]), self.compute_dtype
         )

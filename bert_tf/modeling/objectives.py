@@ -1,4 +1,4 @@
-"""What is minimised and measured, from a batch of records and a model's outputs.
+"""Losses and metrics of a batch of records and a model's outputs.
 
 Devlin et al. 2018: pre-training minimises the sum of the mean negative log-likelihoods
 of the masked LM and of next sentence prediction (section A.2). A classifier minimises
@@ -41,7 +41,7 @@ class Mean(NamedTuple):
     total: Any  # scalar float32 tensor, the weighted sum
     weight: Any  # scalar float32 tensor, the sum of the weights
     epsilon: float = 0.0  # added to the weight of the whole batch
-    factor: float = 1.0  # of the mean in what is minimised; it is reported without
+    factor: float = 1.0  # multiplies the mean that is minimised, not the reported one
 
     def value(self, weight: Any = None) -> Any:
         """The mean, 0 if nothing has a weight; of a part, with the whole's weight."""
@@ -51,7 +51,7 @@ class Mean(NamedTuple):
 
 
 class RowsOfReplica(Protocol):
-    """The rows of a batch that one replica has, beside those of the others."""
+    """One replica's rows of a batch, among all replicas' rows."""
 
     def of_all(self, arrays: Mapping[str, Any]) -> Mapping[str, Any]:
         """The rows of all replicas, in order; gradients reach each row's replica."""
@@ -70,7 +70,7 @@ class Loss:
     values: Callable[[Records, Outputs], Any]  # of any shape, float32
     weights: Callable[[Records], Any]  # of the same shape
     epsilon: float = 0.0
-    factor: float = 1.0  # of the mean in what is minimised
+    factor: float = 1.0  # multiplies the mean that is minimised
     # The names of the scores that it is of, [..., C] each, and what they are scores of:
     # SINGLE_LABEL, MULTI_LABEL or REGRESSION of `bert_tf.base.config`.
     logits: tuple[str, ...] = ()
@@ -85,10 +85,10 @@ class Loss:
         sample_weight: Any = None,
         rows: RowsOfReplica | None = None,
     ) -> Mean:
-        """The mean of a batch, or of a replica's rows of it.
+        """Returns the mean of a batch, or of a replica's rows in it.
 
-        Keras' sample weights, of each example or of each of its values, multiply the
-        values alone: they are not divided by.
+        Keras' sample weights, one per example or per value, multiply the values alone:
+        the mean is not divided by them.
         """
         weights = ops.cast(self.weights(records), "float32")
         if self.across_rows and rows is not None:
@@ -135,7 +135,7 @@ class Loss:
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """The losses, whose means add up to what is minimised, and further metrics."""
+    """Losses, minimised as the sum of their means, and further metrics."""
 
     losses: Mapping[str, Loss]  # by their reported names
     metrics: Mapping[str, Callable[[Records, Outputs], Mean]] = dataclasses.field(
@@ -368,7 +368,7 @@ def real_examples(labels: str) -> Callable[[Records], Any]:
 
 
 def _next_sentence_weights(records: Records) -> Any:
-    """For each row or, if rows are packed, each of its sequences."""
+    """Returns the weights of the rows or, if rows are packed, of their sequences."""
     if "next_sentence_weights" in records:
         return _flat(records["next_sentence_weights"])
     return ops.ones_like(_flat(records["next_sentence_labels"]))
@@ -444,7 +444,7 @@ MULTI_LABEL = Objective(
     {"cross_entropy": _of_examples(_multi_label_loss, config.MULTI_LABEL)},
     {"exact_match": _of_examples(_exact_match, config.MULTI_LABEL)},
 )
-# What a classifier minimises, by its problem type.
+# The objectives of classifiers by problem type.
 CLASSIFIERS = {
     config.SINGLE_LABEL: CLASSIFICATION,
     config.REGRESSION: REGRESSION,
@@ -483,8 +483,8 @@ SPAN = Objective(
 )
 
 
-# What a training loss may have in addition to the labels' likelihood. Means over
-# labels, or numbers, are those of the losses above.
+# Terms of a training loss in addition to the labels' likelihood. Means over labels, or
+# numbers, are defined as in the losses above.
 
 
 def smoothed(loss: Loss, share: float) -> Loss:
@@ -532,7 +532,7 @@ def kl_divergence(kind: str, p: Any, q: Any) -> Any:
     if kind == config.REGRESSION:
         return 0.5 * ops.mean(ops.square(p - q), axis=-1)
     if kind == config.MULTI_LABEL:
-        # Of sigmoids: -log p = softplus(-x), -log(1 - p) = x + softplus(-x).
+        # For sigmoids -log p = softplus(-x), -log(1 - p) = x + softplus(-x).
         change = ops.softplus(-q) - ops.softplus(-p)
         return ops.mean(change + (1.0 - ops.sigmoid(p)) * (q - p), axis=-1)
     log_p = ops.log_softmax(p, axis=-1)

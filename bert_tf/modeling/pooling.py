@@ -1,4 +1,4 @@
-"""Which hidden states represent a sequence: of which layers, and of which tokens."""
+"""Selection of the layers and tokens whose hidden states represent a sequence."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -53,7 +53,7 @@ class LayerMixture(Stored, keras.layers.Layer):
         return ops.tensordot(weights, ops.stack(states), axes=1)
 
 
-# Where the sequences of a packed row begin and end.
+# Begin and end of the sequences in a packed row.
 #
 # A packed row (`bert_tf.records.spec`) holds several sequences one after another, each
 # with positions that start at 0 and its own [CLS]. `sequence_ids` numbers them from 1
@@ -64,7 +64,7 @@ class LayerMixture(Stored, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class PackedPositions(Stored, keras.layers.Layer):
-    """The position of each token in its own sequence."""
+    """Layer that returns tokens' positions in their own sequences."""
 
     def call(self, sequence_ids: Any, cls_positions: Any) -> Any:
         """[B, S] and [B, N] to [B, S] int32; 0 for padding."""
@@ -135,7 +135,7 @@ def pooled_tokens(states: Any, input_mask: Any, pooling: str) -> Any:
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class SentencePooling(Stored, keras.layers.Layer):
-    """The vectors of each example's texts, in float32 under any policy."""
+    """Layer that pools texts into vectors, in float32 under any policy."""
 
     def __init__(self, pooling: str, dtype: Any = None, name: str | None = None):
         super().__init__(autocast=False, dtype=dtype, name=name)
@@ -149,6 +149,6 @@ class SentencePooling(Stored, keras.layers.Layer):
         return ops.reshape(vectors, (*ops.shape(input_mask)[:2], vectors.shape[-1]))
 
     def compute_output_spec(self, sequence_output: Any, input_mask: Any) -> Any:
-        """As `call`, on symbolic inputs."""
+        """Returns the outputs of `call` on symbolic inputs."""
         shape = (*input_mask.shape[:2], sequence_output.shape[-1])
         return keras.KerasTensor(shape, "float32")

@@ -25,7 +25,7 @@ from bert_tf.modeling.layers import (
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class AttentionBias(Stored, keras.layers.Layer):
-    """What to add to attention scores: 0 where a token may attend, else the penalty."""
+    """Addend of attention scores: 0 where a token may attend, else the penalty."""
 
     def __init__(self, config: BertConfig, dtype: Any = None):
         super().__init__(dtype=dtype, name="attention_bias")
@@ -118,7 +118,7 @@ class SelfAttention(keras.layers.Layer):
     def _attend_by_pieces(
         self, x: Any, attention_bias: Any, seed: Any
     ) -> tuple[Any, Any]:
-        """The same, with a context [B, S, A, D]."""
+        """Returns the call's outputs, with a context [B, S, A, D]."""
         query, key, value = self.query, self.key, self.value
         scale = self.head_size**-0.5
         kernels = [query.kernel * scale, key.kernel, value.kernel]
@@ -397,11 +397,11 @@ class LowRankDense(keras.layers.Dense):
         return [self._kernel, self.bias, self.lora_kernel_a, self.lora_kernel_b]
 
 
-# Adapters: small networks between the frozen parts of each layer.
+# Adapters: small networks between the frozen parts of a layer.
 #
 # Houlsby et al. 2019, "Parameter-efficient transfer learning for NLP", section 2.1.
-# Each layer has two, one after the attention's output projection and one after that of
-# the feed-forward network, before the residual and the normalization:
+# A layer has two, one after the attention's output projection and one after the
+# feed-forward network's, before the residual and the normalization:
 #
 #     LayerNorm(residual + Adapter(Dropout(Dense(x))))
 #     Adapter(h) = h + gelu(h D + c) U + d      D [H, M], U [M, H]

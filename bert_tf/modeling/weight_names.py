@@ -56,7 +56,7 @@ def weights_by_name(model: keras.Model) -> dict[str, keras.Variable]:
 
 
 def _after(path: str, scope: str) -> str:
-    """What follows `scope` in `path`."""
+    """Returns the part of `path` after `scope`."""
     _, found, rest = f"/{path}".partition(f"/{scope}/")
     if not found:
         raise ValueError(

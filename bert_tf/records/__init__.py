@@ -1,4 +1,4 @@
-"""TFRecords: what a record holds, how records are made, and how they are read.
+"""TFRecords: the content of a record, and how records are made and read.
 
 spec                what a record holds: writes, parses, checks and explains it
 writing, manifest   files of records, complete or absent, and their manifest

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 # The plan is a function of (lengths, batch size, seed, number of the batch) alone:
 #
 # - an epoch draws an order of the examples by (seed, epoch) and goes through the static
-#   lengths from the shortest one: those of its examples that fit are cut into whole
-#   batches in that order; what is left over joins the next length;
-# - so each example occurs once in each epoch, and at most one batch of an epoch is not
+#   lengths from the shortest one: the examples that fit are cut into whole batches in
+#   that order; the rest joins the next length;
+# - so every example occurs once per epoch, and at most one batch of an epoch is not
 #   full. The rest of it is padding (`PADDING`) of weight 0;
 # - the epoch's batches are then shuffled by the same seed.
 #
@@ -163,13 +163,13 @@ class LengthPlan:
 # The table keeps only the tokens before the padding, of all records one after another,
 # and pads batches to the requested length: MNLI's 400,000 pairs take 200 MB.
 #
-# A record may have several sequences, each choice of an example its own: what is [N] or
-# [B, S] below is then [N, C] or [B, C, S]. The longest one is the record's length.
+# A record may have several sequences, one per choice of an example: shapes [N] or
+# [B, S] below are then [N, C] or [B, C, S]. The longest one is the record's length.
 #
 # Shapes: N records, T tokens of all of them, M batches, B batch, S the batch's length,
 # C sequences of a record.
 
-# To be incremented when the same examples give other records.
+# Incremented whenever the same examples would give other records.
 _WAY_OF_MAKING = 1
 
 # The feature of a batch for evaluation that holds its records' numbers.
@@ -189,8 +189,8 @@ class ExampleTable:
     more, such as a text's windows, of which all but a single one count as full.
     """
 
-    spec: RecordSpec  # what a record holds
-    lengths: np.ndarray  # [N] int64, the tokens of each record's longest sequence
+    spec: RecordSpec  # the features of a record
+    lengths: np.ndarray  # [N] int64, tokens of the records' longest sequences
     full_length: int  # of a record with as much as any can have
     mean_length: float  # the tokens of a sequence, on average
 
@@ -223,7 +223,7 @@ class ExampleTable:
                 np.pad(one, [(0, 0), (0, max(counts) - one.shape[1])])
                 for one in lengths
             ]
-        # Of each sequence: [N], or [N, C].
+        # One length per sequence: [N], or [N, C].
         own = np.concatenate(lengths)
         self.lengths = own.reshape(len(own), -1).max(axis=1)
         self.mean_length = float(own.sum() / own.size)
@@ -275,7 +275,7 @@ class ExampleTable:
         return digest(self._made_from)
 
     def with_feature(self, name: str, make: MakeFeature) -> "ExampleTable":
-        """The same records, with one more feature, made of each batch as it is read."""
+        """Returns the records with another feature, computed as batches are read."""
         other = copy.copy(self)
         other._made = {**self._made, name: make}
         return other
@@ -398,7 +398,7 @@ class ExampleTable:
         num_lengths: int | None,
     ) -> np.ndarray:
         """A model's output of that shape for every record, [N, ...] float32."""
-        # What is PADDING, -1, comes into one more row at the end.
+        # Padding, whose number is -1, is written to an extra row at the end.
         values = np.zeros([len(self) + 1, *shape], np.float32)
         batches = self.batches(batch_size, num_lengths)
         for batch, found in outputs(batches, len(batches)):
@@ -407,12 +407,12 @@ class ExampleTable:
 
 
 def _lengths_of(block: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The tokens of each sequence, [N], or [N, C]."""
+    """Returns the sequences' numbers of tokens, [N] or [N, C]."""
     return block["input_mask"].sum(axis=-1, dtype=np.int64)
 
 
 def _as_parsed(value: np.ndarray) -> np.ndarray:
-    """As `RecordSpec.parse` gives it."""
+    """Casts a value to the type that `RecordSpec.parse` returns."""
     is_int = value.dtype.kind in "iu"
     return value.astype(np.int32 if is_int else np.float32, copy=False)
 
@@ -429,7 +429,7 @@ class EvaluationBatches:
         self._lengths = lengths
 
     def of_table(self, table: ExampleTable) -> "EvaluationBatches":
-        """The same batches of another table's records."""
+        """Returns the same batches with another table's records."""
         return EvaluationBatches(table, self._rows, self._lengths)
 
     def __len__(self) -> int:
@@ -489,8 +489,8 @@ Group = tuple[list[Item], ExampleTable]
 
 
 class _Batches(Generic[Item]):
-    # The batches of all groups, for a `Predict`. Those of several groups may be
-    # fetched before the outputs of the first one are there: `groups` has all of them.
+    # The batches of all groups, for a `Predict`. Batches of several groups may be
+    # fetched before the first group's outputs are there: `groups` has all groups.
 
     def __init__(
         self,

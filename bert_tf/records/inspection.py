@@ -75,7 +75,7 @@ class _Block:
         self.ids = columns["input_ids"]
         num_tokens = columns["input_mask"].sum(axis=1)
         self.is_token = np.arange(self.ids.shape[1]) < num_tokens[:, None]
-        # Of packed rows each sequence [M], and its row; else the records themselves.
+        # The sequences [M] of packed rows with their rows; else the records themselves.
         self.sequences, self.rows, _ = _sequences(columns)
         self.lengths = self.sequences["input_mask"].sum(axis=1)
         self.a_lengths = self.lengths - self.sequences["segment_ids"].sum(axis=1)
@@ -89,7 +89,7 @@ class _Block:
         return self["masked_lm_weights"] > 0
 
     def with_sequences(self, is_broken: np.ndarray) -> np.ndarray:
-        """Which records have any of these sequences [M]; [N, 1]."""
+        """Returns whether records [N, 1] have any of these sequences [M]."""
         numbers = np.bincount(self.rows[is_broken], minlength=len(self.ids))
         return numbers[:, None] > 0
 
@@ -185,7 +185,7 @@ def _has_unknown_label(block: _Block) -> np.ndarray:
 
 
 class Rule(NamedTuple):
-    """What a sound record is not, and where [N, any] a block's records are so."""
+    """A description of broken records, and a function that finds them [N, any]."""
 
     text: str
     is_broken: Callable[[_Block], np.ndarray]
@@ -195,7 +195,7 @@ class Rule(NamedTuple):
 
 MISFIT = "cannot be read, or has other features than the first record"
 
-# By name, in the order of the report.
+# Rules by name, in the order of the report.
 RULES = {
     "input_mask": Rule("input_mask is not ones, then zeros", _has_other_input_mask),
     "padding": Rule("input_ids are not 0 in the padding", _has_ids_in_padding),
@@ -246,7 +246,7 @@ RULES = {
 def broken_rules(
     columns: Columns, vocabulary: Vocabulary | None, pairs: str = "nsp"
 ) -> dict[str, np.ndarray]:
-    """For each rule that can be checked, which records [N] of a block break it."""
+    """Returns, by rule that can be checked, whether records [N] break it."""
     block = _Block(columns, vocabulary, pairs)
     return {
         name: np.asarray(rule.is_broken(block).any(axis=1))
@@ -264,7 +264,7 @@ def survey(
         max_seq_length=spec.max_seq_length,
         mask_id=None if vocabulary is None else vocabulary.ids.get(MASK),
     )
-    # By rule: how many records break it, and the first of them.
+    # Rule -> the number of records that break it, and the first one.
     violations: dict[str, tuple[int, str]] = {}
     labels: Counter[int] = Counter()
     num_rows = num_padding = 0
@@ -328,7 +328,7 @@ def _sequences(columns: Columns) -> tuple[Columns, np.ndarray, np.ndarray]:
     return columns, rows, np.zeros_like(rows)
 
 
-# By the manifest's `pairs`: what next_sentence_labels mean.
+# The manifest's `pairs` -> the meanings of next_sentence_labels.
 _LABELS = {
     "nsp": ("B follows A", "B is random"),
     "sop": ("A and B are in order", "A and B are swapped"),

@@ -1,4 +1,4 @@
-"""The manifest: what a set of record files was made from, next to the files.
+"""The manifest: a file next to a set of record files that describes its origin.
 
 A set named NAME consists of its record files, NAME.manifest.json and NAME.vocab.txt, so
 that training detects the lengths, the vocabulary and the casing automatically.
@@ -105,7 +105,7 @@ class Manifest:
     shards: tuple[Shard, ...]  # in the order in which records were dealt to them
     complete: bool  # whether all shards have their final names
     segmenter: str = NO_SEGMENTER  # or "icu": what separated words without spaces
-    # What a sequence is: "nsp": two segments, the second one the next or a random one;
+    # Kind of sequences: "nsp": two segments, the second one the next or a random one;
     # "sop": two neighbouring segments, in order or swapped; "none": whole sentences in
     # one segment.
     pairs: str = "nsp"
@@ -119,10 +119,10 @@ class Manifest:
     split_sentences: str = ""
     deduplicate: str = "none"  # or "documents", "paragraphs" or "near"
     min_document_tokens: int = 0  # shorter documents were dropped
-    # What was read, dropped and written, for people.
+    # Counts of data read, dropped and written, for people.
     report: dict = dataclasses.field(default_factory=dict)
     # Whether a record is a row of several sequences. If so, `max_seq_length` and
-    # `max_predictions_per_seq` are those of a row, and these fields are written too.
+    # `max_predictions_per_seq` apply to a row, and these fields are written too.
     packed: bool = False
     max_sequences_per_row: int = 0  # slots for sequences
     max_sequence_length: int = 0  # tokens per sequence
@@ -131,7 +131,7 @@ class Manifest:
     # The record files that the rows were made of, by earlier versions.
     record_files: tuple[SourceFile, ...] = ()
     format_version: int = FORMAT_VERSION
-    # Where the manifest is; not a part of it.
+    # The manifest's own path; not a part of it.
     path: str = dataclasses.field(default="", compare=False)
 
     @property
@@ -152,7 +152,7 @@ class Manifest:
 
     @property
     def of_text(self) -> tuple[bool, str, str, int | None]:
-        """What the tokens of a text depend on in addition to the vocabulary."""
+        """The settings besides the vocabulary that decide a text's tokens."""
         of_words = self.do_lower_case, self.segmenter
         return *of_words, self.deduplicate, self.longest_sentence
 
@@ -163,13 +163,13 @@ class Manifest:
 
     @property
     def nameless(self) -> "Manifest":
-        """The same, wherever the text was."""
+        """A copy without the paths of the text."""
         nameless = tuple(dataclasses.replace(one, path="") for one in self.source_files)
         return dataclasses.replace(self, source_files=nameless)
 
     @property
     def identity(self) -> str:
-        """A digest of what the records were made from, and how."""
+        """A digest of the records' sources and settings."""
         # Without defaults: a field that a later version adds changes no identity.
         values = dataclasses.asdict(self.nameless)
         return finished.digest(
@@ -242,7 +242,7 @@ def _raise(problem: InputError) -> None:
 def listed_files(
     record_files: Iterable[str], report: Callable[[InputError], object] = _raise
 ) -> dict[str, tuple[Manifest, Shard]]:
-    """The files that a manifest lists, in their order: its set, and what it says."""
+    """Returns the files that manifests list, in order, with manifest and entry."""
 
     @functools.cache
     def read(path: str) -> Manifest | None:
@@ -331,7 +331,7 @@ _FLAGS = (
 
 
 def _settings(manifest: Manifest) -> dict[str, Any]:
-    """What each flag was, in the order in which differences are reported."""
+    """Returns the flags' values, in the order in which differences are reported."""
     packed = manifest.packed
     length, slots = manifest.max_seq_length, manifest.max_predictions_per_seq
     return {
@@ -343,7 +343,7 @@ def _settings(manifest: Manifest) -> dict[str, Any]:
         "packed_length": length if packed else None,
         **{name: getattr(manifest, name) for name in _FLAGS},
         "output_file": ", ".join(shard.name for shard in manifest.shards),
-        # As many have a random stream of their own.
+        # The number of shards with a random stream of their own.
         "num_shards": sum(s.random_seed is not None for s in manifest.shards) or None,
     }
 
@@ -402,7 +402,7 @@ def first_difference(
 
 
 def manifest_lines(manifest: Manifest) -> list[str]:
-    """How a set was made and what it consists of, for people."""
+    """Returns a description of a set's origin and content, for people."""
     state = "complete" if manifest.complete else "NOT COMPLETE"
     num_bytes = sum(source.num_bytes for source in manifest.source_files)
     sources = [source.path for source in manifest.source_files]

@@ -8,7 +8,7 @@ from bert_tf.instances.creation import Instances
 from bert_tf.instances.random_stream import compiled, random_stream, shuffle
 from bert_tf.instances.settings import STATIC_MASKING, InstanceSettings
 
-# Which sequences share a row: best fit, the longest first (Johnson 1974, "best fit
+# Sequences are assigned to rows by best fit, the longest first (Johnson 1974, "best fit
 # decreasing": at most 11/9 of the fewest rows possible). A row has room for tokens, for
 # predictions and for a number of sequences.
 
@@ -34,7 +34,7 @@ def packed_blocks(
     stream = random_stream(settings.random_seed)
     lengths, num_predictions = instances.lengths(), instances.num_predictions()
     if not is_masked:
-        # As `bert_tf.instances.masking.num_predictions`.
+        # The numbers are as in `bert_tf.instances.masking.num_predictions`.
         shares = np.rint(lengths * settings.masked_lm_prob).astype(np.int64)
         num_predictions = shares.clip(1, settings.max_predictions_per_seq)
     ends = np.cumsum(lengths)
@@ -83,7 +83,7 @@ def pack_rows(
 def _best_fit(
     lengths, num_predictions, order, max_tokens, max_predictions, max_sequences
 ):
-    """The row of each sequence, taken in that order, and the number of rows."""
+    """Returns the sequences' rows, filled in that order, and the number of rows."""
     num_sequences = len(lengths)
     rows = np.empty(num_sequences, np.int64)
     predictions_left = np.empty(num_sequences, np.int64)

@@ -54,7 +54,7 @@ def compression_of(path: str) -> str:
 
 def read_records(path: str, *, check_data: bool = True) -> Iterator[bytes]:
     """Yields the records of a file, compressed or not, as far as they are readable."""
-    rest = b""  # what is read and not used yet
+    rest = b""  # bytes read and not used yet
     position = 0  # of the next record, from the beginning of `rest`
     number = 0
     complaint = ""
@@ -124,7 +124,7 @@ def count_records(path: str) -> int:
 
 
 def record_blocks(path: str, records_per_block: int = 1000) -> Iterator[list[bytes]]:
-    """The records of a file in blocks, as far as readable; then what is wrong."""
+    """Yields a file's readable records in blocks; then raises its problem, if any."""
     problems = []
 
     def readable() -> Iterator[bytes]:
@@ -214,20 +214,20 @@ _RECORDS_PER_FILE = 1 << 40
 
 
 class RecordKeys(NamedTuple):
-    """Which records a batch holds."""
+    """The keys of a batch's records."""
 
     # [B] int64: 0 in evaluation, in training the epoch, counted from 1.
     epochs: tf.Tensor
-    # [B] int64: each record's number among those of all files.
+    # [B] int64: the records' numbers, counted over all files.
     records: tf.Tensor
 
 
 class InputShard(NamedTuple):
-    """Which rows of each batch a worker reads, and in how many pieces."""
+    """A worker's share of the rows of every batch."""
 
     worker: int = 0  # its number, from 0
     num_workers: int = 1  # how many there are
-    num_replicas: int = 1  # of each worker: its rows are that many batches
+    num_replicas: int = 1  # per worker, whose rows are that many batches
 
     def rows(self, batch_size: int) -> slice:
         """The worker's rows of a batch."""
@@ -332,8 +332,8 @@ def evaluation_dataset(
     return _parse(dataset, spec, vocab_size, transform)
 
 
-# What reading a batch may raise; the last one if a feature's name is not UTF-8, and
-# so neither is TensorFlow's own message.
+# Errors of reading a batch; the last one is raised if a feature's name, and thus
+# TensorFlow's own message, is not UTF-8.
 READING_ERRORS = (
     tf.errors.InvalidArgumentError,
     tf.errors.DataLossError,
@@ -378,7 +378,7 @@ def _in_epoch(dataset: tf.data.Dataset, epoch: int | tf.Tensor) -> tf.data.Datas
 def _rows_of(
     dataset: tf.data.Dataset, batch_size: int, shard: InputShard
 ) -> tf.data.Dataset:
-    """The worker's rows of each batch, one replica's at a time."""
+    """Takes the worker's rows from every batch, one replica's at a time."""
     rows = shard.rows(batch_size)
     shape = (shard.num_replicas, -1)
     return dataset.map(

@@ -58,7 +58,7 @@ from bert_tf.text.vocabulary import Vocabulary
 
 
 def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
-    """The record files of each max_seq_length, of the manifest or the first record."""
+    """Returns record files by max_seq_length, from manifests or first records."""
     listed = listed_files(paths)
     lengths: dict[int, list[str]] = {}
     for path in paths:
@@ -73,7 +73,7 @@ def files_by_length(paths: Sequence[str]) -> dict[int, list[str]]:
 
 
 class RecordKind(NamedTuple):
-    """What records of several sets must have in common to be used together."""
+    """The properties that sets of records used together must share."""
 
     masking: str = "static"
     pairs: str = "nsp"
@@ -181,8 +181,8 @@ class RecordBlock(NamedTuple):
 class PretrainingRecords:
     """The record files that a flag names.
 
-    `strict=False` is for looking at records, those of other tasks among them: their
-    problems are warnings, `blocks` has what can be read, and there are no batches.
+    `strict=False` is for looking at records, also of other tasks: their problems are
+    warnings, `blocks` has what can be read, and there are no batches.
     """
 
     def __init__(
@@ -330,7 +330,7 @@ class PretrainingRecords:
         left_to_right: bool,
         right_to_left: bool,
     ) -> None:
-        """What is predicted: the records' own masks, new ones, or neighbours."""
+        """Chooses the targets: the records' own masks, new masks, or neighbours."""
         if left_to_right or right_to_left:
             if not self.is_dynamic:
                 raise InputError(
@@ -426,7 +426,7 @@ class PretrainingRecords:
     ) -> tf.data.Dataset:
         """Batches in order; see `bert_tf.records.pipeline.evaluation_dataset`."""
         _ = self.counts  # whole files: see `first_record`
-        # The same masks at every evaluation, whatever the run.
+        # Every evaluation has the same masks, whatever the run.
         seed = self.manifests[0].random_seed if self.is_dynamic else 0
         return evaluation_dataset(
             self.paths,
@@ -498,7 +498,7 @@ class PretrainingRecords:
 
     @property
     def segmenter(self) -> str | None:
-        """What separated the words of the text, if there is a manifest."""
+        """The segmenter that separated words, if there is a manifest."""
         return self.manifests[0].segmenter if self.manifests else None
 
     @functools.cached_property
@@ -672,7 +672,7 @@ def records_of_lengths(
     max_seq_length: int | None,
     **settings: Any,
 ) -> list[PretrainingRecords]:
-    """The records of each length, each opened once; of all files without lengths."""
+    """Opens the records of the given lengths, once per length; without any, all."""
     paths = record_files(patterns, flag)
     if lengths is None:
         by_length: dict[Any, list[str]] = {max_seq_length: paths}

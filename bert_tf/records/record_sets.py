@@ -66,8 +66,8 @@ from bert_tf.text.documents import Chunk, Source
 from bert_tf.text.segmentation import NO_SEGMENTER, require_segmenter
 from bert_tf.text.vocabulary import Vocabulary
 
-# To be incremented when the same text and settings give other bytes, or the work folder
-# has other files, so that a run does not resume what an older bert_tf began.
+# Incremented whenever the same text and settings would give other bytes, or the work
+# folder has other files: no run may resume the work of an older bert_tf.
 _WAY_OF_MAKING = 4
 
 # Records serialized at a time, and their tokens at most: a few MB, which fit in
@@ -75,7 +75,7 @@ _WAY_OF_MAKING = 4
 _BLOCK = 1024
 _BLOCK_TOKENS = 1 << 19
 
-# Of English Wikipedia's tokens 0.01 % are [UNK] with BERT's English vocabularies and
+# In English Wikipedia 0.01 % of tokens are [UNK] with BERT's English vocabularies and
 # 0.2 % with the multilingual one; 13 % with the uncased one if the text keeps its case.
 MANY_UNKNOWN = 0.01
 
@@ -201,7 +201,7 @@ class RecordSet:
     output_files: Sequence[str]  # the record files
     vocabulary: Vocabulary  # of the tokens
     settings: InstanceSettings  # of the instances, with the whole set's seed
-    manifest: Manifest  # what is known before any record is made
+    manifest: Manifest  # as known before any record is made
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     @property
@@ -245,7 +245,7 @@ class RecordSet:
         return jobs
 
     def find_finished(self) -> Manifest | None:
-        """The same set, if it was made before."""
+        """Returns the same set if it was made before."""
         finished = find_finished(self.manifest, self.output_files)
         if finished:
             if not files.exists(finished.vocab_path):
@@ -276,7 +276,7 @@ class RecordSet:
     def announce(self, results: Sequence[ShardResult] = ()) -> None:
         """Takes the names: from here on the record files are this set's.
 
-        What the new set does not replace of an overwritten one is removed.
+        Files of an overwritten set that the new set does not replace are removed.
         """
         manifest = _with_counts(self.manifest, results) if results else self.manifest
         stale: set[str] = set()
@@ -396,7 +396,7 @@ class RecordSet:
 
 
 def _with_counts(wanted: Manifest, results: Sequence[ShardResult]) -> Manifest:
-    """The manifest with the records and bytes of each file."""
+    """Returns the manifest with the files' counts of records and bytes."""
     records = [n for result in results for n in result.num_records]
     sizes = [n for result in results for n in result.num_bytes]
     shards = tuple(
@@ -452,7 +452,7 @@ def plan_record_set(
     ]
     described = settings.as_flags()
     if described.pop("packed_length"):
-        # The manifest's lengths are those of a record: of a row.
+        # The manifest has the lengths of a record, which is a row.
         described |= {
             "packed": True,
             "max_seq_length": settings.record_length,

@@ -1,4 +1,4 @@
-"""What a record holds: one table that writes, parses, checks and explains records."""
+"""The features of records: one table to write, parse, check and explain them."""
 
 import dataclasses
 import functools
@@ -25,8 +25,8 @@ PRETRAINING = "pre-training"
 UNMASKED = "unmasked"
 CLASSIFICATION = "classification"
 
-# A record's kind is that of the first of these features that it has: masked records
-# also have the last one.
+# The first of these features in a record decides its kind: masked records also have
+# the last one.
 _TELLING_FEATURES = {
     "masked_lm_positions": PRETRAINING,
     "label_ids": CLASSIFICATION,

@@ -1,4 +1,4 @@
-"""What a set of records holds: counts of lengths, predictions and labels.
+"""Statistics of a set of records: counts of lengths, predictions and labels.
 
 The counts are added block by block while records are written or read, and merged
 over shards: merging in any order gives the result of one pass over all records.
@@ -113,13 +113,13 @@ class RecordStatistics:
         return figures
 
     def _histogram(self) -> list[dict[str, int]]:
-        """The shortest and longest length of each bin, and its records."""
+        """Returns the bins: shortest and longest length, and number of records."""
         length, num_bins = (
             self.max_seq_length,
             min(MAX_LENGTH_BINS, self.max_seq_length),
         )
         # Bin b has the lengths n with b <= (n - 1) * num_bins / length < b + 1; the
-        # first one those of 0, too.
+        # first one has length 0, too.
         starts = [1 - (-b * length // num_bins) for b in range(num_bins + 1)]
         counts = self.length_counts
         return [

@@ -1,4 +1,4 @@
-"""Which text is read, and by how many processes."""
+"""Choice of the text to read, and of the number of processes."""
 
 from collections.abc import Iterator, Sequence
 

@@ -30,7 +30,7 @@ from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 
-# Which repetitions are dropped: exact ones, or documents that are nearly the same.
+# Repetitions to drop: exact ones, or documents that are nearly the same.
 NO_DEDUPLICATION = "none"
 DOCUMENTS = "documents"
 PARAGRAPHS = "paragraphs"
@@ -52,9 +52,9 @@ class TokenizedPart(NamedTuple):
     tokens: np.ndarray  # uint16 or int32, the ids of all sentences
     sentence_lengths: np.ndarray  # int32, in tokens
     document_lengths: np.ndarray  # int32, in sentences
-    # Of the texts that may be repeated, which are documents or paragraphs.
+    # About the texts that may be repeated: documents or paragraphs.
     text_lengths: np.ndarray  # int32, in sentences
-    digests: np.ndarray  # uint8, as many of each text; empty unless requested
+    digests: np.ndarray  # uint8, the same number per text; empty unless requested
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -186,7 +186,7 @@ def tokenized_parts(
 
 # A run keeps its progress in a hidden folder next to the records, `.NAME.work-HASH`, or
 # in --work_dir. The hash is of the run's input, vocabulary and settings: the same
-# command resumes what is in it; another one for NAME removes it; a second one at the
+# command resumes the work there; another one for NAME removes it; a second one at the
 # same time is refused.
 
 
@@ -230,7 +230,7 @@ def work_folder(path: str) -> Iterator[None]:
         try:
             yield
         except InputError:
-            # Of use to the same command alone, which would fail again.
+            # Useful only to the same command, which would fail again.
             shutil.rmtree(path)
             raise
         shutil.rmtree(path)
@@ -274,7 +274,7 @@ def _refuse_strangers(path: str) -> None:
 # chunk.json, its `TokenizedChunk`.
 
 _SUMMARY = "chunk.json"
-# Which of a chunk's sentences are kept; absent if all are.
+# A mask of a chunk's kept sentences; absent if all are kept.
 _KEPT = "kept_sentences"
 
 
@@ -405,7 +405,7 @@ class TokenizedCorpus:
 
     work_folder: str
     token_type: str  # numpy's name of the ids' type
-    chunks: Sequence[TokenizedChunk]  # with what is dropped later
+    chunks: Sequence[TokenizedChunk]  # including texts that are dropped later
 
     def documents(
         self, group: int = 0, num_groups: int = 1, *, joins_files: bool = False
@@ -471,9 +471,9 @@ def _load(folder: str, name: str, dtype: type[np.generic] = np.int32) -> np.ndar
 
 
 class Outline(NamedTuple):
-    """What decides which texts are kept."""
+    """The properties of texts that decide which are kept."""
 
-    text_tokens: np.ndarray  # int64, the tokens of each text
+    text_tokens: np.ndarray  # int64, the texts' numbers of tokens
     text_documents: np.ndarray  # int64, the number of the document that it is of
     digests: np.ndarray  # uint8
 
@@ -494,7 +494,7 @@ def outline(
 def choose_texts(
     outlines: Sequence[Outline], deduplicate: str, min_document_tokens: int
 ) -> tuple[list[np.ndarray], Counter[str]]:
-    """Which texts are kept, and the counts of what is dropped."""
+    """Returns masks of the texts to keep, and counts of the dropped ones."""
     dropped: Counter[str] = Counter()
     firsts = [np.ones(len(each.text_tokens), np.bool_) for each in outlines]
     if deduplicate != NO_DEDUPLICATION:
@@ -529,7 +529,7 @@ def _drop_texts(
 def _first_occurrences(
     digests: Sequence[np.ndarray], digest_bytes: int, key_bytes: int
 ) -> list[np.ndarray]:
-    """Which of the digests have no key, of one or several, that occurred before."""
+    """Returns masks of the digests none of whose keys occurred before."""
     words = np.concatenate(digests).view(np.uint64).reshape(-1, digest_bytes // 8)
     is_first = np.ones(len(words), np.bool_)
     for key in np.split(words, digest_bytes // key_bytes, axis=1):

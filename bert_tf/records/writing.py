@@ -24,7 +24,7 @@ _TEMPORARY_SUFFIX = re.compile(r"\.tmp-\d+$")
 
 
 def is_temporary(path: str) -> bool:
-    """Whether a name is that of a file that is not yet complete."""
+    """Returns whether a name belongs to a file that is not yet complete."""
     return bool(_TEMPORARY_SUFFIX.search(path))
 
 

@@ -249,7 +249,7 @@ class ClassificationTask(LabelledTask):
         )
 
     def summary(self, folder: str, results: Mapping[str, float]) -> list[str]:
-        """For a user's own table: its rows, labels and lengths, and the scores."""
+        """Returns a summary of a user's own table: rows, labels, lengths and scores."""
         if self.name != glue.OWN_TABLE:
             return []
         options, dev = self.options, self.dev_splits[0]
@@ -349,7 +349,7 @@ def _target(
     trained: Source | AdapterFiles | None,
     train: Sequence[Example] | None,
 ) -> Target:
-    """What the model predicts."""
+    """Returns the target of the model's predictions."""
     # Without training, a table's classes are those that the run recorded, or that the
     # checkpoint was trained with, so that prediction needs no training file.
     if data_set.labels is None and not options.do_train:
@@ -375,7 +375,7 @@ def _refuse_other_head(
 ) -> None:
     """Raises InputError if a trained head predicts something else.
 
-    Training may add labels to those of a whole model.
+    Training may add labels to a whole model.
     """
     if isinstance(trained, AdapterFiles):
         kind: str | None = trained.problem_type

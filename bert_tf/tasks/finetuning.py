@@ -89,7 +89,7 @@ def training_plan(
     until: float = 1.0,
     evaluate: Evaluate | None = None,
 ) -> dict[str, Any]:
-    """What to pass to `train`: configuration, phase and the run's description."""
+    """Returns the arguments of `train`: configuration, phase, the run's description."""
     # With batches padded to max_seq_length there are int(examples / batch * epochs)
     # steps, as in the original, each epoch's last batch reaching into the next. With
     # batches of similar length an epoch has ceil(examples / batch), each example once.
@@ -292,12 +292,12 @@ class FineTuning:
     options: FineTuningOptions
     model_files: ModelFiles
     strategy: Strategy
-    trained: Task = dataclasses.field(init=False)  # with what is added to its loss
+    trained: Task = dataclasses.field(init=False)  # with additions to its loss
     _predictor: tuple[keras.Model, Predictor] | None = None
 
     def __post_init__(self) -> None:
         task, options = self.task, self.options
-        # What a run starts from.
+        # The start of a run.
         self.init_checkpoint: str | Source | None = None
         if task.is_restorable:
             source = self.model_files.source

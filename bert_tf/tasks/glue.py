@@ -93,7 +93,7 @@ _AX = DataSet(
     ),
 )
 
-# In the order of GLUE's own table.
+# Ordered like GLUE's own table.
 GLUE_TASKS: dict[str, DataSet] = {
     task.name: task
     for task in (
@@ -126,7 +126,7 @@ GLUE_TASKS: dict[str, DataSet] = {
         ),
         _task(
             *("MNLI", "mnli", ("premise", "hypothesis")),
-            # By number, as in the original: dev files have more columns in the middle.
+            # A number, as in the original: dev files have more columns in the middle.
             # "-" marks rows without agreement among MultiNLI's annotators; GLUE's own
             # files have none.
             TableSplit(text_a=8, text_b=9, label=-1, no_label="-"),
@@ -176,7 +176,7 @@ def xnli(language: str = "zh") -> DataSet:
 # (`bert_tf.tasks.metrics.glue_average`).
 
 
-# Task, metric, the score of BERT-Base, and that of BERT-Large.
+# Task, metric, the scores of BERT-Base and BERT-Large.
 _PAPER = (
     ("CoLA", "matthews_correlation", 52.1, 60.5),
     ("SST-2", "accuracy", 93.5, 94.9),
@@ -292,7 +292,7 @@ class TaskFile(NamedTuple):
     words: tuple[str, ...]  # the possible predictions; () for a number
 
 
-# The numbers are those of the lines of GLUE's own test files.
+# The numbers count the lines of GLUE's own test files.
 TASK_FILES = (
     TaskFile("CoLA", "test", "CoLA.tsv", 1063, _BINARY),
     TaskFile("SST-2", "test", "SST-2.tsv", 1821, _BINARY),

@@ -83,13 +83,13 @@ def _parameters(source: "Source") -> Iterator[tuple[str, str]]:
 
 
 def summary_names() -> list[str]:
-    """The flags that tell what a run was trained on and how."""
+    """Returns the names of the flags that describe a run's training."""
     found = declarations(PretrainingOptions) | declarations(ClassifierOptions)
     return [name for name, declared in found.items() if declared.in_summary]
 
 
 def _training(source: "Source") -> Iterator[tuple[str, str]]:
-    """What a run's own files record, and the manifests of its records, if any."""
+    """Yields the contents of a run's files, and its records' manifests, if any."""
     from bert_tf.records.manifest import find_manifests, manifest_lines
 
     values = flags_of_run(source.folder)

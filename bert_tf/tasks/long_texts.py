@@ -17,7 +17,7 @@ from bert_tf.text.wordpiece import Tokens
 # The `window_pooling` that the model computes.
 ATTENTION = "attention"
 
-# What one more token of a window's length counts, in tokens of context.
+# The value of one more token in a window's length, in tokens of context.
 _WORTH_OF_LENGTH = 0.01
 
 
@@ -39,7 +39,7 @@ def windows(num_tokens: int, room: int, stride: int | None = None) -> list[Windo
 
 
 def best_windows(found: Sequence[Window], num_tokens: int) -> np.ndarray:
-    """The number of each token's window with the most context, the first of equal ones.
+    """Returns every token's window with the most context, the first of equal ones.
 
     A token's context is the smaller number of tokens on its two sides. A longer window
     counts for a hundredth of a token more for each of its tokens, as in the original's
@@ -51,7 +51,7 @@ def best_windows(found: Sequence[Window], num_tokens: int) -> np.ndarray:
     best_score = np.zeros(num_tokens)
     for number, (start, length) in enumerate(found):
         left = np.arange(length)
-        # The same float arithmetic as the original's: ties are decided by it.
+        # Float arithmetic decides ties, so it is the same as the original's.
         score = np.minimum(left, left[::-1]) + _WORTH_OF_LENGTH * length
         part = slice(start, start + length)
         is_better = score > best_score[part]

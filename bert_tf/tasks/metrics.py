@@ -59,7 +59,7 @@ def scores(
 
 
 def glue_average(scores_by_task: Mapping[str, Mapping[str, float]]) -> float:
-    """The mean over tasks of the mean of each task's metrics, as on GLUE's server."""
+    """Returns the mean over tasks of their metrics' means, as GLUE's server does."""
     # Wang et al. 2018, section 5; the leaderboard's figure is of all tasks but AX.
     # Devlin et al. 2018 average differently: one metric per task, MNLI's sets as two,
     # no WNLI.
@@ -122,7 +122,7 @@ METRICS: dict[str, Metric] = {
     "mean_squared_error": _mean_squared_error,
 }
 
-# Of class 1 against class 0: not for more classes.
+# Metrics of class 1 against class 0, which more classes do not have.
 OF_TWO_CLASSES = ("f1", "precision", "recall")
 # The metrics for each kind of prediction.
 METRICS_OF: dict[str, tuple[str, ...]] = {

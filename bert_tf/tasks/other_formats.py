@@ -9,7 +9,7 @@ from bert_tf.base.errors import InputError
 
 _NUM_CHARACTERS = 20_000
 _OFFSETS = r'\[\s*[\[(]\s*\d+\s*,\s*\d+\s*,\s*["\']'
-# As Label Studio, Prodigy, spaCy and doccano write them.
+# Spans as Label Studio, Prodigy, spaCy and doccano write them.
 _SPANS = (
     r'\s*\[?\s*\{.*("(annotations|completions)"\s*:\s*\[.*"result"\s*:'
     r'|"_(input|task)_hash"|"spans"\s*:\s*\[\s*\{|"start_offset"\s*:'
@@ -48,7 +48,7 @@ _FORMATS = tuple(
 
 
 def format_of(text: str, command: str) -> str:
-    """What a text looks like that is not the command's; "" if that is unknown."""
+    """Returns the apparent format of a text, if known and not the command's, or ""."""
     for commands, pattern, said in _FORMATS:
         if pattern.match(text):
             return "" if command in commands.split() else said
@@ -57,7 +57,7 @@ def format_of(text: str, command: str) -> str:
 
 @contextlib.contextmanager
 def naming(path: str, command: str) -> Iterator[None]:
-    """Adds to an InputError what the file looks like."""
+    """Adds the file's apparent format to an InputError."""
     try:
         yield
     except InputError as error:

@@ -79,7 +79,7 @@ def pretraining_task(
 
     def build_model() -> BertPretrainer:
         model = BertPretrainer(config, num_pair_labels=num_pair_labels, **settings)
-        if not next_sentence:  # what has no gradient would still decay
+        if not next_sentence:  # weights without a gradient would still decay
             model.encoder.get_layer("pooler").trainable = False
             model.get_layer("seq_relationship").trainable = False
         return model
@@ -97,7 +97,7 @@ def _manifests(records: Sequence[PretrainingRecords]) -> list[Manifest]:
 
 
 def _as_trained(options: PretrainingOptions) -> PretrainingOptions:
-    """Takes what the model predicts from its training where it is only evaluated."""
+    """Takes the heads and objective from the training if a model is only evaluated."""
     folder = options.output_dir
     if not files.exists(os.path.join(folder, STATE_NAME)):
         folder = folder_of(options.init_checkpoint or folder)
@@ -109,7 +109,7 @@ def _as_trained(options: PretrainingOptions) -> PretrainingOptions:
 
 # A run of pre-training: records in, a model and its evaluation out.
 
-# What each run has of `bert_tf.base.addons`, in this order.
+# Callbacks of every run, from `bert_tf.base.addons`, in this order.
 _CALLBACKS = ("bits_per_byte", "reference_curves", "card")
 
 
@@ -141,7 +141,7 @@ class PretrainingRun(Run):
             self.config = dataclasses.replace(self.config, num_hidden_layers=num_layers)
         if source is not None and source.config is not None:
             refuse_other_function(source, self.config, "this run's model")
-        # Of each phase: what it trains on, and what it is evaluated on.
+        # The phases' records for training, and for evaluation.
         self.records = self._open(options.input_file, "input_file", specs, options)
         self.held_out = self.records
         rate = options.eval_masked_lm_prob
@@ -412,7 +412,7 @@ class PretrainingRun(Run):
         specs: Sequence[PhaseSpec] | None,
         masking: MaskingOptions,
     ) -> list[PretrainingRecords]:
-        """The records of each phase, checked; those of one length are opened once."""
+        """Returns the phases' records, checked; equal lengths are opened once."""
         options = self.options
         return records_of_lengths(
             patterns,

@@ -21,7 +21,7 @@ from bert_tf.training.training_options import LossOptions, TrainingConfig
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source
 
-# What only a labelled task trains with, or fine-tuning starts from.
+# Options for training on a labelled task, or for the start of fine-tuning.
 _OF_FINE_TUNING = (
     *(n for n in declarations(LossOptions) if not n.startswith(("teacher", "distill"))),
     *("patience", "init_head", "reinitialize_layers", "init_adapter"),
@@ -249,7 +249,7 @@ class PretrainingOptions(
 
     @property
     def schedule(self) -> str:
-        """What is given, or else the recipe's."""
+        """Returns the schedule that is given, or else the recipe's."""
         own = super().schedule
         if self.recipe is None or self.is_given("learning_rate_schedule"):
             return own
@@ -293,7 +293,7 @@ def parse_phases(text: str) -> list[PhaseSpec]:
 
 
 def _numbers(flag: str, text: str, count: int, wanted: str) -> Iterator[list[int]]:
-    """The numbers of each part of a flag's text."""
+    """Yields the numbers in every part of a flag's text."""
     for part in text.split(","):
         numbers = part.strip().split(":")
         if len(numbers) != count or not all(n.isdecimal() and int(n) for n in numbers):

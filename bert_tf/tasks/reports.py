@@ -1,4 +1,4 @@
-"""What is written of a classifier's predictions: a table, and pictures.
+"""A classifier's predictions as a table and as pictures.
 
 N examples, M of them with a label, C outputs.
 """

@@ -1,4 +1,4 @@
-"""The file of a selection, OUTPUT_DIR/selection.jsonl: what is known of each run.
+"""The file of a selection, OUTPUT_DIR/selection.jsonl: a record of every run.
 
 Its first line has what the runs have in common. Then comes one JSON object per run:
 
@@ -102,10 +102,10 @@ class RunRecord:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Header:
-    """What the runs of a selection have in common."""
+    """The header of a selection's file, common to its runs."""
 
-    made_with: dict  # what decides a run's result besides its settings, by name
-    metric: str  # what chooses the best one
+    made_with: dict  # values that decide a run's result besides its settings, by name
+    metric: str  # chooses the best run
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The options of fine-tuning commands, in groups, and what a run returns."""
+"""The options of fine-tuning commands, in groups, and the result of a run."""
 
 import itertools
 import re
@@ -17,11 +17,11 @@ from bert_tf.training.training_options import LossOptions, TrainingConfig
 
 
 class RunResult(NamedTuple):
-    """What the `run` of a task's command returns.
+    """The result of a task command's `run`.
 
     Attributes:
-        scores: what it has measured, by name, such as `scores["accuracy"]`; of a second
-            development set or a test set with its name before, as in "test_accuracy".
+        scores: scores by name, such as `scores["accuracy"]`; the names for a second
+            development set or a test set have a prefix, as in "test_accuracy".
             Empty if nothing was evaluated.
         output_dir: the run's folder, which `bert_tf.load` opens.
     """
@@ -437,7 +437,7 @@ def _as_flag(name: str, value: Any) -> str:
 
 
 def sources(options: Any) -> Iterator[tuple[str, str | TfdsRows]]:
-    """The files of each split that is read, or its rows of a TensorFlow dataset."""
+    """Yields the splits to read, each with its file or TensorFlow dataset's rows."""
     wanted = (options.do_train, options.looks_at_dev, options.do_predict)
     for number, split in enumerate(("train", "dev", "test")):
         if not wanted[number]:

@@ -39,7 +39,7 @@ MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
 
 def main(run: Run) -> RunResult:
     """A command: trains or restores, then evaluates and predicts, as asked."""
-    asked_for(run.options)  # InputError now for what is missing
+    asked_for(run.options)  # raises InputError now if something is missing
     if run.options.do_train:
         with run_folder.held_for_training(run.options.output_dir, run.strategy):
             run.first_stages()
@@ -88,7 +88,7 @@ class FineTuningRun(Run):
         return self.tuning.restore(folder_of_model(self.options))
 
     def report(self, model: keras.Model, step: int) -> Mapping[str, float]:
-        """See `evaluate_and_predict`."""
+        """Evaluates and predicts, and returns the results."""
         return evaluate_and_predict(self.tuning, model, step)
 
 
@@ -153,7 +153,7 @@ def evaluate_and_predict(
 ) -> dict[str, float]:
     """Scores the development sets, predicts the test sets, and writes the results."""
     # The metrics of a second development set, MNLI's mismatched one, are prefixed with
-    # its name; those of a test set with labels with "test_".
+    # its name; the metrics of a test set with labels, with "test_".
     task, options = run.task, run.options
     results: dict[str, float] = {}
     names: dict[str, str] = {}

@@ -3,8 +3,8 @@
 Devlin et al. 2018, section 4.1: each task's learning rate is chosen among four by the
 score on the development set, for the large model with several random restarts. Each run
 has its own folder, OUTPUT_DIR/runs/NAME, and a record. A selection can be killed at any
-time; started again, it completes what is missing. With other settings, their runs are
-added to the existing ones.
+time; started again, it completes what is missing. Runs with
+other settings are added to the existing ones.
 
 Early stopping is the scheme of Dodge et al. 2020 (arXiv 2002.06305): start many runs,
 stop all of them after a share of their steps, and continue only the best.
@@ -72,7 +72,7 @@ class RunLog:
     is_chief: bool = True
 
     def __post_init__(self) -> None:
-        # As read back: tuples become lists.
+        # Equal to the values that are read back: tuples become lists.
         made_with = json.loads(json.dumps(dict(self.made_with)))
         self._header = run_log.Header(made_with=made_with, metric=self.metric)
         self._records: dict[RunSetting, RunRecord] = {}
@@ -86,7 +86,7 @@ class RunLog:
         return self._records.get(settings, RunRecord(settings=settings))
 
     def all(self) -> list[RunRecord]:
-        """All runs, including those of earlier starts with other settings."""
+        """Returns all runs, including earlier starts' with other settings."""
         return list(self._records.values())
 
     def put(self, record: RunRecord) -> None:
@@ -132,7 +132,7 @@ class RunLog:
 
 @dataclasses.dataclass
 class BestRun:
-    """Keeps the best run's weights, and removes those of the others."""
+    """Keeps the best run's weights and removes all others."""
 
     output_dir: str
     keep_all_runs: bool = False
@@ -141,7 +141,7 @@ class BestRun:
     def keep(self, folder: str) -> None:
         """Makes the best checkpoint of the run in this folder the selection's."""
         if not self.is_chief:
-            return  # nor may it read what the chief is replacing
+            return  # nor may it read files that the chief is replacing
         name, target = os.path.basename(folder), checkpoints.folder_of(self.output_dir)
         kept = checkpoints.read_best(target)
         if kept and kept.run == name:
@@ -195,7 +195,7 @@ class Selection(NamedTuple):
 
     metric: str
     best: RunRecord  # the finished run with the best score, the first of equals
-    # All runs, including those of earlier starts with other settings.
+    # All runs, including earlier starts' with other settings.
     records: Sequence[RunRecord]
     baseline: float | None = None  # the majority class's score; None if unknown
 
@@ -213,7 +213,7 @@ def select(
     metric, runs = records.metric, os.path.join(records.folder, RUNS_NAME)
 
     def tidy() -> None:
-        """Keeps the best run's weights, and removes those of the other ended runs."""
+        """Keeps the best run's weights; removes the other ended runs' weights."""
         best = records.best()
         if best is not None:
             keeper.keep(os.path.join(runs, best.settings.name))
@@ -310,8 +310,9 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
             model, last_step = tuning.fine_tune(folder, settings, until=until)
             last_scores = tuning.scores(model, task.dev_splits[0])
             scores, step = _best_of_run(folder, last_step, last_scores, metric)
-            # Those of intermediate evaluations are kept already. A run stopped for
-            # comparison is not: its weights would stay the best even if it ends worse.
+            # The best of the intermediate evaluations is kept already. A run stopped
+            # for comparison is not kept: its weights would stay the best even if it
+            # ends worse.
             if chief and until == 1.0 and step == last_step and metric in scores:
                 checkpoints.keep_if_best(folder, step, scores[metric], metric)
             return scores, step
@@ -350,7 +351,7 @@ def made_with(tuning: FineTuning) -> dict[str, Any]:
     for name in sorted(names):
         value = values[name]
         if declared[name].path and value and files.exists(value):
-            # For a selection's best run, also which run it is.
+            # The best of a selection also has the name of its run.
             best = checkpoints.read_best(folder_of(value))
             value = files.absolute(value)
             value += f" ({best.run})" if best and best.run else ""
@@ -363,7 +364,7 @@ def made_with(tuning: FineTuning) -> dict[str, Any]:
 def _best_of_run(
     folder: str, step: int, scores: Scores, metric: str
 ) -> tuple[Scores, int]:
-    """A run's last scores, or those of an intermediate evaluation if better."""
+    """Returns a run's last scores, or an intermediate evaluation's if better."""
     best = checkpoints.read_best(checkpoints.folder_of(folder))
     last = scores.get(metric)
     if last is not None and not math.isfinite(last):
@@ -398,7 +399,7 @@ def write_report(selection: Selection, folder: str) -> None:
 
 
 def report(selection: Selection) -> str:
-    """The report, as Markdown: the best run, and the runs of each of the settings."""
+    """Returns a Markdown report: the best run, and the runs of every setting."""
     failed = "one whose numbers were not finite."
     if selection.baseline is not None:
         failed = (

@@ -1,4 +1,4 @@
-"""Whether a difference between two models exceeds chance, on the same examples.
+"""Tests of whether two models differ by more than chance on the same examples.
 
 - Paired bootstrap (Efron and Tibshirani 1993; for evaluations Koehn 2004): examples are
   drawn with replacement, the same for both; the interval holds 95 % of the differences.
@@ -22,7 +22,7 @@ import numpy as np
 
 from bert_tf.tasks.metrics import pearson_and_spearman
 
-# What is held in memory at once: samples times examples.
+# The most samples times examples that are in memory at once.
 _MOST_AT_ONCE = 2**22
 LEVEL = 0.95
 
@@ -42,7 +42,7 @@ class Summed:
         return len(self.rows)
 
     def drawn(self, counts: np.ndarray) -> np.ndarray:
-        """Scores [S] of each example taken `counts` [S, N] times."""
+        """Returns scores [S] with the examples taken `counts` [S, N] times."""
         return self.score(counts @ self.rows)
 
     def swapped(self, other: Any, mask: np.ndarray) -> np.ndarray:
@@ -132,7 +132,7 @@ def _of_classes(
     def score(sums: np.ndarray) -> np.ndarray:
         right, said, there = np.split(sums, 3, axis=1)
         if metric == "matthews_correlation":
-            # Gorodkin 2004: the covariance of what is said with what is there.
+            # Gorodkin 2004: the covariance of predictions and labels.
             count = there.sum(axis=1)
             covariance = count * right.sum(axis=1) - (said * there).sum(axis=1)
             variances = [count**2 - (x**2).sum(axis=1) for x in (said, there)]
@@ -140,7 +140,7 @@ def _of_classes(
         if metric == "f1_micro":
             return _f1(*(x.sum(axis=1) for x in (right, said, there)))
         if metric == "f1_macro":
-            # As scikit-learn's: over the classes that are said or there.
+            # Like scikit-learn, over the classes that are predicted or labelled.
             is_used = (said + there) > 0 if labels.ndim == 1 else np.ones_like(said)
             return _ratio((_f1(right, said, there) * is_used).sum(1), is_used.sum(1))
         of_one = (x[:, min(1, num_classes - 1)] for x in (right, said, there))
@@ -238,7 +238,7 @@ class PairedTest(NamedTuple):
     """A paired t-test over the seeds of two runs; NaN for fewer than two seeds.
 
     If all differences are the same, their deviation is unknown: there is no interval,
-    and the p-value is that of the exact sign test, 2 / 2^n.
+    and the p-value comes from the exact sign test: 2 / 2^n.
     """
 
     p_value: float = math.nan

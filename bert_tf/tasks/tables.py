@@ -67,7 +67,7 @@ def _checked(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableSplit:
-    """Where the examples of one split are in a table.
+    """The columns of a table that hold one split's examples.
 
     Attributes:
         text_a: the first sentence's column: a number from 0 (negative: from the end) or
@@ -206,7 +206,7 @@ SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TfdsSet:
-    """Where a data set is in TensorFlow Datasets."""
+    """The place of a data set in TensorFlow Datasets."""
 
     name: str  # such as "glue/cola"
     # Our split -> theirs, or a slice of it: "train[:90%]".
@@ -214,7 +214,7 @@ class TfdsSet:
     text_a: str  # the first sentence's feature
     text_b: str | None = None  # the second one's, if any
     label: str = "label"
-    # As in `TableSplit`: a feature for each label, or number, instead of `label`.
+    # One feature per label or number, instead of `label`; see `TableSplit`.
     label_columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
     numbers: bool = False
     index: str | None = "idx"  # the rows' numbers in the original file, if any
@@ -226,7 +226,7 @@ class TfdsSet:
 
 @dataclasses.dataclass(frozen=True)
 class TfdsSplit:
-    """Where the examples of one split are in TensorFlow Datasets."""
+    """The place of a split's examples in TensorFlow Datasets."""
 
     of: TfdsSet
     split: str
@@ -240,7 +240,7 @@ class TfdsSplit:
         max_unusable_rows: float = rows.MAX_UNUSABLE,
         warns: bool = True,
     ) -> Examples:
-        """The examples, in the order of the set's `index`, except those of class -1."""
+        """Returns the examples without class -1, in the order of the set's `index`."""
         source = self._rows()
         left_out = rows.LeftOutRows(source.path, max_unusable_rows)
         texts = self._texts(source, left_out, separator)
@@ -320,7 +320,7 @@ __all__ = ["MULTI_LABEL", "REGRESSION", "SINGLE_LABEL", "Target"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a classifier predicts: one label, several labels, or numbers."""
+    """The target of a classifier: one label, several labels, or numbers."""
 
     kind: str  # SINGLE_LABEL, MULTI_LABEL or REGRESSION
     # The classes in the order of the outputs; for a regression of several numbers their
@@ -381,7 +381,7 @@ class Target:
         if self.kind == REGRESSION:
             return logits
         if self.kind == MULTI_LABEL:
-            # Of -|x|, so that the power of a large number does not overflow.
+            # The exponent is -|x|, so that a large number does not overflow.
             power = np.exp(-np.abs(logits))
             return np.where(logits >= 0, 1, power) / (1 + power)
         powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -438,9 +438,9 @@ def in_order(labels: Iterable[str]) -> list[str]:
 def held_out(
     examples: Sequence[Example], share: float, seed: int, *, by_label: bool
 ) -> tuple[list[Example], list[Example]]:
-    """The remaining examples and a held-out share of them, both in the original order.
+    """Returns the remaining examples and a held-out share, both in the original order.
 
-    `by_label` it is of each label, one example at least of a label with several.
+    `by_label` takes the share from every label: at least one example if it has several.
     """
     rows: dict[str | None, list[int]] = {}
     for number, example in enumerate(examples):
@@ -529,7 +529,7 @@ class DataSet:
     def from_tfds(
         self, name: str | None = None, folder: str | None = None
     ) -> "DataSet":
-        """The same data set, read from TensorFlow Datasets, such as a version of it."""
+        """Returns the data set, or a version of it, read from TensorFlow Datasets."""
         if self.tfds is None:
             raise InputError(
                 f"{self.name} is not read from TensorFlow Datasets: leave `tfds_name`"
@@ -573,7 +573,7 @@ class DataSet:
         return os.path.join(data_dir, self.files[split])
 
     def target(self, labels: tuple[str, ...] | None = None) -> Target:
-        """What a classifier of this data set predicts."""
+        """Returns the target of this data set's classifiers."""
         found = (labels or ()) if self.labels is None else self.labels
         is_single = self.kind == SINGLE_LABEL
         if len(set(found)) < len(found) or (is_single and len(found) < 2):
@@ -593,9 +593,9 @@ class DataSet:
     def read_target(
         self, data_dir: str | None, train: Sequence[Example] | None = None
     ) -> Target:
-        """What a classifier predicts; logs the labels of the training examples.
+        """Returns a classifier's target; logs the labels of the training examples.
 
-        They are read if they are not given and the set has no fixed labels.
+        The examples are read if they are not given and the set has no fixed labels.
         """
         split = self.splits.get("train")
         names = self.labels

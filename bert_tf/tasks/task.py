@@ -1,4 +1,4 @@
-"""What the runner asks: a run of any kind, and a fine-tuning task."""
+"""The interfaces of the runner: a run of any kind, and a fine-tuning task."""
 
 import abc
 import functools
@@ -55,7 +55,7 @@ class FineTuningTask(abc.ABC, Generic[P]):
 
     name: str
     head: str  # of `bert_tf.conversion.names.HEADS`
-    objective: Objective  # what training minimises, and what it reports
+    objective: Objective  # the losses to minimise, and the metrics to report
     dev_splits: Sequence[str] = ("dev",)  # a run is evaluated on the first one
     test_splits: Sequence[str] = ("test",)
     metrics: Sequence[str]  # the names that `score` gives
@@ -96,7 +96,7 @@ class FineTuningTask(abc.ABC, Generic[P]):
         """A digest of a split's examples, and of how they are read."""
 
     def records(self, split: str) -> ExampleTable:
-        """What `make_records` gives, made once."""
+        """Returns the result of `make_records`, which is called once per split."""
         if split not in self._records:
             self._records[split] = self.make_records(split)
         return self._records[split]
@@ -123,7 +123,7 @@ class FineTuningTask(abc.ABC, Generic[P]):
         return None
 
     def summary(self, folder: str, results: Mapping[str, float]) -> Sequence[str]:
-        """What is logged after a training: its data, its scores, the next commands."""
+        """Returns lines to log after training: data, scores, the next commands."""
         return ()
 
     def prepare(self, folder: str) -> None:

@@ -1,4 +1,4 @@
-"""Texts of a classifier as records, and what a trained one predicts."""
+"""A classifier's texts as records, and the target of a trained classifier."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,7 +43,7 @@ class TextFeaturizer:
 
     def __post_init__(self) -> None:
         self.num_truncated = 0  # examples of the latest call that have lost tokens
-        self.window_counts: list[int] = []  # of each one; empty without windows
+        self.window_counts: list[int] = []  # one per example; empty without windows
 
     @property
     def spec(self) -> RecordSpec:
@@ -124,7 +124,7 @@ class TextFeaturizer:
 
 
 def target_of(source: Source) -> Target:
-    """What a checkpoint's classifier predicts; labels without names are 0, 1, ..."""
+    """Returns a checkpoint classifier's target; unnamed labels are 0, 1, ..."""
     kind = source.classifier_problem_type()
     assert kind is not None
     number = num_outputs(source.weights, names.CLASSIFIER)

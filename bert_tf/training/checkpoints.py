@@ -78,14 +78,14 @@ from bert_tf.training.training_options import is_better
 STATE_NAME = "checkpoint"
 BEST_NAME = "best.json"
 STARTS_NAME = "starts.jsonl"
-FEATURES_NAME = "features.json"  # what a model on frozen features has been trained on
+FEATURES_NAME = "features.json"  # the frozen features that a model was trained on
 
 _DATA, _INDEX = ".data-00000-of-00001", ".index"
 _FILE_NAME = re.compile(r"model\.ckpt-(\d+)\.(?:(index)|(data-\d+-of-\d+)|(tmp-.*))")
 # A run's other files under their temporary names: see `files.write_atomically`.
 _TEMPORARY = re.compile(r"(checkpoint|[a-z_]+\.(json|jsonl|txt))\.tmp-\d+")
 
-# What best/ has of the run, in addition to the checkpoint.
+# The run's files that best/ has in addition to the checkpoint.
 _COMPANIONS = (
     CONFIG_NAME,
     VOCAB_NAME,
@@ -258,7 +258,7 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
         for path in (temporary + _DATA, temporary + _INDEX):
             with files.open_binary(path) as file:
                 files.flush(file, path)
-        # In place of an older one: its index must at no moment be next to these data.
+        # An older checkpoint's index must never be next to these data.
         if files.exists(prefix + _INDEX):
             files.remove(prefix + _INDEX)
         for ending in (_DATA, _INDEX):
@@ -317,8 +317,8 @@ def keep_if_best(
 ) -> bool:
     """Keeps a step's checkpoint in best/ if its value is better than those before.
 
-    An evaluation that a killed run repeats completes what it had begun. A new metric
-    starts over, and so do other data, such as those of a second phase.
+    An evaluation that a resumed run repeats completes an interrupted write. The
+    comparison starts over with a new metric or with other data, as in a second phase.
     """
     best_folder = folder_of(folder)
     best = read_best(best_folder)
@@ -362,7 +362,7 @@ def keep_if_best(
 
 
 def folder_of(folder: str) -> str:
-    """Where a run keeps its best checkpoint."""
+    """Returns the folder of a run's best checkpoint."""
     return os.path.join(folder, BEST_FOLDER)
 
 
@@ -573,7 +573,7 @@ class RunCheckpoints:
         self._name_and_remove_old()
 
     def _tidy(self) -> None:
-        """Completes what a kill has interrupted, but not if the run is only read."""
+        """Completes writes that a kill interrupted, unless the run is only read."""
         if self._writes and self._resumes:
             for folder in (self._folder, folder_of(self._folder)):
                 remove_leftovers(folder)

@@ -1,4 +1,4 @@
-"""The processes of `--distribution=multi_worker`: who they are, and their meeting.
+"""Finds and connects the processes of `--distribution=multi_worker`.
 
 The environment of each process names them all, in one of these ways, the first that is
 there:
@@ -10,8 +10,8 @@ there:
     Kubernetes     JOB_COMPLETION_INDEX, as an indexed job sets it, and WORKER_HOSTS,
                    the pods' names by their headless service: "bert-[0-3].bert"
 
-On JAX, which finds the processes of Slurm, Open MPI, Kubernetes' own interface and TPU
-slices itself; only those that it does not find are looked for here.
+JAX detects the processes of Slurm, Open MPI, Kubernetes' own interface and TPU slices
+automatically; only those that it does not detect are looked for here.
 """
 
 import contextlib
@@ -124,7 +124,7 @@ def _of_slurm(nodes: str) -> _Found:
         os.environ["SLURM_STEP_TASKS_PER_NODE"]
     )
     hosts = zip(slurm_cluster_resolver.expand_hostlist(nodes), counts, strict=True)
-    # Of the job's own, above those that Linux gives to others; 16 for a node.
+    # The job's own ports, above those that Linux assigns to others: 16 per node.
     port = 2**16 - 2**12 + int(os.environ["SLURM_JOB_ID"]) % 2**8 * 16
     tasks = [(host, number) for host, count in hosts for number in range(count)]
     index = int(os.environ["SLURM_PROCID"])

@@ -56,7 +56,7 @@ def save_batch(folder: str, step: int, batch: Mapping[str, Any], task_name: str)
 
 
 def _where_shown(path: str) -> str:
-    """Where a step's batch is, with the command that shows it if there is one."""
+    """Returns where a step's batch is, and the command that shows it, if any."""
     found = first_record([path])
     try:
         RecordSpec.of_record(found[1] if found else b"", path)

@@ -1,8 +1,8 @@
-"""What happens around a run's steps, and around its evaluations: callbacks, signals.
+"""Events around a run's steps and evaluations: callbacks and signals.
 
 The loop and the tasks call each callback's methods, in the order in which a run gets to
-them, and know none of them by name. Those that not every run has are add-ons, which
-are imported when an option asks for them.
+them, and know none of them by name. The optional callbacks are add-ons, imported
+when an option asks for them.
 """
 
 import signal
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bert_tf.training.task import Phase, Task
     from bert_tf.training.training_options import TrainingConfig
 
-EVALUATION = "eval/"  # what the names of an evaluation's metrics begin with
+EVALUATION = "eval/"  # the prefix of the names of an evaluation's metrics
 
 # The options that ask for a callback of `bert_tf.base.addons`, in the order of calls.
 _OPTIONS = ("profile_steps", "max_train_hours", "stop_if", "patience", "report_to")
@@ -88,7 +88,7 @@ class Run(Protocol):
     model: "keras.Model"
     optimizer: "keras.Optimizer"
     checkpoints: "RunCheckpoints"
-    closing: "contextlib.ExitStack"  # what is open; closed however the run ends
+    closing: "contextlib.ExitStack"  # closed however the run ends
     loss_scale: "LossScale | None"  # of float16
     step: int  # steps made
     records: int  # training records read
@@ -126,19 +126,19 @@ class Callback:
     """
 
     run: Run
-    # What checkpoints hold, by names that no other callback uses.
+    # Variables in the checkpoints, by names that no other callback uses.
     state: Mapping[str, "keras.Variable"] = types.MappingProxyType({})
     is_over = False  # whether the training is complete, whatever its number of steps
 
     def learning_rate(self, schedule: Any) -> Any:
-        """Returns what the optimizer gets in place of a schedule; the model is made."""
+        """Returns the schedule, or a rate in its place; the model exists by now."""
         return schedule
 
     def restored(self) -> None:
         """Follows the restoring of the last checkpoint, if there is one."""
 
     def started(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Precedes the steps; `lines` are those of metrics.jsonl until now."""
+        """Precedes the steps; `lines` are the lines of metrics.jsonl so far."""
 
     def before_call(self, step: int) -> int | None:
         """Precedes a call of the device; returns how many steps it may make."""
@@ -174,14 +174,14 @@ class Callback:
 
     # Around the evaluations of a task, within its training or after it.
 
-    metrics: Sequence[str] = ()  # those of its scores that an option may name
+    metrics: Sequence[str] = ()  # its scores that an option may name
     passes = 0  # through the evaluation's records, which its scores take, at most
 
     def observe(self, batch: Mapping[str, Any]) -> None:
         """Follows each batch of an evaluation."""
 
     def scores(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Returns what it adds to the results of an evaluation."""
+        """Returns scores to add to the results of an evaluation."""
         return {}
 
     def reported(self, model: "keras.Model", step: int) -> None:

@@ -51,8 +51,8 @@ _TPU_OPTIONS = {
     # are chips, each sent on in turn, in more memory: see accelerators_test.py,
     # "choices".
     "xla_jf_spmd_threshold_for_windowed_einsum_mib": 10**6,
-    # With the default of 16 MiB of a chip's memory for vectors a product's windows are
-    # too small where a layer normalization's gradient is computed with it.
+    # The default, 16 MiB of a chip's vector memory, makes a product's windows too small
+    # where the gradient of a layer normalization is computed with it.
     "xla_tpu_scoped_vmem_limit_kib": 32 * 1024,
 }
 
@@ -74,7 +74,7 @@ class JaxStrategy:
         self.device_name = devices[0].device_kind
 
     def scope(self) -> contextlib.AbstractContextManager:
-        """Where models and optimizers are built."""
+        """Returns the context in which models and optimizers are built."""
         return jax.default_device(self._local_devices[0])
 
     @property
@@ -110,10 +110,10 @@ class JaxStrategy:
         return self.replicated
 
     def sums(self, weights: list[Any]) -> list[NamedSharding]:
-        """Where a gradient is summed over the devices: in its shares, or whole first.
+        """Returns how each gradient is summed over the devices: in shares, or whole.
 
-        For its columns of the embeddings' gradient a device adds up the rows of all
-        devices' tokens. They become narrower, and more, with every device.
+        A device that has some columns of the embeddings' gradient adds up the rows of
+        all devices' tokens. More devices make the columns fewer and the rows more.
         """
         found = self.shares(weights)
         for number, (weight, share) in enumerate(zip(weights, found, strict=True)):
@@ -180,7 +180,7 @@ class JaxStrategy:
         return dict(zip(arrays, values, strict=True)), examples
 
     def sum(self, numbers: list[float]) -> np.ndarray:
-        """The sums of each process's numbers, exact as float64; all must call it."""
+        """Returns the processes' numbers summed in exact float64; all must call it."""
         here = np.array(numbers, np.float64)
         if self.num_workers == 1:
             return here
@@ -242,7 +242,7 @@ def training_steps(
     loss_scale: LossScale | None = None,
     clip_norm: float = GLOBAL_CLIP_NORM,
 ) -> Callable[[DeviceBatches, int], StepResults]:
-    """See `tensorflow_step`; XLA compiles the whole step in any case."""
+    """Returns the steps, as in `tensorflow_step`; XLA always compiles all of one."""
     del jit_compile
     step = training_step(task, model, optimizer, strategy, loss_scale, clip_norm)
     parts = state_of(model, optimizer, loss_scale)
@@ -285,7 +285,7 @@ def training_steps(
 def state_of(
     model: keras.Model, optimizer: keras.Optimizer, loss_scale: LossScale | None
 ) -> tuple[list[Any], ...]:
-    """What a step changes: weights, the model's other variables, the optimizer's."""
+    """Returns what a step changes: weights, other variables, the optimizer's."""
     slots = [
         *optimizer.variables,
         *(loss_scale.variables.values() if loss_scale else ()),

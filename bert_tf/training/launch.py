@@ -42,7 +42,7 @@ class Ended(NamedTuple):
 
 
 def end_with_parent() -> None:
-    """Of a new process: SIGTERM where its parent ends, even by SIGKILL; Linux alone."""
+    """Has a new process get SIGTERM when its parent ends, on Linux, even by SIGKILL."""
     if sys.platform == "linux":
         _LIBC.prctl(_DIES_WITH_PARENT, signal.SIGTERM)
 
@@ -50,8 +50,8 @@ def end_with_parent() -> None:
 def run_child(arguments: Sequence[str], *, shown: bool) -> Ended:
     """Runs a command to its end, and shows or keeps what it prints.
 
-    A signal to stop goes on to the command, which saves what it has; once that has
-    ended, this process exits as if stopped by the signal.
+    A signal to stop is passed to the command, which saves its work. Once the command
+    has ended, this process exits as if stopped by the signal.
     """
     received: list[int] = []
 
@@ -135,7 +135,7 @@ def run(count: int) -> int:
         failed = _first_failure(workers)
         if failed is None:
             return 0
-        # As a shell has it, of a process that a signal has ended.
+        # A shell's exit code for a process that a signal has ended.
         code = workers[failed].returncode
         code = code if code > 0 else 128 - code
         if not told:

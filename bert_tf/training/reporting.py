@@ -101,9 +101,9 @@ def _is_shown(name: str) -> bool:
 
 
 def training_line(step: int, metrics: Mapping[str, float]) -> str:
-    """The log's line of some steps of training, of at most 100 columns.
+    """Returns the log's line on some steps of training, at most 100 columns.
 
-    What has no room is in metrics.jsonl, as all the other metrics are.
+    All metrics, also those without room in the line, are in metrics.jsonl.
     """
     ends = []
     if "sequences_per_second" in metrics:
@@ -131,14 +131,14 @@ def mean(total_and_weight: np.ndarray) -> float:
     return float(total / weight) if weight else 0.0
 
 
-# What a run shows and records: a progress bar, TensorBoard, metrics.jsonl.
+# A run's outputs: a progress bar, TensorBoard, metrics.jsonl.
 #
 # metrics.jsonl has one JSON object per line: `step`, `seconds` of all starts of the run
 # together, and the metrics by name; an evaluation's names begin with `eval/`.
 # TensorBoard has the same under train/NAME and eval/NAME. Training's metrics are means
 # over the steps since the previous line:
 #
-#     loss, masked_lm_loss, ...   nats per prediction; `loss` is what is minimised
+#     loss, masked_lm_loss, ...   nats per prediction; `loss` is the one minimised
 #     masked_lm_accuracy, ...     share of the predictions that are right, 0 to 1
 #     learning_rate               of the last step
 #     gradient_norm               over all weights, before clipping
@@ -156,8 +156,8 @@ def mean(total_and_weight: np.ndarray) -> float:
 # A run that resumes from step N drops the lines after N, which it is about to write
 # again, and an evaluation replaces an earlier one of the same step: each line appears
 # once, however often the run was killed. When a command evaluates a trained model,
-# perhaps on other data, the line has `"after_training": true` and is added to that of
-# the evaluation within the run. With several workers only the chief writes.
+# perhaps on other data, the line has `"after_training": true` and is added to the
+# line of the evaluation within the run. With several workers only the chief writes.
 
 
 METRICS_NAME = "metrics.jsonl"
@@ -177,7 +177,7 @@ class Reporter:
         *,
         after_training: bool = False,
         is_chief: bool = True,
-        observers: Sequence[Callable[[_Entry], object]] = (),  # of each line
+        observers: Sequence[Callable[[_Entry], object]] = (),  # called with every line
     ) -> None:
         self._observers = observers
         self._path = os.path.join(folder, METRICS_NAME)
@@ -192,7 +192,7 @@ class Reporter:
             if self._is_of_our_kind(entry)
         }
         self._seconds_before = max((e.get("seconds", 0.0) for e in entries), default=0)
-        # Those of the training by now.
+        # The lines of the training so far.
         self.lines = [
             {"seconds": 0.0, **entry}
             for entry in entries
@@ -220,7 +220,7 @@ class Reporter:
             self._summaries.close()
 
     def report(self, step: int, metrics: Mapping[str, float], prefix: str = "") -> None:
-        """Records the metrics of training at a step, or what the prefix names."""
+        """Records metrics at a step: of training, or of another kind by its prefix."""
         if self._summaries is None:
             return
         named = {prefix + name: float(value) for name, value in metrics.items()}
@@ -268,7 +268,7 @@ class Reporter:
 
 
 def read_metrics(path: str, content: bytes) -> Iterator[tuple[bytes, _Entry]]:
-    """The lines of a metrics.jsonl, and the object of each.
+    """Yields the lines of a metrics.jsonl, each with its object.
 
     Damaged lines are left out with one warning; an incomplete last line, cut short by
     a kill or still being written, is left out silently.
@@ -399,7 +399,7 @@ def curves_picture(
 
 
 def metrics_of(folder: str, after_training: bool = True) -> list[_Entry]:
-    """The objects of a run's metrics.jsonl, if it has one; or those of its training."""
+    """Returns the entries of a run's metrics.jsonl: all, or only the training's."""
     path = os.path.join(folder, METRICS_NAME)
     if not files.exists(path):
         return []

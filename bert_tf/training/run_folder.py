@@ -67,7 +67,7 @@ EVAL_RESULTS_NAME = "eval_results.txt"
 
 @dataclasses.dataclass(frozen=True)
 class RunData:
-    """What a run trains on."""
+    """The training data of a run."""
 
     name: str  # for messages: "3668 examples of /glue/MRPC/train.tsv"
     digest: str  # a SHA-256 of the examples, independent of their location
@@ -81,7 +81,7 @@ class Start:
     data: RunData
     settings: Mapping[str, Any]  # those that decide a run's result, by name
     flags: Mapping[str, Any]
-    step: int = 0  # what the run resumed at
+    step: int = 0  # the step at which the run resumed
 
 
 @contextlib.contextmanager
@@ -181,7 +181,7 @@ def record_start(folder: str, step: int, start: Start) -> None:
     path = os.path.join(folder, STARTS_NAME)
     start = dataclasses.replace(start, step=step)
     line = json.dumps(dataclasses.asdict(start), sort_keys=True)
-    # As bytes: a damaged history does not prevent training.
+    # Read as bytes, so that a damaged history does not prevent training.
     before = files.read_bytes(path) if step and files.exists(path) else b""
     if before and not before.endswith(b"\n"):
         before += b"\n"
@@ -286,7 +286,7 @@ def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> Non
     rates unless one of them is 0 (a run without dropout has no state of it to resume).
     """
     dropout = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    # All fields: `to_dict` leaves out those of ours that have their defaults.
+    # Compares all fields: `to_dict` leaves out fields of ours with default values.
     old, new = dataclasses.asdict(there), dataclasses.asdict(here)
     for key in old:
         if key == "initializer_range" or (key in dropout and old[key] and new[key]):

@@ -8,14 +8,14 @@ With N replicas, each of which splits its part of the batch into k micro-batches
     g  <- g min(1, 1 / |g|)                       (one norm, over all variables)
     optimizer: one update with g
 
-So a step is that of one large batch on one device, to rounding, whatever N and k. The
-weights W_t depend on the records alone, and are known before the first forward pass. A
-loss that compares rows has, on each replica, the outputs of all: total_t(b) is the sum
-of b's values, whose gradients flow back to every replica's rows; k is 1.
+So a step equals one with a large batch on one device, to rounding, whatever N and k.
+The weights W_t depend on the records alone, and are known before the first forward
+pass. A loss that compares rows has, on each replica, the outputs of all: total_t(b) is
+the sum of b's values, whose gradients flow back to every replica's rows; k is 1.
 
-This module has the equations. What runs them on devices is in `tensorflow_step`, with a
-replica of the model on each, and in `jax_step`, where each device has a share of the
-rows of one computation; `on_devices` has the ones of Keras' back end.
+This module has the equations. `tensorflow_step` runs them with a replica of the model
+on each device, and `jax_step` as one computation whose rows the devices share;
+`on_devices` has the functions for Keras' back end.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ _POLICIES = {
 
 @contextlib.contextmanager
 def computing_in(precision: str) -> Iterator[None]:
-    """Within it, models are built with this number format."""
+    """Context in which models are built with this number format."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(_POLICIES[precision])
     try:
@@ -166,7 +166,7 @@ LOSS_SCALE = "loss_scale"
 
 
 class StepResults(NamedTuple):
-    """What several steps report, as arrays of float64."""
+    """The reports of several steps, as float64 arrays."""
 
     # Summed over the steps. `loss` is the sum of the steps' losses and their number;
     # `tokens` counts tokens without padding, `sequences` also those within packed rows.
@@ -200,8 +200,8 @@ def update(
 ) -> Any:
     """Clips the sum of all gradients and applies it; returns the unscaled norm.
 
-    `scale` is that of the loss: it is as if the unscaled gradient were clipped. Keras'
-    optimizer sums over the replicas once more.
+    `scale` is the loss's scale; the result is as if the unscaled gradient were clipped.
+    Keras' optimizer sums over the replicas once more.
     """
     clip, norm = clip_scale(gradients, clip_norm * scale)
     optimizer.apply(gradients, variables, scale=clip / (scale * num_replicas))
@@ -230,7 +230,7 @@ def add_reports(
 
 
 def names_of_sums(objective: Objective, loss_scale: LossScale | None) -> list[str]:
-    """What `add_reports` returns, by name."""
+    """Returns the names of the sums that `add_reports` returns."""
     names = [TOTAL_LOSS, *objective.losses, *objective.metrics]
     names += [GRADIENT_NORM, TOKENS, SEQUENCES]
     return names + ([SKIPPED, LOSS_SCALE] if loss_scale else [])

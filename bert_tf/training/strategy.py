@@ -184,7 +184,7 @@ def _join_job(distribution: str) -> None:
     try:
         jax.distributed.initialize(initialization_timeout=_cluster().SECONDS_TO_ANSWER)
     except (KeyError, OSError, RuntimeError, ValueError) as error:
-        # Where there is none, JAX misses an argument of its own.
+        # Without a launcher JAX complains that an argument of its own is missing.
         reason = first_line(error) if launchers else "none is in the environment."
         raise InputError(
             f"`distribution={distribution}`: this process could not join a job of"
@@ -245,7 +245,7 @@ def is_tpu(strategy: Strategy) -> bool:
 
 
 def device_kind(strategy: Strategy) -> str:
-    """What a strategy's devices are: "CPU", "GPU" or "TPU"."""
+    """Returns the kind of a strategy's devices: "CPU", "GPU" or "TPU"."""
     if keras_backend.is_jax():
         return strategy.device_kind
     if isinstance(strategy, tf.distribute.TPUStrategy):

@@ -1,4 +1,4 @@
-"""What the engine is given: a task as data, and the phases of a run."""
+"""The inputs of the engine: a task as data, and the phases of a run."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -24,11 +24,11 @@ class Task:
     name: str  # for messages and file names
     # Makes the model with its initial weights; called under the strategy's scope.
     build_model: Callable[[], keras.Model]
-    objective: Objective  # what training minimises, and what is reported
+    objective: Objective  # the losses to minimise, and the metrics to report
     # Prefixes of the names of weights that no loss or metric depends on: a checkpoint
     # without them can be evaluated.
     unmeasured: tuple[str, ...] = ()
-    # Makes of the model what is trained in its place: a layer with more outputs, their
+    # Returns the layer that is trained in place of the model: with more outputs, their
     # `objective`, a `state` to save, and `begin`, called when the model has its first
     # weights (`bert_tf.addons.methods.regularization`). None: the model itself.
     in_training: Callable[[keras.Model], Any] | None = None
@@ -36,7 +36,7 @@ class Task:
     begin: Callable[[keras.Model], None] | None = None
 
 
-ENDLESS = 2**31 - 1  # the last step of a phase that time ends
+ENDLESS = 2**31 - 1  # the last step of a phase whose end a time limit decides
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

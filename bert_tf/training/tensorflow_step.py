@@ -33,13 +33,13 @@ from bert_tf.training.task import Task
 
 
 class _RowsOfReplica:
-    """The rows of a batch on this thread's replica, among those of the others."""
+    """This replica's rows of a batch, among all replicas' rows."""
 
     def of_all(self, arrays: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
         return _Gathered(arrays)
 
     def own(self, values: tf.Tensor) -> tf.Tensor:
-        # As `_dealt_out` does; in training each replica has as many.
+        # Divides as `_dealt_out` does; in training all replicas have the same number.
         replica = tf.distribute.get_replica_context()
         number, count = replica.replica_id_in_sync_group, replica.num_replicas_in_sync
         total = tf.shape(values)[0]
@@ -131,7 +131,7 @@ def training_steps(
     gradients_of = replica_gradients(
         task,
         model,
-        # Where rows are gathered in the midst of it, it is not compiled.
+        # Not compiled if it gathers rows from the other replicas.
         jit_compile=jit_compile and not is_tpu(strategy) and rows is None,
         rows=rows,
     )
@@ -275,7 +275,7 @@ def prediction_step(
     as_a_whole = jit_compile and not is_tpu(strategy)
     if as_a_whole:
         forward = tf.function(forward, jit_compile=True, autograph=False)
-    # As in `evaluation_step`.
+    # The reason is the same as in `evaluation_step`.
     if as_a_whole or is_tpu(strategy):
         forward = _within(without_fusion, forward)
     elif by_pieces:

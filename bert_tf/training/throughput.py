@@ -11,9 +11,9 @@ three times the forward pass: the backward pass has two products for each of the
 pass's (Kaplan et al. 2020, arXiv:2001.08361, section 2.1). Recomputation to save memory
 does not count (Chowdhery et al. 2022, PaLM, arXiv:2204.02311, appendix B).
 
-The peak is what the maker says of the devices' dense products of bfloat16 (of float16
-where there is no bfloat16), whatever precision the run computes in. A CPU, and a device
-that is not in the table, has none, and no utilization.
+The peak is the maker's figure for dense products in bfloat16 (float16 if the device has
+no bfloat16), whatever precision the run computes in. A CPU, or a device that is not in
+the table, has no peak and no utilization.
 """
 
 import contextlib
@@ -34,8 +34,8 @@ from bert_tf.training.events import Call, Callback
 from bert_tf.training.strategy import Strategy, device_name, distributed, is_chief
 from bert_tf.training.task import TrainingData
 
-# By a part of the device's name, the more special one first; of a TPU before v4 one of
-# a chip's two cores, which is a device of its own.
+# Part of a device's name, the more specific ones first -> FLOPs per second. Before v4
+# each of a TPU chip's two cores is a device of its own.
 _PEAKS = {
     "tpu v2": 22.5e12,
     "tpu v3": 61.5e12,

@@ -231,7 +231,7 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
         " then ends at once; with other conditions, or none, it resumes.",
         decides="result",
     )
-    # What a new run starts from, in addition to a checkpoint.
+    # The start of a new run, in addition to a checkpoint.
     init_head: bool = option(
         True,
         "Also load the head of --init_checkpoint. If false, load only its encoder, such"
@@ -330,7 +330,7 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
         return values
 
 
-# What training minimises in addition to the task's own loss.
+# Terms that training minimises in addition to the task's own loss.
 
 
 class LossOptions(Options, title=options.METHODS, decides="numbers"):
@@ -470,12 +470,12 @@ class LossOptions(Options, title=options.METHODS, decides="numbers"):
 
     @classmethod
     def of(cls, given: Options) -> "LossOptions":
-        """Those that a command has."""
+        """Returns the loss options among a command's options."""
         return given.to(cls)
 
     @property
     def changed(self) -> dict[str, Any]:
-        """Those that differ from their defaults: none, and the loss is the task's."""
+        """Returns the options that are not at their defaults; none: the task's loss."""
         default = LossOptions()
         values = self.as_flags()
         return {

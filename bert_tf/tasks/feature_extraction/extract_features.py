@@ -104,7 +104,7 @@ def run(options: ExtractionOptions) -> None:
     from bert_tf.tasks.feature_extraction import feature_records as line_features
     from bert_tf.tasks.feature_extraction import features
 
-    # That of a task is for its records.
+    # A task's own reading is for its records.
     reading = open_reading(options.init_checkpoint).of_vectors()
     if reading.max_seq_length and not options.is_given("max_seq_length"):
         options = options.with_defaults(max_seq_length=reading.max_seq_length)

@@ -1,6 +1,6 @@
-"""Lines of text as a model's inputs, and the vectors that it gives of them.
+"""Lines of text as a model's inputs, and the model's vectors for them.
 
-`features` says what a line is, and which part of it has a vector.
+`features` defines lines, and which parts of a line have vectors.
 """
 
 import dataclasses
@@ -54,8 +54,8 @@ class FeatureInput(NamedTuple):
 
     ids: Sequence[int]  # [CLS] and [SEP] included
     segment_ids: Sequence[int]
-    names: Sequence[str] = ()  # the token, or word, of each vector
-    # The positions of each word's pieces, half open; None: each token has a vector.
+    names: Sequence[str] = ()  # each vector's token or word
+    # Half-open ranges of the words' pieces; None: every token has a vector.
     spans: Spans | None = None
     is_cut: bool = False  # whether tokens were cut off
 
@@ -108,7 +108,7 @@ class FeatureReader:
             )
 
     def __call__(self, lines: Iterable[Line]) -> Iterator[FeatureInput]:
-        """Yields the input of each line, cut to `max_seq_length` tokens."""
+        """Yields every line's input, cut to `max_seq_length` tokens."""
         for line in lines:
             if self.by_word:
                 yield self._by_words(line)
@@ -170,7 +170,7 @@ class Features(NamedTuple):
 def _of_names(
     states: np.ndarray, inputs: FeatureInput, word_vectors: str
 ) -> np.ndarray:
-    """The vectors of an input's tokens or words, taken from those of all positions."""
+    """Selects the vectors of an input's tokens or words from all positions."""
     if inputs.spans is None:
         return states[: len(inputs.ids)].copy()
     spans = np.array(inputs.spans, np.int64).reshape(-1, 2)

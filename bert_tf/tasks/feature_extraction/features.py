@@ -1,10 +1,10 @@
-r"""BERT as features: the vectors that its layers give of tokens, words and whole lines.
+r"""BERT as features: its layers' vectors for tokens, words and whole lines.
 
 An input has one text per line, or two with " ||| " between them, as the original's: a
 line is stripped, and of several " ||| " the last one counts. A text is [CLS] A [SEP], a
 pair [CLS] A [SEP] B [SEP]; what is too long is cut at the end, of a pair the longer
 text token by token. By token, every token has a vector, [CLS] and [SEP] too. By word,
-each word between white space has one: that of its first piece, or the mean of its
+each word between white space has one: its first piece's vector, or the mean of its
 pieces'. A word that the tokenizer removes, such as a lone control character, is read as
 [UNK]. A word has a vector if its first piece was not cut off.
 
@@ -151,7 +151,7 @@ class LayerSelection:
         return [f"{self.combine}({','.join(map(str, self.layers))})"]
 
     def vectors_shape(self, hidden_size: int) -> tuple[int, int]:
-        """(layers, width) of each token's vectors."""
+        """Returns the shape of a token's vectors: (layers, width)."""
         width = hidden_size * (len(self.layers) if self.combine == CONCAT else 1)
         return len(self.labels), width
 
@@ -259,7 +259,7 @@ class FeatureExtractor:
             "config": config,
             "weights": weights_digest(self._model),
             "selection": dataclasses.asdict(self.selection),
-            # As files of earlier versions have them: one more name, one less.
+            # The names in the files of earlier versions: one more, one less.
             "options": {
                 {"num_lengths": "max_lengths"}.get(name, name): value
                 for name, value in dataclasses.asdict(self._options).items()
@@ -468,7 +468,7 @@ _LIMIT = 1e9
 
 
 def number_lists(rows: np.ndarray) -> list[str]:
-    """The numbers of each row, float32, as in a list of JSON: "0.5, -1.25"."""
+    """Returns each row's float32 numbers as in a JSON list: "0.5, -1.25"."""
     if not rows.size:
         return [""] * len(rows)
     rows = np.ascontiguousarray(rows, np.float32)
@@ -508,7 +508,7 @@ def _written_numbers(rows):
                 position += 1
             millionths = np.int64(np.rint(abs(value) * 1e6))
             if 0 < millionths < 100:
-                # Python writes what is under 0.0001 as 1.2e-05.
+                # Python writes numbers under 0.0001 like 1.2e-05.
                 exponent = 54  # 6
                 if millionths >= 10:
                     exponent = 53  # 5

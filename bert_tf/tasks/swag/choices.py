@@ -185,7 +185,7 @@ def example_of(row: rows.Row, columns: Columns) -> ChoiceExample:
         endings = [row.get(name) for name in columns.endings]
     elif not isinstance(endings, list):
         raise InputError(f"column {first!r} must be a list of endings.")
-    # In objects without the field the endings have no common beginning.
+    # Without the field, the endings of an object have no common beginning.
     start = None if columns.start is None else row.get(columns.start)
     label = None if columns.label is None else row.get(columns.label)
     return ChoiceExample(

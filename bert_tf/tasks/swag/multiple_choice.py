@@ -65,7 +65,7 @@ ACCURACY = "accuracy"
 
 
 class ChoiceTask(LabelledTask):
-    """Choosing the ending of each of the options' examples."""
+    """Multiple choice: the right ending of every example."""
 
     name = "swag"
     head = names.MULTIPLE_CHOICE
