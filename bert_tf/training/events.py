@@ -170,7 +170,7 @@ class Callback:
         return False
 
     def ended(self) -> None:
-        """Follows a training that has ended by itself, when all is written."""
+        """Follows a completed training, when all is written."""
 
     # Around the evaluations of a task, within its training or after it.
 
