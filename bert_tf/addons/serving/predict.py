@@ -453,7 +453,9 @@ def run(options: PredictOptions) -> None:
     _refuse_output(options.output_file)
     from bert_tf.conversion.source import open_reading, read_export
 
-    export = read_export(options.checkpoint)
+    # A remote one is read by TensorFlow, whatever it is.
+    is_remote = files.is_remote(options.checkpoint)
+    export = None if is_remote else read_export(options.checkpoint)
     if export is not None and export.is_onnx:
         cli.show_log()
     else:
