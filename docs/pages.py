@@ -128,7 +128,8 @@ def commands() -> dict[str, str]:
 
 def packages() -> list[str]:
     """Every package under bert_tf/, bert_tf itself first."""
-    files = [*PACKAGE.glob("*/__init__.py"), *PACKAGE.glob("addons/*/__init__.py")]
+    patterns = ("*", "addons/*", "addons/*/*")
+    files = [file for one in patterns for file in PACKAGE.glob(f"{one}/__init__.py")]
     folders = sorted(path.parent.relative_to(ROOT) for path in files)
     return ["bert_tf", *(".".join(folder.parts) for folder in folders)]
 

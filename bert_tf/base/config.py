@@ -120,7 +120,7 @@ class BertConfig:
     Raises:
         ValueError: a value is out of its range.
 
-    Example:
+    Examples:
         >>> config = bert_tf.BertConfig(vocab_size=9, hidden_size=24)
         >>> config.num_hidden_layers
         12

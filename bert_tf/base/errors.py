@@ -16,7 +16,7 @@ class InputError(ValueError):
     `bert_tf.base.cli` prints it and exits with 2; any other exception is a bug and
     keeps its traceback.
 
-    Example:
+    Examples:
         >>> try:
         ...     bert_tf.load("no_such_folder")
         ... except bert_tf.InputError as error:

@@ -222,7 +222,7 @@ def load_adapted_classifier(path: str | Source, adapter: str) -> BertClassifier:
     Raises:
         InputError: one of them cannot be read, or they do not fit each other.
 
-    Example:
+    Examples:
         >>> model = bert_tf.load_adapted_classifier("pretrained", "run/adapter")
         >>> model.num_labels
         2

@@ -269,7 +269,7 @@ def save(
         InputError: the folder has other files, the labels or the vocabulary are not as
             many as the model's, or the model is not of this package.
 
-    Example:
+    Examples:
         >>> model = bert_tf.load_classifier("pretrained", num_labels=2)
         >>> tokenizer = bert_tf.load_tokenizer("pretrained")
         >>> bert_tf.save(model, "saved", tokenizer, labels=["no", "yes"])

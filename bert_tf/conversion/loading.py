@@ -75,7 +75,7 @@ def load_weights(
         InputError: no readable checkpoint, a shape differs, a weight of the encoder
             is missing, or a tensor has no place. Nothing is assigned then.
 
-    Example:
+    Examples:
         >>> config = bert_tf.open_source("pretrained").config
         >>> model = bert_tf.BertClassifier(config, num_labels=2)
         >>> sorted(bert_tf.load_weights(model, "pretrained"))  # these are new
@@ -189,7 +189,7 @@ def load_encoder(path: str | Source, **options: Any) -> BertEncoder:
             folder, a KerasHub preset.
         **options: passed to BertEncoder, such as `output_hidden_states=True`.
 
-    Example:
+    Examples:
         >>> encoder = bert_tf.load_encoder("pretrained", output_hidden_states=True)
         >>> encoder.bert_config.hidden_size
         8
@@ -212,7 +212,7 @@ def load_pretrainer(
     Raises:
         InputError: as `load_weights`, or the checkpoint has no masked LM.
 
-    Example:
+    Examples:
         >>> model = bert_tf.load_pretrainer("pretrained")
         >>> sorted(model.output)
         ['masked_lm_logits', 'next_sentence_logits']
@@ -249,7 +249,7 @@ def load_classifier(
         InputError: as `load_weights`, or `num_labels` is not given and the checkpoint
             has no classifier.
 
-    Example:
+    Examples:
         >>> model = bert_tf.load_classifier("pretrained", num_labels=3)
         >>> model.num_labels
         3
@@ -275,7 +275,7 @@ def load_span_predictor(
 ) -> heads.BertSpanPredictor:
     """The model of a SQuAD checkpoint; arguments and errors as `load_pretrainer`.
 
-    Example:
+    Examples:
         >>> model = bert_tf.load_span_predictor("squad_model")
         >>> sorted(model.output)
         ['end_logits', 'start_logits']
@@ -290,7 +290,7 @@ def load_multiple_choice(
 ) -> heads.BertMultipleChoice:
     """The model of a SWAG checkpoint; arguments and errors as `load_pretrainer`.
 
-    Example:
+    Examples:
         >>> model = bert_tf.load_multiple_choice("swag_model")
         >>> model.name
         'bert_multiple_choice'
@@ -313,7 +313,7 @@ def load_tagger(
 ) -> heads.BertTagger:
     """A tagger from a checkpoint; arguments and errors as `load_classifier`.
 
-    Example:
+    Examples:
         >>> model = bert_tf.load_tagger("tagger")
         >>> model.num_labels
         3

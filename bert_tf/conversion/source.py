@@ -272,7 +272,7 @@ def open_source(path: str) -> Source:
     Raises:
         InputError: there is none, or a file of it is damaged or of something else.
 
-    Example:
+    Examples:
         >>> source = bert_tf.open_source("classifier")
         >>> source.config.hidden_size, source.labels
         (8, ('bad', 'good'))
@@ -352,7 +352,7 @@ def load_tokenizer(path: str | Source, **options: Any) -> WordPieceTokenizer:
     Raises:
         InputError: there is no vocabulary, or its tokenizer splits texts otherwise.
 
-    Example:
+    Examples:
         >>> tokenizer = bert_tf.load_tokenizer("pretrained")
         >>> tokenizer.tokenize("A good film")
         ['a', 'good', 'film']

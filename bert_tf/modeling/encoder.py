@@ -86,7 +86,7 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
             `adapter_size`, or `train_pooler` without a pooler; a BiLSTM or a second
             encoder with packed rows, or a second encoder with LoRA or adapters.
 
-    Example:
+    Examples:
         >>> config = bert_tf.BertConfig(
         ...     vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1
         ... )

@@ -76,7 +76,7 @@ class BertClassifier(HeadModel):
         **options: BertEncoder's: recompute, layer_mixture, lora_rank, adapter_size,
             train_pooler, ...
 
-    Example:
+    Examples:
         >>> config = bert_tf.BertConfig(
         ...     vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1
         ... )
@@ -185,7 +185,7 @@ class BertMultipleChoice(HeadModel):
         name: the model's name.
         **options: as BertClassifier's.
 
-    Example:
+    Examples:
         >>> config = bert_tf.BertConfig(
         ...     vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1
         ... )
@@ -248,7 +248,7 @@ class BertSpanPredictor(HeadModel):
         name: the model's name.
         **options: as BertClassifier's.
 
-    Example:
+    Examples:
         >>> config = bert_tf.BertConfig(
         ...     vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1
         ... )
@@ -306,7 +306,7 @@ class BertTagger(HeadModel):
         name: the model's name.
         **options: as BertClassifier's.
 
-    Example:
+    Examples:
         >>> config = bert_tf.BertConfig(
         ...     vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1
         ... )
@@ -393,7 +393,7 @@ class BertPretrainer(HeadModel):
         **options: as BertClassifier's; of the options also
             `packed`, for rows that hold several sequences.
 
-    Example:
+    Examples:
         >>> config = bert_tf.BertConfig(
         ...     vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1
         ... )

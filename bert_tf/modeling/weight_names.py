@@ -27,7 +27,7 @@ def weights_by_name(model: keras.Model) -> dict[str, keras.Variable]:
     Raises:
         ValueError: a weight has no name, or two have the same.
 
-    Example:
+    Examples:
         >>> config = bert_tf.BertConfig(
         ...     vocab_size=9, hidden_size=8, num_attention_heads=2, num_hidden_layers=1
         ... )

@@ -93,7 +93,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     Raises:
         ValueError: `weight_decay`, Keras' name for another kind of decay, is given.
 
-    Example:
+    Examples:
         >>> weight = keras.Variable([1.0])
         >>> optimizer = bert_tf.AdamWeightDecay(0.1, weight_decay_rate=0.5)
         >>> optimizer.apply([np.array([0.0], np.float32)], [weight])
@@ -407,7 +407,7 @@ def create_optimizer(
     Raises:
         ValueError: an argument is out of its range.
 
-    Example:
+    Examples:
         >>> optimizer = bert_tf.create_optimizer(1e-4, 1000, 100)
         >>> model = bert_tf.load_classifier("classifier")
         >>> model.compile(optimizer)

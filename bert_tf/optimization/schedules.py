@@ -56,7 +56,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     Raises:
         ValueError: a value is out of its range, or the shape does not use it.
 
-    Example:
+    Examples:
         >>> schedule = bert_tf.WarmupSchedule(1.0, 10, num_warmup_steps=4)
         >>> [float(schedule(step)) for step in (0, 2, 5, 10)]
         [0.0, 0.5, 0.5, 0.0]

@@ -643,7 +643,7 @@ def pretraining_dataset(
     Raises:
         InputError: as PretrainingRecords, or `masking` is for other records.
 
-    Example:
+    Examples:
         >>> records = bert_tf.pretraining_dataset("records.tfrecord", batch_size=4)
         >>> next(iter(records))["input_ids"].shape
         TensorShape([4, 12])

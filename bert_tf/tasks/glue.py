@@ -219,7 +219,7 @@ def add_task(data_set: DataSet) -> None:
         ValueError: the name is that of a task of this package, or the splits, files,
             labels and metrics do not fit together.
 
-    Example:
+    Examples:
         >>> table = bert_tf.TableSplit(text_a="review", label="stars")
         >>> bert_tf.add_task(
         ...     bert_tf.DataSet(

@@ -84,7 +84,7 @@ class TableSplit:
         no_label: what is written where the annotators did not agree: such rows are
             left out, as many as there are.
 
-    Example:
+    Examples:
         >>> table = bert_tf.TableSplit(text_a="review", label="stars")
         >>> table.text_b is None  # single sentences, not pairs
         True
@@ -483,7 +483,7 @@ class DataSet:
         max_unusable_rows: how many rows of a split may be left out: a share, or a
             number from 1.
 
-    Example:
+    Examples:
         >>> table = bert_tf.TableSplit(text_a="review", label="stars")
         >>> data_set = bert_tf.DataSet(
         ...     name="Reviews",

@@ -33,7 +33,7 @@ class Vocabulary:
         ids: each token's id, in the order in which the tokens first occur.
         sha256: the SHA-256, in hexadecimal, of the file that `save` writes.
 
-    Example:
+    Examples:
         >>> special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
         >>> vocabulary = bert_tf.Vocabulary([*special, "a", "film", "##s", "."])
         >>> len(vocabulary), vocabulary.ids["film"]

@@ -175,7 +175,7 @@ class WordPieceTokenizer:
 
     It may be pickled and shared by threads; a copy begins with empty caches.
 
-    Example:
+    Examples:
         >>> special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
         >>> vocabulary = bert_tf.Vocabulary([*special, "a", "film", "##s", "."])
         >>> tokenizer = bert_tf.WordPieceTokenizer(vocabulary)

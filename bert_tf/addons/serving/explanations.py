@@ -46,7 +46,7 @@ class Explanation(NamedTuple):
         gap: by which share of the difference the sum misses it.
         steps: how many points the integral was computed from.
 
-    Example:
+    Examples:
         >>> explanation = bert_tf.load("classifier").explain("A good film")[0]
         >>> [word.text for word in explanation.words]
         ['A', 'good', 'film']

@@ -161,7 +161,7 @@ def export(checkpoint: str, output_dir: str, *, format: str, **options: Any) -> 
     Raises:
         InputError: as the command ends with.
 
-    Example:
+    Examples:
         >>> bert_tf.export("classifier", "for_transformers", format="huggingface")
         >>> bert_tf.load("for_transformers").labels
         ('bad', 'good')

@@ -49,7 +49,7 @@ def predictions_of(target: Target, logits: np.ndarray) -> list[Prediction]:
 class TextClassifier(TextModel):
     """A checkpoint with a classifier: `predict` and `explain`; and `embed`.
 
-    Example:
+    Examples:
         >>> model = bert_tf.load("classifier")
         >>> prediction = model.predict(["A good film"])[0]
         >>> prediction.label in model.labels
@@ -145,7 +145,7 @@ class TextClassifier(TextModel):
 class ChoiceModel(TextModel):
     """A checkpoint of multiple choice: `choose`; and `embed`.
 
-    Example:
+    Examples:
         >>> model = bert_tf.load("swag_model")
         >>> prediction = model.choose("A film", ["is good.", "is a cat."])[0]
         >>> prediction.label in ("0", "1")

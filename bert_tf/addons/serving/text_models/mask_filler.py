@@ -10,7 +10,7 @@ from bert_tf.text.wordpiece import text_pairs
 class MaskFiller(TextModel):
     """A checkpoint with a masked LM: `fill`; and `embed`.
 
-    Example:
+    Examples:
         >>> model = bert_tf.load("pretrained")
         >>> guesses = model.fill("A good [MASK]", top_k=3)[0][0]  # of the first mask
         >>> len(guesses)

@@ -128,7 +128,7 @@ def load(
             `max_length` is beyond the model's positions, or the runtime is not
             installed or cannot run the model.
 
-    Example:
+    Examples:
         >>> model = bert_tf.load("classifier")
         >>> model.predict("A good film")[0].label in ("bad", "good")
         True
@@ -225,7 +225,7 @@ class TextModel:
         runtime: what it computes with, "keras" or "onnxruntime".
         source: the checkpoint.
 
-    Example:
+    Examples:
         >>> model = bert_tf.load("classifier")
         >>> model.labels
         ('bad', 'good')

@@ -27,7 +27,7 @@ def _answers(entries: Sequence[NBestEntry]) -> list[Answer]:
 class QuestionAnswerer(TextModel):
     """A checkpoint of SQuAD: `answer` and `explain`; and `embed`.
 
-    Example:
+    Examples:
         >>> model = bert_tf.load("squad_model")
         >>> answers = model.answer("What is good?", "A film is good.")[0]
         >>> answers[0].text in "A film is good."

@@ -45,7 +45,7 @@ class _Words(NamedTuple):
 class WordTagger(TextModel):
     """A checkpoint with a tagger: `tag` and `explain`; and `embed`.
 
-    Example:
+    Examples:
         >>> model = bert_tf.load("tagger")
         >>> tagged = model.tag("A good film")[0]
         >>> len(tagged.words)
