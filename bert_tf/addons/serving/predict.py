@@ -7,6 +7,7 @@ import csv
 import io
 import itertools
 import json
+import math
 import os
 import pkgutil
 import sys
@@ -360,7 +361,7 @@ class _Scores:
         try:
             found = self._number(prediction, ",")
             label = self._number(row.cells.get(self._column), self._separator)
-        except ValueError:  # no label, or one that the model lacks
+        except (TypeError, ValueError):  # no label, or one that the model lacks
             self._num_left_out += 1
         else:
             self._known.append((found, label))
@@ -368,7 +369,9 @@ class _Scores:
     def _number(self, value: Any, separator: str) -> Any:
         assert self._target is not None
         if self._target.kind == REGRESSION:
-            return float("nan" if value is None else value)
+            if not math.isfinite(number := float(value)):
+                raise ValueError("no number")
+            return number
         labels = list(self._target.labels)
         if self._target.kind == SINGLE_LABEL:
             return labels.index(str(value))

@@ -97,6 +97,22 @@ class PredictTest(FolderCase):
         (line,) = [one for one in logs.output if "Scores on" in one]
         self.assertIn(f"exact_match {exact:.4f}", line)
 
+    def test_rows_without_a_number_have_no_part_in_the_scores(self):
+        self.checkpoint(BertClassifier(toy.CONFIG, 1), label_column="said")
+        said = [0.5, None, float("nan"), 2.0, "", -1.0]
+        rows = [{"text": f"w{n} w3", "said": x} for n, x in enumerate(said)]
+        table = self.write("t.jsonl", "".join(json.dumps(r) + "\n" for r in rows))
+        output = self.path("out.jsonl")
+        with self.assertLogs(level="INFO") as logs:
+            written = self.predict(
+                input_file=table, text_a_column="text", output_file=output
+            )
+        found = [json.loads(line)["prediction"] for line in written.splitlines()]
+        error = np.mean([(found[n] - said[n]) ** 2 for n in (0, 3, 5)])
+        (line,) = [one for one in logs.output if "Scores on" in one]
+        self.assertIn("Scores on 3 rows", line)
+        self.assertIn(f"mean_squared_error {error:.4f}. 3 rows", line)
+
     def csv_of(self, rows):
         out = io.StringIO()
         csv.writer(out).writerows(rows)
