@@ -10,7 +10,7 @@ has JSON lines if it begins with a brace, else what its reader takes as the defa
 field within another one, such as {"body": {"text": ...}}, is the column `body.text`.
 The columns of objects are those that their first 1,000 rows have.
 
-Rows are read as they are used, but for an array, which is parsed at once. None is lost:
+Rows are read as they are used, in flat memory. None is lost:
 a blank row has no cells, and one that cannot be read has a problem. `LeftOutRows` notes
 those that are left out, or refuses the file. A few unusable rows are left out; GLUE's
 own QQP has some. Without labels none is, because predictions are identified by their
@@ -112,6 +112,12 @@ def _refuse_nameless(names: Sequence[str], path: str) -> None:
 
 def lines(path: str, what: str = "data file", newline: str = "\n") -> Iterator[str]:
     """The lines of a text of any size, with their ends: see `io.TextIOBase`."""
+    pieces = _decoded(path, what, refuses_returns=bool(newline))
+    return _lines_of(pieces, newline)
+
+
+def _decoded(path: str, what: str, *, refuses_returns: bool = True) -> Iterator[str]:
+    """The pieces of a text of any size, as they are read."""
     if path == STANDARD:
         stdin: Any = sys.stdin.buffer
         pieces = iter(lambda: stdin.read1(1 << 16), b"")
@@ -123,7 +129,6 @@ def lines(path: str, what: str = "data file", newline: str = "\n") -> Iterator[s
     if message := files.no_text(first, shown):
         raise InputError(message)
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
-    rest: list[str] = []  # of a line that may have no end yet
     number = 0
     for piece in itertools.chain([first], pieces, [b""]):
         try:
@@ -132,12 +137,19 @@ def lines(path: str, what: str = "data file", newline: str = "\n") -> Iterator[s
             line = number + 1 + error.object.count(b"\n", 0, error.start)
             message = files.not_utf8(error.object, error.start, shown, line)
             raise InputError(message) from error
-        if newline and not number:
+        if refuses_returns and not number:
             files.num_joined_by_returns(text, shown)
+        number += text.count("\n")
+        if text:
+            yield text
+
+
+def _lines_of(pieces: Iterable[str], newline: str = "\n") -> Iterator[str]:
+    rest: list[str] = []  # of a line that may have no end yet
+    for text in pieces:
         rest.append(text)
         if "\n" not in text and "\r" not in text:
             continue
-        number += text.count("\n")
         *whole, last = io.StringIO("".join(rest), newline=newline).readlines()
         yield from whole
         rest = [last]
@@ -224,22 +236,59 @@ def objects(path: str, what: str = "data file") -> Iterator[tuple[str, Any]]:
 
 def _json_values(path: str, what: str) -> Numbered:
     """Each line's value, None if it is blank, or error; or each entry of an array."""
-    found = lines(path, what)
-    head = []
-    for line in found:
-        head.append(line)
-        if line.strip():
+    pieces = _decoded(path, what)
+    head = ""
+    for piece in pieces:
+        head += piece
+        if len("".join(head.split())) > 1:  # enough to know an array
             break
-    if head and _ARRAY.match(head[-1]):
-        yield from enumerate(
-            files.parse_json("".join([*head, *found]), _shown(path)), start=1
-        )
+    pieces = itertools.chain([head], pieces)
+    if _ARRAY.match(head):
+        yield from enumerate(_entries(pieces, _shown(path)), start=1)
         return
-    for number, line in enumerate(itertools.chain(head, found), start=1):
+    for number, line in enumerate(_lines_of(pieces), start=1):
         try:
             yield number, parsed(line) if line.strip() else None
         except InputError as error:
             yield number, error
+
+
+_SEPARATORS = re.compile(r"\s*\[\s*(\])?"), re.compile(r"\s*(?:,\s*|(\]))")
+
+
+def _entries(pieces: Iterator[str], path: str) -> Iterator[Any]:
+    """The entries of an array, each parsed when enough of the text is read."""
+    decoder = json.JSONDecoder()
+    separator, others = _SEPARATORS
+    text, line, most = "", 1, 0  # what is left, its first line, what was not enough
+    while True:
+        while len(text) <= most and (piece := next(pieces, "")):
+            text += piece
+        is_whole, at = len(text) <= most, 0
+        try:
+            while True:
+                if not (before := separator.match(text, at)):
+                    at += len(text[at:]) - len(text[at:].lstrip())
+                    raise json.JSONDecodeError("Expecting ',' delimiter", text, at)
+                if before[1]:
+                    if (text[before.end() :] + "".join(pieces)).strip():
+                        raise json.JSONDecodeError("Extra data", text, before.end())
+                    return
+                value, end = decoder.raw_decode(text, before.end())
+                if not (is_whole or others.match(text, end)):
+                    break  # a number may continue
+                yield value
+                at, separator = end, others
+        except json.JSONDecodeError as error:
+            if is_whole or error.msg == "Extra data":
+                place = f"{path}:{line + error.lineno - 1}"
+                raise InputError(f"{place}: not valid JSON: {error.msg}.") from error
+        except (ValueError, RecursionError) as error:
+            # A number of thousands of digits, or as many nested lists.
+            raise InputError(f"{path}:{line}: not valid JSON: {error}.") from error
+        line += text.count("\n", 0, at)
+        text = text[at:]
+        most = 2 * len(text)  # so that a long entry is not parsed for each piece
 
 
 def parsed(line: str) -> Any:

@@ -44,6 +44,11 @@ def read(path, content, size, **options):
         return names, list(found)
 
 
+def pieces(text, size):
+    content = text.encode()
+    return (content[at : at + size] for at in range(0, len(content), size))
+
+
 @contextlib.contextmanager
 def file_of(read_pieces):
     """Any path is that of a file with these pieces."""
@@ -125,6 +130,32 @@ class NonsenseTest(parameterized.TestCase):
             self.assertEqual([row.number for row in found], [*range(1, len(found) + 1)])
             self.assertEqual(names[0], "a")
             self.assertEqual("b.c" in names, any("b" in value for value in values))
+
+    @parameterized.parameters(*range(20))
+    def test_damaged_arrays(self, seed):
+        draw = random.Random(seed)
+        values = [
+            draw.choice([{"a": "]\n,"}, 12345, -1.5e3, "x[", [1, [2]], None, {}])
+            for _ in range(draw.randrange(5))
+        ]
+        whole = json.dumps([{}, *values], indent=draw.choice([None, 1]))
+        for _ in range(60):
+            place = draw.randrange(whole.index("{") + 1, len(whole) + 1)
+            content = whole[:place] + draw.choice(["", *',[]"x1']) + whole[place + 1 :]
+            size = draw.randrange(1, 99)
+            with file_of(lambda path, text=content, size=size: pieces(text, size)):
+                found = rows.FORMATS[rows.JSONL].read("x.json", "file")
+                try:
+                    expected = json.loads(content)
+                except json.JSONDecodeError as error:
+                    with self.assertRaisesRegex(InputError, r"x.json:(\d+): not") as c:
+                        list(found)
+                    line = int(str(c.exception).split(":")[1])
+                    self.assertBetween(line, 1, content.count("\n") + 1)
+                    if error.msg not in ("Extra data", "Expecting value"):
+                        self.assertEqual(line, error.lineno, content)
+                else:
+                    self.assertEqual([*found], [*enumerate(expected, start=1)])
 
 
 # Cells without line ends and tabs, which no format changes.
@@ -358,10 +389,10 @@ class RowsTest(FolderCase, parameterized.TestCase):
                 column = rows.read(path)[0][0]
                 TableSplit(text_a=column).check(path)
 
-    @parameterized.parameters("x.csv", "x.tsv", "x.jsonl", "x.parquet")
+    @parameterized.parameters("x.csv", "x.tsv", "x.jsonl", "x.json", "x.parquet")
     def test_rows_are_not_kept(self, name):
         table = [{"a": f"{number:0600d}", "b": "c"} for number in range(30_000)]
-        write = {".csv": csv_of, ".tsv": tsv_of, ".jsonl": lines_of}.get(name[1:])
+        write = (TEXTS | JSON).get(name[1:])
         if write:
             path = self.write(name, write(table))
         else:
