@@ -320,7 +320,7 @@ def _of_value(path: str, number: int, value: Any) -> Row:
 
 def _with_names(found: Iterator[Row], path: str) -> tuple[list[str], Iterator[Row]]:
     head = list(itertools.islice(found, _ROWS_AHEAD))
-    names = [*dict.fromkeys(name for row in head for name in _names(row.cells))]
+    names = [*dict.fromkeys(name for row in head for name in names_of(row.cells))]
     for row in head if not names else ():
         if row.problem:
             raise InputError(f"{row.place}: {row.problem}")
@@ -328,11 +328,12 @@ def _with_names(found: Iterator[Row], path: str) -> tuple[list[str], Iterator[Ro
     return names, itertools.chain(head, found)
 
 
-def _names(cells: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def names_of(cells: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yields the columns of a row, fields within one another too."""
     for name, value in cells.items():
         yield prefix + name
         if isinstance(value, Mapping):
-            yield from _names(value, f"{prefix}{name}.")
+            yield from names_of(value, f"{prefix}{name}.")
 
 
 _NO_FIELD = object()

@@ -37,7 +37,9 @@ from bert_tf.base.rows import (
     columns_of,
     format_of,
     has_field,
+    names_of,
     read,
+    require,
 )
 from bert_tf.base.shared_options import SourceOptions
 from bert_tf.conversion import names
@@ -102,15 +104,6 @@ class PredictOptions(UnusableRowsOptions, title=options.DATA, decides="reading")
         None, "Maximum length in WordPieces. Default: the run's.", least=5
     )
     batch_size: int = option(32, "Texts per batch.", least=1, decides="nothing")
-
-
-def require_column(row: Row, flag: str, name: str) -> None:
-    """Raises InputError if there is no such column."""
-    if not has_field(row.cells, name):
-        raise InputError(
-            f"{row.place}: no column {name!r}; `{flag}` gives another name."
-            f" {columns_of([*row.cells])}"
-        )
 
 
 class Reader(abc.ABC):
@@ -199,7 +192,7 @@ class TextReader(Reader):
             (self.names["text_a_column"],) = first.cells
         for flag, name in self.names.items():
             if name is not None:
-                require_column(first, flag, name)
+                require(name, [*names_of(first.cells)], first.place, flag)
 
     def predict(
         self, model: Any, inputs: Sequence[Any], *, as_json: bool
@@ -243,7 +236,7 @@ class QuestionReader(Reader):
         """See `Reader`."""
         for flag, name in self.names.items():
             self.names[flag] = name or options.default_of(SquadOptions, flag)
-            require_column(first, flag, str(self.names[flag]))
+            require(str(self.names[flag]), [*names_of(first.cells)], first.place, flag)
 
     def is_empty(self, inputs: Any) -> bool:
         """See `Reader`."""
@@ -452,7 +445,7 @@ def run(options: PredictOptions) -> None:
     first = head[-1]
     for flag in ("text_a_column", "text_b_column", "question_column", "context_column"):
         if name := getattr(options, flag):
-            require_column(first, flag, name)
+            require(name, [*names_of(first.cells)], first.place, flag)
     _refuse_output(options.output_file)
     from bert_tf.conversion.source import open_reading, read_export
 
