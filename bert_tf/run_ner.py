@@ -15,13 +15,12 @@ them.
 
 from bert_tf.base import cli
 from bert_tf.tasks.run_options import RunResult
-from bert_tf.tasks.tagging import sentences
-from bert_tf.tasks.tagging.tagging_options import TaggingOptions
+from bert_tf.tasks.tagging.tagging_options import TaggingOptions, check_files
 
 
 def run(options: TaggingOptions) -> RunResult:
     """Reads the sentences, then trains, evaluates and predicts."""
-    sentences.check_files(options)
+    check_files(options)
     cli.import_tensorflow(options)
     from bert_tf.tasks import running
     from bert_tf.tasks.tagging import frozen_features, words

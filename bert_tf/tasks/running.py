@@ -70,7 +70,9 @@ class FineTuningRun(Run):
 
     def first_stages(self) -> None:
         """Runs the task's first stage, if it has one."""
-        if folder := self.tuning.task.first_stage(self.tuning):
+        if folder := self.tuning.task.first_stage(
+            self.tuning.model_files, self.strategy
+        ):
             self.tuning.init_checkpoint = folder
 
     def train(self) -> tuple[keras.Model, int]:

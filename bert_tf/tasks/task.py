@@ -3,19 +3,17 @@
 import abc
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import keras
 import numpy as np
 
 from bert_tf.base.config import SINGLE_LABEL
+from bert_tf.conversion.loading import ModelFiles
 from bert_tf.modeling.objectives import Objective
 from bert_tf.records.batching import ExampleTable, Predict
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import Strategy
-
-if TYPE_CHECKING:
-    from bert_tf.tasks.finetuning import FineTuning
 
 TRAIN = "train"
 
@@ -129,6 +127,6 @@ class FineTuningTask(abc.ABC, Generic[P]):
     def prepare(self, folder: str) -> None:
         """Writes the task's own files; InputError if there are another one's."""
 
-    def first_stage(self, run: "FineTuning") -> str | None:
-        """Trains an earlier stage of a run: the folder that the run starts from."""
+    def first_stage(self, model_files: ModelFiles, strategy: Strategy) -> str | None:
+        """Trains an earlier stage; returns the folder that the run starts from."""
         return None

@@ -37,6 +37,7 @@ from bert_tf.tasks.squad.windows import QuestionFeaturizer, parallel_blocks
 from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.training.checkpoints import candidates, prefix_of
 from bert_tf.training.run_folder import RunData
+from bert_tf.training.strategy import Strategy
 
 # Devlin et al. 2018, sections 4.2 and 4.3: [CLS] question [SEP] window [SEP]; every
 # token has a score as the answer's start and one as its end. If there is no answer,
@@ -168,7 +169,7 @@ class SquadTask(FineTuningTask[Answers]):
                 source.num_skipped,
             )
 
-    def first_stage(self, run: FineTuning) -> str | None:
+    def first_stage(self, model_files: ModelFiles, strategy: Strategy) -> str | None:
         """Trains on the first file's questions."""
         options, first = self._options, self._first
         # Once the second stage has begun, nothing starts from the first one's result.
@@ -189,7 +190,7 @@ class SquadTask(FineTuningTask[Answers]):
         task._options = dataclasses.replace(options, **overrides)
         task.splits = {TRAIN: first}
         task._records = {}
-        stage = FineTuning(task, task._options, run.model_files, run.strategy)
+        stage = FineTuning(task, task._options, model_files, strategy)
         stage.fine_tune(folder, epochs_flag="first_num_train_epochs")
         return folder
 

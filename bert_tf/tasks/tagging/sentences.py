@@ -51,7 +51,7 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from absl import logging
 
@@ -59,16 +59,12 @@ from bert_tf.base import files, rows, unpacking
 from bert_tf.base.errors import InputError
 from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.tasks import other_formats
-from bert_tf.tasks.run_options import sources
 from bert_tf.tasks.tagging import annotations
 from bert_tf.tasks.tagging.labels import is_nested
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
 from bert_tf.text.normalization import Span, words_of_text
 from bert_tf.text.segmentation import NO_SEGMENTER
-
-if TYPE_CHECKING:
-    from bert_tf.tasks.tagging.tagging_options import TaggingOptions
 
 FORMATS = ("auto", "conll", "conllu", "jsonl", "spans", "text")
 DOCUMENT_START = "-DOCSTART-"
@@ -165,18 +161,6 @@ class Layout:
     splits_punctuation: bool = False  # and at each sign of punctuation
     segmenter: str = NO_SEGMENTER  # and where it separates words
 
-    @classmethod
-    def of(cls, options: "TaggingOptions") -> "Layout":
-        """As the options say."""
-        return cls(
-            format=options.format,
-            word_column=options.word_column,
-            label_column=options.label_column,
-            document_column=options.document_column,
-            labels=options.labels,
-            widens_spans=options.spans_inside_words == "widen",
-        )
-
 
 def read_sentences(
     paths: Sequence[str], layout: Layout, *, has_labels: bool | None = True
@@ -204,18 +188,12 @@ def read_sentences(
     return found
 
 
-def check_files(options: "TaggingOptions") -> None:
-    """Raises InputError for files without sentences or columns; without TensorFlow."""
-    layout = Layout.of(options)
-    for split, source in sources(options):
-        has_labels = options.test_has_labels if split == "test" else True
-        if isinstance(source, TfdsRows):
-            continue
-        for path in files.expand_globs(source, f"{split}_file"):
-            with other_formats.naming(path, "run_ner"):
-                found = next(iter(_sentences(path, layout, has_labels, 0)), None)
-            if found is None and files.size(path) == 0:
-                raise InputError(f"{path}: the file is empty.")
+def check_file(path: str, layout: Layout, *, has_labels: bool | None) -> None:
+    """Raises InputError for a file without sentences or columns."""
+    with other_formats.naming(path, "run_ner"):
+        found = next(iter(_sentences(path, layout, has_labels, 0)), None)
+    if found is None and files.size(path) == 0:
+        raise InputError(f"{path}: the file is empty.")
 
 
 def _sentences(

@@ -3,12 +3,18 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bert_tf.base import options
+from bert_tf.base import files, options
 from bert_tf.base.options import Path, option
+from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.tasks.data_set_options import SentenceOptions
-from bert_tf.tasks.run_options import FineTuningOptions, TfdsOptions, tfds_splits
+from bert_tf.tasks.run_options import (
+    FineTuningOptions,
+    TfdsOptions,
+    sources,
+    tfds_splits,
+)
 from bert_tf.tasks.tagging.labels import NO_SCHEME, SCHEMES
-from bert_tf.tasks.tagging.sentences import FORMATS
+from bert_tf.tasks.tagging.sentences import FORMATS, Layout, check_file
 
 # The six ways to take BERT's layers as features: Devlin et al. 2018, Table 7.
 
@@ -214,3 +220,25 @@ class TaggingOptions(
             yield from self.refuse_together("features", name, why=_NOTHING_TUNED)
         if self.features and self.recipe != "devlin":
             yield f"`features` and `recipe={self.recipe}` {_NOTHING_TUNED}."
+
+    @property
+    def layout(self) -> Layout:
+        """How the files are written."""
+        return Layout(
+            format=self.format,
+            word_column=self.word_column,
+            label_column=self.label_column,
+            document_column=self.document_column,
+            labels=self.labels,
+            widens_spans=self.spans_inside_words == "widen",
+        )
+
+
+def check_files(options: TaggingOptions) -> None:
+    """Raises InputError for files without sentences or columns; without TensorFlow."""
+    for split, source in sources(options):
+        has_labels = options.test_has_labels if split == "test" else True
+        if isinstance(source, TfdsRows):
+            continue
+        for path in files.expand_globs(source, f"{split}_file"):
+            check_file(path, options.layout, has_labels=has_labels)

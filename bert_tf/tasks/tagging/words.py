@@ -39,7 +39,7 @@ from bert_tf.tasks.tagging.sentence_windows import (
     schema,
     trained_words,
 )
-from bert_tf.tasks.tagging.sentences import Layout, Sentence, read_sentences, read_tfds
+from bert_tf.tasks.tagging.sentences import Sentence, read_sentences, read_tfds
 from bert_tf.tasks.tagging.tagger_labels import (
     find_file_schemes,
     find_labels,
@@ -295,7 +295,7 @@ def read_splits(
 ) -> dict[str, list[Sentence]]:
     """The sentences, by split."""
     layout = dataclasses.replace(
-        Layout.of(options),
+        options.layout,
         splits_cjk=trained.splits_cjk,
         splits_punctuation=trained.splits_punctuation,
         segmenter=segmenter,
