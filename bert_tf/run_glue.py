@@ -10,16 +10,17 @@ large model. Each task has its own folder in --output_dir, which also gets the t
 it runs only what is missing.
 """
 
-from typing import Any
-
 from bert_tf.base import cli
-from bert_tf.tasks import run_glue
-from bert_tf.tasks.run_glue import GlueOptions
+from bert_tf.tasks.data_set_options import GlueOptions
+from bert_tf.tasks.run_options import RunResult
 
 
-def run(options: GlueOptions) -> Any:
+def run(options: GlueOptions) -> RunResult:
     """Runs the tasks, then writes the table and the submission."""
-    return run_glue.run(options)
+    cli.import_tensorflow(options)
+    from bert_tf.tasks import glue_suite
+
+    return glue_suite.run(options)
 
 
 main = cli.command(run)

@@ -24,6 +24,7 @@ from absl import logging
 from bert_tf import (
     run_classifier,
     run_embeddings,
+    run_glue,
     run_ner,
     run_pretraining,
     run_squad,
@@ -34,10 +35,7 @@ from bert_tf.addons.serving import export_model
 from bert_tf.addons.study import probe
 from bert_tf.base import cli
 from bert_tf.records import create_pretraining_data, learn_vocabulary
-from bert_tf.tasks import (
-    pretraining,  # noqa: F401
-    run_glue,
-)
+from bert_tf.tasks import glue_suite, pretraining  # noqa: F401
 from bert_tf.tasks.feature_extraction import extract_features
 from tests.readme.small_files import SmallFiles
 from tests.training.killed_run_test import CLOCKS

@@ -31,7 +31,9 @@ ADDONS = {
     # Steps on devices, by Keras' back end.
     "tensorflow": "bert_tf.training.tensorflow_step",
     "jax": "bert_tf.training.jax_step",
-    # Callbacks of a training, by the option that asks for them.
+    # Callbacks of a training: of every one, and by the option that asks for them.
+    "divergence": "bert_tf.training.divergence:Divergence",
+    "curves": "bert_tf.training.reporting:Curves",
     "profile_steps": "bert_tf.training.throughput:StepProfiler",
     "max_train_hours": "bert_tf.addons.planning.budget:Budget",
     "stop_if": "bert_tf.addons.planning.stopping:Stopping",

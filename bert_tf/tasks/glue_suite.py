@@ -21,9 +21,17 @@ from bert_tf.base.pictures import figure, table
 from bert_tf.tasks.classification import ClassificationTask
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.finetuning import FineTuning, files_of, refuse_losses
-from bert_tf.tasks.glue import COLUMNS, GLUE_TASKS, PAPER, find, task_file
+from bert_tf.tasks.glue import (
+    COLUMNS,
+    GLUE_TASKS,
+    PAPER,
+    find,
+    task_file,
+    write_submission,
+)
 from bert_tf.tasks.metrics import MISMATCHED, glue_average
-from bert_tf.tasks.run_options import RunSetting
+from bert_tf.tasks.run_options import RunResult, RunSetting, with_recipe
+from bert_tf.tasks.running import check_batches
 from bert_tf.tasks.selection import (
     Selection,
     clock,
@@ -34,6 +42,7 @@ from bert_tf.tasks.significance import mean, standard_deviation
 from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints
 from bert_tf.training.run_folder import held_for_training
+from bert_tf.training.strategy import create_strategy, is_chief
 from bert_tf.training.training_options import LossOptions
 
 # Not in the average: Devlin et al. 2018 leave out WNLI, and AX has no labels.
@@ -271,6 +280,7 @@ def _row(result: TaskResult) -> list[str]:
 
 ALL = "all"
 SUBMISSION_NAME = "submission"
+SUBMISSION_ZIP = "glue_submission.zip"
 # Too small to learn entailment on their own: with --two_stage these start from MNLI's
 # model (Phang et al. 2018, arXiv 1811.01088).
 SECOND_STAGE = ("MRPC", "STS-B", "RTE")
@@ -340,6 +350,50 @@ def check_examples(data_set: DataSet, options: GlueOptions) -> None:
                 f" {data_set.name} has {wanted.num_examples}, and GLUE's server takes"
                 " no other number. Give the whole of it, or `do_predict=false`."
             )
+
+
+def run(options: GlueOptions) -> RunResult:
+    """Runs the tasks, then writes the table and the submission.
+
+    The scores are the best runs', as in `scores["MRPC/accuracy"]`.
+    """
+    options = with_recipe(options)
+    tasks = chosen_tasks(options)
+    strategy = create_strategy(options)
+    check_batches(options, strategy)
+    for data_set in tasks:
+        check_examples(data_set, options)
+    logging.info("GLUE: %s", ", ".join(data_set.name for data_set in tasks))
+    output_dir = options.output_dir
+    with held_for_training(output_dir, strategy):
+        results = read_results(output_dir)
+        for data_set in tasks:
+            name = data_set.name
+            found = run_task(data_set, options, strategy, results.get(name))
+            if found:
+                results[name] = found
+                if is_chief(strategy):
+                    write_report(results, output_dir)
+    returned = RunResult(
+        {
+            f"{name}/{metric}": score
+            for name, result in results.items()
+            for metric, score in result.scores.items()
+        },
+        output_dir,
+    )
+    if not is_chief(strategy):
+        return returned
+    if results:
+        for line in report([*results.values()]).splitlines():
+            logging.info("%s", line)
+    if options.do_predict:
+        write_submission(
+            os.path.join(output_dir, SUBMISSION_NAME),
+            os.path.join(output_dir, SUBMISSION_ZIP),
+            fill_missing=options.fill_missing_tasks,
+        )
+    return returned
 
 
 def run_task(

@@ -28,14 +28,17 @@ if TYPE_CHECKING:
 
 EVALUATION = "eval/"  # the prefix of the names of an evaluation's metrics
 
-# The options that ask for a callback of `bert_tf.base.addons`, in the order of calls.
+# Callbacks of `bert_tf.base.addons` in the order of calls: those of every training, and
+# the options that ask for one.
+_ALWAYS = ("divergence", "curves")
 _OPTIONS = ("profile_steps", "max_train_hours", "stop_if", "patience", "report_to")
 
 
 def asked_for(options: Any) -> list["Callback"]:
-    """Makes the callbacks that options ask for; InputError if one is not possible."""
+    """Makes a training's callbacks; InputError if the options' are not possible."""
     names = [name for name in _OPTIONS if options.has(name)]
-    return [addon(n)(getattr(options, n)) for n in names if getattr(options, n)]
+    given = [addon(n)(getattr(options, n)) for n in names if getattr(options, n)]
+    return [*(addon(name)() for name in _ALWAYS), *given]
 
 
 class Signals:

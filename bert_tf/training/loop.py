@@ -26,9 +26,8 @@ from bert_tf.training.checkpoints import (
     initialize,
     read_best,
 )
-from bert_tf.training.divergence import Divergence
 from bert_tf.training.events import Call, Callback, Signals, exit_after
-from bert_tf.training.reporting import Curves, LogInterval, Reporter
+from bert_tf.training.reporting import LogInterval, Reporter
 from bert_tf.training.step import (
     LossScale,
     computing_in,
@@ -74,7 +73,7 @@ def train(
     _refuse_differing(task, config, phases, strategy)
     files.make_folder(folder)
     logging.info("Running on %s.", description(strategy))
-    callbacks = [Divergence(), Curves(), *events.asked_for(config), *callbacks]
+    callbacks = [*events.asked_for(config), *callbacks]
     run = _Run(task, config, folder, strategy, phases, start, callbacks)
     with run.closing:
         run.restore(init_checkpoint)

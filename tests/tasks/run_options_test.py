@@ -5,10 +5,9 @@ import tensorflow as tf
 from absl import flags
 from absl.testing import parameterized
 
-from bert_tf import run_classifier, run_squad
+from bert_tf import run_classifier, run_glue, run_squad
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
-from bert_tf.tasks import run_glue
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.run_options import RunSetting, warn_of_stride, with_recipe
 from bert_tf.training.training_options import LossOptions

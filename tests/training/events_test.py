@@ -160,19 +160,21 @@ class CallbackTest(tf.test.TestCase):
 
 class AddonsTest(tf.test.TestCase):
     def test_each_is_a_callback_with_a_name_of_its_own(self):
-        names = (*events._OPTIONS, *pretraining._CALLBACKS)
+        names = (*events._ALWAYS, *events._OPTIONS, *pretraining._CALLBACKS)
         kinds = [addons.addon(name) for name in names]
         self.assertLen(set(kinds), len(kinds))
         for kind in kinds:
             self.assertTrue(issubclass(kind, Callback), kind)
 
     def test_those_that_options_ask_for(self):
-        self.assertEmpty(events.asked_for(TrainingConfig()))
+        always = ["Divergence", "Curves"]
+        names = [type(one).__name__ for one in events.asked_for(TrainingConfig())]
+        self.assertEqual(names, always)
         options = TrainingConfig(
             profile_steps="3,5", max_train_hours=2.0, eval_steps=5, patience=3
         )
         names = [type(one).__name__ for one in events.asked_for(options)]
-        self.assertEqual(names, ["StepProfiler", "Budget", "Patience"])
+        self.assertEqual(names, [*always, "StepProfiler", "Budget", "Patience"])
         with self.assertRaisesRegex(InputError, "`profile_steps=3`: give two steps"):
             events.asked_for(TrainingConfig(profile_steps="3"))
 

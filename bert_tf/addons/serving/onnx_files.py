@@ -1,25 +1,21 @@
 """ONNX files of what `onnx_graph` builds: int8 weights, and the weights in a file."""
 
 import functools
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bert_tf.base import files
+from bert_tf.addons.serving import onnx_graph
+from bert_tf.base import files, keras_backend
+from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.weights import Tensor, Weights
+from bert_tf.records.batching import Arrays
 
 if TYPE_CHECKING:
     import onnx
-from collections.abc import Mapping
-from typing import Any
-
-from bert_tf.addons.serving import onnx_graph
-from bert_tf.base import keras_backend
-from bert_tf.base.config import BertConfig
-from bert_tf.records.batching import Arrays
 
 _QUANTIZED = "_quantized"
 
