@@ -1,1 +1,1 @@
-"""Text of other formats, cleaned and extended vocabularies."""
+"""Readers of other text formats, removal of duplicates, vocabulary extension, Beam."""

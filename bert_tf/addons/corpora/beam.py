@@ -3,16 +3,16 @@
     chunks -> tokenize -> parts -> pieces by group -> one record file per group
                        -> outlines -> which texts are kept
 
-The functions are those of the local way; what differs is who runs them. The machines
-share no disk except that of the records: tokens travel in Beam's own shuffle, as bytes,
-and each group's record file is made as a whole by one worker. So the files are the
-same, byte for byte. Which texts are repeated is decided by one worker, in memory.
+Beam runs the functions of the local way. The machines share no disk except that of the
+records: tokens travel in Beam's own shuffle, as bytes, and each group's record file is
+made as a whole by one worker. So the files are the same, byte for byte. One worker
+finds the repeated texts, in memory.
 
-Next to the records, in `.NAME.beam-HASH`, each worker writes what is known of a
-finished file, and the last step the outcome of all; the hash is of everything the files
-depend on. The same command again makes only the missing files, after tokenizing the
-text once more. A file may be made by two workers at once: both write the same bytes
-under different temporary names, and either may take the name last.
+Next to the records, in `.NAME.beam-HASH`, each worker writes a note about a finished
+file, and the last step the outcome of all; the hash covers everything the files depend
+on. The same command again makes only the missing files, after tokenizing the text once
+more. Two workers may make a file at once: both write the same bytes under different
+temporary names, and either may take the name last.
 
 A user error is an output too, a problem `(step, number, message)`: Beam would retry
 after an exception, and print pages of traceback.
@@ -73,7 +73,7 @@ SENTINEL: tuple[Place, Arrays] = ((-1, 0), ())
 def tokenize(
     numbered_chunk: tuple[int, Chunk], vocabulary: Vocabulary, manifest: Manifest
 ) -> Iterator[Any]:
-    """Yields a chunk's parts, outlines and summary, or what is wrong with it."""
+    """Yields a chunk's parts, outlines and summary, or its problem."""
     index, chunk = numbered_chunk
     summary = TokenizedChunk()
     number = 0
@@ -94,7 +94,7 @@ def tokenize(
 
 
 def first_numbers(summaries: Iterable[tuple[int, dict[str, Any]]]) -> dict[int, int]:
-    """The number in the whole text of each chunk's first document."""
+    """Returns the number of each chunk's first document within the whole text."""
     number, numbers = 0, {}
     for index, summary in sorted(summaries, key=lambda item: item[0]):
         numbers[index] = number
@@ -105,7 +105,7 @@ def first_numbers(summaries: Iterable[tuple[int, dict[str, Any]]]) -> dict[int, 
 def choose(
     outlines: Sequence[tuple[Place, Outline]], manifest: Manifest
 ) -> tuple[dict[Place, np.ndarray], dict[str, int]]:
-    """Which texts of each part are kept, and the counts of what is dropped."""
+    """Returns which texts of each part are kept, and counts of the dropped ones."""
     if not outlines:
         return {}, {}
     places, in_order = zip(*sorted(outlines, key=lambda one: one[0]), strict=True)
@@ -141,7 +141,7 @@ def write(
     vocabulary: Vocabulary,
     problems: Sequence[Problem],
 ) -> Iterator[Problem]:
-    """Makes a group's record file, and yields what is wrong if it cannot be made."""
+    """Makes a group's record file, or yields the problem that prevents it."""
     number, members = group
     job = jobs[number]
     # Beam gives a bundle of groups to a worker again if it has lost another one.
@@ -235,7 +235,7 @@ def lay_out(
 
 
 def _absolute(chunk: Chunk) -> Chunk:
-    """The path of a chunk, valid in a worker's own working directory."""
+    """Returns a chunk whose path is valid in any working directory."""
     if not isinstance(chunk.source, FileSource):
         return chunk
     path = files.absolute(chunk.source.path)
@@ -251,7 +251,7 @@ def create_records_on_beam(
     beam_options: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Manifest:
-    """Writes what `create_records` writes, with Beam."""
+    """Writes with Beam the same files as `create_records`."""
     pipeline = _pipeline(runner, beam_options)
     if not overwrite and (finished := record_set.find_finished()):
         return finished
@@ -295,7 +295,7 @@ def _pipeline(runner: str, beam_options: Sequence[str]) -> beam.Pipeline:
 
 
 def _open_folder(record_set: RecordSet) -> str:
-    """Takes the set's names, and returns the folder of its results."""
+    """Reserves the set's names, and returns the folder of its results."""
     parent, base = os.path.split(files.absolute(record_set.name))
     prefix = os.path.join(parent, f".{base}.beam-")
     folder = prefix + record_set.identity[:16]
@@ -329,7 +329,7 @@ def _not_seen(path: str) -> InputError:
 def _check_outcome(
     record_set: RecordSet, folder: str, outcome: dict[str, Any]
 ) -> list[TokenizedChunk]:
-    """What was read; raises an error for problems that the workers found."""
+    """Returns the counts of the text; raises an error for problems of the workers."""
     tokenized = [TokenizedChunk(**summary) for summary in outcome["chunks"]]
     try:
         for step in (READING, WRITING):

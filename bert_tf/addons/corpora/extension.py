@@ -39,12 +39,12 @@ from bert_tf.text.wordpiece import (
     added_tokens,
 )
 
-# After every string that begins with another one.
+# Sorts after every string that begins with another one.
 _LAST = chr(0x10FFFF)
 
 
 class Extension(NamedTuple):
-    """An extended vocabulary, and what it changes in the text that it is for."""
+    """An extended vocabulary, and its effect on its text."""
 
     vocabulary: Vocabulary
     new_words: list[str]  # those that save the most first
@@ -106,7 +106,7 @@ def extend_vocabulary(
             cut.add(word)
             new_words.append(word)
             bar.update()
-            # All that begin one of the words whose first piece is new.
+            # All words that begin with one of the words whose first piece is new.
             start, end = _range(candidates, word)
             shorter = (word[:length] for length in range(1, len(word)))
             for other in (*shorter, *candidates[start:end]):
@@ -139,7 +139,7 @@ def extend_vocabulary(
 
 
 class _CutWords:
-    """The words of several pieces, as they are cut with the words added so far."""
+    """Words of several pieces, cut with the words added so far."""
 
     def __init__(self, vocabulary: Vocabulary, words: Mapping[str, int]) -> None:
         tokenizer = WordPieceTokenizer(vocabulary)
@@ -154,7 +154,7 @@ class _CutWords:
         self._count = Cache(count)
         self._frequencies = words
         self._first: dict[str, int] = {}  # the length of a word's first piece
-        self._pieces: dict[str, int] = {}  # their number, or that of its characters
+        self._pieces: dict[str, int] = {}  # how many; for [UNK] its characters
         for word, frequency in words.items():
             ids = tokenizer.cut_word(word)
             is_unknown = ids == unknown
@@ -169,7 +169,7 @@ class _CutWords:
         self.words = sorted(self._pieces)
 
     def saving(self, token: str) -> int:
-        """How many tokens fewer the text has with this token."""
+        """Returns how many tokens this token would save in the text."""
         start, end = _range(self.words, token)
         return sum(
             self._frequencies[word] * (self._pieces[word] - self._number(word, token))
@@ -201,22 +201,22 @@ class _CutWords:
 
 
 def _range(words: list[str], beginning: str) -> tuple[int, int]:
-    """Which of some sorted words begin with that."""
+    """Returns the range of the sorted words that begin with a string."""
     start = bisect.bisect_left(words, beginning)
     return start, bisect.bisect_right(words, beginning + _LAST, lo=start)
 
 
 def is_extension(vocabulary: Vocabulary, content: bytes) -> bool:
-    """Whether a file's content is a vocabulary with what it adds, perhaps nothing."""
+    """Whether a file holds a vocabulary and perhaps an extension of it."""
     try:
         tokens = content.decode("utf-8").split("\n")[:-1]
         added_tokens(vocabulary, Vocabulary(tokens))
-    except ValueError:  # what cannot be decoded is one, too
+    except ValueError:  # nor is a file that cannot be decoded one
         return False
     return True
 
 
-# So many of the new words are shown.
+# The number of new words that are shown.
 _SHOWN = 10
 
 
@@ -253,7 +253,7 @@ class ExtensionOptions(WrittenVocabularyOptions, decides="numbers"):
     )
 
     def problems(self) -> Iterator[str]:
-        """Exactly one of `num_new_tokens` and `tokens_per_word`."""
+        """Requires exactly one of `num_new_tokens` and `tokens_per_word`."""
         yield from super().problems()
         yield from self.need_one_given("num_new_tokens", "tokens_per_word")
         yield from self.refuse_together("num_new_tokens", "tokens_per_word")

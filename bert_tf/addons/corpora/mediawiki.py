@@ -1,7 +1,7 @@
 """MediaWiki's XML dumps (pages-articles.xml) to documents, one per article.
 
-Pages of the main namespace are read, without redirects. Of their wikitext, which
-mwparserfromhell parses, the text passages are kept (Devlin et al. 2018, section 3.1):
+Pages of the main namespace are read, without redirects. mwparserfromhell parses their
+wikitext, whose text passages are kept (Devlin et al. 2018, section 3.1):
 
 - A paragraph ends at a blank line, a heading, a list or a table; its other line ends
   are spaces, as MediaWiki shows them.
@@ -10,8 +10,9 @@ mwparserfromhell parses, the text passages are kept (Devlin et al. 2018, section
   preformatted lines and the like are left out, and counted. Parentheses in which
   nothing else stood go with them.
 
-What the parser would take for something else is done before it: what hides markup, as
-<nowiki> does, and apostrophes, of which MediaWiki makes bold and italics line by line.
+Two things are done before the parser, which would get them wrong: elements that hide
+markup, such as <nowiki>, and apostrophes, which MediaWiki converts to bold and italics
+line by line.
 """
 
 import html
@@ -30,14 +31,13 @@ from bert_tf.text.blocks import drop
 if TYPE_CHECKING:
     from bert_tf.text.documents import FileSource
 
-# A namespace's number and name; that of articles has none.
+# A namespace's number and name; articles have none.
 _NAMESPACE = re.compile(r'<namespace key="(-?\d+)"[^>/]*>([^<]*)<')
 _FILE, _CATEGORY = 6, 14
-# Names that each wiki knows beside its own.
+# Names that each wiki has in addition to its own.
 _NAMESPACES = {"media": -2, "file": _FILE, "image": _FILE, "category": _CATEGORY}
 _FILES = "files and images"
 _SHOW_NO_TEXT = {_FILE: _FILES, _CATEGORY: "categories"}
-# A namespace has other names than those in a dump.
 _FILE_NAME = re.compile(
     r"[^:]+:[^:]+\.(djvu|flac|gif|jpe?g|mid|mp3|og[agv]|opus|pdf|png|svg|tiff?|wav|web[mp])",
     re.IGNORECASE,
@@ -47,7 +47,7 @@ _BOXES = """
     categorytree gallery graph hiero imagemap includeonly indicator inputbox mapframe
     maplink pre score source style syntaxhighlight templatedata templatestyles timeline
 """
-# What hides markup, and is left out.
+# Elements that hide markup, and are left out.
 _HIDDEN = {
     "ref": "references",
     "references": "references",
@@ -68,10 +68,10 @@ _INLINE = """
     q ref rp rt ruby s section small span strike strong sub sup time u wbr
 """
 
-# Characters that no text has, which mark places until the lines are known: the last is
-# where markup shows nothing, but keeps what is before it from what is behind it.
+# Characters that no text has, which mark places until the lines are known. The last one
+# marks markup that shows nothing but separates its neighbours.
 _LIST, _SPACE, _GAP, _NOTHING = "\ufdd0", "\ufdd1", "\ufdd2", "\ufdd3"
-# The same for characters that are text where they could be markup.
+# Marks for characters that could be markup but are text.
 _MARKUP = "'[]{}|=<>*#:;_-!~"
 _TO_MARKS = {ord(each): 0xFDD4 + n for n, each in enumerate(_MARKUP)}
 _FROM_MARKS = {mark: each for each, mark in _TO_MARKS.items()}
@@ -97,7 +97,7 @@ _REFERENCE = re.compile(r"<ref\b[^<>]*(?<!/)>", re.IGNORECASE)
 _TEMPLATE = re.compile(r"\{\{\{[^{}]*\}\}\}|\{\{[^{}]*\}\}")
 _APOSTROPHES = re.compile("('{2,})")
 _ADDRESS = re.compile(r"(\[(?:[a-z]+:)?//[^\s\[\]<>'\"]*)(?='')", re.IGNORECASE)
-# Tags that the parser takes for text, as they lack their other half.
+# Tags without their other half, which the parser takes for text.
 _LEFT_TAG = re.compile(
     rf"</?(?:(?P<block>{'|'.join(_BLOCKS)})|(?P<line>[bh]r)"
     rf"|{'|'.join([*_CODE, *_INLINE.split()])})(?:[\s/][^<>\n]*)?>",
@@ -142,7 +142,7 @@ def read_mediawiki(
                 namespaces = _namespaces(head[: 1 << 20].decode("utf-8", "replace"))
                 parser.feed(b"<mediawiki>" if first else b"")
             parser.feed(block.data)
-            if stop is not None:  # what is behind it may have no page
+            if stop is not None:  # the dump may end without a further page
                 is_last = block.offset + len(block.data) == files.size(source.path)
             for event, element in parser.read_events():
                 root = element if root is None else root
@@ -166,13 +166,13 @@ def _page_border(line: bytes) -> int | None:
 
 
 def _namespaces(head: str) -> dict[str, int]:
-    """The numbers of a wiki's namespaces, by their names in lower case."""
+    """Returns the numbers of a wiki's namespaces, by their names in lower case."""
     found = _NAMESPACE.findall(head)
     return _NAMESPACES | {html.unescape(name).lower(): int(n) for n, name in found}
 
 
 def _namespace(title: str, namespaces: Mapping[str, int]) -> int | None:
-    """The number of the namespace that a title begins with, if it does."""
+    """Returns the number of the namespace that a title begins with, if any."""
     name, colon, _ = title.partition(":")
     name = name.strip().replace("_", " ").lower()
     return namespaces.get(name) if colon and name else None
@@ -181,9 +181,9 @@ def _namespace(title: str, namespaces: Mapping[str, int]) -> int | None:
 def _wikitext(
     page: ElementTree.Element, namespaces: Mapping[str, int], dropped: Counter[str]
 ) -> str | None:
-    """The text of a page that is an article."""
+    """Returns the text of a page if it is an article."""
     prefix = page.tag.removesuffix("page")  # XML's namespace
-    # Of several revisions the last one, and of that the main slot.
+    # The last revision, and of it the main slot.
     revision = page.findall(f"{prefix}revision")[-1:]
     children = [*page, *(child for one in revision for child in one)]
     values = {each.tag.removeprefix(prefix): each.text for each in children}
@@ -204,7 +204,7 @@ def _wikitext(
 def paragraphs_of_wikitext(
     text: str, dropped: Counter[str], namespaces: Mapping[str, int] | None = None
 ) -> list[str]:
-    """The text passages of an article; `namespaces` by their names in lower case."""
+    """Yields an article's text passages; `namespaces` by their names in lower case."""
     import mwparserfromhell
 
     text = _without_hidden("\n" + _MARKS.sub("", text), dropped)
@@ -234,7 +234,7 @@ def paragraphs_of_wikitext(
         if plain:
             drop(dropped, reason, characters=len(plain))
         elif _GAP in line:
-            continue  # what stood alone in a line ends no paragraph
+            continue  # a line with nothing else ends no paragraph
         if lines:
             paragraph = _tidy(" ".join(lines), dropped)
             if any(map(str.isalnum, paragraph)):
@@ -246,7 +246,7 @@ def paragraphs_of_wikitext(
 
 
 def _without_hidden(text: str, dropped: Counter[str]) -> str:
-    """Leaves out what hides markup, whatever begins first; <nowiki> becomes text."""
+    """Removes elements that hide markup, in their order; <nowiki> becomes text."""
     kept: list[str] = []
     place = 0
     not_closed: set[str] = set()
@@ -263,25 +263,25 @@ def _without_hidden(text: str, dropped: Counter[str]) -> str:
                 not_closed.add(tag)
                 continue
             if tag == "ref" and _REFERENCE.search(text, end, last.start()):
-                continue  # it is that one's end
+                continue  # it is the end of a later one
             content = text[end : last.start()]
             place = last.end()
         if tag == "nowiki":
             kept += [_NOTHING, _as_text(html.unescape(content)), _NOTHING]
             continue
         drop(dropped, _HIDDEN.get(tag, "comments"), characters=place - start)
-        # Markup behind a comment may be the first in its line.
+        # Markup after a comment may be the first in its line.
         kept.append(_GAP if tag or text[start - 1] != "\n" else "")
     return "".join([*kept, text[place:]])
 
 
 def _as_text(text: str) -> str:
-    """Text without the characters of markup."""
+    """Returns text without the characters of markup."""
     return _MARKS.sub("", text).translate(_TO_MARKS)
 
 
 def _without_simple_templates(text: str, dropped: Counter[str]) -> str:
-    """Leaves out what is as simple to find as it is slow to parse."""
+    """Removes templates that are simple to find and slow to parse."""
     found = 1
     while found:  # a template within another one comes first
         num_characters = len(text)
@@ -293,7 +293,7 @@ def _without_simple_templates(text: str, dropped: Counter[str]) -> str:
 
 
 def _without_apostrophes(line: str) -> str:
-    """Leaves out those of bold and italics, as MediaWiki's `doQuotes` finds them."""
+    """Removes apostrophes of bold and italics, found as by MediaWiki's `doQuotes`."""
     if "''" not in line:
         return line
     # Text, apostrophes, text, ...; they end an address.
@@ -318,7 +318,7 @@ def _without_apostrophes(line: str) -> str:
 
 
 def _lateness(before: str) -> int:
-    """How late an apostrophe is looked for behind this text."""
+    """Rank of the place after this text in the search for an apostrophe."""
     if before.endswith(" "):
         return 2
     return 0 if before[-2:-1] == " " else 1
@@ -345,7 +345,7 @@ def _tidy(text: str, dropped: Counter[str]) -> str:
 
 
 class _Renderer:
-    """Wikitext to lines, with marks for what is left out."""
+    """Converts wikitext to lines, with marks for what is left out."""
 
     def __init__(self, dropped: Counter[str], namespaces: Mapping[str, int]) -> None:
         from mwparserfromhell import nodes
@@ -368,7 +368,7 @@ class _Renderer:
         }
 
     def render(self, found: Iterable[Any]) -> str:
-        """The lines of some nodes."""
+        """Returns the lines of some nodes."""
         return "".join([self._by_type[type(node)](node) for node in found])
 
     def _left_out(self, node: Any, reason: str, mark: str = _GAP) -> str:

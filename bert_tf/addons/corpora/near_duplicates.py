@@ -32,7 +32,7 @@ def require_hashes() -> None:
 
 
 def digest(tokens: bytes | bytearray, token_bytes: int) -> bytes:
-    """The keys of a document's bands, from its ids."""
+    """Returns the keys of a document's bands, from its ids."""
     from rensa import RMinHash
 
     size = _RUN * token_bytes

@@ -3,7 +3,7 @@
 1. Pages end at form feeds. A line at a page's edge that stands at that edge of three
    pages or more, whatever its numbers, is a running header or footer, and is left out.
    One without letters (12, - 12 -, 3/90, xii), or "page 12", is a page number: two
-   pages are enough. What an edge had behind such a line is looked at next.
+   pages are enough. The line after it is then the edge.
 2. A paragraph ends at a blank line; before a line that begins with a bullet; and after
    a line that ends a sentence and is shorter than half of the usual line. It continues
    over the end of a page, unless it ends a sentence or the next page begins with a
@@ -54,14 +54,14 @@ _NOT_BLANK = re.compile(rb"[^\s].*")
 
 
 def looks_extracted(text: bytes) -> bool:
-    """Whether a file that begins so has pages, or words that go on in the next line."""
-    # Of 100 lines from PDF files several end in a hyphen, of others hardly any.
+    """Whether a file begins with pages, or with words split between lines."""
+    # Of 100 lines from PDF files several end in a hyphen; of other texts hardly any.
     least = max(3, 0.01 * len(_NOT_BLANK.findall(text)))
     return b"\f" in text or len(_HYPHENATED.findall(text)) >= least
 
 
 def paragraphs_of_pdf(text: str, dropped: Counter[str]) -> list[str]:
-    """The paragraphs of a document."""
+    """Yields the paragraphs of a document."""
     text = _LIGATURES.sub(lambda m: unicodedata.normalize("NFKC", m.group()), text)
     pages = [
         [line.strip() for line in page.split("\n")]
@@ -105,7 +105,7 @@ def _trim(page: list[str]) -> None:
 def _leave_edges_out(
     pages: Sequence[list[str]], is_bottom: bool, dropped: Counter[str]
 ) -> bool:
-    """Leaves each page's first or last line out if it is a running one."""
+    """Leaves out each page's first or last line if it is a running one."""
     place = -1 if is_bottom else 0
     for page in pages:
         _trim(page)

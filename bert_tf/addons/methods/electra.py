@@ -1,10 +1,10 @@
 """ELECTRA: a discriminator that learns which tokens a small generator has replaced.
 
 Clark et al. 2020, section 2. The generator, a small BERT, predicts the masked tokens;
-one of each distribution is drawn to replace the mask; the discriminator predicts for
-every token whether it is the original one. A token drawn right is an original one. Both
-are trained at once, the generator by the masked LM alone: no gradient flows through the
-drawing. They share the embeddings.
+one token is drawn from each distribution to replace the mask; the discriminator
+predicts for every token whether it is the original one. A token that happens to be
+right counts as original. Both are trained at once, the generator by the masked LM
+alone: no gradient flows through the draws. They share the embeddings.
 
 Shapes: B batch, S sequence, P predictions, H hidden, V vocabulary.
 """
@@ -31,13 +31,13 @@ from bert_tf.modeling.layers import (
 )
 from bert_tf.modeling.objectives import MASKED_LM, replaced_tokens
 
-# For a number of each sequence, from its tokens: primes, so that products of ids and
+# For a number per sequence, from its tokens: primes, so that products of ids and
 # places differ and fit into 32 bits.
 _PLACES, _NUMBERS = 8191, 65521
 
 
 def generator_config(config: BertConfig, size: float) -> BertConfig:
-    """The generator's architecture: of that share of the width, with as many layers."""
+    """Returns the generator's config: a share of the width, with as many layers."""
     if not config.is_bidirectional or config.second_encoder or config.bilstm:
         raise InputError(
             "ELECTRA's model reads in both directions, and has one encoder and no"
@@ -64,9 +64,9 @@ def generator_config(config: BertConfig, size: float) -> BertConfig:
 class ReplacedTokens(Stored, keras.layers.Layer):
     """Tokens drawn from a generator's distributions, for the masked ones.
 
-    By the Gumbel-max trick: the largest of logits and noise. The noise is a function of
-    a seed, a sequence's own tokens, the slot and the token: whatever part of a batch
-    the sequence is computed in. In inference the seed is always the same.
+    By the Gumbel-max trick: the largest of logits plus noise. The noise is a function
+    of a seed, the sequence's tokens, the slot and the token, so it does not depend on
+    the part of a batch that has the sequence. In inference the seed is constant.
     """
 
     def __init__(self, dtype: Any = None):
@@ -83,9 +83,10 @@ class ReplacedTokens(Stored, keras.layers.Layer):
         weights: Any,
         training: bool | None = None,
     ) -> tuple[Any, Any]:
-        """New ids [B, S], and 1.0 where they are not the original ones, else 0.0.
+        """Returns new ids [B, S], and 1.0 where they differ from the originals.
 
-        Of logits [B, P, V], masked ids [B, S], and positions, ids and weights [B, P].
+        The arguments are logits [B, P, V], masked ids [B, S], and positions, ids and
+        weights [B, P].
         """
         seed = ops.zeros([2], "uint32")
         if training:
@@ -96,13 +97,13 @@ class ReplacedTokens(Stored, keras.layers.Layer):
         return replaced, ops.cast(replaced != original, "float32")
 
     def compute_output_spec(self, logits: Any, input_ids: Any, *_: Any) -> Any:
-        """As `call`, on symbolic inputs."""
+        """Returns the shapes and types of the outputs."""
         shape = tuple(input_ids.shape)
         return keras.KerasTensor(shape, "int32"), keras.KerasTensor(shape, "float32")
 
 
 def _numbers_of(input_ids: Any) -> Any:
-    """A number of each sequence [B], from its tokens and their places."""
+    """Returns a number per sequence [B], from its tokens and their places."""
     places = ops.arange(ops.shape(input_ids)[1], dtype="int32") * 7919 % _PLACES + 1
     products = (ops.cast(input_ids, "int32") % _NUMBERS + 1) * places[None, :]
     return ops.sum(products % _NUMBERS, axis=1)
@@ -110,7 +111,7 @@ def _numbers_of(input_ids: Any) -> Any:
 
 @compiled
 def _drawn(logits: Any, seed: Any, numbers: Any) -> Any:
-    """One token of each distribution: [B, P] int32."""
+    """Draws one token from each distribution: [B, P] int32."""
     _, slots, tokens = ops.shape(logits)
     slot = ops.cast(ops.arange(slots, dtype="int32"), "uint32")[None, :, None]
     token = ops.cast(ops.arange(tokens, dtype="int32"), "uint32")[None, None, :]
@@ -124,7 +125,7 @@ def _drawn(logits: Any, seed: Any, numbers: Any) -> Any:
 
 
 def _with_tokens(input_ids: Any, positions: Any, tokens: Any, weights: Any) -> Any:
-    """The ids [B, S] with others at the positions whose weight is not 0."""
+    """Returns the ids [B, S] with other tokens where the weight is not 0."""
     # Compared row by row: a scatter into the flattened batch is one that XLA cannot
     # divide among devices.
     place = ops.arange(ops.shape(input_ids)[1], dtype="int32")[None, None, :]
@@ -136,7 +137,7 @@ def _with_tokens(input_ids: Any, positions: Any, tokens: Any, weights: Any) -> A
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class ReplacedTokenHead(Stored, keras.layers.Layer):
-    """A score for every token of being another one than the original's."""
+    """A score per token: whether it replaces the original's."""
 
     def __init__(self, config: BertConfig, dtype: Any = None):
         super().__init__(dtype=dtype, name="discriminator_predictions")
@@ -151,7 +152,7 @@ class ReplacedTokenHead(Stored, keras.layers.Layer):
         self.built = True
 
     def call(self, x: Any) -> Any:
-        """[B, S, H] to logits [B, S] in float32."""
+        """Converts [B, S, H] to logits [B, S] in float32."""
         return ops.cast(self.score(self.activation(self.dense(x)))[..., 0], "float32")
 
 
@@ -166,7 +167,8 @@ class ElectraPretrainer(HeadModel):
     Args:
         config: the discriminator's BertConfig, a dict of its fields, or a size's name.
         generator_size: the generator's share of the width.
-        discriminator_weight: of the discriminator's loss beside the masked LM's.
+        discriminator_weight: the weight of the discriminator's loss; the masked LM's
+            is 1.
         dtype: as BertPretrainer's.
         name: the model's name.
         **options: as BertPretrainer's.

@@ -2,10 +2,9 @@
 
 Reimers and Gurevych 2019 ("Sentence-BERT"): each text of an example is a sequence of
 its own, [CLS] text [SEP], and its vector the mean of BERT's outputs for its tokens, or
-another pooling. What is minimised stands in `bert_tf.addons.methods.similarity`.
+another pooling. The losses are in `bert_tf.addons.methods.similarity`.
 
-A table's columns decide what its rows are, and with it the loss, the first of these
-unless another is given, and how a model is scored:
+A table's columns decide the kind of its rows, the usual loss and the metrics:
 
     single texts   simcse
     pairs          multiple_negatives_ranking   recall_at_1, mrr
@@ -66,7 +65,7 @@ LOSSES_OF: Mapping[str, Sequence[str]] = {
 }
 CORRELATIONS, RETRIEVAL = ("spearman", "pearson"), ("recall_at_1", "mrr")
 
-# The columns to look for if none are given: the first one that exists, for each text.
+# The columns to look for if none are given: for each text the first that exists.
 _TEXTS = (
     ("anchor", "sentence1", "text_a", "query", "question", "sentence", "text"),
     ("positive", "sentence2", "text_b", "answer", "passage"),
@@ -94,7 +93,7 @@ class TextSet(NamedTuple):
 def find_columns(
     options: EmbeddingOptions, header: Sequence[str], path: str
 ) -> tuple[list[rows.Column], rows.Column | None]:
-    """The columns of a file's texts and of their score; None without scores."""
+    """Returns the columns of a file's texts and of their score; None without scores."""
 
     def first(usual: Sequence[str]) -> str:
         return next((name for name in usual if name in header), "")
@@ -119,7 +118,7 @@ def find_columns(
 
 
 def read_texts(path: str, options: EmbeddingOptions) -> TextSet:
-    """The examples of a table; a few unusable rows are left out, and counted."""
+    """Reads a table's examples; leaves out and counts a few unusable rows."""
     header, found = rows.read(path, has_header=options.has_header)
     columns, score_column = find_columns(options, header, path)
     left_out = rows.LeftOutRows(path, options.max_unusable_rows)
@@ -164,14 +163,14 @@ def _texts_and_score(
 
 
 def cosines(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """[M, H] twice to [M]."""
+    """Returns the cosines of rows: [M, H] twice to [M]."""
     return (_unit(one) * _unit(other)).sum(axis=-1)
 
 
 def ranks(
     anchors: np.ndarray, candidates: np.ndarray, own: Sequence[int]
 ) -> np.ndarray:
-    """The rank, from 1, of each anchor's own candidate by the cosine: [M]."""
+    """Returns the rank, from 1, of each anchor's own candidate by the cosine: [M]."""
     found = [np.zeros(0, np.int64)]
     for start in range(0, len(anchors), _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
@@ -187,7 +186,7 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def with_settings(options: EmbeddingOptions) -> EmbeddingOptions:
-    """The options with the pooling and the length of the checkpoint to start from."""
+    """Returns the options with the checkpoint's pooling and length."""
     found = Reading()
     if options.init_checkpoint:
         found = open_reading(options.init_checkpoint).of_vectors()
@@ -229,7 +228,7 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
         self._built = model_options(options, model_files.config, has_pooler=False)
 
     def build_model(self) -> BertEmbedder:
-        """The encoder, and the pooling of its outputs."""
+        """Returns the encoder with the pooling of its outputs."""
         return BertEmbedder(
             self._model_files.config,
             pooling=self.options.pooling or "mean",
@@ -239,7 +238,7 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
         )
 
     def data(self) -> RunData:
-        """The training set, and what is made of it: a run keeps its loss."""
+        """Returns the training set and the loss, which a run keeps."""
         options, (kind, examples) = self.options, self._sets[TRAIN]
         how = f"{self._loss} (scale {options.scale:g}) of {options.pooling} pooling"
         return RunData(
@@ -248,18 +247,18 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
         )
 
     def _digest(self, split: str) -> str:
-        # Not the line: the same rows in another file are equal.
+        # Without the line: the same rows in another file are equal.
         return rows_digest(one[:-1] for one in self._sets[split].examples)
 
     def identity(self, split: str) -> str:
-        """A digest of a split's records."""
+        """Returns a digest of a split's records."""
         return self.records(split).made_from
 
     def make_records(self, split: str) -> ExampleTable:
-        """The texts of a split, each as a sequence of its own."""
+        """Returns the records of a split: one sequence per text."""
         kind, examples = self._sets[split]
         tokenizer, length = self._model_files.tokenizer, self.options.max_seq_length
-        # SimCSE's other text is the same one: its dropout mask is another one.
+        # SimCSE pairs each text with itself: only the dropout masks differ.
         times = 2 if kind == SINGLE else 1
         number = len(examples[0].texts) * times
         num_cut = 0
@@ -300,7 +299,7 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
         return records
 
     def predict(self, split: str, outputs: Predict) -> np.ndarray:
-        """The vectors of the examples' texts, [M, N, H] float32, in order."""
+        """Returns the vectors of the examples' texts, [M, N, H] float32, in order."""
         records, size = self.records(split), self.options.eval_batch_size
         number = len(self._sets[split].examples[0].texts)
         width = self._model_files.config.hidden_size
@@ -308,7 +307,7 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
         return records.predicted("embeddings", shape, outputs, size, lengths)
 
     def score(self, split: str, vectors: np.ndarray) -> dict[str, float]:
-        """The correlations with the scores; without these, what is retrieved."""
+        """Returns the correlations with the scores, or else the retrieval metrics."""
         kind, examples = self._sets[split]
         if kind == SCORED:
             similarity = cosines(vectors[:, 0], vectors[:, 1])
@@ -319,9 +318,9 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
         return dict(zip(RETRIEVAL, map(float, values), strict=True))
 
     def _ranks(self, split: str, vectors: np.ndarray) -> np.ndarray:
-        """The rank of each example's second text among all but first texts."""
+        """Returns the rank of each second text among all but the first texts."""
         examples = self._sets[split].examples
-        # Text -> the place of its vector; the first of equal texts.
+        # Text -> the place of its vector, the first place of equal texts.
         places: dict[str, tuple[int, int]] = {}
         for row, one in enumerate(examples):
             for column, text in enumerate(one.texts[1:], start=1):
@@ -332,7 +331,7 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
         return ranks(vectors[:, 0], candidates, own)
 
     def write(self, folder: str, split: str, vectors: np.ndarray, step: int) -> None:
-        """Writes dev_predictions.csv: each pair, its cosine, its score or its rank."""
+        """Writes dev_predictions.csv: each pair, its cosine, and its score or rank."""
         del step
         kind, examples = self._sets[split]
         similarity = cosines(vectors[:, 0], vectors[:, 1])
@@ -352,7 +351,7 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
 
 
 def _read_sets(options: EmbeddingOptions) -> dict[str, TextSet]:
-    """The examples of each split that is read."""
+    """Reads the examples of each split."""
     sets = {}
     if options.do_train or not options.dev_file:
         assert options.train_file is not None
@@ -375,7 +374,7 @@ def _read_sets(options: EmbeddingOptions) -> dict[str, TextSet]:
 
 
 def _loss_of(options: EmbeddingOptions, kind: str) -> str:
-    """The loss that is given, if it is one of this kind of examples, or their usual."""
+    """Returns the given loss, or the usual one for the kind of examples."""
     known = LOSSES_OF[kind]
     if options.loss is None or not options.do_train:
         return known[0]

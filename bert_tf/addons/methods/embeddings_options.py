@@ -7,7 +7,7 @@ from bert_tf.base.options import Path, option
 from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.training.training_options import LossOptions
 
-# Options of other heads' scores, and of layers that `bert_tf.load` does not embed with.
+# Options of other heads' scores, and of layers that `bert_tf.load` cannot embed with.
 _OF_SCORES = tuple(name for name in LossOptions.__annotations__ if name != "mixout")
 _OF_LAYERS = ("bilstm", "cls_normalization", "layer_mixture", "second_checkpoint")
 
@@ -107,7 +107,7 @@ class EmbeddingOptions(
     )
 
     def problems(self) -> Iterator[str]:
-        """Options that exclude each other, or lack a file."""
+        """Yields options that exclude each other, and missing files."""
         yield from super().problems()
         yield from self.need_one_of("do_train", "do_eval")
         if self.looks_at_dev and not self.dev_file and not self.holds_out:

@@ -6,12 +6,12 @@ where one of networks.BertEncoderV2 has `_transformer_layers/0`. The encoder is 
 top (`model/`, `encoder/`), or the first layer of a model whose other layers are heads.
 NVIDIA's (DeepLearningExamples, TensorFlow 2) are those of Model Garden's first release.
 
-Arrays differ from the original's where attention's weights have their heads as a
-dimension of its own, and in the kernels of heads, which are [inputs, outputs].
+Two kinds of arrays differ from the original's: attention's weights have a dimension for
+the heads, and the kernels of output layers are [inputs, outputs].
 
-A head with a pooler of its own leaves the encoder's untrained; it is the trained one
-that the original means. A head of two numbers per sequence was in the first release
-what one of two numbers per token still is: it is read as the span head.
+A head with its own pooler leaves the encoder's untrained, so the head's is read as the
+original's pooler. In the first release a head of two numbers per sequence was the span
+head, as one of two numbers per token still is.
 """
 
 import re
@@ -37,7 +37,7 @@ _VARIABLES = ("kernel", "bias", "gamma", "beta")
 
 
 def _each(table: Mapping[str, str]) -> dict[str, str]:
-    """A table whose `{}` stand for the variables of a layer."""
+    """Returns a table whose `{}` stand for the variables of a layer."""
     return {
         key.format(variable): name.format(variable)
         for key, name in table.items()
@@ -91,7 +91,7 @@ _FIRST_MASKED_LM = _each(
 _POOLER = _each({"dense/{}": "bert/pooler/dense/{}"})
 _NEXT_SENTENCE = "cls/seq_relationship/"
 _CLASSIFIER = _POOLER | _scores("out_proj/", "")
-# Heads below names of their own, those of BertPretrainerV2.
+# Heads with names of their own, as in BertPretrainerV2.
 _NAMED = {
     r"masked_lm/(.*)": _MASKED_LM,
     r"classification_heads/0/(.*)": _POOLER | _scores("out_proj/", _NEXT_SENTENCE),
@@ -125,7 +125,7 @@ def masked_lm_is_linear(shapes: Mapping[str, tuple[int, ...]]) -> bool:
 
 
 def _encoder_names(keys: list[str], encoder: str) -> dict[str, str]:
-    """The names of the encoder's weights by key."""
+    """Returns the names of the encoder's weights by key."""
     rests = {key: key.removeprefix(encoder) for key in keys}
     numbers = [re.match(rf"{_NUMBERED}(\d+)/", rest) for rest in rests.values()]
     last = max((int(number[1]) for number in numbers if number), default=0)
@@ -153,11 +153,11 @@ def _name(rest: str, last: int) -> str | None:
 def _numbered_heads(
     shapes: Mapping[str, tuple[int, ...]], encoder: str
 ) -> dict[str, str]:
-    """The names of the weights of heads that are layers beside the encoder, by key."""
+    """Returns the names of the weights of numbered heads, by key."""
     above = "model/"
     if encoder.endswith(f"{_FIRST_LAYER}/"):
         above = encoder.removesuffix(f"{_FIRST_LAYER}/")
-    heads: dict[str, dict[str, str]] = {}  # by layer: its keys by what is below it
+    heads: dict[str, dict[str, str]] = {}  # layer -> its keys by the rest of the path
     for key in shapes:
         if match := re.fullmatch(rf"{re.escape(above)}{_NUMBERED}(\d+)/(.*)", key):
             heads.setdefault(match[1], {})[match[2]] = key
@@ -189,7 +189,7 @@ def _numbered_heads(
 
 
 def _named_heads(keys: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
-    """The names of the weights of heads with names of their own, by key."""
+    """Returns the names of the weights of named heads, by key."""
     found = {}
     for key in keys:
         for pattern, table in _NAMED.items():
@@ -200,7 +200,7 @@ def _named_heads(keys: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
 
 
 def arranged(name: str, shape: tuple[int, ...]) -> tuple[tuple[int, ...], _Arrange]:
-    """The original's shape of a weight of this shape, and what makes the array so."""
+    """Returns a weight's shape in the original, and the function that converts it."""
     if name.endswith("output_weights"):
         return shape[::-1], np.transpose
     if "/attention/self/" in name:

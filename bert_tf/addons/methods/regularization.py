@@ -6,8 +6,8 @@
     a teacher, of DistilBERT (Sanh et al. 2019) and TinyBERT (Jiao et al. 2019)
 
 A `Regularized` model has the model's outputs and further ones, and an objective with
-losses of them. To the step it is a model like any other; it is saved, evaluated and
-exported without.
+their losses. The step treats it like any other model; only the original model is saved,
+evaluated and exported.
 
 Shapes: B batch, S sequence, H hidden, A heads.
 """
@@ -55,14 +55,14 @@ from bert_tf.training.training_options import BALANCED, LossOptions
 
 T = TypeVar("T", bound=Task)
 
-# What the further outputs' names begin with, or are.
+# The further outputs' names, or their beginnings.
 _NOISY, _AVERAGE, _TEACHER = "noisy/", "average/", "teacher/"
 _COSINE, _HIDDEN, _ATTENTION = "cosine", "hidden", "attention"
 
-# The kernels that Mixout is of.
+# The kernels that Mixout mixes.
 _PRETRAINED = re.compile(r"/(layer_\d+|pooler)/.*kernel$")
 
-# Weights, and what to compute with instead.
+# Weights, and the values to compute with instead.
 Values = Sequence[tuple[keras.Variable, Any]]
 
 
@@ -76,7 +76,7 @@ def regularized(
     class_weights: Sequence[float] | None = None,
     **of_teacher: Any,
 ) -> T:
-    """The task with these losses in training; `of_teacher` goes to its teacher."""
+    """Returns the task with these losses; `of_teacher` goes to its teacher."""
     make_teacher = None
     if losses.teacher_checkpoint:
         source = open_source(losses.teacher_checkpoint)
@@ -107,7 +107,7 @@ class Regularized(keras.layers.Layer):
         super().__init__(dtype="float32", autocast=False, name="regularized")
         self.model = model
         self.options = options
-        # What a run keeps of it, in addition to the model: name -> variable.
+        # The variables that a run keeps in addition to the model, by name.
         self.state: dict[str, keras.Variable] = {}
         self._seeds = None
         if options.mixout or options.smart_weight:
@@ -118,7 +118,7 @@ class Regularized(keras.layers.Layer):
         self._initial = self._copied("initial", kernels if options.mixout else ())
         is_averaged = options.smart_proximal_weight > 0.0
         self._average = self._copied("average", trained if is_averaged else ())
-        # Steps whose momentum is yet the first one.
+        # The steps with the first momentum.
         self._early = None
         if options.smart_final_momentum is not None:
             self._early = self.add_weight(
@@ -137,14 +137,14 @@ class Regularized(keras.layers.Layer):
         self.built = True
 
     def begin(self, num_steps: int) -> None:
-        """Takes the model's weights as the initial ones of a run of these steps."""
+        """Copies the model's weights as the initial ones of a run of these steps."""
         for weight, copy in (*self._initial(), *self._average()):
             copy.assign(ops.copy(weight))  # JAX would share the memory
         if self._early is not None:
             self._early.assign(num_steps // 10)
 
     def call(self, batch: Records, training: bool = True) -> dict[str, Any]:
-        """The outputs in training."""
+        """Returns the outputs in training."""
         del training
         options, passed = self.options, _Passed()
         seed = step_seed(self._seeds) if self._seeds else None
@@ -171,7 +171,7 @@ class Regularized(keras.layers.Layer):
         frozen: bool = False,
         training: bool = True,
     ) -> Mapping[str, Any]:
-        """The model's outputs in one of a step's passes; `frozen`: without gradient."""
+        """Returns the outputs of one of a step's passes; `frozen`: without gradient."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(observing(observer))
             stack.enter_context(dropout_pass(None if self.options.mixout else number))
@@ -259,9 +259,9 @@ class Regularized(keras.layers.Layer):
         values = [(weight, ops.copy(average)) for weight, average in self._average()]
         return self._run(batch, values, observer=_Passed(), frozen=True, training=False)
 
-    # A teacher: the divergence from its scores, and the differences of what passes
-    # through both models. Of a student's layers and the teacher's k times as many,
-    # layer i goes with layer k i, and the embeddings with the embeddings.
+    # A teacher: the divergence from its scores, and the differences between the two
+    # models' tensors. The teacher has k times as many layers as the student: its layer
+    # k i is compared with layer i, its embeddings with the embeddings.
 
     def _fit_to_teacher(self) -> None:
         """Checks that both models have the parts to compare; makes the projection."""
@@ -324,7 +324,7 @@ class Regularized(keras.layers.Layer):
         return found
 
     def _hidden_difference(self, ours: Any, theirs: Any) -> Any:
-        """The mean of (S W - T)^2 over a token's numbers: [B, S]."""
+        """Returns the mean of (S W - T)^2 over a token's numbers: [B, S]."""
         ours, theirs = _float32(ours), _float32(theirs)
         if self._projection is not None:
             ours = ops.matmul(ours, self._projection)
@@ -333,7 +333,7 @@ class Regularized(keras.layers.Layer):
     def _objective(
         self, objective: Objective, class_weights: Sequence[float] | None
     ) -> Objective:
-        """The objective: the weighted sum of the losses."""
+        """Returns the objective: the weighted sum of the losses."""
         options = self.options
         losses: dict[str, Loss] = {}
         metrics: dict[str, Any] = dict(objective.metrics)
@@ -369,9 +369,9 @@ class Regularized(keras.layers.Layer):
     def _copied(
         self, kind: str, weights: Sequence[keras.Variable]
     ) -> Callable[[], Values]:
-        """Copies of weights: variables of the same shape, which are part of the state.
+        """Makes copies of weights: variables of the same shape, as part of the state.
 
-        As a function: Keras would take a list of weights for this layer's own.
+        Returns a function, as Keras would treat a list of weights as this layer's own.
         """
         if not weights:
             return lambda: ()
@@ -401,7 +401,7 @@ class _Passed(collections.defaultdict):
 
 
 def _adding(noise: Any) -> Observer:
-    """Adds noise to the embeddings."""
+    """Returns an observer that adds noise to the embeddings."""
     return lambda point, x: x + ops.cast(noise, x.dtype) if point == "embeddings" else x
 
 
@@ -420,9 +420,9 @@ def _paired(ours: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[Any, Any]]
 
 
 def _difference_of_scores(ours: Any, theirs: Any) -> Any:
-    """The mean of (a - b)^2 over the heads and the tokens that one attends to: [B, S].
+    """Returns the mean of (a - b)^2 over heads and attended tokens: [B, S].
 
-    Of scores before the softmax, which the paper found to be better targets.
+    The scores are those before the softmax, which the paper found to be better targets.
     """
     (scores, bias), (scores_there, _) = ours, theirs
     is_visible = ops.cast(bias[:, 0] >= 0.0, "float32")
@@ -435,10 +435,10 @@ def _difference_of_scores(ours: Any, theirs: Any) -> Any:
 def class_weights(
     wanted: Sequence[str], labels: Sequence[str], counts: np.ndarray
 ) -> list[float]:
-    """The weight of each class, of --class_weights.
+    """Returns the weight of each class, as --class_weights asks.
 
-    Balanced, as scikit-learn: N / (C n) of the N examples and the C classes that occur,
-    n times each.
+    Balanced, as in scikit-learn: N / (C n) for a class with n of the N examples, with C
+    classes that occur.
     """
     if tuple(wanted) == (BALANCED,):
         share = counts.sum() / np.count_nonzero(counts)

@@ -16,8 +16,7 @@ of its texts, and padding is in no sum.
     cosent   pairs with a score, of which only the order counts (Su 2022, "CoSENT")
         log( 1 + sum_ij exp(s (cos(u_j, v_j) - cos(u_i, v_i))) ) where y_i > y_j
 
-All are in float32. Those with a sum over the batch are of the whole one, over all
-devices.
+All are in float32. Sums over the batch include the parts on all devices.
 
 Shapes: B batch, N texts of an example, H hidden.
 """
@@ -41,20 +40,20 @@ from bert_tf.modeling.objectives import (
 )
 from bert_tf.modeling.pooling import POOLINGS, SentencePooling
 
-# The score of what takes no part, whose exponential is 0.
+# The score of entries that are left out, whose exponential is 0.
 _NEVER = -1e9
 
 _weights = real_examples("input_ids")
 
 
 def unit(vectors: Any) -> Any:
-    """Vectors [..., H], divided by their lengths; 0 stays 0, and has a gradient."""
+    """Returns vectors [..., H] of length 1; 0 stays 0, and has a gradient."""
     squares = ops.sum(ops.square(vectors), axis=-1, keepdims=True)
     return vectors * ops.rsqrt(ops.maximum(squares, 1e-24))
 
 
 def cosine(one: Any, other: Any) -> Any:
-    """[..., H] twice to [...]."""
+    """Returns cosines: [..., H] twice to [...]."""
     return ops.sum(unit(one) * unit(other), axis=-1)
 
 
@@ -66,7 +65,7 @@ def multiple_negatives_ranking(
     def loss(records: Records, outputs: Outputs) -> Any:
         vectors = outputs["embeddings"]
         anchors, others = unit(vectors[:, 0]), unit(vectors[:, 1:])
-        # All first ones, which are the positives, then all second ones: [(N - 1) B, H].
+        # All first ones, the positives, then all second ones: [(N - 1) B, H].
         candidates = ops.reshape(
             ops.transpose(others, (1, 0, 2)), (-1, vectors.shape[-1])
         )
@@ -80,7 +79,7 @@ def multiple_negatives_ranking(
 
 
 def simcse(scale: float) -> Objective:
-    """A text is nearest to itself, under another dropout mask."""
+    """Each text is nearest to itself, under another dropout mask."""
     return multiple_negatives_ranking(scale, "simcse_loss")
 
 
@@ -96,7 +95,7 @@ def cosine_similarity(scale: float) -> Objective:
 
 
 def cosent(scale: float) -> Objective:
-    """The order of the cosines; one number, which all rows of the batch have."""
+    """The order of the cosines; one number, the same for all rows of the batch."""
 
     def loss(records: Records, outputs: Outputs) -> Any:
         cosines, scores = _cosines_and_scores(records, outputs)
@@ -115,13 +114,13 @@ def cosent(scale: float) -> Objective:
 
 
 def _cosines_and_scores(records: Records, outputs: Outputs) -> tuple[Any, Any]:
-    """Those of pairs, [B] each."""
+    """Returns the cosines and scores of pairs, [B] each."""
     vectors = outputs["embeddings"]
     scores = ops.cast(ops.reshape(records["label_ids"], (-1,)), "float32")
     return cosine(vectors[:, 0], vectors[:, 1]), scores
 
 
-# Name -> a function of the scale.
+# Functions of the scale, by name.
 LOSSES: dict[str, Callable[[float], Objective]] = {
     function.__name__: function
     for function in (multiple_negatives_ranking, simcse, cosine_similarity, cosent)
@@ -141,9 +140,9 @@ class BertEmbedder(HeadModel):
 
     Args:
         config: a BertConfig, a dict of its fields, or a size's name.
-        pooling: "mean", "max" or "cls": what makes a vector of a text's tokens.
+        pooling: "mean", "max" or "cls": how a text's vector is made from its tokens'.
         loss: a name of LOSSES.
-        scale: what the loss multiplies cosines by.
+        scale: the factor of the cosines in the loss.
         dtype: as BertClassifier's.
         name: the model's name.
         **options: as BertClassifier's.

@@ -14,13 +14,13 @@ _NAME = "standardization"
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class Standardization(Stored, keras.layers.Layer):
-    """(x - mean) / deviation, of each number by its own, which are not trained."""
+    """(x - mean) / deviation per component; both are not trained."""
 
     def __init__(self, dtype: Any = None, name: str = _NAME):
         super().__init__(dtype=dtype, name=name)
 
     def build(self, input_shape: tuple) -> None:
-        """Makes both; until they are known, x stays as it is."""
+        """Makes both; x does not change until they are set."""
         self.mean, self.deviation = (
             self.add_weight(
                 name=name,
@@ -34,13 +34,13 @@ class Standardization(Stored, keras.layers.Layer):
         self.built = True
 
     def call(self, x: Any) -> Any:
-        """[..., W] to [..., W]."""
+        """Maps [..., W] to [..., W]."""
         x = ops.cast(observe("pooled", x), "float32")
         return ops.cast((x - self.mean) / self.deviation, self.compute_dtype)
 
 
 def standardize(model: Any, batches: Iterable[Mapping[str, Any]]) -> None:
-    """Sets the mean and the deviation of a model's pooled output to those of batches.
+    """Sets the mean and deviation of a model's pooled output to those of batches.
 
     1e-3 is added to the variance, as in Keras' batch normalization, so that
     near-constant features stay small.

@@ -1,1 +1,1 @@
-"""How long a training takes, and how it goes."""
+"""Planning a training, observing it, and reporting its results."""

@@ -1,7 +1,7 @@
 """Bits per byte: how well a model predicts text, whatever its vocabulary.
 
-A loss per token depends on how the vocabulary cuts the text. So words are predicted
-here, and their bits are divided by their bytes. A masked language model gives no
+A loss per token depends on the vocabulary. So words are predicted here, and their bits
+are divided by their bytes. A masked language model gives no
 probability of text; Salazar et al. 2020 (arXiv:1910.14659) add up the log-likelihoods
 of its tokens, each masked in turn. That makes words of several pieces look likely, as a
 piece is easy to guess from the others of its word; Kauf and Ivanova 2023
@@ -17,13 +17,14 @@ i-th piece of each drawn word that has as many, with its earlier pieces in place
 drawn words are masked as a whole. So there are as many steps as the longest word has
 pieces. Masks are [MASK] always.
 
-The unigrams' bits per byte are those of a model that knows only how frequent each token
-is in the text for training: P(piece i | ...) = its share of that text's tokens.
+The unigrams' bits per byte are the figure of a model that knows only the frequency of
+each token in the text for training: P(piece i | ...) = its share of that text's tokens.
 
-bytes(word) is the length of its pieces in UTF-8, without "##": of the text as the
-tokenizer lower-cases it, without white space. Two vocabularies of the same casing have
-the same words of the same text, hence the same bytes. [UNK], whose bytes are unknown,
-is not drawn, nor are pieces at the start of a segment, whose word was cut off.
+bytes(word) is the length of its pieces in UTF-8, without "##": the tokenizer's
+lower-cased text without white space. Two vocabularies of the same casing cut a text
+into the same words, hence the same bytes. Words that are [UNK], whose bytes are
+unknown, are not drawn, nor are words whose beginning was cut off with the segment
+before.
 """
 
 import functools
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 BITS_PER_BYTE = "bits_per_byte"
 UNIGRAM_BITS = "unigram_bits_per_byte"
 _SHARE = 0.15
-# By a guess: the pieces of a record's longest word that is masked.
+# An estimate: the pieces of a record's longest masked word.
 _MASKED_ROWS = 4
 
 # Shapes: S tokens of a record, P predictions.
@@ -56,7 +57,7 @@ Arrays = Mapping[str, np.ndarray]
 class MaskedWords:
     """The first of some records with masked words, in whole batches.
 
-    It counts what is predicted as it is iterated over; `vocab_size` is the model's.
+    Iterating over it counts the predictions; `vocab_size` is the model's.
     """
 
     def __init__(
@@ -95,25 +96,25 @@ class MaskedWords:
                 yield _stacked(rows[: self._batch_size])
                 rows = rows[self._batch_size :]
         if rows:
-            # The last batch is filled with rows that predict nothing.
+            # Rows that predict nothing fill the last batch.
             nothing = np.zeros_like(rows[-1]["masked_lm_weights"])
             filler = {**rows[-1], "masked_lm_weights": nothing}
             yield _stacked(rows + [filler] * (self._batch_size - len(rows)))
 
     def bits_per_byte(self, masked_lm_loss: float) -> float:
-        """Bits per byte, from the mean loss of all predictions in nats."""
+        """Returns bits per byte, from the mean loss of all predictions in nats."""
         bits = masked_lm_loss * self.num_predictions / math.log(2.0)
         return bits / self.num_bytes
 
     def unigram_bits_per_byte(self, frequencies: np.ndarray) -> float:
-        """The unigrams' bits per byte, from the frequency [V] of each token."""
+        """Returns the unigrams' bits per byte, from the frequency [V] of each token."""
         return _unigram_bits(self._label_counts, frequencies) / self.num_bytes
 
 
 def unigram_bits_per_byte(
     ids: np.ndarray, seen: np.ndarray, vocabulary: Vocabulary
 ) -> float:
-    """The unigrams' bits per byte of a text, from the text for training that was seen.
+    """Returns the unigrams' bits per byte of a text, with another text's frequencies.
 
     Both are tokens' ids; 0 if the first has no known ones.
     """
@@ -125,7 +126,7 @@ def unigram_bits_per_byte(
 
 
 def smoothed(counts: np.ndarray) -> np.ndarray:
-    """Frequencies from counts, with half a count more for each, as some are 0."""
+    """Returns frequencies; half a count is added to each, as some counts are 0."""
     return (counts + 0.5) / (counts + 0.5).sum()
 
 
@@ -165,7 +166,7 @@ class _Masker:
         self._num_bytes = _num_bytes(tokens)
 
     def steps(self, record: Arrays, number: int) -> tuple[list[Arrays], int]:
-        """One row per piece of the longest word drawn, and the bytes of all words."""
+        """Yields a row per piece of the longest drawn word, and the bytes of all words."""
         ids = record["input_ids"].copy()
         is_masked = record["masked_lm_weights"] > 0
         ids[record["masked_lm_positions"][is_masked]] = record["masked_lm_ids"][
@@ -175,7 +176,7 @@ class _Masker:
         starts = np.flatnonzero(is_text & self._is_start[ids])
         if not len(starts):
             return [], 0
-        # A word ends at what is no text or begins another one.
+        # A word ends where the text ends or another word begins.
         ends = np.flatnonzero(np.append(~is_text | self._is_start[ids], True))
         ends = ends[np.searchsorted(ends, starts, side="right")]
         slots = len(is_masked)
@@ -210,7 +211,7 @@ class _Masker:
 
 # The scores of models that know less, for comparison.
 
-# Metric -> labels and their weights in a batch; all weigh 1 if there are none.
+# Metric -> labels and their weights in a batch; without weights all are 1.
 _LABELS = {
     "masked_lm_majority": ("masked_lm_ids", "masked_lm_weights"),
     "next_sentence_majority": ("next_sentence_labels", "next_sentence_weights"),
@@ -218,9 +219,9 @@ _LABELS = {
 
 
 UNIGRAM_LOSS = "masked_lm_unigram_loss"
-# How near to it a loss must be to stand at it.
+# The largest distance of a loss that still counts as equal.
 _AT_THE_UNIGRAMS = 0.03
-# So many training records are read for the frequencies of tokens, at most.
+# The number of training records that are read for the frequencies, at most.
 _COUNTED = 25_600
 
 
@@ -231,7 +232,7 @@ class Majority:
     # without.
 
     def __init__(self, task: "Task", frequencies: np.ndarray) -> None:
-        self._frequencies = frequencies  # of each token, [V]
+        self._frequencies = frequencies  # per token, [V]
         self._counts = {
             name: np.zeros(0)
             for name in _LABELS
@@ -249,10 +250,10 @@ class Majority:
             self._counts[name] = more
 
     def scores(self) -> dict[str, float]:
-        """The share of the most frequent label of each kind, and the unigrams' loss.
+        """Returns the share of the most frequent label, and the unigrams' loss.
 
-        -sum over labels of log q(label) / their number, in nats, where q is how
-        frequent each token is among those of the training records.
+        The loss is -sum over labels of log q(label) / their number, in nats, where q is
+        each token's frequency in the training records.
         """
         scores = {
             name: float(counts.max() / counts.sum()) if counts.any() else 0.0
@@ -264,9 +265,9 @@ class Majority:
 
 
 def warn_of_unigrams(results: Mapping[str, float]) -> None:
-    """Warns if a masked LM has learned only how frequent the tokens are.
+    """Warns if a masked LM has learned only the frequencies of the tokens.
 
-    Most runs are there for some time at their beginning.
+    Most runs have such a loss for some time at their beginning.
     """
     loss, unigrams = results["masked_lm_loss"], results[UNIGRAM_LOSS]
     if abs(loss - unigrams) >= _AT_THE_UNIGRAMS * unigrams:
@@ -340,7 +341,7 @@ class BitsPerByte(Callback):
 
     @functools.cached_property
     def _frequencies(self) -> np.ndarray:
-        """The frequency [V] of each token at the records' predicted positions."""
+        """Returns each token's frequency [V] at the records' predicted positions."""
         counts = np.zeros(self._of.config.vocab_size)
         dataset = self._of.records[0].evaluation_dataset(
             _COUNTED // 100,

@@ -1,4 +1,4 @@
-"""A training of so many hours: the rate by the share of them, and when to stop.
+"""A training of so many hours: the learning rate by their share, and the end.
 
 After step s, with T seconds left for training and t seconds a step, the hours buy
 s + T / t steps, and their schedule is that of a run of N steps at step
@@ -6,8 +6,8 @@ s + T / t steps, and their schedule is that of a run of N steps at step
     N s / (s + T / t)
 
 The schedule's warmup and decay are thus shares of the budget. Only the pace counts:
-what compiling or an interruption has taken makes the run shorter, not its warmup. T
-leaves what the last evaluation and checkpoint need.
+time for compiling or an interruption makes the run shorter, not its warmup. T does not
+include the time for the last evaluation and checkpoint.
 """
 
 import math
@@ -21,11 +21,11 @@ from absl import logging
 from bert_tf.optimization.schedules import WarmupSchedule
 from bert_tf.training.events import Call, Callback
 
-# What a checkpoint is counted with before one was written: bytes per second.
+# Assumed speed of writing a checkpoint, before one was written: bytes per second.
 _WRITING = 1e8
-# A checkpoint is due each such share of the budget, and when this many seconds passed.
+# A checkpoint is due after this share of the budget, and at least so many seconds.
 _BETWEEN_CHECKPOINTS, _LEAST_BETWEEN = 0.05, 30.0
-# The pace is that of about this share of the budget.
+# The pace is an average over about this share of the budget.
 _MEMORY = 0.02
 
 
@@ -41,15 +41,15 @@ class Budget(Callback):
         self._hours = hours
         self._seconds = 3600.0 * hours
         self._num_evaluations = 0  # that follow the last step
-        self._evaluation_seconds = 0.0  # once one was timed
+        self._evaluation_seconds = 0.0  # after one was timed
         self._first_evaluation = 0.0  # of this start, which compiles
-        self._foreseen_evaluation = (0.0, 0.0)  # seconds, and steps that last as long
+        self._foreseen_evaluation = (0.0, 0.0)  # seconds, and steps that take as long
         self._clock = clock
         self._before = 0.0  # seconds of earlier starts
         self._step = 0
         self._pace: float | None = None  # seconds per step, on average
         self._fastest = math.inf
-        self._num_steps = math.inf  # that the hours buy, as far as is known
+        self._num_steps = math.inf  # that fit in the hours, by the pace so far
         self._left = 0.0  # seconds, after the last call
         self._left_when_saved: float | None = None
 
@@ -76,7 +76,7 @@ class Budget(Callback):
         """Begins where the restored checkpoint was written."""
         self._before = float(self._used)
         self._evaluation_seconds = float(self._evaluation)  # it compiles again
-        # Hours that are used up are kept as what this variable can hold.
+        # Used-up hours are stored with this variable's precision.
         self.is_over = self._before >= float(np.float32(self._seconds))
         if self.is_over:
             logging.info(
@@ -126,7 +126,7 @@ class Budget(Callback):
         return True
 
     def saving(self) -> None:
-        """Sets what a checkpoint records."""
+        """Sets the times that a checkpoint records."""
         # A training that has ended has used its hours, although a reserve was left.
         self._used.assign(self._seconds if self.is_over else self._used_now())
         if self._first_evaluation:
@@ -137,7 +137,7 @@ class Budget(Callback):
         self._saving_seconds = seconds
 
     def _seconds_left(self) -> float:
-        """The time left for training, without the last evaluation and checkpoint."""
+        """Returns the time for training, without the last evaluation and checkpoint."""
         seconds, num_steps = self._foreseen_evaluation
         # A single slow step must not end the training.
         fastest = self._fastest if math.isfinite(self._fastest) else 0.0

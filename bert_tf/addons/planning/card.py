@@ -1,8 +1,7 @@
 """The card of a pre-trained model: OUTPUT_DIR/README.md, as model hubs show it.
 
-What it says is read from where it is kept: the records' manifests, the run's folder and
-its metrics. The block at its beginning is the metadata that hubs read (in YAML, whose
-values are written as JSON).
+Its contents come from the records' manifests, the run's folder and its metrics. The
+block at its beginning is the metadata that hubs read (YAML, with values in JSON).
 """
 
 import json
@@ -35,7 +34,7 @@ _LIBRARY = "bert_tf"
 _SHOWN_FILES = 20
 # The figures of an evaluation that a reader compares.
 _FIGURES = ("masked_lm_loss", "masked_lm_accuracy", "bits_per_byte")
-# The same of a model that knows only the frequencies of tokens.
+# The figures of a model that knows only the frequencies of tokens.
 _WITHOUT_CONTEXT = (
     "masked_lm_majority",
     "masked_lm_unigram_loss",
@@ -50,7 +49,7 @@ class Card(Callback):
         self._of = pretraining
 
     def reported(self, model: "keras.Model", step: int) -> None:
-        """Writes it, in place of an earlier one."""
+        """Writes the card, in place of an earlier one."""
         pretraining = self._of
         options, held_out = pretraining.options, pretraining.held_out[-1]
         if not options.do_train or not is_chief(pretraining.strategy):
@@ -74,7 +73,7 @@ class Card(Callback):
 
 
 def card_path(folder: str) -> str:
-    """Where a run's card is."""
+    """Returns the path of a run's card."""
     return os.path.join(folder, NAME)
 
 
@@ -83,11 +82,11 @@ def write_card(
     *,
     config: BertConfig,
     manifests: Sequence[Manifest],
-    held_out: Sequence[Manifest] | None,  # of the evaluations; None: the same
+    held_out: Sequence[Manifest] | None,  # for the evaluations; None: the same
     num_evaluated: int,  # of their records, at most; 0: all
     num_held_out: int,
     step: int,
-    sequences_per_step: Sequence[int],  # of each phase
+    sequences_per_step: Sequence[int],  # for each phase
     num_weights: int,
     devices: str,
     base_model: str | None,
@@ -191,7 +190,7 @@ def _casing(manifests: Sequence[Manifest]) -> str:
 
 
 def _text(manifests: Sequence[Manifest], data_license: str | None) -> Iterator[str]:
-    """What the records were made of."""
+    """Yields the paragraph about the records' text."""
     if not manifests:
         yield from ("The records have no manifest: their text is not known.", "")
         return
@@ -219,7 +218,7 @@ def _text(manifests: Sequence[Manifest], data_license: str | None) -> Iterator[s
 
 
 def _earlier_text(starts: Sequence[Start]) -> Iterator[str]:
-    """The records of earlier starts, if they were others."""
+    """Yields the paragraph about earlier starts with other records."""
     if len({start.data.digest for start in starts}) > 1:
         yield from ("The steps were made on several sets of records:", "")
         rows: list[list[str]] = []
@@ -247,7 +246,7 @@ def _held_out_text(
 
 
 def _evaluations(entries: Iterable[Mapping[str, Any]], on: str) -> list[str]:
-    """The first evaluation and the last one."""
+    """Returns the first evaluation and the last one."""
     found = [one for one in entries if "eval/masked_lm_loss" in one]
     if not found:
         return []

@@ -1,4 +1,4 @@
-"""The command `plan`."""
+"""Plans a training from a text and a time: measures, decides, runs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,11 +19,11 @@ from bert_tf.training.launch import run_child
 MOST_PASSES = 40
 # General English has fewer tokens per word of a released vocabulary.
 _MANY_TOKENS_PER_WORD = 1.5
-_NO_SPACES_TOKENS_PER_WORD = 6.0  # of no language's words
+_NO_SPACES_TOKENS_PER_WORD = 6.0  # in a language without word separators
 
 
 def choose(paces: Sequence[Pace], seconds: float) -> Pace:
-    """The largest model that sees enough tokens in this time, else the smallest."""
+    """Returns the largest model that sees enough tokens in time, or the smallest."""
     enough = [
         pace
         for pace in paces
@@ -39,12 +39,12 @@ class Plan:
         self.options = options
         self._commands = Commands(options)
         self._measured = Measurements(self._commands)
-        # Once the lines are made.
+        # Set when the lines are made.
         self.commands: list[Command] = []
         self._size = ""
 
     def lines(self) -> Iterator[str]:
-        """What is planned, and why."""
+        """Returns the plan and its reasons."""
         options, text = self.options, self._measured.text()
         between = "" if self._commands.segmenter else " between spaces"
         yield (
@@ -143,7 +143,7 @@ class Plan:
             )
 
     def _expected(self, pace: Pace, tokens: float, unigrams: float) -> Iterator[str]:
-        """What a reference run of the size would have reached after as many tokens."""
+        """Yields the score of a reference run of the size after as many tokens."""
         from bert_tf.addons.planning.reference_curves import references
 
         if (reference := references().get(pace.size)) is None:
@@ -159,7 +159,7 @@ class Plan:
         )
 
     def _expected_of_checkpoint(self) -> Iterator[str]:
-        """What it scores by now, as no reference run began with it."""
+        """Yields the checkpoint's present score; no reference run began with it."""
         from bert_tf.addons.planning.bits_per_byte import BITS_PER_BYTE, UNIGRAM_BITS
 
         of = "held-out text" if self.options.eval_file else "text"
@@ -193,7 +193,7 @@ class Plan:
 
 
 def run(options: PlanOptions) -> None:
-    """Prints the plan; runs it if asked to."""
+    """Prints the plan, and runs it if asked to."""
     cli.show_log()
     plan = Plan(options)
     for line in plan.lines():

@@ -21,12 +21,12 @@ from bert_tf.text.segmentation import NO_SEGMENTER
 if TYPE_CHECKING:
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
-_LENGTH = 128  # or as long as a checkpoint's positions
-_PREDICTED = 0.15  # of its tokens; for the recipe's share training makes slots
-# Tokens of a vocabulary for a text of so many bytes, at least.
+_LENGTH = 128  # at most the checkpoint's positions
+_PREDICTED = 0.15  # share of its tokens; training has slots for the recipe's share
+# The least number of tokens in a vocabulary, by the bytes of the text.
 _VOCABULARIES = ((100e6, 30_522), (20e6, 16_000), (0, 8_000))
 _VOCABULARY, _RECORDS = "vocab.txt", os.path.join("records", "text.tfrecord")
-# What the commands make of the text.
+# The outputs of the commands.
 OF_TEXT = (_VOCABULARY, _RECORDS + MANIFEST_SUFFIX)
 _CREATE = "bert_tf.tfrecords.create_pretraining_data"
 _LEARN = "bert_tf.tfrecords.learn_vocabulary"
@@ -60,7 +60,7 @@ class PlanOptions(TextOptions, decides="nothing"):
     go: bool = option(False, "Run the commands.")
 
     def problems(self) -> Iterator[str]:
-        """New words are new to a vocabulary."""
+        """Requires a vocabulary for new words."""
         yield from super().problems()
         yield from self.need_with("num_new_tokens", "init_checkpoint")
         output_dir = files.absolute(self.output_dir)
@@ -72,7 +72,7 @@ class PlanOptions(TextOptions, decides="nothing"):
                 )
 
     def path(self, *names: str) -> str:
-        """A path in the output folder."""
+        """Returns a path in the output folder."""
         return os.path.join(self.output_dir, *names)
 
 
@@ -81,17 +81,17 @@ class Command(NamedTuple):
 
     module: str
     flags: Mapping[str, Any]
-    result: str  # what it writes
+    result: str  # the path of its output
 
     @property
     def arguments(self) -> list[str]:
-        """Its arguments, without flags that are None."""
+        """Returns the arguments, without flags that are None."""
         given = {name: x for name, x in self.flags.items() if x is not None}
         return [f"--{name}={value}" for name, value in given.items()]
 
     @property
     def in_python(self) -> list[str]:
-        """The command by this interpreter."""
+        """Returns the command for this interpreter."""
         return [sys.executable, "-m", self.module, *self.arguments]
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class Command(NamedTuple):
 
 
 class Commands:
-    """What the options ask the other commands for."""
+    """The commands of a plan, by its options."""
 
     def __init__(self, options: PlanOptions) -> None:
         self.options = options
@@ -108,7 +108,7 @@ class Commands:
     def planned(
         self, *, size: str, learning_rate: float, hours: float, num_bytes: float
     ) -> list[Command]:
-        """What makes a model of a text of so many bytes, in order."""
+        """Returns the commands that make a model of so many bytes of text, in order."""
         options = self.options
         found = []
         reading = self.reading
@@ -140,12 +140,12 @@ class Commands:
 
     @property
     def reading(self) -> dict[str, Any]:
-        """The flags that say which text is read, and how."""
+        """Returns the flags that name the text and say how it is read."""
         names = declarations(TextOptions).keys() - {"segmenter"}
         return {name: self.options.value_if_given(name) for name in sorted(names)}
 
     def make_vocabulary(self, target: str, num_bytes: float, **reading: Any) -> Command:
-        """Learns a vocabulary of so much text, or extends the checkpoint's."""
+        """Returns the command that learns a vocabulary, or extends the checkpoint's."""
         known = declarations(WrittenVocabularyOptions)
         reading = {name: x for name, x in reading.items() if name in known}
         if self.options.init_checkpoint is not None:
@@ -171,7 +171,7 @@ class Commands:
         return Command(_LEARN, flags, target)
 
     def create(self, target: str, vocab_file: str, **reading: Any) -> Command:
-        """Makes records of a text."""
+        """Returns the command that makes records of a text."""
         values = {
             **reading,
             "output_file": target,
@@ -180,7 +180,7 @@ class Commands:
             "segmenter": self.segmenter,
             "max_seq_length": self._length,
             "max_predictions_per_seq": math.ceil(_PREDICTED * self._length),
-            "masking": "dynamic",  # other masks each time that a record is seen
+            "masking": "dynamic",  # new masks each time that a record is seen
             "dupe_factor": 1,
             "pairs": "none",  # as in the recipe's papers
             "deduplicate": self.options.value_if_given("deduplicate"),
@@ -199,7 +199,7 @@ class Commands:
     def train(
         self, input_file: str, output_dir: str, size: str, **flags: Any
     ) -> Command:
-        """Trains a new model of this size, or the checkpoint on."""
+        """Returns the command that trains a model of this size, or the checkpoint."""
         checkpoint = self.options.init_checkpoint
         begun = {"init_checkpoint": checkpoint} if checkpoint else {"bert_size": size}
         values = {
@@ -213,7 +213,7 @@ class Commands:
         return Command(_TRAIN, values, output_dir)
 
     def evaluate(self, output_dir: str, **flags: Any) -> Command:
-        """Evaluates the checkpoint."""
+        """Returns the command that evaluates the checkpoint."""
         values = {
             "init_checkpoint": self.options.init_checkpoint,
             **flags,
@@ -224,7 +224,7 @@ class Commands:
 
     @property
     def vocab_file(self) -> str:
-        """A vocabulary to make, or the checkpoint's: its own file, or a copy."""
+        """Returns the path of the new vocabulary, or the checkpoint's or its copy."""
         from bert_tf.conversion.source import folder_of
 
         if self.makes_vocabulary:
@@ -238,21 +238,21 @@ class Commands:
 
     @functools.cached_property
     def tokenizer(self) -> "WordPieceTokenizer":
-        """The checkpoint's."""
+        """The checkpoint's tokenizer."""
         from bert_tf.conversion.source import load_tokenizer
 
         return load_tokenizer(self.options.init_checkpoint or "")
 
     @property
     def do_lower_case(self) -> bool:
-        """The casing that is given, or else the checkpoint's."""
+        """Returns the given casing, or else the checkpoint's."""
         if self.options.init_checkpoint and not self.options.is_given("do_lower_case"):
             return self.tokenizer.do_lower_case
         return self.options.do_lower_case
 
     @property
     def segmenter(self) -> str | None:
-        """The segmenter that is given, or else the checkpoint's; None for none."""
+        """Returns the given segmenter, or else the checkpoint's; None for none."""
         found = self.options.segmenter
         if self.options.init_checkpoint and not self.options.is_given("segmenter"):
             found = self.tokenizer.segmenter

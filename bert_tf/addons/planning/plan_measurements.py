@@ -1,6 +1,6 @@
-"""What a plan measures: the text, and how fast each size trains on this machine.
+"""The measurements of a plan: the text, and each size's speed on this machine.
 
-Each is measured once, and kept in OUTPUT_DIR/measured.json.
+Each is made once, and kept in OUTPUT_DIR/measured.json.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from bert_tf.text.segmentation import NO_SEGMENTER, has_letters, segments
 from bert_tf.training.launch import Ended, run_child
 
 TOKENS_PER_WEIGHT = 20
-# Of the sizes that are tried. Narrower models take larger rates.
+# The learning rates of the sizes that are tried. Narrower models take larger ones.
 LEARNING_RATES = {
     "tiny": 1e-3,
     "mini": 1e-3,
@@ -41,34 +41,34 @@ LEARNING_RATES = {
     "base": 1e-4,
     "large": 1e-4,
 }
-_VERSION = 9  # of what is measured, and how
+_VERSION = 9  # of the measurements
 _SAMPLE_BYTES = 4_000_000
-_SMALLER = 8  # times, a second sample
+_SMALLER = 8  # times, for a second sample
 _COUNTED_BYTES = 64_000_000
 _SECONDS_PER_SIZE = 20.0
 _BEGUN, _READ = "begun", "learned"
-_PHRASES = 0.1  # of the lines, for a text of a script without spaces
+_PHRASES = 0.1  # share of the lines, for a script without spaces
 _EVAL_STEPS = 20  # for the scores of a checkpoint
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Text:
-    """What the text has: counted, or foreseen from a part of it."""
+    """Counts of the text, measured or extrapolated from a sample."""
 
     num_bytes: float  # of text, without compression
     words: float
     tokens: float
-    unknown_share: float  # of the tokens, those that are [UNK]
+    unknown_share: float  # share of [UNK] among the tokens
     unigram_bits_per_byte: float | None  # None with a checkpoint
-    has_phrases: bool  # of words that a segmenter separates
-    vocabulary: str  # the SHA-256 of the sample's
-    seconds: float  # to make the vocabulary and the records
+    has_phrases: bool  # words that a segmenter separates
+    vocabulary: str  # SHA-256 of the sample's vocabulary
+    seconds: float  # for making the vocabulary and the records
     record_bytes: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pace:
-    """A size's training on this machine."""
+    """The training speed of a size on this machine."""
 
     size: str
     num_weights: int
@@ -78,7 +78,7 @@ class Pace:
 
 
 def learning_rate(config: BertConfig) -> float:
-    """That of the first size that is as wide and as deep, else the smallest."""
+    """Returns the rate of the first size this wide and deep, or of the smallest one."""
     for size, rate in LEARNING_RATES.items():
         one = BertConfig.from_size(size)
         is_as_wide = one.hidden_size >= config.hidden_size
@@ -88,7 +88,7 @@ def learning_rate(config: BertConfig) -> float:
 
 
 def num_weights(config: BertConfig) -> int:
-    """The encoder's weights and the masked LM's."""
+    """Returns the number of weights of the encoder and the masked LM."""
     width, inner = config.hidden_size, config.intermediate_size
     layer = 4 * width * (width + 1) + 2 * width * inner + inner + 5 * width
     tables = config.vocab_size + config.max_position_embeddings + config.type_vocab_size
@@ -97,7 +97,7 @@ def num_weights(config: BertConfig) -> int:
 
 
 def _num_bytes(chunks: Sequence[Chunk]) -> int:
-    """The size of their files."""
+    """Returns the size of the chunks."""
     return sum(chunk.num_bytes for chunk in chunks)
 
 
@@ -106,17 +106,17 @@ def _digest(path: str) -> str:
 
 
 class _Counted(NamedTuple):
-    """A sample of the text, and what all of it has, by a part of it."""
+    """Counts of a sample, and the share of the text that it is."""
 
     lines: list[str]
     sample_words: int
     words: float
     num_bytes: float
-    seconds: float  # for one core to read it
+    seconds: float  # for one core, to read it
 
 
 class Measurements:
-    """Of a plan's text, machine and checkpoint."""
+    """The measurements of a plan's text, machine and checkpoint."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
@@ -165,7 +165,7 @@ class Measurements:
 
     @property
     def _text_read(self) -> str:
-        """A digest of the text's files, and of what is made of them first, and how."""
+        """Returns a digest of the text's files and of the settings for reading them."""
         options = self.options
         paths = {chunk.source.path for chunk in self._chunks}
         of_files = [
@@ -189,7 +189,7 @@ class Measurements:
         finished.keep_settings(options.path("plan.json"), settings, "a plan")
 
     def _sample(self, name: str) -> str:
-        """A path in the folder of the sample: one for each vocabulary."""
+        """Returns a path in the folder of the sample; each vocabulary has its own."""
         parts = filter(
             None, ("sample", self.options.num_new_tokens, self._commands.segmenter)
         )
@@ -197,7 +197,7 @@ class Measurements:
 
     @property
     def _made_from(self) -> list[Any]:
-        """What measurements depend on."""
+        """The inputs that the measurements depend on."""
         options = self.options
         commands = self._commands
         return [
@@ -211,7 +211,7 @@ class Measurements:
         return self.options.num_workers or available_cores()
 
     def _share_of_a_core(self, chunks: Sequence[Chunk]) -> float:
-        """Of one core's time, what all take; a large chunk is read by one."""
+        """Returns the time for all chunks, as a share of the time on one core."""
         sizes = [chunk.num_bytes for chunk in chunks]
         return max(1.0 / self._workers, max(sizes) / max(sum(sizes), 1))
 
@@ -226,7 +226,7 @@ class Measurements:
         for flag, words in (("input_file", counted.words), ("eval_file", held_out)):
             if not words and getattr(options, flag):
                 raise InputError(f"`{flag}={getattr(options, flag)}`: it has no text.")
-        self._keep_settings()  # as the text can be read
+        self._keep_settings()  # now that the text was read
         text_file, small_file = self._write_sample(counted.lines)
         vocab_file, making_vocabulary = self._commands.vocab_file, 0.0
         if self._commands.makes_vocabulary:
@@ -236,7 +236,7 @@ class Measurements:
             )
             making_vocabulary = self._run(command).seconds
         records = self._sample("text.tfrecord")
-        # Two samples: what grows with the text, without what starting takes.
+        # Two samples: their difference has no start-up time.
         starting, making_records = (
             self._run(
                 self._commands.create(
@@ -251,7 +251,7 @@ class Measurements:
         factor = counted.words / max(counted.sample_words, 1)
 
         def foreseen(seconds: float) -> float:
-            """One core's for all of the text, from those for the sample."""
+            """Returns one core's seconds for the whole text, by those for the sample."""
             growing = max(seconds - starting, 0.0) * _SMALLER / (_SMALLER - 1)
             return counted.seconds + factor * growing
 
@@ -285,10 +285,10 @@ class Measurements:
         return text
 
     def _write_sample(self, lines: Sequence[str]) -> tuple[str, str]:
-        """The sample as a file, and the beginning of it."""
+        """Writes the sample as a file, and its beginning as another one."""
         paths = self._sample("text.txt"), self._sample("small.txt")
         folder = os.path.dirname(paths[0])
-        if files.exists(folder):  # of another text, or of a plan that was killed
+        if files.exists(folder):  # from another text, or a plan that was killed
             files.remove(folder)
         files.make_folder(folder)
         beginning = lines[: max(1, len(lines) // _SMALLER)]
@@ -299,7 +299,7 @@ class Measurements:
     def _unigram_bits_per_byte(
         self, lines: Sequence[str], held_out: Sequence[str], vocab_file: str
     ) -> float:
-        """That of held-out lines, or else of every eighth line, from the others."""
+        """Returns bits per byte of held-out lines, or of every eighth line."""
         from bert_tf.addons.planning.bits_per_byte import unigram_bits_per_byte
         from bert_tf.text.vocabulary import Vocabulary
         from bert_tf.text.wordpiece import WordPieceTokenizer
@@ -322,7 +322,7 @@ class Measurements:
         return unigram_bits_per_byte(ids, seen_ids, vocabulary)
 
     def _held_out_lines(self) -> list[str]:
-        """The first of --eval_file, as many as the sample has at most."""
+        """Returns the first lines of --eval_file, at most as many as the sample has."""
         found: list[str] = []
         size = 0
         for chunk in self._held_out:
@@ -369,7 +369,8 @@ class Measurements:
     def paces(self, text: Text) -> tuple[list[Pace], str]:
         """Trains each size for some seconds, until one is too slow or fails.
 
-        How it failed comes last. Once a training has begun, its size is the only one.
+        Returns the paces and the error, if any. Once a training has begun, only its
+        size is tried.
         """
         found: list[Pace] = []
         sizes = [*LEARNING_RATES]
@@ -381,7 +382,7 @@ class Measurements:
             try:
                 pace = self._pace(size, text.vocabulary)
             except InputError as error:
-                # The memory may be too small, in many ways.
+                # There are many errors of too little memory.
                 if not found:
                     raise
                 return found, f"{size}: {error}"
@@ -392,11 +393,11 @@ class Measurements:
         return found, ""
 
     def keep_size(self, size: str) -> None:
-        """The size of the training that begins."""
+        """Keeps the size of the training that begins."""
         self._measured.keep(_BEGUN, None, {"size": size})
 
     def keep_text(self) -> None:
-        """The text of which the first command makes something."""
+        """Keeps the text that the first command reads."""
         self._measured.keep(_READ, None, {"text": self._text_read})
 
     def _pace(self, size: str, vocabulary: str) -> Pace:
@@ -404,7 +405,7 @@ class Measurements:
         if known := self._measured.find(size, made_from):
             return Pace(**known)
         folder = self._sample(size)
-        if files.exists(folder):  # of one that was stopped
+        if files.exists(folder):  # from one that was stopped
             files.remove(folder)
         logging.info("Measuring %s ...", size)
         training = self._commands.train(
@@ -430,7 +431,7 @@ class Measurements:
         return pace
 
     def scores_of_checkpoint(self) -> Mapping[str, float] | None:
-        """What it scores by now on a sample of --eval_file, or else of the text.
+        """Returns its scores on a sample of --eval_file, or else of the text.
 
         None without a masked LM.
         """
@@ -465,7 +466,7 @@ class Measurements:
         return scores
 
     def _run(self, command: Command) -> Ended:
-        """Runs a command; if it fails its last line is shown."""
+        """Runs a command; if it fails, shows its last line."""
         ended = run_child(command.in_python, shown=False)
         if ended.code:
             last = (ended.output.strip().splitlines() or ["no message"])[-1]

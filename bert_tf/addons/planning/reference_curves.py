@@ -1,13 +1,14 @@
-"""Reference curves: the held-out scores of the sizes' trainings over the tokens seen.
+"""Reference curves: held-out scores of each size's training by the tokens seen.
 
-reference_curves.json, next to this module, has by size what the training had (`made`)
-and, for each evaluation, `tokens` (seen in training, without padding), `bits_per_byte`
-and `masked_lm_loss`. `benchmarks/reference_curves.py` writes it. The axis is tokens, so
-that a curve does not depend on the machine.
+reference_curves.json, next to this module, has for each size the training's settings
+(`made`) and, for each evaluation, `tokens` (seen in training, without padding),
+`bits_per_byte` and `masked_lm_loss`. `benchmarks/reference_curves.py` writes it. The
+axis is tokens, so that a curve does not depend on the machine.
 
 Bits per byte depend on the language, and a loss per token on the vocabulary. So each
-curve also has the score of the unigrams, which is that of a model that knows only how
-frequent the tokens are. For another text the curve is in proportion to its unigrams'.
+curve also has the unigrams' score, the score of a model that knows only the frequencies
+of the tokens. For another text the curve is scaled by the ratio of the two texts'
+unigram scores.
 """
 
 import dataclasses
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from bert_tf.tasks.pretraining import PretrainingRun
 
 _PATH = os.path.join(os.path.dirname(__file__), "reference_curves.json")
-# Metric -> that of the unigrams.
+# Metric -> the metric of the unigrams.
 _UNIGRAMS = {
     "bits_per_byte": "unigram_bits_per_byte",
     "masked_lm_loss": "masked_lm_unigram_loss",
@@ -51,7 +52,7 @@ class Reference:
     masked_lm_unigram_loss: float
 
     def of_text(self, scores: Mapping[str, float]) -> "Reference":
-        """The curves for a text whose unigrams have these scores, where given."""
+        """Returns the curves for a text whose unigrams have these scores, where given."""
         changed: dict[str, Any] = {}
         for metric, unigrams in _UNIGRAMS.items():
             if unigrams in scores:
@@ -61,18 +62,18 @@ class Reference:
         return dataclasses.replace(self, **changed)
 
     def bits_at(self, tokens: float) -> float | None:
-        """Bits per byte after so many tokens; None before and after the curve."""
+        """Returns bits per byte after so many tokens; None outside the curve."""
         if not self.tokens[0] <= tokens <= self.tokens[-1]:
             return None
         return float(np.interp(tokens, self.tokens, self.bits_per_byte))
 
     def until(self, tokens: float, metric: str) -> tuple[list[float], list[float]]:
-        """The tokens and the values of a metric up to so many tokens."""
+        """Returns the tokens and the values of a metric up to so many tokens."""
         count = sum(one <= tokens for one in self.tokens)
         return list(self.tokens[:count]), list(getattr(self, metric)[:count])
 
     def line(self, tokens: float) -> str | None:
-        """What an evaluation after so many tokens says of it."""
+        """Returns a sentence that compares an evaluation with the curve."""
         if (bits := self.bits_at(tokens)) is None:
             return None
         return (
@@ -84,7 +85,7 @@ class Reference:
 
 @functools.cache
 def references() -> dict[str, Reference]:
-    """The curves by size."""
+    """Returns the curves by size."""
     return {
         size: strict_json.from_values(Reference, {"size": size, **values}, _PATH)
         for size, values in files.read_object(_PATH).items()
@@ -92,7 +93,7 @@ def references() -> dict[str, Reference]:
 
 
 def of_run(folder: str) -> Reference | None:
-    """That of a run's size, for its text by now; none where it began trained."""
+    """Returns a run's curve, by its size and text; None if it began trained."""
     from bert_tf.conversion.source import CONFIG_NAME
     from bert_tf.training.reporting import metrics_of
 
@@ -111,13 +112,13 @@ def of_run(folder: str) -> Reference | None:
 
 
 class ReferenceCurves(Callback):
-    """Compares a run with the reference of its size, where there is one."""
+    """Compares a run with the reference curve of its size, if there is one."""
 
     def __init__(self, pretraining: "PretrainingRun") -> None:
         self._of = pretraining
 
     def scores(self, evaluation: Evaluation) -> Mapping[str, float]:
-        """Logs where the reference is after as many tokens."""
+        """Logs the reference's score after as many tokens."""
         from bert_tf.training.reporting import metrics_of, tokens_seen
 
         folder = self._of.options.output_dir

@@ -1,4 +1,4 @@
-"""What a run must have reached by when, or else it ends: `stop_if`, `patience`.
+"""Conditions that end a run early: `stop_if`, `patience`.
 
     METRIC>VALUE@WHEN, or METRIC<VALUE@WHEN
 
@@ -26,7 +26,7 @@ _FORM = re.compile(
 
 
 class Condition(NamedTuple):
-    """A metric that is bad above or below a value, and when it is looked at."""
+    """A metric that is bad above or below a value, and the time of the check."""
 
     text: str
     metric: str
@@ -36,21 +36,21 @@ class Condition(NamedTuple):
     hours: float | None
 
     def is_due(self, line: Mapping[str, Any]) -> bool:
-        """Whether a line of metrics.jsonl is at its WHEN or later."""
+        """Whether a line of metrics.jsonl is at WHEN or later."""
         if self.step is not None:
             return line["step"] >= self.step
         assert self.hours is not None
         return line["seconds"] >= 3600.0 * self.hours
 
     def name_in(self, training: Container[str]) -> str:
-        """Its metric's name in metrics.jsonl, given the names of training's."""
+        """Returns the metric's name in metrics.jsonl, given the names in training."""
         if self.metric in training or self.metric.startswith(EVALUATION):
             return self.metric
         return EVALUATION + self.metric
 
 
 def parse(texts: Sequence[str]) -> list[Condition]:
-    """The conditions; InputError for what is none."""
+    """Returns the conditions; InputError for a text that is none."""
     found = []
     for text in texts:
         match = _FORM.fullmatch(text.replace(" ", ""))
@@ -75,7 +75,7 @@ def parse(texts: Sequence[str]) -> list[Condition]:
 
 
 def problems(options: Any) -> Iterator[str]:
-    """Yields what is wrong with conditions: their form, or that they come too late."""
+    """Yields errors of conditions: their form, or that they come too late."""
     hours = options.max_train_hours
     try:
         conditions = parse(options.stop_if)
@@ -96,7 +96,7 @@ class Stopping(Callback):
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._conditions = parse(texts)
-        self._left: dict[Condition, str] = {}  # to the metric's name
+        self._left: dict[Condition, str] = {}  # -> the metric's name
         self.reason = ""  # why the run ends; "" if it does not
         self._ends = False
 
@@ -206,6 +206,6 @@ class Patience(Callback):
         return True
 
     def ended(self) -> None:
-        """Logs why."""
+        """Logs the reason."""
         if self._reason:
             logging.info("%s", self._reason)

@@ -1,9 +1,9 @@
 """Experiment trackers that a run also reports to: `report_to`.
 
-Each has a run of its own for an output_dir, with the flags as its config, and the
-metrics under TensorBoard's names. OUTPUT_DIR/trackers.json has the ids by library: a
-run that is resumed, or evaluated later, continues them. What a killed run makes again
-is reported again, at the same step.
+Each has its own run for an output_dir, with the flags as its config, and the metrics
+under TensorBoard's names. OUTPUT_DIR/trackers.json has the ids by library: a run that
+is resumed, or evaluated later, continues them. Steps that a killed run makes again are
+reported again, under the same number.
 
     library   id                                 project
     wandb     wandb's                            WANDB_PROJECT, else bert_tf
@@ -51,7 +51,7 @@ def _wandb(
         config=flags,
         allow_val_change=True,
     )
-    # wandb's own step cannot fall, but that of a run that was killed does.
+    # wandb's own step cannot fall, but a killed run's does.
     run.define_metric("*", step_metric="step")
     return _Open(
         run.id, lambda metrics, step: run.log({**metrics, "step": step}), run.finish
@@ -93,7 +93,7 @@ TRACKERS = tuple(_LIBRARIES)
 
 
 def missing(names: Sequence[str]) -> list[str]:
-    """The libraries that are not installed."""
+    """Returns the libraries that are not installed."""
     return [name for name in names if importlib.util.find_spec(name) is None]
 
 
@@ -104,7 +104,7 @@ def require_installed(names: Sequence[str]) -> None:
 
 
 def known_ids(folder: str) -> dict[str, str]:
-    """The ids of a folder's runs by library."""
+    """Returns the ids of a folder's runs by library."""
     path = os.path.join(folder, TRACKERS_NAME)
     if not files.exists(path):
         return {}
@@ -138,7 +138,7 @@ class Trackers:
         files.write_atomically(path, json.dumps(known, sort_keys=True) + "\n")
 
     def log(self, line: Mapping[str, Any]) -> None:
-        """Sends a line of metrics.jsonl to each, without those that fail."""
+        """Sends a line of metrics.jsonl to each tracker; drops those that fail."""
         metrics = {
             name if name.startswith(EVALUATION) else f"train/{name}": value
             for name, value in line.items()
@@ -160,7 +160,7 @@ class Trackers:
                 self._warn(name, error)
 
     def _warn(self, name: str, error: Exception) -> None:
-        """Says once per library that metrics are missing there."""
+        """Warns once per library that metrics are missing there."""
         if name not in self._failed:
             self._failed.add(name)
             logging.warning(
@@ -179,7 +179,7 @@ class Tracking(Callback):
 
     @staticmethod
     def of_run(folder: str, flags: Mapping[str, Any]) -> Trackers:
-        """Opens those that a run's flags name, if installed; warns of the others."""
+        """Opens the trackers in a run's flags, if installed; warns of the others."""
         given = flags.get("report_to")
         names = [n for n in TRACKERS if n in given] if isinstance(given, list) else []
         absent = missing(names)
@@ -202,7 +202,7 @@ class Tracking(Callback):
 
 
 def _errors_of(name: str) -> tuple[type[Exception], ...]:
-    """What a library raises where a server or a setting is wrong."""
+    """Returns the errors that a library raises for a wrong server or setting."""
     if (path := _LIBRARIES[name].error) is None:
         return OSError, RuntimeError, ValueError
     module, _, error = path.partition(".")
