@@ -166,7 +166,7 @@ class _Masker:
         self._num_bytes = _num_bytes(tokens)
 
     def steps(self, record: Arrays, number: int) -> tuple[list[Arrays], int]:
-        """Yields a row per piece of the longest drawn word, and the bytes of all words."""
+        """Yields a row per piece of the longest drawn word, and all words' bytes."""
         ids = record["input_ids"].copy()
         is_masked = record["masked_lm_weights"] > 0
         ids[record["masked_lm_positions"][is_masked]] = record["masked_lm_ids"][

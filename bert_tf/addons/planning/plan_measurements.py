@@ -251,7 +251,7 @@ class Measurements:
         factor = counted.words / max(counted.sample_words, 1)
 
         def foreseen(seconds: float) -> float:
-            """Returns one core's seconds for the whole text, by those for the sample."""
+            """Returns one core's seconds for the whole text, by the sample's."""
             growing = max(seconds - starting, 0.0) * _SMALLER / (_SMALLER - 1)
             return counted.seconds + factor * growing
 

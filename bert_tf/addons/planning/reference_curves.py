@@ -52,7 +52,7 @@ class Reference:
     masked_lm_unigram_loss: float
 
     def of_text(self, scores: Mapping[str, float]) -> "Reference":
-        """Returns the curves for a text whose unigrams have these scores, where given."""
+        """Returns the curves for a text with these unigram scores, where given."""
         changed: dict[str, Any] = {}
         for metric, unigrams in _UNIGRAMS.items():
             if unigrams in scores:
