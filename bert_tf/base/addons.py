@@ -14,6 +14,7 @@ ADDONS = {
     "tfds": "bert_tf.text.tfds",
     "mediawiki": "bert_tf.addons.corpora.mediawiki",
     "pdf": "bert_tf.addons.corpora.pdf",
+    "annotations": "bert_tf.addons.corpora.annotations",
     "near_duplicates": "bert_tf.addons.corpora.near_duplicates",
     "beam": "bert_tf.addons.corpora.beam",
     # Parts of models, and objectives.

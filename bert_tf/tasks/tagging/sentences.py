@@ -33,7 +33,7 @@ conllu    CoNLL-U, the files of Universal Dependencies: ten columns (`COLUMNS`),
               3     asleep   asleep  ADJ     JJ    ...
 
 spans     Texts with labelled spans, of doccano, Prodigy, Label Studio or spaCy: see
-          `bert_tf.tasks.tagging.annotations`. A text is one sentence, and a document.
+          `bert_tf.addons.corpora.annotations`. A text is one sentence, and a document.
           Its words are those of the tokenizer: between white space, each sign of
           punctuation, each CJK ideograph. The labels are IOB2.
 
@@ -56,10 +56,10 @@ from typing import Any
 from absl import logging
 
 from bert_tf.base import files, rows, unpacking
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.tasks import other_formats
-from bert_tf.tasks.tagging import annotations
 from bert_tf.tasks.tagging.labels import is_nested
 from bert_tf.text import blocks
 from bert_tf.text.documents import whole_characters
@@ -552,6 +552,7 @@ def _texts_with_spans(
 ) -> Iterator[Sentence]:
     widened: list[str] = []
     num_spans = 0
+    annotations = addon("annotations")
     for one in annotations.read_texts(path, layout.word_column, layout.label_column):
         spans = words_of_text(
             one.text,

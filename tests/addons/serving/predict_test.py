@@ -13,6 +13,7 @@ from pyarrow import parquet
 
 import bert_tf
 from bert_tf import run_swag
+from bert_tf.addons.corpora import annotations
 from bert_tf.addons.serving import predict
 from bert_tf.base import cli
 from bert_tf.base.config import MULTI_LABEL
@@ -26,7 +27,6 @@ from bert_tf.modeling.heads import (
     BertTagger,
 )
 from bert_tf.tasks.swag.multiple_choice_options import ChoiceOptions
-from bert_tf.tasks.tagging import annotations
 from tests.conversion import runs
 from tests.modeling.examples import randomize
 from tests.script_case import FolderCase, printed

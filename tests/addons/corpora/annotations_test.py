@@ -5,8 +5,8 @@ import importlib.util
 import json
 import unittest
 
+from bert_tf.addons.corpora.annotations import read_texts
 from bert_tf.base.errors import InputError
-from bert_tf.tasks.tagging.annotations import read_texts
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences
 from tests.script_case import FolderCase
 
