@@ -29,7 +29,7 @@ from bert_tf.tasks.glue import (
     task_file,
     write_submission,
 )
-from bert_tf.tasks.metrics import MISMATCHED, glue_average
+from bert_tf.tasks.metrics import MISMATCHED, glue_average, mean, standard_deviation
 from bert_tf.tasks.run_options import RunResult, RunSetting, with_recipe
 from bert_tf.tasks.running import check_batches
 from bert_tf.tasks.selection import (
@@ -38,7 +38,6 @@ from bert_tf.tasks.selection import (
     finished_scores,
     search,
 )
-from bert_tf.tasks.significance import mean, standard_deviation
 from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints
 from bert_tf.training.run_folder import held_for_training

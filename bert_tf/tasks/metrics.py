@@ -1,6 +1,9 @@
-"""GLUE's metrics."""
+"""GLUE's metrics, and statistics of the scores of several runs."""
 
+import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -136,3 +139,58 @@ OWN_METRICS: dict[str, tuple[str, ...]] = {
     MULTI_LABEL: ("f1_micro", "f1_macro", "exact_match"),
     REGRESSION: ("pearson", "spearman"),
 }
+
+
+# Scores of several runs, or trials.
+
+LEVEL = 0.95  # of confidence
+
+
+def expected_best(scores: Sequence[float]) -> list[float]:
+    """Returns the expected best of 1, 2, ... trials, if higher scores are better.
+
+    Dodge et al. 2019, "Show Your Work", section 3: the expected maximum of n draws from
+    the scores.
+    """
+    ordered = np.sort(np.asarray(scores, np.float64))
+    shares = np.arange(len(ordered) + 1) / len(ordered)
+    numbers = range(1, len(ordered) + 1)
+    return [float(np.diff(shares**n) @ ordered) for n in numbers]
+
+
+def mean(scores: Sequence[float]) -> float:
+    """Returns the mean; NaN without a score."""
+    return statistics.fmean(scores) if scores else math.nan
+
+
+def standard_deviation(scores: Sequence[float]) -> float:
+    """Returns the sample standard deviation; NaN for fewer than two scores."""
+    return statistics.stdev(scores) if len(scores) > 1 else math.nan
+
+
+class PairedTest(NamedTuple):
+    """A paired t-test over the seeds of two runs; NaN for fewer than two seeds.
+
+    If all differences are the same, their deviation is unknown: there is no interval,
+    and the p-value comes from the exact sign test: 2 / 2^n.
+    """
+
+    p_value: float = math.nan
+    low: float = math.nan  # of the mean difference's interval, at LEVEL
+    high: float = math.nan
+
+
+def paired_test(one: Mapping[Any, float], other: Mapping[Any, float]) -> PairedTest:
+    """Tests how much `other` is above `one`, by seed."""
+    from scipy import stats
+
+    seeds = sorted({*one} & {*other})
+    differences = np.array([other[seed] - one[seed] for seed in seeds])
+    if len(differences) < 2:
+        return PairedTest()
+    largest = np.abs(differences).max()
+    if np.ptp(differences) <= 1e-9 * largest:  # equal to rounding
+        return PairedTest(2.0 ** (1 - len(differences)) if largest else 1.0)
+    found = stats.ttest_1samp(differences, 0.0)
+    low, high = found.confidence_interval(LEVEL)
+    return PairedTest(float(found.pvalue), float(low), float(high))

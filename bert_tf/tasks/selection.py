@@ -39,15 +39,15 @@ from bert_tf.base.pictures import figure, table
 from bert_tf.conversion.source import folder_of
 from bert_tf.tasks import run_log
 from bert_tf.tasks.finetuning import FineTuning
-from bert_tf.tasks.run_log import FAILED, FINISHED, STOPPED, RunRecord, Scores
-from bert_tf.tasks.run_options import RunSetting
-from bert_tf.tasks.significance import (
+from bert_tf.tasks.metrics import (
     LEVEL,
     expected_best,
     mean,
     paired_test,
     standard_deviation,
 )
+from bert_tf.tasks.run_log import FAILED, FINISHED, STOPPED, RunRecord, Scores
+from bert_tf.tasks.run_options import RunSetting
 from bert_tf.training import checkpoints
 from bert_tf.training.checkpoints import (
     STATE_NAME,

@@ -1,6 +1,8 @@
 import numpy as np
 import tensorflow as tf
+from scipy import stats
 
+from bert_tf.tasks import metrics
 from bert_tf.tasks.metrics import (
     METRICS_OF,
     glue_average,
@@ -144,3 +146,26 @@ class AverageTest(tf.test.TestCase):
     def test_of_two_tasks(self):
         by_task = {"MRPC": {"f1": 0.9, "accuracy": 0.7}, "RTE": {"accuracy": 0.6}}
         self.assertAlmostEqual(glue_average(by_task), 0.7)
+
+
+class TrialsTest(tf.test.TestCase):
+    def test_expected_best_by_hand(self):
+        # Of two draws from 1, 2, 4: the largest is 1 in 1 of 9, 2 in 3, 4 in 5.
+        found = metrics.expected_best([4.0, 1.0, 2.0])
+        self.assertAllClose(found, [7 / 3, 27 / 9, (1 + 2 * 7 + 4 * 19) / 27])
+
+    def test_paired_by_seed(self):
+        one, other = {1: 0.5, 2: 0.7, 3: 0.6, 9: 0.1}, {1: 0.6, 2: 0.75, 3: 0.72}
+        expected = stats.ttest_rel([0.5, 0.7, 0.6], [0.6, 0.75, 0.72]).pvalue
+        found = metrics.paired_test(one, other)
+        self.assertAllClose(found.p_value, expected)
+        # 0.1, 0.05, 0.12: mean 0.09, deviation 0.0361; 4.3027 is t's with 2 degrees.
+        half = 4.3027 * 0.03605551 / 3**0.5
+        self.assertAllClose(found[1:], [0.09 - half, 0.09 + half], rtol=1e-4)
+        # Two seeds that agree are one of the four ways that two signs can fall, twice.
+        for second in (3.5, 3.5 + 1e-13):
+            found = metrics.paired_test({1: 2.0, 2: 3.0}, {1: 2.5, 2: second})
+            self.assertEqual(found.p_value, 0.5)
+            self.assertTrue(np.isnan(found[1:]).all())
+        self.assertEqual(metrics.paired_test(one, one).p_value, 1.0)
+        self.assertTrue(np.isnan(metrics.paired_test(one, {1: 0.6})).all())

@@ -10,6 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf.addons.planning import reference_curves
+from bert_tf.addons.study.significance import (
+    Answers,
+    Comparison,
+    Summed,
+    answers_of,
+    compare,
+    counted,
+    mean_of,
+)
 from bert_tf.base import files
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
@@ -17,16 +26,7 @@ from bert_tf.base.options import RESULTS, Options, Path, flags_of_run, option
 from bert_tf.base.pictures import figure, picture, table
 from bert_tf.base.rows import read as read_rows
 from bert_tf.tasks import run_log
-from bert_tf.tasks.significance import (
-    Answers,
-    Comparison,
-    Summed,
-    answers_of,
-    compare,
-    counted,
-    expected_best,
-    mean_of,
-)
+from bert_tf.tasks.metrics import expected_best
 from bert_tf.training.training_options import is_better
 
 

@@ -13,8 +13,13 @@ from bert_tf.base import pictures
 from bert_tf.base.config import BertConfig
 from bert_tf.base.pictures import figure, table
 from bert_tf.tasks.glue import COLUMNS, PAPER
-from bert_tf.tasks.metrics import MISMATCHED
-from bert_tf.tasks.significance import LEVEL, mean, paired_test, standard_deviation
+from bert_tf.tasks.metrics import (
+    LEVEL,
+    MISMATCHED,
+    mean,
+    paired_test,
+    standard_deviation,
+)
 from bert_tf.tasks.tagging.tagging_options import FEATURE_CHOICES
 
 # The pre-trained models, by the options in which they differ.

@@ -6,25 +6,20 @@
   right, is the share of each model's 1/2? For any other metric, approximate
   randomization (Noreen 1989; Yeh 2000): how often does a difference as large come from
   models whose answers are swapped at random, example by example?
-- Expected validation performance (Dodge et al. 2019, "Show Your Work", section 3): the
-  expected maximum of n scores, drawn from those of the trials.
 
 Shapes: N examples, K sums, S samples.
 """
 
 import dataclasses
-import math
-import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.tasks.metrics import pearson_and_spearman
+from bert_tf.tasks.metrics import LEVEL, pearson_and_spearman
 
 # The most samples times examples that are in memory at once.
 _MOST_AT_ONCE = 2**22
-LEVEL = 0.95
 
 
 # A model's answers to N examples, of which subsets and mixtures have a score.
@@ -214,49 +209,3 @@ def mcnemar(one_is_right: np.ndarray, other_is_right: np.ndarray) -> float:
     if not only_one + only_other:
         return 1.0
     return float(stats.binomtest(only_one, only_one + only_other).pvalue)
-
-
-def expected_best(scores: Sequence[float]) -> list[float]:
-    """The expected best of 1, 2, ... trials, if higher scores are better."""
-    ordered = np.sort(np.asarray(scores, np.float64))
-    shares = np.arange(len(ordered) + 1) / len(ordered)
-    numbers = range(1, len(ordered) + 1)
-    return [float(np.diff(shares**n) @ ordered) for n in numbers]
-
-
-def mean(scores: Sequence[float]) -> float:
-    """The mean; NaN without a score."""
-    return statistics.fmean(scores) if scores else math.nan
-
-
-def standard_deviation(scores: Sequence[float]) -> float:
-    """The sample standard deviation, over n - 1; NaN for fewer than two scores."""
-    return statistics.stdev(scores) if len(scores) > 1 else math.nan
-
-
-class PairedTest(NamedTuple):
-    """A paired t-test over the seeds of two runs; NaN for fewer than two seeds.
-
-    If all differences are the same, their deviation is unknown: there is no interval,
-    and the p-value comes from the exact sign test: 2 / 2^n.
-    """
-
-    p_value: float = math.nan
-    low: float = math.nan  # of the mean difference's interval, at LEVEL
-    high: float = math.nan
-
-
-def paired_test(one: Mapping[Any, float], other: Mapping[Any, float]) -> PairedTest:
-    """How much `other` is above `one`, by seed."""
-    from scipy import stats
-
-    seeds = sorted({*one} & {*other})
-    differences = np.array([other[seed] - one[seed] for seed in seeds])
-    if len(differences) < 2:
-        return PairedTest()
-    largest = np.abs(differences).max()
-    if np.ptp(differences) <= 1e-9 * largest:  # equal to rounding
-        return PairedTest(2.0 ** (1 - len(differences)) if largest else 1.0)
-    found = stats.ttest_1samp(differences, 0.0)
-    low, high = found.confidence_interval(LEVEL)
-    return PairedTest(float(found.pvalue), float(low), float(high))

@@ -3,8 +3,9 @@ import tensorflow as tf
 from absl.testing import parameterized
 from scipy import stats
 
+from bert_tf.addons.study import significance
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
-from bert_tf.tasks import metrics, significance
+from bert_tf.tasks import metrics
 
 
 def examples(kind, count=60, num_classes=3, seed=0):
@@ -98,26 +99,3 @@ class CompareTest(tf.test.TestCase):
         ]
         first, again = (significance.compare(*both, num_samples=5000) for _ in "12")
         self.assertEqual(first, again)
-
-
-class TrialsTest(tf.test.TestCase):
-    def test_expected_best_by_hand(self):
-        # Of two draws from 1, 2, 4: the largest is 1 in 1 of 9, 2 in 3, 4 in 5.
-        found = significance.expected_best([4.0, 1.0, 2.0])
-        self.assertAllClose(found, [7 / 3, 27 / 9, (1 + 2 * 7 + 4 * 19) / 27])
-
-    def test_paired_by_seed(self):
-        one, other = {1: 0.5, 2: 0.7, 3: 0.6, 9: 0.1}, {1: 0.6, 2: 0.75, 3: 0.72}
-        expected = stats.ttest_rel([0.5, 0.7, 0.6], [0.6, 0.75, 0.72]).pvalue
-        found = significance.paired_test(one, other)
-        self.assertAllClose(found.p_value, expected)
-        # 0.1, 0.05, 0.12: mean 0.09, deviation 0.0361; 4.3027 is t's with 2 degrees.
-        half = 4.3027 * 0.03605551 / 3**0.5
-        self.assertAllClose(found[1:], [0.09 - half, 0.09 + half], rtol=1e-4)
-        # Two seeds that agree are one of the four ways that two signs can fall, twice.
-        for second in (3.5, 3.5 + 1e-13):
-            found = significance.paired_test({1: 2.0, 2: 3.0}, {1: 2.5, 2: second})
-            self.assertEqual(found.p_value, 0.5)
-            self.assertTrue(np.isnan(found[1:]).all())
-        self.assertEqual(significance.paired_test(one, one).p_value, 1.0)
-        self.assertTrue(np.isnan(significance.paired_test(one, {1: 0.6})).all())
