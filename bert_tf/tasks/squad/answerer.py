@@ -1,4 +1,4 @@
-"""The outputs of questions' windows, and answers to questions about any text."""
+"""Predictions for questions' windows, and answers to questions about any text."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,8 +26,8 @@ from bert_tf.text.wordpiece import WordPieceTokenizer
 WINDOWS_AT_ONCE = 4096
 
 
-# A question and its windows' start and end logits: of each, float32 [S], or no more
-# than its record's tokens.
+# A question and its windows' start and end logits: float32 [S] each, or as many as
+# its record has tokens.
 QuestionLogits = tuple[QuestionFeatures, list[np.ndarray], list[np.ndarray]]
 
 
@@ -37,7 +37,7 @@ def question_logits(
     batching: Batching,
     num_questions: int,
 ) -> Iterator[QuestionLogits]:
-    """Predicts questions, in their order; memory does not grow with their number."""
+    """Predicts questions in their order; memory does not grow with their number."""
 
     def keep(
         group: Any, row: int, place: int, batch: Arrays, outputs: Arrays
@@ -50,7 +50,7 @@ def question_logits(
 
     length = batching.max_seq_length
     spec = RecordSpec.spans(length, for_training=False)
-    without: list[QuestionFeatures] = []  # a window; they can only be the last ones
+    without: list[QuestionFeatures] = []  # without a window; only the last ones can be
 
     def groups() -> Iterator[Group[QuestionFeatures]]:
         for some in grouped(features, WINDOWS_AT_ONCE, lambda one: len(one.windows)):
@@ -71,7 +71,7 @@ def question_logits(
 
 
 class Answerer:
-    """Answers questions about any text, as one paragraph, with a model of SQuAD."""
+    """Answers questions about any text, as one paragraph, with a SQuAD model."""
 
     def __init__(
         self,
@@ -111,13 +111,13 @@ class Answerer:
     def __call__(
         self, questions: Sequence[str], context: str
     ) -> Iterator[list[NBestEntry]]:
-        """Answers questions one by one."""
+        """Answers questions about a text."""
         return map(self.answers, self.features(questions, context))
 
     def features(
         self, questions: Sequence[str], context: str
     ) -> Iterator[QuestionFeatures]:
-        """The windows of each question."""
+        """Returns the windows of each question."""
         asked = []
         for number, text in enumerate(questions, start=1):
             if not text.strip():
@@ -133,7 +133,7 @@ class Answerer:
     def each(
         self, questions: Sequence[str], contexts: Sequence[str]
     ) -> Iterator[list[NBestEntry]]:
-        """Answers each about its own text, in shared batches; [] if it has no word."""
+        """Answers each about its own text, in shared batches; [] without a word."""
         asked = [
             reading.Question(question_id=str(number), text=question, context=context)
             for number, (question, context) in enumerate(
@@ -145,7 +145,7 @@ class Answerer:
             yield self._decoded(logits) if logits[1] else []
 
     def answers(self, features: QuestionFeatures) -> list[NBestEntry]:
-        """A question's answers, the prediction first."""
+        """Returns a question's answers, the prediction first."""
         return self._decoded(self._logits(features))
 
     def _decoded(self, logits: QuestionLogits) -> list[NBestEntry]:
@@ -156,7 +156,7 @@ class Answerer:
     def place(
         self, features: QuestionFeatures, answer: NBestEntry
     ) -> tuple[int, int, int]:
-        """The number of an answer's window, and its first and last token there."""
+        """Returns the number of an answer's window, and its first and last token."""
         if answer.span is None:
             _, starts, ends = self._logits(features)
             null = [start[0] + end[0] for start, end in zip(starts, ends, strict=True)]
@@ -182,7 +182,7 @@ class Answerer:
     def _all_logits(
         self, features: Sequence[QuestionFeatures], num_lengths: int | None
     ) -> Iterator[QuestionLogits]:
-        """Their logits, in batches of no more rows than there are windows."""
+        """Returns their logits, in batches of no more rows than there are windows."""
         num_windows = sum(len(one.windows) for one in features)
         batching = Batching(
             batch_size=min(self._batch_size, num_windows),

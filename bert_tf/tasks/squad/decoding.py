@@ -1,4 +1,4 @@
-"""Scores of tokens into answers: the original's write_predictions.
+"""From scores of tokens to answers: the original's write_predictions.
 
 1. Candidates. In each window the n_best_size tokens with the highest start scores and
    those with the highest end scores are paired. A pair is a candidate if both tokens
@@ -61,21 +61,21 @@ class Candidate(NamedTuple):
 
 
 def _highest(scores: np.ndarray, count: int) -> np.ndarray:
-    """The places of the highest scores, the highest first, ties in their order."""
+    """Returns the places of the highest scores, in descending order; ties by place."""
     if len(scores) <= count:
         return np.argsort(-scores, kind="stable")
-    # Sorting them all takes several times as long.
+    # Sorting all of them takes several times as long.
     least = np.partition(scores, -count)[-count]
     places = np.flatnonzero(scores >= least)
     return places[np.argsort(-scores[places], kind="stable")[:count]]
 
 
 class Alignment(NamedTuple):
-    """The characters of the words, joined with spaces, that are the answer."""
+    """The answer's characters in the words, which are joined with spaces."""
 
     start: int
     end: int
-    failure: str = ""  # why it is all of the words
+    failure: str = ""  # why the answer is all of the words
 
 
 def align(
@@ -88,8 +88,8 @@ def align(
     are matched character by character, ignoring spaces. If that is impossible,
     the answer is the words, with any punctuation attached to them. It fails on [UNK],
     on characters that tokenization removes, adds or joins (controls, U+00A0, Hangul),
-    and on a piece of a word that occurs in the words twice, of which it takes the
-    first. `--answer_text=offsets` needs none of this.
+    and on a piece that occurs twice in the words: it takes the first one.
+    `--answer_text=offsets` needs none of this.
     """
     normalized = " ".join(split_words(words, do_lower_case, segmenter))
     start = normalized.find(token_text)
@@ -105,7 +105,7 @@ def align(
 
 
 def _with_spaces(text: str, number: int) -> int:
-    """The place of a character, given its number from 0 without spaces."""
+    """Returns the place of a character, given its number from 0 without spaces."""
     place = number
     # The smallest place that exceeds the number by the spaces up to it.
     while (moved := number + text.count(" ", 0, place + 1)) != place:
@@ -224,7 +224,7 @@ class Decoder:
         end: np.ndarray,
         offset: int,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """A window's candidates."""
+        """Yields a window's candidates."""
         first = _highest(start, self.n_best_size) - offset
         first = first[(first >= 0) & (first < window.length)]
         first = first[shown_best[first]]
@@ -244,7 +244,7 @@ class Decoder:
     def _text(
         self, features: QuestionFeatures, candidate: Candidate
     ) -> tuple[str, Span | None]:
-        """A candidate's text, and its characters in the paragraph."""
+        """Returns a candidate's text, and its characters in the paragraph."""
         if candidate.tokens is None:
             return "", None
         paragraph = features.paragraph
@@ -276,7 +276,7 @@ class Decoder:
 
 
 def text_or_null(best_text: str, score_diff: float | None, threshold: float) -> str:
-    """The best span's text, or "" if "no answer" is over the threshold above it."""
+    """Returns the best span's text, or "" if "no answer" is over the threshold."""
     if score_diff is not None and score_diff > threshold:
         return ""
     return best_text
@@ -301,7 +301,7 @@ def _with_probabilities(
 
 
 def _place(words: Sequence[Span], place: int) -> int:
-    """The place in the paragraph of a character of the words, joined with spaces."""
+    """Returns the place in the paragraph of a character of the joined words."""
     for start, end in words:
         if place < end - start:
             break

@@ -1,4 +1,4 @@
-"""The command `evaluate_squad`."""
+"""Scores SQuAD's predictions as the official scripts do."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from bert_tf.tasks.squad.scoring import (
 class GoldFile(NamedTuple):
     """The right answers of a SQuAD file."""
 
-    questions: list[tuple[str, Gold]]  # in its order; an id may come twice
+    questions: list[tuple[str, Gold]]  # in the file's order; an id may come twice
     # "2.0" if the file gives it, or has a question without an answer; else "1.1".
     version: str
 
@@ -73,7 +73,7 @@ class EvaluateSquadOptions(Options, decides="nothing"):
     )
 
     def problems(self) -> Iterator[str]:
-        """Options that are for SQuAD 2.0."""
+        """Yields options that need SQuAD 2.0."""
         yield from super().problems()
         yield from self.need_with("out_image_dir", "na_prob_file")
         if self.na_prob_file and self.version == "1.1":
@@ -81,7 +81,7 @@ class EvaluateSquadOptions(Options, decides="nothing"):
 
 
 def read_golds(path: str) -> GoldFile:
-    """The right answers of a file in SQuAD's format, which may be compressed."""
+    """Reads the right answers of a file in SQuAD's format, compressed or not."""
     data, _ = read_json(path)
     questions = []
     try:

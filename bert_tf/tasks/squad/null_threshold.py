@@ -1,12 +1,12 @@
 """The threshold of SQuAD 2.0's null answer: chosen once and kept next to the model.
 
     null_threshold.json     {"null_score_diff_threshold": -1.2, ...}: `NullThreshold`
-    null_threshold_precision_recall.png     what each threshold is worth
-    null_score_diff_histogram.png           how well it separates the two kinds
+    null_threshold_precision_recall.png     precision and recall by threshold
+    null_score_diff_histogram.png           score differences of the two kinds
 
-A question's score difference is how much the null answer's score exceeds that of the
-best text; above the threshold the prediction is "". The original has its users find the
-threshold by hand: run the official script, read off best_f1_thresh, predict again.
+A question's score difference is the null answer's score less the best text's; above the
+threshold the prediction is "". The original's users find the threshold by hand: run the
+official script, read off best_f1_thresh, predict again.
 """
 
 import dataclasses
@@ -44,15 +44,15 @@ SCORE_DIFFERENCE = "score difference: null answer - best text"
 class NullThreshold:
     """A threshold, and the scores by which it was chosen, in percent."""
 
-    null_score_diff_threshold: float  # of the best F1; predictions are made with it
-    exact_at_threshold: float  # of predictions made with it
+    null_score_diff_threshold: float  # with the best F1; predictions are made with it
+    exact_at_threshold: float  # scores of predictions made with it
     f1_at_threshold: float
     best_exact: float  # the result of the official search, and its threshold
     best_exact_thresh: float
     best_f1: float
     best_f1_thresh: float
-    num_questions: int  # by which it was chosen
-    predict_file: str  # where they are from
+    num_questions: int  # that it was chosen by
+    predict_file: str  # the questions' file
     checkpoint: str = ""  # its name in this folder, or its whole path; "" if unknown
 
 
@@ -100,12 +100,12 @@ def find(
 
 
 def path_in(folder: str) -> str:
-    """The path of a folder's threshold."""
+    """Returns the path of a folder's threshold."""
     return os.path.join(folder, FILE_NAME)
 
 
 def read(folder: str, checkpoint: str = "") -> float | None:
-    """A folder's threshold; None if it is missing or belongs to another checkpoint."""
+    """Returns a folder's threshold; None if there is none for this checkpoint."""
     path = path_in(folder)
     if not files.exists(path):
         run, name = os.path.split(files.absolute(folder).rstrip("/"))
@@ -141,7 +141,7 @@ def _drawn(
     best_texts: Mapping[str, str],
     null_odds: Mapping[str, float],
 ) -> dict[str, bytes]:
-    """File name -> PNG. There is no curve if no question has an answer."""
+    """Returns PNGs by file name; no curve if no question has an answer."""
     threshold = chosen.null_score_diff_threshold
     of_kind = {
         name: [null_odds[key] for key, gold in golds.items() if bool(gold) == kind]
@@ -162,7 +162,7 @@ def _drawn(
 
 
 def threshold_picture(curve: Curve, threshold: float, title: str) -> bytes:
-    """Precision, recall and score over the threshold, with the chosen one marked."""
+    """Draws precision, recall and score over the threshold, and the chosen one."""
     thresholds = np.array(curve.thresholds[1:], np.float64)
     left, right = _range([*thresholds, threshold])
 
@@ -190,7 +190,7 @@ def histogram_picture(
     threshold: float | None = None,
     label: str = SCORE_DIFFERENCE,
 ) -> bytes:
-    """The distribution of null odds, each kind of question as shares of that kind."""
+    """Draws the distribution of null odds, per kind of question, as shares."""
     kinds = {name: np.array(odds, np.float64) for name, odds in values.items() if odds}
     left, right = _range(np.concatenate(list(kinds.values())))
 
@@ -213,11 +213,11 @@ def histogram_picture(
 
 
 def precision_recall_picture(curve: Curve, title: str) -> bytes:
-    """Precision over recall, with the area below in the title."""
+    """Draws precision over recall, with the area below in the title."""
 
     def draw(figure: Any) -> None:
         axes = figure.add_subplot()
-        # The official areas are of steps that end at their point.
+        # The official areas are sums of steps that end at their point.
         axes.step(curve.recalls, curve.precisions, where="pre")
         axes.fill_between(curve.recalls, curve.precisions, step="pre", alpha=0.25)
         axes.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
@@ -227,7 +227,7 @@ def precision_recall_picture(curve: Curve, title: str) -> bytes:
 
 
 def _range(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
-    """The range, with a margin, of the questions that have a text."""
+    """Returns the range, with a margin, of the questions that have a text."""
     some = np.array(values)[np.abs(values) < NO_SPAN_SCORE_DIFF]
     low, high = (some.min(), some.max()) if len(some) else (-1.0, 1.0)
     margin = max(0.03 * (high - low), 1e-3)

@@ -6,14 +6,14 @@
              "is_impossible": false,
              "answers": [{"text": "Saint Bernadette", "answer_start": 515}]}]}]}]}
 
-Unusable questions are skipped and reported, in training no more than of a table's rows,
-with one exception: questions without an answer are SQuAD 2.0's, and a file with them is
+Unusable questions are skipped and reported; training accepts as few as in other tables.
+One exception: questions without an answer are SQuAD 2.0's, and a file with them is
 rejected unless they are expected.
 
-A table (of the formats of `bert_tf.base.rows`; in .json an array) has a row for each
-question, with the columns question, context and answer, and, if known, id and
-answer_start; without an answer the question has none, or none is known. Ids are else
-the lines' numbers.
+A table (in a format of `bert_tf.base.rows`; in .json an array) has a row for each
+question, with the columns question, context and answer, and optionally id and
+answer_start. An empty answer means that the question has none, or that none is known.
+Without ids, the lines' numbers are used.
 
 TriviaQA's own files, to train on:
 
@@ -57,7 +57,7 @@ _MAX_SHOWN = 60
 
 
 class GoldAnswer(NamedTuple):
-    """An annotator's answer, and where in the context it begins, in characters."""
+    """An annotator's answer, and the character of the context where it begins."""
 
     text: str
     start: int
@@ -78,23 +78,23 @@ class Question:
 
 
 def read_json(path: str) -> tuple[Any, str]:
-    """The value of a SQuAD file, and the SHA-256 of its unpacked text."""
+    """Returns the value of a SQuAD file, and the SHA-256 of its unpacked text."""
     text = "".join(rows.lines(path, "SQuAD file"))
     return files.parse_json(text, path), files.sha256(text.encode())
 
 
 def shown(value: object) -> str:
-    """A value of the file for a message: its beginning, on one line."""
+    """Returns the beginning of a value on one line, for a message."""
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 class EntryError(Exception):
-    """What is wrong with an unusable entry."""
+    """Problem of an unusable entry."""
 
 
 def _checked(value: Any, kind: type, wanted: str) -> Any:
-    """A value of a type; a bool is no number."""
+    """Returns a value of a type, or raises EntryError; a bool is no number."""
     if not isinstance(value, kind) or isinstance(value, bool):
         raise EntryError(f"{wanted}. Received: {shown(value)}")
     return value
@@ -108,7 +108,7 @@ class Columns(NamedTuple):
     answer: str = "answer"
 
     def require(self, names: Sequence[str], path: str, *, trains: bool) -> None:
-        """Raises InputError without one of them; answers are to train on."""
+        """Raises InputError for a missing column; only training needs answers."""
         for kind, name in self._asdict().items():
             has_other = kind == "answer" and (not trains or "answers" in names)
             if not has_other:
@@ -119,11 +119,11 @@ _COLUMNS = Columns()
 
 
 class CheckedQuestions:
-    """The usable questions of a file or a split, in its order; warns of each fault."""
+    """The usable questions of a file or a split, in order; warns of each fault."""
 
     def __init__(
         self,
-        articles: Iterable[Any],  # the value of "data", parsed; or a table's rows
+        articles: Iterable[Any],  # the parsed value of "data", or a table's rows
         source: str,
         identity: Mapping[str, Any],
         *,
@@ -140,7 +140,7 @@ class CheckedQuestions:
             "version_2_with_negative": version_2_with_negative,
             "for_training": for_training,
         }
-        self._faults: list[str] = []  # of the questions that are skipped
+        self._faults: list[str] = []  # in questions that are skipped
         self._ids: set[str] = set()
         self._questions = list(self._read(articles))
         self.num_questions = len(self._questions)
@@ -173,7 +173,7 @@ class CheckedQuestions:
                 yield from self._paragraph(paragraph, place)
 
     def _part(self, entry: Any, name: str, kind: type, where: str) -> Any:
-        """A part that an article or a paragraph must have."""
+        """Returns a part that an article or a paragraph must have."""
         found = entry.get(name) if isinstance(entry, dict) else None
         if not isinstance(found, kind):
             raise InputError(
@@ -197,7 +197,7 @@ class CheckedQuestions:
     def _usable(
         self, entry: Any, question_id: Any, context: str, where: str
     ) -> Iterator[Question]:
-        """The question, if it can be used."""
+        """Returns the question; EntryError if it cannot be used."""
         try:
             yield self._question(entry, question_id, context, where)
         except EntryError as fault:
@@ -214,7 +214,7 @@ class CheckedQuestions:
         text = _checked(entry.get("question"), str, "its `question` must be text")
         if self._for_training and not text.strip():
             raise EntryError("its `question` is empty")
-        # An id is for predictions: the original does not look at it in training.
+        # Predictions need an id: the original does not look at it in training.
         if question_id in self._ids and not self._for_training:
             raise EntryError("a question before it has the same id")
         is_impossible = self._is_impossible(entry, where)
@@ -252,7 +252,7 @@ class CheckedQuestions:
     def _answers(
         self, entry: dict[str, Any], context: str, where: str
     ) -> tuple[GoldAnswer, ...]:
-        """All answers; none if they are not known."""
+        """Returns all answers; () if they are unknown."""
         entries = entry.get("answers")
         answers = []
         if entries is not None and not isinstance(entries, list):
@@ -274,7 +274,7 @@ class TableQuestions(CheckedQuestions):
 
     def __init__(self, path: str, columns: Columns, **kinds: Any) -> None:
         self._columns = columns
-        self._several: list[int] = []  # lines whose answer is in the text again
+        self._several: list[int] = []  # lines whose answer occurs several times
         names, found = rows.read(path, what="table of questions")
         columns.require(names, path, trains=kinds.get("for_training", False))
         super().__init__(found, path, {"sha256": "", "columns": columns}, **kinds)
@@ -320,7 +320,7 @@ class TableQuestions(CheckedQuestions):
     def _entries(
         self, row: Mapping[str, Any], context: str, line: int
     ) -> list[dict[str, Any]] | None:
-        """A row's answers as SQuAD has them; None if there is no column for them."""
+        """Returns a row's answers in SQuAD's form; None without a column for them."""
         if not {self._columns.answer, "answers"} & row.keys():
             return None
         value: Any = row.get(self._columns.answer, row.get("answers"))
@@ -358,7 +358,7 @@ def _is_table(path: str) -> bool:
 
 
 def _answer_to_train_on(entry: dict[str, Any], context: str) -> GoldAnswer:
-    """The first answer that can be trained on."""
+    """Returns the first answer that can be trained on."""
     entries = _checked(entry.get("answers"), list, "its `answers` must be a list")
     fault = EntryError("it has no answer and is not marked as impossible")
     for number, each in enumerate(entries):
@@ -377,9 +377,10 @@ def read_file(
     columns: Columns = _COLUMNS,
     **kind: Any,
 ) -> CheckedQuestions:
-    """The questions of a file in SQuAD's format, or a table, which may be compressed.
+    """Reads the questions of a file in SQuAD's format, or of a table.
 
-    To train on, TriviaQA's own files too, with the folder of their documents.
+    It may be compressed. For training it may also be TriviaQA's own file, with the
+    folder of its documents.
     """
     with other_formats.naming(path, "run_squad"):
         if _is_table(path):
@@ -400,7 +401,7 @@ def read_file(
 
 
 def read_tfds(source: TfdsRows, split: str, **kinds: Any) -> CheckedQuestions:
-    """The questions of a set of TensorFlow Datasets with SQuAD's features.
+    """Reads the questions of a TensorFlow dataset with SQuAD's features.
 
     The library shuffles a set's questions when it prepares it. They are yielded by
     paragraph, in the order in which the paragraphs first occur.
@@ -441,7 +442,7 @@ def read_tfds(source: TfdsRows, split: str, **kinds: Any) -> CheckedQuestions:
 
 
 def questions_of(options: SquadOptions, *, for_training: bool) -> CheckedQuestions:
-    """The questions to train on, or to answer."""
+    """Reads the questions to train on, or to answer."""
     kinds: dict[str, Any] = {
         "max_unusable_rows": options.max_unusable_rows,
         "version_2_with_negative": options.version_2_with_negative,
@@ -480,7 +481,7 @@ def check_tables(options: SquadOptions) -> None:
 
 
 def read_answer(entry: Any, context: str) -> GoldAnswer:
-    """An answer that the original finds again in the context."""
+    """Returns an answer that the original finds again in the context."""
     _checked(entry, dict, "an answer must be an object")
     text = _checked(entry.get("text"), str, "an answer must have a `text`")
     start = entry.get("answer_start")
@@ -504,7 +505,7 @@ def read_answer(entry: Any, context: str) -> GoldAnswer:
 
 
 def _words_at(context: str, start: int, stop: int) -> str:
-    """The words from the one at `start` to the one at `stop` - 1, with single blanks.
+    """Returns the words from number `start` to `stop` - 1, with single blanks.
 
     A blank belongs to the word before it. Blanks before the first word have the number
     -1, which in a slice is the last word's, as in the original.
@@ -526,7 +527,7 @@ _FOLDERS = {"EntityPages": "wikipedia", "SearchResults": "web"}
 def trivia_qa_articles(
     entries: list[Any], path: str, evidence_dir: str | None
 ) -> list[dict[str, Any]]:
-    """SQuAD's articles: one for each question and document with an answer."""
+    """Yields SQuAD's articles: one for each question and document with an answer."""
     folder = os.path.dirname(os.path.dirname(files.absolute(path)))
     folder = evidence_dir or os.path.join(folder, "evidence")
     if not files.is_folder(folder):
@@ -580,8 +581,8 @@ def trivia_qa_articles(
 
 
 def _any_of(texts: list[str]) -> re.Pattern[str]:
-    """Finds the first of some texts as whole words, and there the longest."""
+    """Returns a pattern of the first, longest text that is there as whole words."""
     wanted = {r"\s+".join(map(re.escape, text.split())) for text in texts}
     longest_first = sorted(wanted - {""}, key=lambda text: (-len(text), text))
-    one_of = "|".join(longest_first) or "(?!)"  # which is never there
+    one_of = "|".join(longest_first) or "(?!)"  # matches nothing
     return re.compile(rf"(?<!\w)(?:{one_of})(?!\w)", re.IGNORECASE)

@@ -10,8 +10,8 @@ best over its gold answers. The two versions differ in more than unanswerable qu
     a gold answer that normalizes         counts in 1.1; 2.0 ignores it, and if no
     to nothing                            other one is left, "" is right
 
-A null odd is how sure a model is that a question has no answer: a probability, or
-BERT's score difference. Questions up to a threshold are answered, those above it not.
+A null odd measures how sure a model is that a question has no answer: a probability, or
+BERT's score difference. Questions up to a threshold are answered, others are not.
 """
 
 import json
@@ -35,7 +35,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(?:an?|the)\b")
 
 
-Gold = tuple[str, ...]  # a question's right answers; none if it is unanswerable
+Gold = tuple[str, ...]  # a question's right answers; () if it is unanswerable
 Golds = Mapping[str, Gold]
 
 
@@ -43,8 +43,8 @@ class Curve(NamedTuple):
     """Precision and recall of answering all questions up to a null odd."""
 
     thresholds: list[float]  # ascending; -inf first, where nothing is answered
-    precisions: list[float]  # of what is answered, the share that is right; 1 for none
-    recalls: list[float]  # of the answerable, the share that is answered rightly
+    precisions: list[float]  # the share of right answers; 1 without answers
+    recalls: list[float]  # the share of the answerable that are answered right
     # Of all questions, the share that is right: answered correctly, or unanswerable and
     # not answered.
     totals: list[float]
@@ -52,13 +52,13 @@ class Curve(NamedTuple):
 
 
 def normalize_answer(text: str) -> str:
-    """A text in lower case, without punctuation (ASCII's), articles, surplus blanks."""
+    """Returns a text in lower case, without punctuation, articles, extra blanks."""
     words = _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION))
     return " ".join(words.split())
 
 
 def f1(prediction: str, gold: str, *, of_nothing: int = 0) -> float:
-    """The harmonic mean of precision and recall over the words of normalized texts."""
+    """Returns the harmonic mean of precision and recall over normalized words."""
     predicted, right = prediction.split(), gold.split()
     if not predicted and not right:
         return of_nothing
@@ -70,7 +70,7 @@ def f1(prediction: str, gold: str, *, of_nothing: int = 0) -> float:
 
 
 def _best(prediction: str, golds: Sequence[str], of_nothing: int) -> tuple[int, float]:
-    """(exact match, F1), each the best over normalized gold answers."""
+    """Returns (exact match, F1), each the best over normalized gold answers."""
     text = normalize_answer(prediction)
     all_f1 = (f1(text, gold, of_nothing=of_nothing) for gold in golds)
     return int(text in golds), max(all_f1)
@@ -79,7 +79,7 @@ def _best(prediction: str, golds: Sequence[str], of_nothing: int) -> tuple[int, 
 def evaluate_v1(
     golds: Golds | Sequence[tuple[str, Gold]], predictions: Mapping[str, str]
 ) -> dict[str, float]:
-    """The official scores of SQuAD 1.1; a repeated id counts each time."""
+    """Returns the official scores of SQuAD 1.1; a repeated id counts each time."""
     exact_sum, f1_sum = 0, 0.0
     pairs = [*(golds.items() if isinstance(golds, Mapping) else golds)]
     for question_id, gold in pairs:
@@ -101,7 +101,7 @@ def evaluate_v1(
 def _scores_v2(
     golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float] | None
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Exact match and F1, 0 to 1, of each question, before any threshold (2.0)."""
+    """Returns exact match and F1, 0 to 1, per question, before any threshold (2.0)."""
     for values, what in (
         (predictions, 'prediction ("" is that of no answer)'),
         (null_odds, "null odd"),
@@ -124,7 +124,7 @@ def _scores_v2(
 def question_scores(
     golds: Golds, predictions: Mapping[str, str], *, is_v2: bool
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Exact match and F1, 0 to 1, of each question."""
+    """Returns exact match and F1, 0 to 1, per question."""
     if is_v2:
         return _scores_v2(golds, predictions, None)
     found = {key: evaluate_v1({key: golds[key]}, predictions) for key in golds}
@@ -141,9 +141,9 @@ def evaluate_v2(
     null_odds: Mapping[str, float] | None = None,
     threshold: float = 1.0,
 ) -> dict[str, Any]:
-    """The official scores of SQuAD 2.0, and its threshold, meant for probabilities."""
+    """Returns the official scores of SQuAD 2.0; its threshold suits probabilities."""
     scores = _scores_v2(golds, predictions, null_odds)
-    # What is above the threshold counts as not answered.
+    # A prediction above the threshold counts as not answered.
     exact, f1_scores = (
         {
             key: float(not golds[key])
@@ -170,7 +170,7 @@ def evaluate_v2(
 def best_thresholds(
     golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float]
 ) -> dict[str, float]:
-    """The best scores in percent, and the null odds up to which to answer for them."""
+    """Returns the best scores in percent, and the null odds up to which to answer."""
     found = {}
     scores = _scores_v2(golds, predictions, null_odds)
     for name, of_each in zip(("best_exact", "best_f1"), scores, strict=True):
@@ -186,13 +186,13 @@ def best_threshold(
     scores: Mapping[str, float],
     null_odds: Mapping[str, float],
 ) -> tuple[float, float]:
-    """The best score in percent, and the null odd up to which to answer for it.
+    """Returns the best score in percent, and the null odd up to which to answer.
 
-    The official search: through the questions by rising null odds, from answering none
-    to answering all, to the first place with the best score. Two of its traits are
-    kept. It stops between questions of the same null odds, which no threshold can
-    separate; and where nothing is better than answering none, its threshold is 0, which
-    is below all probabilities, but not below all score differences.
+    The official search goes through the questions by rising null odds, from answering
+    none to answering all, to the first place with the best score. Two of its traits are
+    kept. It may stop between questions of the same null odds, which no threshold can
+    separate. If nothing is better than answering none, its threshold is 0, which is
+    below all probabilities, but not below all score differences.
     """
     score: float = sum(not gold for gold in golds.values())
     best, threshold = score, 0.0
@@ -209,7 +209,7 @@ def best_threshold(
 def precision_recall_curves(
     golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float]
 ) -> dict[str, Curve]:
-    """The official script's three curves, whose areas it reports as NAME_ap."""
+    """Returns the official script's three curves, whose areas it reports as NAME_ap."""
     exact, f1_scores = _scores_v2(golds, predictions, null_odds)
     oracle = {key: float(bool(gold)) for key, gold in golds.items()}
     if not any(oracle.values()):
@@ -224,7 +224,7 @@ def precision_recall_curves(
 def precision_recall(
     golds: Golds, scores: Mapping[str, float], null_odds: Mapping[str, float]
 ) -> Curve:
-    """Precision and recall at every threshold that separates two questions."""
+    """Returns precision and recall at every threshold that separates two questions."""
     num_answerable = sum(bool(gold) for gold in golds.values())
     ids = _ascending(golds, null_odds)
     rightly_not = len(ids) - num_answerable
@@ -248,13 +248,13 @@ def precision_recall(
 
 
 def _ascending(golds: Golds, null_odds: Mapping[str, float]) -> list[str]:
-    """The questions by null odd; equal ones in the order of `null_odds`."""
+    """Returns the questions by null odd; equal ones in the order of `null_odds`."""
     ids = [question_id for question_id in null_odds if question_id in golds]
     return sorted(ids, key=null_odds.__getitem__)
 
 
 def golds_of(questions: Iterable[Question]) -> dict[str, Gold]:
-    """The right answers of questions, by id."""
+    """Returns the right answers of questions, by id."""
     return {
         one.question_id: tuple(text for text, _ in one.answers) for one in questions
     }
@@ -263,7 +263,7 @@ def golds_of(questions: Iterable[Question]) -> dict[str, Gold]:
 class Answers:
     """The answers to questions: each one's best text, scores, and files.
 
-    The n best answers, which are most of it, wait in a temporary file.
+    The n best answers, which take the most space, wait in a temporary file.
     """
 
     def __init__(
@@ -294,14 +294,14 @@ class Answers:
             self.null_odds[question_id] = decoded.score_diff
 
     def texts(self) -> dict[str, str]:
-        """The predictions, by question id."""
+        """Returns the predictions, by question id."""
         return {
             key: text_or_null(text, self.null_odds.get(key), self.threshold)
             for key, text in self.best_texts.items()
         }
 
     def scores(self, golds: Golds) -> dict[str, float]:
-        """The official scores, in percent."""
+        """Returns the official scores, in percent."""
         if not self._version_2:
             return evaluate_v1(golds, self.best_texts)
         best = best_thresholds(golds, self.best_texts, self.null_odds)
@@ -333,7 +333,7 @@ class Answers:
         if self._version_2:
             _write(odds_path, self.null_odds)
         elif files.exists(odds_path):
-            files.remove(odds_path)  # an earlier prediction's
+            files.remove(odds_path)  # from an earlier prediction
         texts, spans_path = self.texts(), os.path.join(folder, SPANS)
         if self.spans:
             spans = {key: self.spans.get(key) if texts[key] else None for key in texts}
@@ -344,7 +344,7 @@ class Answers:
 
 
 def metric_names(version_2_with_negative: bool) -> list[str]:
-    """The scores by which checkpoints may be chosen, the usual one last."""
+    """Returns the scores by which checkpoints may be chosen, the usual one last."""
     if not version_2_with_negative:
         return ["exact_match", "f1"]
     kinds = ("", "HasAns_", "NoAns_", "best_")
@@ -362,7 +362,7 @@ def _write(path: str, values: dict) -> None:
 
 
 def _entry(entry: NBestEntry) -> str:
-    # By hand, because json takes ten times as long to write with indentation.
+    # Without json, which takes ten times as long to write with indentation.
     return (
         "        {\n"
         f'            "text": {json.dumps(entry.text)},\n'

@@ -81,25 +81,25 @@ class SquadTask(FineTuningTask[Answers]):
         self._featurizer("dev")  # refuses its lengths now rather than after training
 
     def build_model(self) -> BertSpanPredictor:
-        """A model that predicts where an answer starts and ends."""
+        """Returns a model that predicts where an answer starts and ends."""
         return BertSpanPredictor(self._model_files.config, **self._built)
 
     def num_examples(self) -> int:
-        """The number of questions: an epoch counts questions, as in the original."""
+        """Returns the number of questions, which an epoch counts in the original."""
         return self.splits[TRAIN].num_questions
 
     def data(self) -> RunData:
-        """The training set."""
+        """Returns the training set."""
         train = self.splits[TRAIN]
         described = f"{train.num_questions} questions of {train.source}"
         return RunData(described, rows_digest([train.identity]))
 
     def identity(self, split: str) -> str:
-        """A digest of a split's questions, and of how they are read."""
+        """Returns a digest of a split's questions and of how they are read."""
         return rows_digest([self._made_from(split)])
 
     def make_records(self, split: str) -> ExampleTable:
-        """The windows of a split."""
+        """Returns the windows of a split."""
         questions, length = self.splits[split], self._options.max_seq_length
         num_workers = self._options.num_workers or available_cores()
         found = parallel_blocks(
@@ -121,7 +121,7 @@ class SquadTask(FineTuningTask[Answers]):
         return records
 
     def predict(self, split: str, outputs: Predict) -> Answers:
-        """The answers to the questions, in their order."""
+        """Returns the answers to the questions, in their order."""
         source, options = self.splits[split], self._options
         logging.info("  Num questions = %d", source.num_questions)
         decoder = Decoder(
@@ -150,12 +150,12 @@ class SquadTask(FineTuningTask[Answers]):
         return answers
 
     def score(self, split: str, answers: Answers) -> dict[str, float]:
-        """The answers' official scores, if the questions have answers."""
+        """Returns the answers' official scores, if the questions have answers."""
         source = self.splits[split]
         return answers.scores(golds_of(source)) if source.have_answers else {}
 
     def write(self, folder: str, split: str, answers: Answers, step: int) -> None:
-        """Writes the answers, by the threshold that is given, found or recorded."""
+        """Writes the answers, with the threshold that is given, found or recorded."""
         source = self.splits[split]
         if self._options.version_2_with_negative:
             answers.threshold = self._threshold(folder, split, answers, step)
@@ -172,7 +172,7 @@ class SquadTask(FineTuningTask[Answers]):
     def first_stage(self, model_files: ModelFiles, strategy: Strategy) -> str | None:
         """Trains on the first file's questions."""
         options, first = self._options, self._first
-        # Once the second stage has begun, nothing starts from the first one's result.
+        # Once the second stage has begun, the first one's result is not used any more.
         if first is None or candidates(options.output_dir):
             return None
         folder = os.path.join(options.output_dir, FIRST_STAGE)
@@ -209,7 +209,7 @@ class SquadTask(FineTuningTask[Answers]):
         )
 
     def _threshold(self, folder: str, split: str, answers: Answers, step: int) -> float:
-        """The null score difference above which there is no answer."""
+        """Returns the null score difference above which there is no answer."""
         options, source = self._options, self._model_files.source
         folders, checkpoint = [folder], prefix_of(folder, step)
         if not step and source is not None:
@@ -238,7 +238,7 @@ class SquadTask(FineTuningTask[Answers]):
 
 
 def _read_splits(options: SquadOptions) -> dict[str, reading.CheckedQuestions]:
-    """The options' questions, read once and checked."""
+    """Reads and checks the options' questions, once."""
     splits = {}
     if options.do_train:
         splits[TRAIN] = train = reading.questions_of(options, for_training=True)

@@ -152,7 +152,7 @@ class SquadOptions(
     )
 
     def problems(self) -> Iterator[str]:
-        """Options that exclude each other."""
+        """Yields options that exclude each other."""
         yield from super().problems()
         yield from self.need_one_of("do_train", "do_predict")
         yield from self.need_with("find_null_threshold", "version_2_with_negative")

@@ -35,7 +35,7 @@ _RECORDS_AT_ONCE = 2048
 # long as a few processes need to start and to fill their caches with the usual words.
 _GROUPS_ALONE = 160
 
-# Questions of one paragraph are usually consecutive.
+# Questions about one paragraph are usually consecutive.
 _PARAGRAPHS_KEPT = 4
 
 Block = dict[str, np.ndarray]  # the features of many records, by name
@@ -91,7 +91,7 @@ class QuestionFeatures:
         return len(self.query_ids) + 2
 
     def max_context(self) -> list[np.ndarray]:
-        """Which tokens of each window are best shown by it: bool [length] each."""
+        """Whether a window shows a token best: bool [length] for each window."""
         best = best_windows(self.windows, len(self.paragraph.ids))
         return [
             best[start : start + length] == number
@@ -101,7 +101,7 @@ class QuestionFeatures:
 
 @dataclasses.dataclass(eq=False)
 class QuestionFeaturizer:
-    """Makes questions into features. It may be pickled."""
+    """Makes features from questions. It may be pickled."""
 
     tokenizer: WordPieceTokenizer
     _: dataclasses.KW_ONLY
@@ -120,7 +120,7 @@ class QuestionFeaturizer:
         self._ids_of_word: Cache[tuple[int, ...]] = Cache(
             lambda word: tuple(self.tokenizer.encode(word))
         )
-        # Tokenizes each paragraph once for questions that follow one another.
+        # Tokenizes each paragraph once for consecutive questions.
         self.paragraph = functools.lru_cache(_PARAGRAPHS_KEPT)(self._tokenize)
 
     def __reduce__(self) -> tuple:
@@ -130,7 +130,7 @@ class QuestionFeaturizer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What features depend on in addition to the questions, as JSON."""
+        """Returns the settings that decide the features, as JSON."""
         return {
             **self.tokenizer.settings,
             "max_seq_length": self.max_seq_length,
@@ -179,11 +179,11 @@ class QuestionFeaturizer:
 def _tokens_of_words(
     answer: GoldAnswer, paragraph: TokenizedParagraph
 ) -> tuple[int, int]:
-    """The first and last token of the words that an answer touches."""
+    """Returns the first and last token of the words that an answer touches."""
     words, word_of_token = paragraph.words, paragraph.word_of_token
 
     def word_at(character: int) -> int:
-        # White space belongs to the word before it; before all words, that is -1.
+        # White space belongs to the word before it, or to word -1 at the beginning.
         return bisect_right(words, character, key=lambda word: word[0]) - 1
 
     # In the original's list, -1 is the last word.
@@ -198,7 +198,7 @@ def _tokens_of_words(
 def _narrowed(
     first: int, last: int, ids: list[int], answer_ids: list[int]
 ) -> tuple[int, int]:
-    """The first place among [first, last] of exactly the answer's tokens, if any."""
+    """Returns the first place of exactly the answer's tokens, if there is one."""
     # "1895" in "(1895-1943)." is the token 1895; "Japan" in "Japanese" stays that word.
     length = len(answer_ids)
     if length:
@@ -214,7 +214,7 @@ def blocks(
     *,
     for_training: bool = False,
 ) -> Iterator[Block]:
-    """The records of all windows, many at once, as `RecordSpec.spans` has them."""
+    """Returns the records of all windows, many at once, as in `RecordSpec.spans`."""
     some = grouped(features, _RECORDS_AT_ONCE, lambda one: len(one.windows))
     yield from _numbered(_block(group, max_seq_length, for_training) for group in some)
 
@@ -222,7 +222,7 @@ def blocks(
 def parallel_blocks(
     questions: Iterable[Question], featurizer: QuestionFeaturizer, *, num_workers: int
 ) -> Iterator[Block]:
-    """The same records from questions, whatever the number of processes."""
+    """Yields the same records from questions with any number of processes."""
     # The first ones are made in this process, so that a small set needs no others.
 
     def most_windows(question: Question) -> int:
@@ -248,7 +248,7 @@ def _block_of_questions(
 
 
 def _numbered(found: Iterable[Block]) -> Iterator[Block]:
-    """The blocks that have records, with the records' unique_ids."""
+    """Yields the blocks that have records, with the records' unique_ids."""
     first_unique_id = FIRST_UNIQUE_ID
     for block in found:
         if count := len(block["input_ids"]):
@@ -260,7 +260,7 @@ def _numbered(found: Iterable[Block]) -> Iterator[Block]:
 def _block(
     features: Sequence[QuestionFeatures], max_seq_length: int, for_training: bool
 ) -> Block:
-    """The windows' records without unique_ids, small enough for workers to send."""
+    """Returns the windows' records without unique_ids, small enough to send."""
     windows = [(one, window) for one in features for window in one.windows]
     input_ids = np.zeros((len(windows), max_seq_length), np.int32)
     places = np.zeros((len(windows), 6), np.int64)

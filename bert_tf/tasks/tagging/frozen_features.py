@@ -1,7 +1,7 @@
 """Labelling words by a BiLSTM on frozen BERT's features (the paper's section 5.3).
 
-The windows are those used to fine-tune a tagger (`sentence_windows`). A word's vector
-is that of its first piece, in the window with most context of the word.
+The windows are those used to fine-tune a tagger (`sentence_windows`). A word has the
+vector of its first piece, in the window with most context of the word.
 """
 
 import dataclasses
@@ -34,22 +34,22 @@ from bert_tf.tasks.tagging.words import TaggingTask
 
 
 def inputs_of_windows(windows: Sequence[SentenceFeatures]) -> list[FeatureInput]:
-    """The windows of all sentences as inputs, with vectors for the words to predict."""
+    """Returns the windows as inputs, with a vector for each word to predict."""
     return [
         FeatureInput(
             window.ids,
             [0] * len(window.ids),
-            # Only of the first piece: a word's end makes no difference.
+            # Only the first piece has a vector: the word's end makes no difference.
             spans=[(place, place + 1) for place in window.places.tolist()],
         )
         for window in windows
     ]
 
 
-# The records are those of tagging (`sentence_windows`) with words for tokens: input_ids
-# are the words' places in an array that holds their vectors. So the code that writes,
-# plans, shuffles and predicts records of tagging works here too, and a batch gets its
-# vectors when it is read:
+# Records are tagging's (`sentence_windows`) with words instead of tokens: input_ids are
+# the words' places in an array of vectors. So the code that writes, plans, shuffles and
+# predicts records of tagging works here too, and a batch gets its vectors when it is
+# read:
 #
 #     features  [B, S, L, F] float32, zeros behind the words
 #
@@ -71,7 +71,7 @@ class WordFeaturizer(SentenceFeaturizer):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that records depend on in addition to the sentences, as JSON."""
+        """Returns the settings that decide the records, as JSON."""
         return {**self._featurizer.settings, **self._settings}
 
     def __call__(self, sentences: Iterable[Sentence]) -> Iterator[SentenceFeatures]:
@@ -85,13 +85,13 @@ class WordFeaturizer(SentenceFeaturizer):
 
 
 def with_vectors(places: ExampleTable, vectors: np.ndarray) -> ExampleTable:
-    """Records of words' places, with their vectors [T, L, F] as `features`."""
+    """Returns records of words' places with their vectors [T, L, F] as `features`."""
 
     def features(batch: dict[str, Any], xp: Any) -> Any:
         ids, mask = batch["input_ids"], batch["input_mask"]
         if xp is np:
             return _gathered(ids, mask, vectors)
-        # Read from the disk on demand: they need not fit in memory.
+        # Read from disk on demand: they need not fit in memory.
         found = tf.numpy_function(
             lambda ids, mask: _gathered(ids, mask, vectors), [ids, mask], tf.float32
         )
@@ -101,7 +101,7 @@ def with_vectors(places: ExampleTable, vectors: np.ndarray) -> ExampleTable:
 
 
 def _gathered(ids: np.ndarray, mask: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """The vectors of the places `ids` where `mask` is 1, else zeros; [B, S, L, F]."""
+    """Returns vectors [B, S, L, F]: those at `ids`, zeros where `mask` is 0."""
     found = np.zeros([*ids.shape, *vectors.shape[1:]], np.float32)
     is_word = mask.astype(bool)
     found[is_word] = vectors[ids[is_word]]
@@ -157,7 +157,7 @@ class FeatureTask(TaggingTask):
         self._vectors: dict[str, np.ndarray] = {}
 
     def build_model(self) -> BiLstmTagger:
-        """A BiLSTM, to be trained from scratch."""
+        """Returns a BiLSTM, to be trained from scratch."""
         return BiLstmTagger(
             *self._shape,
             len(self.labels),
@@ -166,7 +166,7 @@ class FeatureTask(TaggingTask):
         )
 
     def make_records(self, split: str) -> ExampleTable:
-        """The windows of a split, and the vectors of their words."""
+        """Returns the windows of a split, and the vectors of their words."""
         return with_vectors(super().make_records(split), self._vectors_of(split))
 
     def predict(self, split: str, outputs: Predict) -> WordPredictions:
@@ -179,7 +179,7 @@ class FeatureTask(TaggingTask):
         return super().predict(split, of_vectors)
 
     def _vectors_of(self, split: str) -> np.ndarray:
-        """The vectors of a split's words, [T, L, F], in the order of its windows."""
+        """Returns a split's word vectors, [T, L, F], in the order of its windows."""
         if split not in self._vectors:
             options = self._options
             values = self._extractor.vectors(
@@ -193,7 +193,7 @@ class FeatureTask(TaggingTask):
 
 
 def with_own_defaults(options: TaggingOptions) -> TaggingOptions:
-    """The options with the defaults of a BiLSTM, which is trained from scratch."""
+    """Returns the options with the defaults of a BiLSTM trained from scratch."""
     own = {"learning_rate": BILSTM_LEARNING_RATE, "num_train_epochs": (BILSTM_EPOCHS,)}
     changes: dict[str, Any] = {
         name: value for name, value in own.items() if not options.is_given(name)

@@ -1,8 +1,8 @@
-"""Labels of words: how they spell entities, and the scores of entities.
+"""Labels of words: the schemes that spell entities, and the scores of entities.
 
 A label is `O`, or a prefix, a hyphen and a type, such as B-PER; or a prefix alone, if
-there is one type without a name. The schemes, by an entity of one word, one of three
-words, and one of two of the same type after another one:
+there is one type without a name. Each scheme spells an entity of one word, one of three
+words, and one of two words after another one of the same type as follows:
 
     iob1    I        I I I      B I
     iob2    B        B I I      B I
@@ -21,7 +21,7 @@ default   Every label but O belongs to an entity. One starts at B (or S, U, W), 
           scorer (conlleval) reads them. It lacks S and U: to it, `S-PER S-PER` is one
           entity; here it is two.
 strict    An entity counts only if it is spelled as in its scheme; I-PER after O is none
-          in IOB2. As seqeval's mode of this name. Not of IOB1.
+          in IOB2. This is seqeval's mode of this name. IOB1 has none.
 
 An entity counts as found if its first word, its last word and its type are right (Tjong
 Kim Sang and De Meulder 2003); F1 is the harmonic mean of precision and recall, over all
@@ -40,12 +40,12 @@ IOB1, IOB2, IOBES, BILOU, BMES, BMEWO, BIOS = SCHEMES = (
     *("iob1", "iob2", "iobes", "bilou", "bmes", "bmewo", "bios"),
 )
 NO_SCHEME = "none"
-MIXED = "mixed"  # prefixes that no scheme has together
+MIXED = "mixed"  # a combination of prefixes that is in no scheme
 STRICT_SCHEMES = (IOB2, IOBES, BILOU, BMES, BMEWO, BIOS)
 
 _STARTS = frozenset("BSUW")
 _ENDS = frozenset("ELSUW")
-# The prefixes of an entity's only word, of one in the middle, and of the last one.
+# The prefixes of an entity's only word, of a word in the middle, of the last word.
 _PARTS = {
     IOB1: ("I", "I", "I"),
     IOB2: ("B", "I", "I"),
@@ -56,7 +56,7 @@ _PARTS = {
     BIOS: ("S", "I", "I"),
 }
 _PART_OF_ENTITY = re.compile(r"[BIMELSUW](-.+)?", re.DOTALL)
-# As in b-per, B_PER, and in PER-B, PER_I; o and 0 are O.
+# b-per and B_PER; PER-B and PER_I; o and 0 mean O.
 _OTHER_SPELLING = re.compile(r"([BIMELSUWbimelsuw])[-_](.+)", re.DOTALL)
 _AT_THE_END = re.compile(r"(.+)[-_]([BIMELSUWbimelsuw])", re.DOTALL)
 _BETWEEN_LABELS = re.compile(r"[|+/,;]")
@@ -73,7 +73,7 @@ class Entity(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The numbers of true, of predicted and of correctly predicted entities."""
+    """The numbers of true, predicted and correctly predicted entities."""
 
     gold: int
     predicted: int
@@ -81,7 +81,7 @@ class Counts(NamedTuple):
 
     @property
     def scores(self) -> dict[str, float]:
-        """Precision, recall, and their harmonic mean, F1."""
+        """Returns precision, recall, and their harmonic mean, F1."""
         return {
             "precision": self.correct / max(self.predicted, 1),
             "recall": self.correct / max(self.gold, 1),
@@ -90,18 +90,18 @@ class Counts(NamedTuple):
 
 
 def split_label(label: str) -> tuple[str, str]:
-    """A label's prefix and type: ("B", "PER"), or ("O", "")."""
+    """Returns a label's prefix and type: ("B", "PER"), or ("O", "")."""
     prefix, _, entity_type = label.partition("-")
     return (OUTSIDE, "") if prefix == OUTSIDE else (prefix, entity_type)
 
 
 def joined_label(prefix: str, entity_type: str) -> str:
-    """The label of a prefix and a type, "" for none: "B-PER", or "B"."""
+    """Returns the label of a prefix and a type, "" for none: "B-PER", or "B"."""
     return f"{prefix}-{entity_type}" if entity_type else prefix
 
 
 def entities(labels: Labels) -> list[Entity]:
-    """The entities of a sentence, in their order, by the default reading."""
+    """Returns a sentence's entities in order, by the default reading."""
     found = []
     start, before, type_before = 0, OUTSIDE, ""
     # An O after the last word ends an open entity.
@@ -123,7 +123,7 @@ def entities(labels: Labels) -> list[Entity]:
 
 
 def strict_entities(labels: Labels, scheme: str) -> list[Entity]:
-    """The entities of a sentence that are spelled as the scheme spells them."""
+    """Returns the sentence's entities that are spelled as in the scheme."""
     right = [""] * len(labels)
     found = entities(labels)
     for entity in found:
@@ -160,13 +160,13 @@ def count_entities(
 
 
 def total(counts: Iterable[Counts]) -> Counts:
-    """The counts of several types together."""
+    """Returns the sums of the counts of several types."""
     rows = list(counts)
     return Counts(*(sum(column) for column in zip(Counts(0, 0, 0), *rows, strict=True)))
 
 
 def report(counts: dict[str, Counts], num_words: int, num_correct_words: int) -> str:
-    """The counts and scores as the official scorer prints them, in percent."""
+    """Returns counts and scores in percent, in the official scorer's format."""
     all_types = total(counts.values())
     accuracy = 100.0 * num_correct_words / max(num_words, 1)
     lines = [
@@ -188,7 +188,7 @@ def _scores(counts: Counts) -> str:
 
 
 def is_part_of_entity(label: str) -> bool:
-    """Whether a label is a prefix of a scheme's, with a type or without: B-PER, B."""
+    """Whether a label is a scheme's prefix, with a type or without: B-PER, B."""
     return _PART_OF_ENTITY.fullmatch(label) is not None
 
 
@@ -203,10 +203,10 @@ def is_nested(label: str) -> bool:
 def usual_spelling(
     labels: Collection[str], known: Container[str] = ()
 ) -> dict[str, str]:
-    """Labels of entities that are spelled otherwise: b-per, PER_B, 0 -> as usual.
+    """Returns the usual spelling of labels such as b-per, PER_B, 0.
 
-    A letter at the end counts if a type has several, as PER-B and PER-I have, or if
-    that makes labels that are known.
+    A letter at the end counts as a prefix if its type occurs with several letters, such
+    as PER-B and PER-I, or if the result is a known label.
     """
     outside = {label: OUTSIDE for label in labels if label in ("o", "0", OUTSIDE)}
     rest = set(labels) - outside.keys()
@@ -229,7 +229,7 @@ def usual_spelling(
         return {}
     if not any("-" in label for label in spelt.values()):
         return {}
-    # W, of BMEWO, where the words in the middle have I.
+    # W is BMEWO's, where the words in the middle have I.
     if {split_label(label)[0] for label in spelt.values()} & set("IMSUW") == {*"IW"}:
         spelt = {
             old: f"S{new[1:]}" if new[0] == "W" else new for old, new in spelt.items()
@@ -239,9 +239,9 @@ def usual_spelling(
 
 
 def find_scheme(sentences: Iterable[Labels]) -> str:
-    """The scheme that sentences are labelled in."""
-    # IOB1 and IOB2 are told apart by how most entities begin, so that a few wrong
-    # labels make no difference.
+    """Returns the scheme of the sentences' labels."""
+    # How most entities begin decides between IOB1 and IOB2, so that a few wrong labels
+    # make no difference.
     prefixes: set[str] = set()
     starts: Counter[str] = Counter()
     known: set[str] = set()
@@ -266,14 +266,14 @@ def find_scheme(sentences: Iterable[Labels]) -> str:
 
 
 def scheme_of_labels(labels: Sequence[str]) -> str:
-    """The scheme of a model's labels, without any sentence."""
+    """Returns the scheme of a model's labels, without any sentence."""
     # B and I alone may be either IOB scheme; nearly all models are trained in IOB2.
     scheme = find_scheme([[label] for label in labels])
     return IOB2 if scheme == IOB1 else scheme
 
 
 def in_scheme(labels: Labels, scheme: str, *, written: str) -> list[str]:
-    """A sentence's labels, written in one scheme, in another with the same entities."""
+    """Converts a sentence's labels from one scheme to another."""
     if NO_SCHEME in (scheme, written) or scheme == written:
         return list(labels)
     spelt = [OUTSIDE] * len(labels)
@@ -290,7 +290,7 @@ def in_scheme(labels: Labels, scheme: str, *, written: str) -> list[str]:
 
 
 def labels_in(scheme: str, labels: Collection[str]) -> list[str]:
-    """All labels of a scheme for the types of some labels, O first."""
+    """Returns all labels of a scheme for the types of some labels, O first."""
     if scheme == NO_SCHEME:
         return in_order(set(labels))
     names = {split_label(label)[1] for label in labels} - {""}
@@ -306,7 +306,7 @@ def labels_in(scheme: str, labels: Collection[str]) -> list[str]:
 
 
 def _prefixes(length: int, scheme: str, *, is_after_its_type: bool) -> list[str]:
-    """The prefixes of an entity's words."""
+    """Returns the prefixes of an entity's words."""
     single, inner, last = _PARTS[scheme]
     if length == 1:
         return ["B" if scheme == IOB1 and is_after_its_type else single]

@@ -1,7 +1,7 @@
 """The records of tagging: sentences or documents in windows.
 
 Devlin et al. 2018, section 5.3: a word is cut into pieces, and its label is predicted
-from the first one's output; the others have none. A text is a sentence or, for "the
+from the first piece's output. A text is a sentence or, for "the
 maximal document context provided by the data", a whole document. A longer text is read
 in windows, and a word counts, in training and in prediction, only in the window with
 most context of it.
@@ -18,7 +18,7 @@ A record (`schema`), L being max_seq_length:
                                        other tokens, words with more context in
                                        another window, labels unknown to the model
 
-The last two are there for training alone.
+Only training has the last two.
 
 W words, C labels.
 """
@@ -56,8 +56,8 @@ class SentenceFeatures(NamedTuple):
     """A window, from which W of its words are predicted."""
 
     ids: list[int]  # the record's tokens, with [CLS] and [SEP]
-    places: np.ndarray  # int [W], where these words begin in the record, ascending
-    words: np.ndarray  # int [W], their numbers, counted over all sentences
+    places: np.ndarray  # int [W], the words' first places in the record, ascending
+    words: np.ndarray  # int [W], the words' numbers, counted over all sentences
 
 
 @dataclasses.dataclass(eq=False)
@@ -73,7 +73,7 @@ class SentenceFeaturizer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that windows depend on in addition to the sentences, as JSON."""
+        """Returns the settings that decide the windows, as JSON."""
         return {
             **self.tokenizer.settings,
             "max_seq_length": self.max_seq_length,
@@ -117,7 +117,7 @@ class SentenceFeaturizer:
     def _windows(
         self, ids: list[int], starts: np.ndarray, first_word: int
     ) -> Iterator[SentenceFeatures]:
-        """A text's windows, except those from which no word is predicted."""
+        """Yields a text's windows, except those from which no word is predicted."""
         vocabulary = self.tokenizer.vocabulary
         room = self.max_seq_length - _SPECIAL_TOKENS
         # The last one is moved back to be as long as the others.
@@ -141,7 +141,7 @@ class SentenceFeaturizer:
 
 @functools.cache
 def schema(max_seq_length: int, *, for_training: bool) -> RecordSpec:
-    """The features of a record."""
+    """Returns the features of a record."""
     return RecordSpec(
         [
             Feature(name, INT64, (max_seq_length,), "max_seq_length")
@@ -155,7 +155,7 @@ def blocks(
     labels: np.ndarray | None,
     max_seq_length: int,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """The records of windows, many at once; without labels, for predictions."""
+    """Yields the records of windows, many at once; without labels, for predictions."""
     names = (*_INPUTS, *(() if labels is None else _LABELS))
     for group in grouped(features, _RECORDS_AT_ONCE):
         shape = len(group), max_seq_length
@@ -174,7 +174,7 @@ def blocks(
 def trained_words(
     sentences: Iterable[Sentence], tokenizer: WordPieceTokenizer
 ) -> TrainedWords:
-    """What the words of a training set are like."""
+    """Returns the form of the words in a training set."""
     sentences = list(sentences)
     words = {word for one in sentences for word in one.words}
     ideographs = Counter(min(2, len(IDEOGRAPH.findall(word))) for word in words)

@@ -1,9 +1,8 @@
 """Sentences of tagged words, from files and from TensorFlow Datasets.
 
 A file is in one of these formats; names that end in .gz, .bz2 or .xz are unpacked. The
-end of a file ends its last sentence and document. A line that is not as its format has
-it is an error, because a prediction of columns has a line for each of the file's but
-its comments.
+end of a file ends its last sentence and document. A line with the wrong form is an
+error, because predictions have one line for each line of the file except comments.
 
 conll     One word per line, columns separated by blanks or tabs, and a blank line after
           each sentence; a line -DOCSTART- begins a document (CoNLL-2003).
@@ -22,8 +21,8 @@ conll     One word per line, columns separated by blanks or tabs, and a blank li
 conllu    CoNLL-U, the files of Universal Dependencies: ten columns (`COLUMNS`), which
           may contain blanks, separated by tabs. The word is FORM and the label UPOS.
           Words are the lines with a whole number as their ID. Others are passed over:
-          comments, of which `# newdoc` begins a document; the text that several words
-          are written as, such as 1-2; words that are not in the text, such as 2.1. See
+          comments (`# newdoc` begins a document); the joint text of several words, such
+          as 1-2; words that are not in the text, such as 2.1. See
           https://universaldependencies.org/format.html.
 
               # text = Al's asleep.
@@ -37,8 +36,8 @@ spans     Texts with labelled spans, of doccano, Prodigy, Label Studio or spaCy:
           Its words are those of the tokenizer: between white space, each sign of
           punctuation, each CJK ideograph. The labels are IOB2.
 
-text      One text per line, without labels: to predict. Its words are split as those
-          that the model was trained on.
+text      One text per line, without labels, to predict. Words are split as in the
+          model's training.
 
 jsonl     One sentence per row of JSON or Parquet (`bert_tf.base.rows`). Labels are
           words, or numbers that --labels names (Hugging Face's exports). Sentences of
@@ -73,9 +72,9 @@ _ALL = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
 COLUMNS = tuple(_ALL.split())
 UNSPECIFIED = "_"
 
-# How a comment begins that may have as many columns as a word: CoNLL-U's "# text = ..."
-# and "# newdoc ...", MultiCoNER's "# id 4037ff98-...", CoNLL-2012's "#begin document
-# ...", GermEval's "#<tab>http://...".
+# The beginnings of comments that may have as many columns as a word: "# text = ..." and
+# "# newdoc ..." of CoNLL-U, "# id 4037ff98-..." of MultiCoNER, "#begin document ..." of
+# CoNLL-2012, "#<tab>http://..." of GermEval.
 _COMMENT = re.compile(
     r"#([ \t]+(new(doc|par)([ \t]|$)|[\w.]+[ \t]+=[ \t]|id [0-9a-f-]{8,}|https?://)"
     r"|(begin|end) document([ \t]|$))"
@@ -97,7 +96,7 @@ class Sentence:
     words: tuple[str, ...]
     labels: tuple[str, ...] | None
     document: int  # a number that sentences of one document share
-    source: str  # where it begins, for messages: FILE:LINE
+    source: str  # FILE:LINE of its beginning, for messages
     # A column file's columns of each word, with a blank between them, including the
     # label if known.
     rows: tuple[str, ...]
@@ -105,7 +104,7 @@ class Sentence:
     # blank ones are "". For a file's last sentence, also those after it.
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
-    # The text that the words are of, and their characters there, half open; if known.
+    # The text of the words, and their characters in it, half open; if known.
     text: str | None = None
     spans: tuple[Span, ...] = ()
 
@@ -120,7 +119,7 @@ class Sentence:
         text: str | None = None,
         spans: Sequence[Span] = (),
     ) -> "Sentence":
-        """A sentence of a file without columns, in the form of a column file."""
+        """Makes a sentence of a file without columns, in the form of a column file."""
         rows = [_cell(word) for word in words]
         if labels is not None:
             rows = [f"{word} {label}" for word, label in zip(rows, labels, strict=True)]
@@ -136,18 +135,18 @@ class Sentence:
 
 
 def _cell(text: str) -> str:
-    """A text as a column: blanks separate columns, and no column is empty."""
+    """Returns a text as a column: blanks separate columns, and no column is empty."""
     return re.sub(r"\s", "_", text) or "_"
 
 
 def _joined(cell: str) -> str:
-    """A cell between tabs as a column between blanks."""
+    """Returns a cell between tabs as a column between blanks."""
     return _BETWEEN.sub("_", cell) or "_"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How files are read."""
+    """The layout of files."""
 
     format: str = "auto"  # of `FORMATS`; auto: by the file's name, else columns
     # The words' column: in columns its number from 0, or backwards from -1; in JSON its
@@ -156,16 +155,16 @@ class Layout:
     label_column: str | None = None  # default: -1; UPOS; ner_tags, labels, or tags
     document_column: str = "document_id"  # in JSON, shared by a document's sentences
     labels: tuple[str, ...] | None = None  # the names of labels that are numbers
-    widens_spans: bool = True  # to whole words; else such spans are refused
+    widens_spans: bool = True  # to whole words; else they are errors
     splits_cjk: bool = True  # plain text, at each ideograph
-    splits_punctuation: bool = False  # and at each sign of punctuation
+    splits_punctuation: bool = False  # and at each punctuation sign
     segmenter: str = NO_SEGMENTER  # and where it separates words
 
 
 def read_sentences(
     paths: Sequence[str], layout: Layout, *, has_labels: bool | None = True
 ) -> list[Sentence]:
-    """The sentences of some files, as of one; `has_labels=None` is detected."""
+    """Reads some files as if they were one; `has_labels=None` is detected."""
     found: list[Sentence] = []
     for path in paths:
         document = found[-1].document + 1 if found else 0
@@ -229,7 +228,7 @@ def _word_names(layout: Layout) -> tuple[str, ...]:
 def read_tfds(
     source: TfdsRows, layout: Layout, *, has_labels: bool = True
 ) -> list[Sentence]:
-    """The sentences of a set of TensorFlow Datasets, such as conll2003."""
+    """Reads the sentences of a TensorFlow dataset, such as conll2003."""
     word_feature = layout.word_column or "tokens"
     label_feature = layout.label_column or "ner"
     source.check(word_feature, "word_column")
@@ -271,7 +270,7 @@ def _refuse_nested(sentences: Iterable[Sentence]) -> None:
 
 
 def _lines(path: str) -> Iterator[Numbered]:
-    """The lines of a file, stripped, with their numbers from 1."""
+    """Yields the lines of a file, stripped, with their numbers from 1."""
     if not files.exists(path) or files.is_folder(path):
         raise InputError(f"No such {_WHAT}: {path}")
     number = 0
@@ -354,7 +353,7 @@ def _conll(
 
 
 def _split_of(lines: Iterable[Numbered]) -> Callable[[str], list[str]]:
-    """Splits a line at blanks and tabs; at tabs alone if only so columns are equal."""
+    """Returns how to split lines: at blanks and tabs, or at tabs if columns need it."""
 
     def at_tabs(line: str) -> list[str]:
         return [cell.strip() for cell in line.split("\t")]
@@ -372,7 +371,7 @@ def _split_of(lines: Iterable[Numbered]) -> Callable[[str], list[str]]:
 def _with_width(
     lines: Iterator[Numbered], split: Callable[[str], list[str]]
 ) -> tuple[Iterator[Numbered], int, int]:
-    """The lines, and number and columns of the first that is surely a word, or 0."""
+    """Returns the lines, and number and columns of the first certain word, or 0."""
     seen: list[Numbered] = []
     found = 0, 0
     for number, line in lines:
@@ -398,7 +397,7 @@ def _check_width(where: str, cells: Sequence[str], width: int, first: int) -> No
 def _column(
     value: str | None, default: int, flag: str, where: str, width: int | None
 ) -> int:
-    """A column's number, from a flag's; without a width there may be no such column."""
+    """Returns a column's number from a flag; any number is valid without a width."""
     try:
         number = default if value is None else int(value)
     except ValueError:
@@ -447,7 +446,7 @@ def _conllu(
 def _conllu_rows(
     path: str, document: int
 ) -> Iterator[tuple[str, int, list[list[str]]]]:
-    """Where each sentence begins, its document, and the columns of its words."""
+    """Yields each sentence's place, its document, and the columns of its words."""
     rows: list[list[str]] = []
     source, first, width, seen_words = "", 0, 0, False
     # A blank line ends the file's last sentence.
@@ -514,7 +513,7 @@ def _json_lines(
 def _field(
     values: Mapping[str, Any], names: Sequence[str], flag: str, source: str
 ) -> list[Any]:
-    """The list under one of some names."""
+    """Returns the list under one of some names."""
     found = next((values[name] for name in names if name in values), None)
     if not isinstance(found, list):
         raise InputError(
@@ -530,7 +529,7 @@ def _labels_of(
     names: Sequence[str] | None,
     source: str,
 ) -> list[str]:
-    """The labels of words, by name."""
+    """Returns the labels of words, by name."""
     if len(labels) != len(words):
         raise InputError(f"{source}: {len(words)} words, but {len(labels)} labels.")
     return [_label(label, names or (), source) for label in labels]

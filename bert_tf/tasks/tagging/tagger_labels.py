@@ -1,4 +1,4 @@
-"""Which labels a tagger has, and how its files spell them."""
+"""The labels of a tagger, and their spelling in its files."""
 
 import dataclasses
 import itertools
@@ -37,9 +37,9 @@ AUTO = "auto"
 def with_usual_labels(
     splits: Mapping[str, Sequence[Sentence]], known: AbstractSet[str]
 ) -> Mapping[str, Sequence[Sentence]]:
-    """The sentences with labels such as b-per, PER_B and 0 as B-PER and O are spelled.
+    """Returns the sentences with b-per, PER_B and 0 spelled as B-PER and O.
 
-    Unless a label as it is written is one of the model's, which are `known`.
+    Labels do not change if one of them, as written, is one of the model's (`known`).
     """
     written = set().union(*map(all_labels_of, splits.values()))
     usual = usual_spelling(written, known)
@@ -63,13 +63,13 @@ class TaggerLabels(NamedTuple):
     """The labels that a tagger predicts."""
 
     names: tuple[str, ...]  # in the order of its outputs
-    scheme: str  # how they spell entities; "none" if they do not
+    scheme: str  # by which they spell entities; "none" without entities
 
 
 def find_file_schemes(
     splits: Mapping[str, Sequence[Sentence]], given: str
 ) -> dict[str, str]:
-    """How each split's files spell entities."""
+    """Returns the scheme of each split's files."""
     if given != AUTO:
         return dict.fromkeys(splits, given)
     found = {
@@ -97,10 +97,10 @@ def find_labels(
     recorded: Sequence[str] | None,
     source: Source | None,
 ) -> TaggerLabels:
-    """What the model predicts."""
-    # In training it is --labels; else a trained head's labels, if they include all in
-    # the data; else the labels of the sentences. Without training, it is what the run
-    # recorded, or --labels, or the checkpoint's labels.
+    """Returns the labels to predict."""
+    # In training they are --labels; else a trained head's labels, if they include all
+    # in the data; else the labels of the sentences. Without training, they are the
+    # run's recorded labels, or --labels, or the checkpoint's.
     given = tuple(options.labels or ())
     if len(set(given)) < len(given):
         raise InputError(f"`labels={','.join(given)}`: each label must occur once.")
@@ -122,7 +122,7 @@ def find_labels(
         *(in_scheme(labels, scheme, written=file_scheme) for labels in written)
     )
     ours = given
-    # Labels that are the files', which the model has in another scheme, are as well.
+    # The model may have the files' labels in another scheme.
     if not given or (in_files <= set(given) and not used <= set(given)):
         ours = tuple(labels_in(scheme, used))
         ours = kept_order(ours, options.output_dir, None)
@@ -149,7 +149,7 @@ def label_ids(
     names: Sequence[str],
     must_be_known: bool,
 ) -> np.ndarray:
-    """The number of each word's label; `NO_LABEL` if the model does not have it."""
+    """Returns each word's label as a number; `NO_LABEL` if it is not in the model."""
     if not golds:
         return np.full(sum(len(one.words) for one in sentences), NO_LABEL)
     numbers = {label: number for number, label in enumerate(names)}
@@ -175,16 +175,16 @@ def label_ids(
 
 
 def shown(labels: Sequence[str]) -> str:
-    """The first labels, for a message."""
+    """Returns the first labels, for a message."""
     more = f" and {len(labels) - 5} more" if len(labels) > 5 else ""
     return ", ".join(labels[:5]) + more
 
 
 def labels_of(sentences: Sequence[Sentence]) -> list[tuple[str, ...]]:
-    """The labels of each labelled sentence."""
+    """Returns the labels of each labelled sentence."""
     return [one.labels for one in sentences if one.labels is not None]
 
 
 def all_labels_of(sentences: Sequence[Sentence]) -> set[str]:
-    """The different labels of sentences."""
+    """Returns the different labels of sentences."""
     return set(itertools.chain.from_iterable(labels_of(sentences)))

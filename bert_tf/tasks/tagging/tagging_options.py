@@ -22,10 +22,10 @@ from bert_tf.tasks.tagging.sentences import FORMATS, Layout, check_file
 class FeatureChoice(NamedTuple):
     """The features of a word."""
 
-    # Those whose outputs are used, by the names of `bert_tf.tasks.feature_extraction`.
+    # The layers whose outputs are used, named as in `bert_tf.tasks.feature_extraction`.
     layers: tuple[str, ...]
     is_concatenated: bool  # else several layers are mixed, with learned weights
-    dev_f1: float  # the paper's, of BERT-BASE on CoNLL-2003's development set
+    dev_f1: float  # on CoNLL-2003's development set with BERT-BASE, in the paper
 
     @property
     def num_layers(self) -> int:
@@ -44,7 +44,7 @@ FEATURE_CHOICES = {
     "weighted_sum_all": FeatureChoice(("all",), False, 95.5),
 }
 
-# How a BiLSTM on features is trained, unless a flag is given.
+# The defaults for training a BiLSTM on features.
 BILSTM_LEARNING_RATE = 1e-3
 BILSTM_EPOCHS = 10.0
 
@@ -197,7 +197,7 @@ class TaggingOptions(
     num_mistakes: int = options.with_default(SentenceOptions, "num_mistakes", 50)
 
     def problems(self) -> Iterator[str]:
-        """Options that exclude each other, or are without effect."""
+        """Yields options that exclude each other, or are without effect."""
         yield from super().problems()
         if self.max_seq_length < 3:
             yield f"`max_seq_length={self.max_seq_length}` must be at least 3."
@@ -223,7 +223,7 @@ class TaggingOptions(
 
     @property
     def layout(self) -> Layout:
-        """How the files are written."""
+        """The layout of the files."""
         return Layout(
             format=self.format,
             word_column=self.word_column,

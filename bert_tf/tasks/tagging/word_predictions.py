@@ -36,7 +36,7 @@ class WordPredictions(NamedTuple):
     """The predictions for W words."""
 
     label_ids: np.ndarray  # int [W], the likeliest label
-    # float64 [W], -log p of the true one; 0 if the model does not have it.
+    # float64 [W], -log p of the true label; 0 if the model does not have it.
     losses: np.ndarray
     probabilities: np.ndarray  # float64 [W], of the likeliest label
 
@@ -65,7 +65,7 @@ def predict_words(
 def likeliest_labels(
     features: Sequence[SentenceFeatures], predict: Predict, batching: Batching
 ) -> np.ndarray:
-    """The numbers of the words' likeliest labels, int [W]."""
+    """Returns the numbers of the words' likeliest labels, int [W]."""
     found = np.zeros(sum(len(one.words) for one in features), np.int64)
     for words, logits in _logits_of_words(features, predict, batching):
         found[words] = logits.argmax(axis=-1)
@@ -75,7 +75,7 @@ def likeliest_labels(
 def _logits_of_words(
     features: Sequence[SentenceFeatures], predict: Predict, batching: Batching
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The words of each batch, int [W], and their logits, float32 [W, C]."""
+    """Yields each batch's words, int [W], and their logits, float32 [W, C]."""
     length = batching.max_seq_length
     spec = schema(length, for_training=False)
     records = ExampleTable(blocks(features, None, length), spec)
@@ -99,8 +99,9 @@ def write_predictions(
         EU NNP B-NP B-ORG B-ORG
         rejects VBZ B-VP O O
 
-    It has the columns of the input file, separated by a blank, and the predicted label
-    after them; for other formats the word, its label if known, and the predicted one.
+    Lines have the columns of the input file, separated by a blank, and the predicted
+    label after them; for other formats the word, its label if known, and the predicted
+    one.
     The scorer compares the last two columns: if the labels are not the last input
     column, they are repeated before the predicted ones. There is one line for each
     input line except comments, including blank ones and -DOCSTART-, so that the two
@@ -139,8 +140,8 @@ def write_spans(
 
         {"text": "EU rejects", "spans": [{"start": 0, "end": 2, "label": "ORG"}]}
 
-    Offsets are in characters, half open. `format=spans` reads it again. Labels that
-    spell no entity have a span for each word.
+    Offsets are in characters, half open. `format=spans` reads the file again. Labels
+    that spell no entity have a span for each word.
     """
     lines = []
     for one, of_words in zip(sentences, labels, strict=True):
@@ -190,7 +191,7 @@ def write_mistakes(
 
 
 def _between(lines: Sequence[str], width: int) -> list[str]:
-    """The lines between words, with as many columns as words have, for the scorer."""
+    """Returns the lines between words, with as many columns as words have."""
     return [line and line + f" {OUTSIDE}" * (width - line.count(" ")) for line in lines]
 
 
@@ -198,7 +199,7 @@ ACCURACY = "accuracy"
 
 
 def metric_names(scheme: str) -> list[str]:
-    """The names of the scores; the last one compares runs."""
+    """Returns the names of the scores; the last one compares runs."""
     entities = [] if scheme == NO_SCHEME else [*entity_scores((), (), scheme)]
     return [LOSS, ACCURACY, *entities]
 
@@ -206,7 +207,7 @@ def metric_names(scheme: str) -> list[str]:
 def entity_scores(
     golds: Sequence[Labels], predictions: Sequence[Labels], scheme: str
 ) -> dict[str, float]:
-    """The scores of entities by the strict reading, if any, and the default."""
+    """Returns the scores of entities by the strict reading, if any, and the default."""
     results: dict[str, float] = {}
     readings: dict[str, str | None] = {"": None}
     if scheme in STRICT_SCHEMES:
@@ -223,9 +224,9 @@ F1_MACRO = "f1_macro"  # computed on request, as --best_metric
 def f1_macro(
     golds: Sequence[Labels], predictions: Sequence[Labels], scheme: str
 ) -> float:
-    """The mean of the F1 of each type by the default reading; without types, of labels.
+    """Returns the mean F1 over types, by the default reading, or else over labels.
 
-    As seqeval's and scikit-learn's: of the types, or labels, on either side.
+    As in seqeval and scikit-learn, over all types or labels on either side.
     """
     if scheme == NO_SCHEME:
         predicted, gold = (

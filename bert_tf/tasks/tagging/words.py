@@ -1,4 +1,4 @@
-"""The task of labelling each word of a sentence, such as a named entity's."""
+"""The task of labelling each word of a sentence, for example named entities."""
 
 import dataclasses
 import itertools
@@ -68,7 +68,7 @@ from bert_tf.training.run_folder import RunData
 
 
 def digest(sentences: Iterable[Sentence]) -> str:
-    """A digest of everything that records are made of."""
+    """Returns a digest of everything that records are made of."""
     return rows_digest((one.words, one.labels, one.document) for one in sentences)
 
 
@@ -80,8 +80,8 @@ class TaggingTask(FineTuningTask[WordPredictions]):
     objective = TAGGING
     keeps_results = True
     labels: Sequence[str]
-    featurizer: SentenceFeaturizer  # or one that reads as it does
-    features: Mapping[str, str] | None = None  # what vectors of a frozen BERT depend on
+    featurizer: SentenceFeaturizer  # or another one with the same words
+    features: Mapping[str, str] | None = None  # the settings of a frozen BERT's vectors
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class TaggingTask(FineTuningTask[WordPredictions]):
             document_context=options.document_context,
             longest_word=self.trained.longest,
         )
-        # In the model's spelling; none without labels.
+        # In the model's spelling; None without labels.
         self._golds: dict[str, list[list[str]]] = {}
         self._label_ids: dict[str, np.ndarray] = {}
         for split, sentences in splits.items():
@@ -148,18 +148,18 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         )
 
     def build_model(self) -> keras.Model:
-        """A tagger on BERT."""
+        """Returns a tagger on BERT."""
         return BertTagger(self._model_files.config, len(self.labels), **self._built)
 
     def prepare(self, folder: str) -> None:
-        """Writes words.json, and which features the run uses."""
+        """Writes words.json, and the features that the run uses."""
         check_feature_choice(folder, self.features)
         if self.trained != TrainedWords():
             files.make_folder(folder)
             write_words(folder, self.trained)
 
     def class_counts(self) -> np.ndarray:
-        """How many words of the training set each label has."""
+        """Returns how many words of the training set have each label."""
         return np.bincount(self._label_ids[TRAIN], minlength=len(self.labels))
 
     def predict(self, split: str, outputs: Predict) -> WordPredictions:
@@ -178,14 +178,14 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         return predict_words(self._features[split], labels, outputs, batching)
 
     def predicted_labels(self, split: str, found: WordPredictions) -> list[list[str]]:
-        """The predictions, in the files' spelling."""
+        """Returns the predictions, in the files' spelling."""
         return [
             in_scheme(labels, self._file_schemes[split], written=self.scheme)
             for labels in self._by_sentence(split, found)
         ]
 
     def score(self, split: str, found: WordPredictions) -> dict[str, float]:
-        """The scores of predictions; {} without labels."""
+        """Returns the scores of predictions; {} without labels."""
         # The accuracy is of the labels as the files' scorer reads them: in another
         # scheme a correct entity may have a word with a wrong label.
         if not self._golds[split]:
@@ -206,28 +206,28 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         return results
 
     def report(self, split: str, found: WordPredictions) -> str:
-        """The scores by type in the official scorer's format; "" without entities."""
+        """Returns the official scorer's table by type; "" without entities."""
         if self.scheme == NO_SCHEME or not self._golds[split]:
             return ""
         written = labels_of(self.splits[split]), self.predicted_labels(split, found)
         return report(count_entities(*written), *self._num_correct(split, found))
 
     def _num_correct(self, split: str, found: WordPredictions) -> tuple[int, int]:
-        """The number of words, and of those whose label is right as written."""
+        """Returns the number of words, and of those whose label is right as written."""
         golds = list(itertools.chain.from_iterable(labels_of(self.splits[split])))
         predicted = itertools.chain.from_iterable(self.predicted_labels(split, found))
         correct = sum(gold == one for gold, one in zip(golds, predicted, strict=True))
         return len(golds), correct
 
     def _by_sentence(self, split: str, found: WordPredictions) -> list[list[str]]:
-        """The predicted labels of each sentence, in the model's spelling."""
+        """Returns the predicted labels of each sentence, in the model's spelling."""
         words = (self.labels[number] for number in found.label_ids.tolist())
         return [
             list(itertools.islice(words, len(one.words))) for one in self.splits[split]
         ]
 
     def data(self) -> RunData:
-        """The training set."""
+        """Returns the training set."""
         where = self._options.tfds_name or self._options.train_file
         sentences = self.splits[TRAIN]
         return RunData(f"{len(sentences)} sentences of {where}", digest(sentences))
@@ -256,13 +256,13 @@ class TaggingTask(FineTuningTask[WordPredictions]):
             logging.info("%s", written)
             files.write_atomically(report_path, written)
         elif not self._golds[split]:
-            # Those of a file with labels are of other predictions.
+            # The reports of a file with labels are about other predictions.
             run_folder.forget_results(folder, f"{split}_")
             if files.exists(report_path):
                 files.remove(report_path)
 
     def identity(self, split: str) -> str:
-        """A digest of a split's sentences, and of how they are read."""
+        """Returns a digest of a split's sentences and of how they are read."""
         return rows_digest([self._made_from(split)])
 
     def _made_from(self, split: str) -> dict[str, Any]:
@@ -275,7 +275,7 @@ class TaggingTask(FineTuningTask[WordPredictions]):
         }
 
     def make_records(self, split: str) -> ExampleTable:
-        """The windows of a split."""
+        """Returns the windows of a split."""
         sentences, length = self.splits[split], self._options.max_seq_length
         labels = self._label_ids[split]
         records = ExampleTable(
@@ -293,7 +293,7 @@ class TaggingTask(FineTuningTask[WordPredictions]):
 def read_splits(
     options: TaggingOptions, trained: TrainedWords, segmenter: str
 ) -> dict[str, list[Sentence]]:
-    """The sentences, by split."""
+    """Reads the sentences, by split."""
     layout = dataclasses.replace(
         options.layout,
         splits_cjk=trained.splits_cjk,
@@ -319,7 +319,7 @@ def read_splits(
 def check_feature_choice(
     folder: str, features: Mapping[str, str] | None = None
 ) -> None:
-    """Writes which features a run uses; InputError if its folder has others."""
+    """Writes a run's choice of features; InputError if its folder has another one."""
     path = os.path.join(folder, FEATURES_NAME)
     there: dict[str, str] | None = None
     if files.exists(path):
@@ -339,4 +339,4 @@ def check_feature_choice(
         files.make_folder(folder)
         files.write_atomically(path, json.dumps(features, indent=1) + "\n")
     elif there is not None:
-        files.remove(path)  # of a start that failed before its first checkpoint
+        files.remove(path)  # from a start that failed before its first checkpoint
