@@ -1,4 +1,4 @@
-"""The command `extract_features`."""
+"""Extracts features: the layers' outputs for lines of text, written to a file."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -86,7 +86,7 @@ class ExtractionOptions(ModelOptions, DeviceOptions, LengthOptions, decides="num
     )
 
     def problems(self) -> Iterator[str]:
-        """Options for vectors that are not extracted."""
+        """Yields options for vectors that are not extracted."""
         yield from super().problems()
         if not self.token_vectors and not self.sentence_vectors:
             yield "`token_vectors=false` needs `sentence_vectors`."

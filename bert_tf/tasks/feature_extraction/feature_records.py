@@ -30,7 +30,7 @@ from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
 # Vectors of a whole line.
 POOLED, CLS, MEAN_OF_TOKENS, MAX_OF_TOKENS = "pooled", "cls", "mean", "max"
 SENTENCE_VECTORS = (POOLED, CLS, MEAN_OF_TOKENS, MAX_OF_TOKENS)
-# A word's vector from its pieces'.
+# The vector of a word, made from its pieces'.
 FIRST_PIECE, MEAN_OF_PIECES = "first", "mean"
 
 VECTORS = "vectors"
@@ -43,30 +43,30 @@ Spans = list[tuple[int, int]]
 
 
 class Line(NamedTuple):
-    """A line's text, or two."""
+    """A line's text, or two texts."""
 
     text_a: str
     text_b: str = ""
 
 
 class FeatureInput(NamedTuple):
-    """The model's input, and which parts of it get a vector."""
+    """The model's input, and the parts of it that get a vector."""
 
     ids: Sequence[int]  # [CLS] and [SEP] included
     segment_ids: Sequence[int]
-    names: Sequence[str] = ()  # each vector's token or word
+    names: Sequence[str] = ()  # the token or word of each vector
     # Half-open ranges of the words' pieces; None: every token has a vector.
     spans: Spans | None = None
     is_cut: bool = False  # whether tokens were cut off
 
     @property
     def num_vectors(self) -> int:
-        """How many tokens or words have a vector."""
+        """The number of tokens or words with a vector."""
         return len(self.ids if self.spans is None else self.spans)
 
 
 def parse_line(text: str) -> Line:
-    """A line read as in the original."""
+    """Returns a line, parsed as in the original."""
     text = text.strip()
     pair = _PAIR.match(text)
     return Line(text) if pair is None else Line(pair[1], pair[2])
@@ -80,7 +80,7 @@ def read_lines(path: str) -> Iterator[Line]:
 
 
 def count_lines(path: str) -> int:
-    """The number of lines in a file; reads all of it, so that errors appear early."""
+    """Returns a file's number of lines; reads all, so that errors appear early."""
     if not files.can_be_read_again(path):
         raise InputError(
             f"The input must be an existing file, no folder or pipe: {path}"
@@ -140,7 +140,7 @@ class FeatureReader:
     def _assembled(
         self, ids_a: list[int], ids_b: list[int]
     ) -> tuple[FeatureInput, tuple[int, int]]:
-        """The input without names, and the remaining tokens of both texts."""
+        """Returns the input without names, and the remaining tokens of both texts."""
         room = self.max_seq_length - (3 if ids_b else 2)
         left_a, left_b = truncate_pair(ids_a, ids_b, room)
         lengths = len(left_a), len(left_b)
@@ -163,14 +163,14 @@ class Features(NamedTuple):
     """The features of an input, float32."""
 
     input: FeatureInput
-    vectors: np.ndarray | None  # [n, L, W] of its n tokens or words, where wanted
+    vectors: np.ndarray | None  # [n, L, W] of its n tokens or words, if requested
     sentence: dict[str, np.ndarray]  # `pooled` [H], `cls` and `mean` [L, W]
 
 
 def _of_names(
     states: np.ndarray, inputs: FeatureInput, word_vectors: str
 ) -> np.ndarray:
-    """Selects the vectors of an input's tokens or words from all positions."""
+    """Returns the vectors of an input's tokens or words, from all positions'."""
     if inputs.spans is None:
         return states[: len(inputs.ids)].copy()
     spans = np.array(inputs.spans, np.int64).reshape(-1, 2)
@@ -224,7 +224,7 @@ def extract(
         }
         return Features(group[row], vectors, sentence)
 
-    # Short inputs count for more: a group has few enough of them, too.
+    # Short inputs are counted as longer, so that a group does not have too many.
     least = tokens_at_once // INPUTS_AT_ONCE
     some = grouped(inputs, tokens_at_once, lambda one: max(least, len(one.ids)))
     groups = ((group, _table(group)) for group in some)
@@ -233,7 +233,7 @@ def extract(
 
 
 def _table(group: Sequence[FeatureInput]) -> ExampleTable:
-    """The model's inputs of a group, in memory."""
+    """Returns the model's inputs of a group, in memory."""
     keys = ("input_ids", "input_mask", "segment_ids")
     longest = max(len(each.ids) for each in group)
     block = {key: np.zeros([len(group), longest], np.int32) for key in keys}

@@ -1,9 +1,10 @@
 r"""BERT as features: its layers' vectors for tokens, words and whole lines.
 
 An input has one text per line, or two with " ||| " between them, as the original's: a
-line is stripped, and of several " ||| " the last one counts. A text is [CLS] A [SEP], a
-pair [CLS] A [SEP] B [SEP]; what is too long is cut at the end, of a pair the longer
-text token by token. By token, every token has a vector, [CLS] and [SEP] too. By word,
+line is stripped, and the last " ||| " counts if there are several. A text is [CLS] A
+[SEP], a pair [CLS] A [SEP] B [SEP]. A text that is too long is cut at the end; a pair
+loses tokens one by one, each from the longer text. By token, every token has a vector,
+[CLS] and [SEP] too. By word,
 each word between white space has one: its first piece's vector, or the mean of its
 pieces'. A word that the tokenizer removes, such as a lone control character, is read as
 [UNK]. A word has a vector if its first piece was not cut off.
@@ -24,12 +25,12 @@ An npz file has these arrays:
     vectors   [T, L, W]  of the tokens or words of all lines, one after another
     offsets   [N + 1]    int64: line i has vectors[offsets[i]:offsets[i + 1]]
     names     [T]        the tokens or words; longer ones' first 200 characters
-    layers    [L]        what each of a token's vectors is: "-1", "sum(-1,-2)"
+    layers    [L]        the name of each of a token's vectors: "-1", "sum(-1,-2)"
     pooled    [N, H]     on request, as below
     cls       [N, L, W]
     mean      [N, L, W]
     max       [N, L, W]
-    settings             JSON: what they were made with
+    settings             JSON
 
 Without tokens' vectors there are no `vectors`, `offsets` and `names`.
 
@@ -100,7 +101,7 @@ LayerIndex = int | str  # a number, or EMBEDDINGS
 class LayerSelection:
     """Layers, and how they are combined."""
 
-    # Numbers from 0 or from -1 backwards, or EMBEDDINGS; made of the words of --layers.
+    # Numbers from 0 or from -1 backwards, or EMBEDDINGS; from the words of --layers.
     layers: tuple[LayerIndex, ...]
     combine: str = NONE
     weights: tuple[float, ...] = ()
@@ -145,7 +146,7 @@ class LayerSelection:
 
     @property
     def labels(self) -> list[LayerIndex]:
-        """A name for each of the vectors: the layer's, or `sum(-1,-2)`."""
+        """A name for each vector: the layer's, or `sum(-1,-2)`."""
         if self.combine == NONE:
             return list(self.layers)
         return [f"{self.combine}({','.join(map(str, self.layers))})"]
@@ -156,7 +157,7 @@ class LayerSelection:
         return len(self.labels), width
 
     def combined(self, hidden_states: Sequence[Any]) -> Any:
-        """The layers' outputs [B, S, H] as vectors [B, S, L, W], float32."""
+        """Converts the layers' outputs [B, S, H] to vectors [B, S, L, W], float32."""
         layers = [ops.cast(states, "float32") for states in hidden_states]
         if self.combine == NONE:
             return ops.stack(layers, axis=2)
@@ -173,7 +174,7 @@ class LayerSelection:
 def feature_model(
     encoder: BertEncoder, selection: LayerSelection, options: FeatureSettings
 ) -> DictInputModel:
-    """A model of features [B, S, L, W], pooled [B, H], cls, mean, max [B, L, W]."""
+    """Returns a model of features [B, S, L, W], pooled [B, H], and pooled features."""
     # Layers above the highest requested one are not computed.
     inputs, states = encoder.input, encoder.output
     outputs: dict[str, Any] = {}
@@ -196,7 +197,7 @@ def feature_model(
 
 
 def weights_digest(model: keras.Model) -> str:
-    """A digest of a model's weights."""
+    """Returns a digest of a model's weights."""
     digest = hashlib.sha256()
     for weight in sorted(model.weights, key=lambda weight: weight.path):
         value = ops.convert_to_numpy(weight)
@@ -251,7 +252,7 @@ class FeatureExtractor:
 
     @functools.cached_property
     def settings(self) -> dict[str, Any]:
-        """All that the features depend on except the inputs, as JSON."""
+        """Returns the settings that decide the features, except inputs, as JSON."""
         config = self._config.to_dict()
         for name in _OF_TRAINING_ALONE:
             del config[name]
@@ -309,7 +310,7 @@ class FeatureExtractor:
     def vectors(
         self, inputs: Sequence[FeatureInput], folder: str, name: str
     ) -> np.ndarray:
-        """The vectors of all inputs, [T, L, W], kept in FOLDER/NAME-DIGEST.npy."""
+        """Returns all inputs' vectors, [T, L, W], kept in FOLDER/NAME-DIGEST.npy."""
         digest = hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode())
         for each in inputs:
             digest.update(repr((each.ids, each.segment_ids, each.spans)).encode())
@@ -357,7 +358,7 @@ class FeatureExtractor:
         self._all_workers(True)  # the file must exist before any of them continues
 
     def _all_workers(self, here: bool) -> bool:
-        """Whether something holds on all workers; all of them must call this."""
+        """Whether a condition holds on all workers; all of them must call this."""
         count = sum_over_workers(self._strategy, [float(here)])[0]
         return bool(count == num_workers(self._strategy))
 
@@ -370,7 +371,7 @@ def open_extractor(
     weights: tuple[float, ...] = (),
     **others: Any,
 ) -> tuple[FeatureExtractor, WordPieceTokenizer]:
-    """A command's extractor, on its devices, and the tokenizer of its checkpoint."""
+    """Returns a command's extractor, on its devices, and its checkpoint's tokenizer."""
     strategy = create_strategy(options)
     check_batch_size(strategy, options.batch_size, flag="batch_size")
     model_files = read_model_files(options, folder_of(options.init_checkpoint))
@@ -437,7 +438,7 @@ def write_arrays(
 
 
 def json_line(index: int, features: Features, labels: Sequence[LayerIndex]) -> bytes:
-    """The line of input `index`, with its line feed."""
+    """Returns the line of input `index`, with its line feed."""
     heads = [f'{{"index": {json.dumps(label)}, "values": [' for label in labels]
 
     def layers(texts: Iterator[str]) -> str:
@@ -472,7 +473,7 @@ def number_lists(rows: np.ndarray) -> list[str]:
     if not rows.size:
         return [""] * len(rows)
     rows = np.ascontiguousarray(rows, np.float32)
-    if not (np.abs(rows) < _LIMIT).all():  # not a number, too
+    if not (np.abs(rows) < _LIMIT).all():  # this includes NaN
         return [
             ", ".join(
                 json.dumps(round(value, 6) if math.isfinite(value) else value)
@@ -487,7 +488,7 @@ def number_lists(rows: np.ndarray) -> list[str]:
 
 @compiled
 def _written_numbers(rows):
-    """The concatenated texts of the rows, and where each one ends."""
+    """Returns the concatenated texts of the rows, and where each one ends."""
     # A float32 has 24 bits and 10^6 = 2^6 15625 has 14 that are not shifts, so that
     # their product is exact in a float64, and rounding it is rounding the decimal.
     num_rows, width = rows.shape

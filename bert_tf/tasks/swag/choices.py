@@ -71,18 +71,18 @@ class ChoiceLayout:
 
 
 class Columns(NamedTuple):
-    """The names of one file's columns; None for those that it lacks."""
+    """The names of a file's columns; None for missing ones."""
 
     premise: str
     start: str | None
-    endings: tuple[str, ...]  # one for each, or one for a list of them
+    endings: tuple[str, ...]  # one for each, or one for a list of all
     label: str | None
 
 
 def find_columns(
     layout: ChoiceLayout, there: Sequence[str], path: str, *, has_labels: bool
 ) -> Columns:
-    """The columns of a file: the layout ones, or else the defaults above."""
+    """Returns a file's columns: the layout's, or else the defaults above."""
     start = layout.start_column
     if start is None:
         start = next((name for name in STARTS if name in there), "")
@@ -112,7 +112,7 @@ def find_columns(
 def read_choices(
     source: str | TfdsRows, layout: ChoiceLayout, *, has_labels: bool
 ) -> ChoiceSet:
-    """The examples of a file, or of a TensorFlow dataset such as hellaswag."""
+    """Reads the examples of a file, or of a TensorFlow dataset such as hellaswag."""
     if isinstance(source, str):
         with other_formats.naming(source, "run_swag"):
             header, found = rows.read(source, default=rows.CSV)
@@ -157,7 +157,7 @@ def _choices(
 
 
 def _target(labels: Sequence[str] | None, count: int, path: str) -> tables.Target:
-    """The target for a number of endings: one class per ending."""
+    """Returns the target for a number of endings: one class per ending."""
     found = tuple(labels or map(str, range(count)))
     if count < 2 or not len({*found}) == len(found) == count:
         raise InputError(
@@ -168,7 +168,7 @@ def _target(labels: Sequence[str] | None, count: int, path: str) -> tables.Targe
 
 
 def example_of(row: rows.Row, columns: Columns) -> ChoiceExample:
-    """The example of a row."""
+    """Returns the example of a row."""
     if row.problem:
         raise InputError(row.problem)
 
@@ -198,7 +198,7 @@ def example_of(row: rows.Row, columns: Columns) -> ChoiceExample:
 
 
 def _problem(example: ChoiceExample, target: tables.Target, *, has_labels: bool) -> str:
-    """Why an example does not fit the target, or is empty; "" if it fits."""
+    """Returns why an example is empty or does not fit the target; "" if it fits."""
     if len(example.endings) != target.num_outputs:
         return (
             f"there are {len(example.endings)} endings; the first row has"
@@ -226,7 +226,7 @@ class ChoiceFeaturizer(TextFeaturizer):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that the records depend on in addition to the examples, as JSON."""
+        """Returns the settings that decide the records, as JSON."""
         return {
             **self.tokenizer.settings,
             "max_seq_length": self.max_seq_length,
@@ -245,7 +245,7 @@ class ChoiceFeaturizer(TextFeaturizer):
         }
 
     def _texts(self, example: ChoiceExample) -> list[tuple[Tokens, Tokens]]:
-        """The tokens of an example's choices: of the premise, and of the ending."""
+        """Returns the tokens of an example's choices: premises and endings."""
         premise = self.tokenizer.encode(example.premise)
         endings = [self.tokenizer.encode(choice) for choice in example.choices]
         room = self.max_seq_length - 3

@@ -45,7 +45,7 @@ def write_choices(
 
     index       the example's number in its file, from 0
     label       the right ending's label as in the file; empty if there is none
-    prediction  the predicted one's
+    prediction  the predicted ending's label
     correct     1 or 0; empty if there is no label
     p_LABEL     each ending's probability
     premise, start, ending_LABEL    the texts
@@ -107,7 +107,7 @@ class ChoiceTask(LabelledTask):
         self._built = finetuning.model_options(options, model_files.config)
 
     def build_model(self) -> BertMultipleChoice:
-        """A model that gives one number per choice."""
+        """Returns a model that gives one number per choice."""
         return BertMultipleChoice(self._config, **self._built)
 
     def write(self, folder: str, split: str, logits: np.ndarray, step: int) -> None:

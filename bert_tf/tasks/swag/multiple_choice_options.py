@@ -86,7 +86,7 @@ class ChoiceOptions(
     )
 
     def problems(self) -> Iterator[str]:
-        """Options that exclude each other."""
+        """Yields options that exclude each other."""
         yield from super().problems()
         yield from self.need_one_of("do_train", "do_eval", "do_predict")
         if self.max_seq_length < 5:
