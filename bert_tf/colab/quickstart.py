@@ -1,4 +1,4 @@
-"""The command `quickstart`."""
+"""The recipe on a small scale: from text to a fine-tuned model in minutes."""
 
 import ast
 import contextlib

@@ -1,4 +1,4 @@
-"""The command `create_pretraining_data`."""
+"""Records for pre-training, made from text."""
 
 import functools
 from collections.abc import Callable, Iterator

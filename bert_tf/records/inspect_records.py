@@ -1,4 +1,4 @@
-"""The command `inspect_records`."""
+"""Printed records, and statistics of record files."""
 
 import shutil
 

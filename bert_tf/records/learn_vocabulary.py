@@ -1,4 +1,4 @@
-"""The command `learn_vocabulary`."""
+"""A vocabulary, learned from text."""
 
 from absl import logging
 

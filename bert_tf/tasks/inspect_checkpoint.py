@@ -1,4 +1,4 @@
-"""The command `inspect_checkpoint`."""
+"""A printed summary of a checkpoint."""
 
 import math
 import os

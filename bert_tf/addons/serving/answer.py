@@ -1,4 +1,4 @@
-"""The command `answer`."""
+"""Answers to questions about texts by a SQuAD model."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The command `explain`."""
+"""Explanations of predictions, as text or as a page."""
 
 from absl import logging
 

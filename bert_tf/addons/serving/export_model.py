@@ -1,4 +1,4 @@
-"""The command `export_model`."""
+"""Exports of checkpoints to the formats of other programs."""
 
 import dataclasses
 import hashlib

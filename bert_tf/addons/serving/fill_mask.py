@@ -1,4 +1,4 @@
-"""The command `fill_mask`."""
+"""The likeliest tokens for each [MASK] of a text."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence

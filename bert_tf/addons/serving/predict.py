@@ -1,4 +1,4 @@
-"""The command `predict`."""
+"""Predictions for the texts of a table."""
 
 import abc
 import collections

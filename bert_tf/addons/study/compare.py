@@ -1,4 +1,4 @@
-"""The command `compare`."""
+"""Comparisons of two runs on the same examples."""
 
 import itertools
 import json

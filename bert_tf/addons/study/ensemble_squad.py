@@ -1,4 +1,4 @@
-"""The command `ensemble_squad`."""
+"""Ensembles: n-best answers of several runs, combined into one set."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""The command `plot_attention`."""
+"""Pictures of the attention between the tokens of a sentence."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The command `probe`."""
+"""Probes of each layer: how well words' labels can be read from it."""
 
 import dataclasses
 import hashlib

@@ -1,4 +1,4 @@
-"""The command `score`."""
+"""Scores of sentences and sentence pairs by a pre-trained model."""
 
 import itertools
 import json
