@@ -628,26 +628,12 @@ class NewDataTest(RunClassifierTestCase):
 
 
 class EncoderTest(RunClassifierTestCase):
-    def test_a_bilstm_on_two_encoders(self):
+    def test_a_bilstm(self):
         self.write_tsv()
-        backwards = self.path("backwards")
-        config = dataclasses.replace(toy.CONFIG, right_to_left=True)
-        toy.save_checkpoint(backwards, BertPretrainer(config), 1, 1)
-        with open(os.path.join(backwards, "bert_config.json"), "w") as file:
-            file.write(config.to_json_string())
-        given = {"init_checkpoint": self.pretrained(), "second_checkpoint": backwards}
-        with self.assertLogs() as log:
-            self.run_script("--do_train", "--do_eval", "--bilstm", **given)
-        initialized = [line for line in log.output if "Initialized" in line]
-        self.assertLen(initialized, 2)
+        given = {"init_checkpoint": self.pretrained()}
+        self.run_script("--do_train", "--do_eval", "--bilstm", **given)
         scores = self.results()
-        model = load_classifier(self.path("run"))
-        second = model.bert_config.second_encoder
-        self.assertTrue(second.right_to_left and model.bert_config.bilstm)
-        self.assertEqual(
-            list(weights_by_name(model)["output_weights"].shape),
-            [2, 2 * config.hidden_size],
-        )
+        self.assertTrue(load_classifier(self.path("run")).bert_config.bilstm)
         # The folder says what the model is.
         self.run_script("--do_eval", bert_config_file=None)
         self.assertEqual(self.results(), scores)

@@ -97,9 +97,6 @@ class BertConfig:
         right_to_left: whether a token sees only itself and later ones.
         bilstm: whether a bidirectional LSTM stands on top of the encoder, as in the
             ablation "+ BiLSTM" of section 5.1.
-        second_encoder: the architecture of a second encoder, whose outputs are
-            concatenated with the first one's; None for none. Section 5.1 argues against
-            it: a left-to-right and a right-to-left model, as in ELMo.
         cls_normalization: whether the pooled output is standardized, by a mean and a
             deviation that training leaves alone (Zhou et al. 2019).
         layer_norm_eps: what layer normalization adds to the variance; 1e-12 in the
@@ -142,7 +139,6 @@ class BertConfig:
     left_to_right: bool = False
     right_to_left: bool = False
     bilstm: bool = False
-    second_encoder: "BertConfig | None" = None
     cls_normalization: bool = False
     layer_norm_eps: float = LAYER_NORM_EPSILON
     masked_lm_hidden_act: str | None = None
@@ -164,14 +160,12 @@ class BertConfig:
                 "`embedding_size` must be given with `num_hidden_groups`: its default"
                 " in ALBERT's files differs from BERT's."
             )
-        if isinstance(second := self.second_encoder, Mapping):
-            object.__setattr__(self, "second_encoder", BertConfig(**second))
         if self.left_to_right and self.right_to_left:
             raise ValueError("`left_to_right` and `right_to_left` exclude each other.")
-        if self.bilstm and self.output_size % 2:
+        if self.bilstm and self.hidden_size % 2:
             raise ValueError(
                 "`bilstm` needs an even width, half of it for each direction. Received:"
-                f" {self.output_size}"
+                f" {self.hidden_size}"
             )
 
     @property
@@ -189,17 +183,10 @@ class BertConfig:
         """Whether a token sees those on both sides, as a masked LM needs."""
         return not (self.left_to_right or self.right_to_left)
 
-    @property
-    def output_size(self) -> int:
-        """The width of the encoder's outputs: of a second encoder's too."""
-        second = self.second_encoder
-        return self.hidden_size + (second.output_size if second else 0)
-
     def _check(self, name: str, value: Any, kind: Any) -> None:
         """Raises ValueError if a field's value is out of its range."""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        kinds = (float | None, str | None, int | None, "BertConfig | None")
-        if value is None and kind in kinds:
+        if value is None and kind in (float | None, str | None, int | None):
             return
         if name in ("num_hidden_groups", "inner_group_num"):
             is_right = type(value) is int and value == 1
@@ -212,9 +199,6 @@ class BertConfig:
         elif name.endswith("hidden_act"):
             is_right = value in HIDDEN_ACTIVATIONS
             wanted = f"one of {', '.join(HIDDEN_ACTIVATIONS)}"
-        elif name == "second_encoder":
-            is_right = isinstance(value, BertConfig | Mapping)
-            wanted = "a BertConfig, or its fields"
         elif not is_number:
             is_right, wanted = False, "a number"
         elif name.endswith("_prob"):
@@ -274,6 +258,11 @@ class BertConfig:
             InputError: `vocab_size` is missing, a value is out of its range, or an
                 unknown key is a near miss of a real one.
         """
+        if values.get("second_encoder"):
+            raise InputError(
+                f"{source}: a model of two encoders, which this version does not read."
+                " Train it again by bert_tf.addons.study.two_encoders."
+            )
         fields = [field.name for field in dataclasses.fields(cls)]
         unknown = sorted(set(values) - set(fields) - _KNOWN_AND_UNUSED)
         for key in unknown:
@@ -297,8 +286,6 @@ class BertConfig:
             known["hidden_act"] = (activation or "linear").lower()
         if isinstance(known.get("masked_lm_hidden_act"), str):
             known["masked_lm_hidden_act"] = known["masked_lm_hidden_act"].lower()
-        if isinstance(second := known.get("second_encoder"), Mapping):
-            known["second_encoder"] = cls.from_dict(second, source)
         try:
             return cls(**known)
         except ValueError as error:
@@ -332,16 +319,8 @@ class BertConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, as in bert_config.json."""
-        values = {
-            field.name: getattr(self, field.name) for field in dataclasses.fields(self)
-        }
-        if self.second_encoder:
-            values["second_encoder"] = self.second_encoder.to_dict()
-        return {
-            name: value
-            for name, value in values.items()
-            if name not in _OURS or value != _OURS[name]
-        }
+        values = ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))
+        return {n: x for n, x in values if n not in _OURS or x != _OURS[n]}
 
     def beyond_the_original(self) -> dict[str, Any]:
         """The fields with values unknown to the original's code."""

@@ -397,7 +397,7 @@ def write_kerashub(folder: str, model: Source) -> None:
 def _refuse_added(model: Source) -> None:
     """Raises InputError for weights that only this program computes with."""
     config = model.require_config()
-    ours = ("right_to_left", "bilstm", "second_encoder")
+    ours = ("right_to_left", "bilstm")
     options = [*added_options(model.weights), *(n for n in ours if getattr(config, n))]
     if options:
         raise InputError(

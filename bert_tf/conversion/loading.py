@@ -50,9 +50,6 @@ _FUNCTION: tuple[str, ...] = (
 )
 _MASKED_LM_FUNCTION = ("masked_lm_hidden_act", "masked_lm_layer_norm_eps")
 
-# It may have its own checkpoint.
-_SECOND_ENCODER = "bert/second_encoder/"
-
 _USE_ITS_CONFIG = f" Use the {CONFIG_NAME} that belongs to the checkpoint."
 
 
@@ -86,11 +83,7 @@ def load_weights(
     variables = weights_by_name(model)
     refuse_other_function(source, model.bert_config)
     _refuse_what_does_not_fit(weights, variables)
-    missing = [
-        name
-        for name in variables
-        if name not in weights and not name.startswith(_SECOND_ENCODER)
-    ]
+    missing = [name for name in variables if name not in weights]
     unused = [name for name in weights if name not in variables]
     # Tensor by tensor: the checkpoint is never whole in memory next to the model.
     found = [name for name in variables if name in weights]

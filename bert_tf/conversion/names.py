@@ -22,9 +22,8 @@ Layers that share their weights have the names of ALBERT's original checkpoints,
 has the layer from embeddings of another size to the encoder. ELECTRA's discriminator
 has BERT's names, its head and the generator ELECTRA's below `cls/`; see `electra_name`.
 
-Shapes: V vocabulary, P positions, T segment types, E embedding, H hidden, W outputs of
-the encoder (H, unless it has a second one), F feed-forward, C labels (of a classifier
-or a tagger).
+Shapes: V vocabulary, P positions, T segment types, E embedding, H hidden, F
+feed-forward, C labels (of a classifier or a tagger).
 """
 
 import dataclasses
@@ -52,7 +51,6 @@ class Name:
             "T": config.type_vocab_size,
             "E": config.embedding_width,
             "H": config.hidden_size,
-            "W": config.output_size,
             "F": config.intermediate_size,
             "C": None,
         }
@@ -95,7 +93,7 @@ def _scores(tf: str, num: str, hf: str, hub: str | None = None) -> list[Name]:
     """A linear layer whose kernel is [outputs, inputs] in the original."""
     kernel, bias = (f"{hub}/vars/0", f"{hub}/vars/1") if hub else (None, None)
     return [
-        Name(f"{tf}output_weights", f"{num} W", f"{hf}.weight", kernel, bool(hub)),
+        Name(f"{tf}output_weights", f"{num} H", f"{hf}.weight", kernel, bool(hub)),
         Name(f"{tf}output_bias", num, f"{hf}.bias", bias),
     ]
 
@@ -331,7 +329,7 @@ for _head in (
     ),
     Head(
         name=WINDOWS,
-        weights=(Name("cls/window_attention/query", "W", "window_attention.query"),),
+        weights=(Name("cls/window_attention/query", "H", "window_attention.query"),),
     ),
     Head(
         name=REPLACED_TOKENS,

@@ -12,4 +12,4 @@ ADDED = (
 
 def is_added(name: str) -> bool:
     """Whether fine-tuning adds a weight of this name to a pre-trained encoder."""
-    return re.fullmatch(f".*/({ADDED}|second_encoder/.*)", name) is not None
+    return re.fullmatch(f".*/({ADDED})", name) is not None

@@ -32,11 +32,9 @@ from bert_tf.modeling.transformer import AttentionBias, TransformerLayer
 #
 # With `left_to_right` in its config a token attends only to itself and earlier ones,
 # and the last token is pooled (Devlin et al. 2018, section 5.1, "LTR"); with
-# `right_to_left` to itself and later ones. A `second_encoder` has its own weights,
-# and its outputs are concatenated: [B, S, W] and [B, W] with W the sum of the widths.
-# hidden_states and attention_probs come from the first encoder. With `bilstm` an LSTM
-# reads the sequence output both ways; its last states are pooled, without a dense
-# layer. With `cls_normalization` the pooled output is standardized last.
+# `right_to_left` to itself and later ones. With `bilstm` an LSTM reads the sequence
+# output both ways; its last states are pooled, without a dense layer. With
+# `cls_normalization` the pooled output is standardized last.
 #
 # A call may pass a whole parsed record: features that the model does not read are
 # ignored.
@@ -83,8 +81,8 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
 
     Raises:
         ValueError: both `packed` and `use_position_ids`, or both `lora_rank` and
-            `adapter_size`, or `train_pooler` without a pooler; a BiLSTM or a second
-            encoder with packed rows, or a second encoder with LoRA or adapters.
+            `adapter_size`, or `train_pooler` without a pooler; a BiLSTM with packed
+            rows.
 
     Examples:
         >>> config = bert_tf.BertConfig(
@@ -143,7 +141,7 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
         mixture = LayerMixture(dtype=dtype) if layer_mixture else None
         pooler = Pooler(config, dtype=dtype) if has_pooler else None
         bilstm = (
-            addon("bilstm")(config.output_size, dtype=dtype) if config.bilstm else None
+            addon("bilstm")(config.hidden_size, dtype=dtype) if config.bilstm else None
         )
 
         # === Inputs ===
@@ -179,19 +177,6 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
                 outputs["pooled_output"] = pooler(tokens)
             elif mixture is not None:
                 outputs["sequence_output"] = mixture(hidden_states)
-            second = None
-            if config.second_encoder is not None:
-                second = BertEncoder(
-                    config.second_encoder,
-                    use_position_ids=use_position_ids,
-                    use_attention_mask=use_attention_mask,
-                    use_pooler=has_pooler,
-                    recompute=recompute,
-                    layer_mixture=layer_mixture,
-                    dtype=dtype,
-                    name="second_encoder",
-                )
-                outputs = _side_by_side(outputs, second(inputs))
             if bilstm is not None:
                 is_token = ops.cast(input_mask, "bool")
                 x = bilstm(outputs["sequence_output"], mask=is_token)
@@ -212,7 +197,6 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
         # === Config ===
         self.bert_config = config
         self.embeddings = embeddings
-        self.second_encoder = second
         self.options = {
             "output_hidden_states": output_hidden_states,
             "output_attentions": output_attentions,
@@ -297,14 +281,10 @@ def _check_arguments(
         )
     if trains_missing_pooler:
         raise ValueError("`train_pooler` must be False without a pooler.")
-    if packed and (config.bilstm or config.second_encoder):
+    if packed and config.bilstm:
         raise ValueError(
-            "`packed` must be False with `bilstm` or `second_encoder` in the config:"
-            " they read one sequence per row."
-        )
-    if config.second_encoder and (lora_rank or adapter_size):
-        raise ValueError(
-            "`lora_rank` and `adapter_size` must be 0 with a `second_encoder`."
+            "`packed` must be False with `bilstm` in the config: it reads one sequence"
+            " per row."
         )
 
 
@@ -367,12 +347,3 @@ def _encode(
             hidden_states.append(x)
             attention_probs.append(probabilities)
     return hidden_states, attention_probs
-
-
-def _side_by_side(
-    outputs: Mapping[str, Any], others: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Two encoders' outputs, concatenated."""
-    return {
-        name: ops.concatenate([x, others[name]], axis=-1) for name, x in outputs.items()
-    }

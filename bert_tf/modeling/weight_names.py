@@ -42,10 +42,10 @@ def weights_by_name(model: keras.Model) -> dict[str, keras.Variable]:
     for weight in model.weights:
         if id(weight) in encoder_ids:
             name = "bert/" + _after(weight.path, encoder.name)
-        elif "/classifier/" in f"/{weight.path}":
-            name = _after(weight.path, "classifier")
-        else:
+        elif "/cls/" in f"/{weight.path}":
             name = "cls/" + _after(weight.path, "cls")
+        else:
+            name = _after(weight.path, "classifier")
         if name in names:
             raise ValueError(
                 f"Two weights must not have one name. Received: {name!r} for "

@@ -19,7 +19,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, read_model_files
 from bert_tf.conversion.names import heads_of
-from bert_tf.conversion.source import Source, open_source, with_new_labels
+from bert_tf.conversion.source import Source, with_new_labels
 from bert_tf.records import batching
 from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks import run_log
@@ -405,7 +405,6 @@ class FineTuning:
             self.options.precision,
             self.strategy,
             init_adapter=self.options.init_adapter,
-            second_checkpoint=self.options.second_checkpoint,
         )
 
     def predict(self, model: keras.Model, split: str) -> Any:
@@ -453,15 +452,6 @@ def files_of(options: FineTuningOptions, folder: str) -> ModelFiles:
     changed: dict[str, Any] = {
         name: True for name in ("bilstm", "cls_normalization") if getattr(options, name)
     }
-    if options.second_checkpoint:
-        second = open_source(options.second_checkpoint)
-        changed["second_encoder"] = second.require_config()
-        vocabulary = second.tokenizer.vocabulary
-        if vocabulary and vocabulary.sha256 != model_files.vocabulary.sha256:
-            raise InputError(
-                f"`second_checkpoint={options.second_checkpoint}` has another"
-                " vocabulary than the model. Give two models with the same vocabulary."
-            )
     return model_files._replace(
         config=dataclasses.replace(model_files.config, **changed)
     )

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _OF_FINE_TUNING = (
     *(n for n in declarations(LossOptions) if not n.startswith(("teacher", "distill"))),
     *("patience", "init_head", "reinitialize_layers", "init_adapter"),
-    "second_checkpoint",
 )
 
 

@@ -278,9 +278,8 @@ class FineTuningOptions(
         for name in ("lora_rank", "adapter_size", "init_adapter"):
             if self.mixout and getattr(self, name):
                 yield f"`mixout` changes weights that `{name}` freezes: leave one out."
-            for own in ("second_checkpoint", "cls_normalization"):
-                if getattr(self, own) and getattr(self, name):
-                    yield f"`{own}` and `{name}` exclude each other."
+            if self.cls_normalization and getattr(self, name):
+                yield f"`cls_normalization` and `{name}` exclude each other."
 
     @property
     def settings(self) -> list[RunSetting]:

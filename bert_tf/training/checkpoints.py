@@ -602,7 +602,6 @@ def restore_or_initialize(
     strategy: Strategy | None = None,
     *,
     init_adapter: str | None = None,
-    second_checkpoint: str | None = None,
 ) -> tuple[keras.Model, int]:
     """A task's model for evaluation: the folder's checkpoint, or else the given one."""
     strategy = strategy or create_strategy()
@@ -619,9 +618,7 @@ def restore_or_initialize(
     source = opened(init_checkpoint)
     missing = [
         name
-        for name in initialize(
-            model, source, init_adapter, second_checkpoint=second_checkpoint
-        )
+        for name in initialize(model, source, init_adapter)
         if not name.startswith(task.unmeasured)
     ]
     if missing:
@@ -638,7 +635,6 @@ def initialize(
     init_adapter: str | None,
     init_head: bool = True,
     *,
-    second_checkpoint: str | None = None,
     stack_layers: bool = False,
     init_layers: Sequence[int] | None = None,
 ) -> list[str]:
@@ -653,8 +649,6 @@ def initialize(
         weights = weights.with_layers(init_layers)
     source = dataclasses.replace(source, weights=weights)
     missing = load_weights(model, source, init_head=has_head)
-    if second_checkpoint:
-        missing += load_weights(model.encoder.second_encoder, second_checkpoint)
     if not init_adapter:
         return missing
     loaded = load_adapter(model, init_adapter, init_head=init_head)

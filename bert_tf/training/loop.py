@@ -178,7 +178,6 @@ class _Run:
                     init_checkpoint,
                     config.init_adapter,
                     config.init_head,
-                    second_checkpoint=config.second_checkpoint,
                     stack_layers=config.stack_layers,
                     init_layers=config.init_layers,
                 )

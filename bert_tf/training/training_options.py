@@ -264,16 +264,6 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
         decides="result",
         title=options.METHODS,
     )
-    second_checkpoint: str | None = option(
-        None,
-        "A second model with the same vocabulary, whose outputs are concatenated with"
-        " the first one's, such as a right-to-left model with a left-to-right one (as"
-        " in ELMo).",
-        path=Path.CHECKPOINT,
-        only_with="init_checkpoint",
-        title=options.METHODS,
-        decides="result",
-    )
     stack_layers: bool = option(
         False,
         "Stack the layers of --init_checkpoint, which has fewer: layer i of the model"

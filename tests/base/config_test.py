@@ -76,6 +76,11 @@ class BertConfigTest(FolderCase):
         with self.assertRaisesRegex(InputError, "did you mean 'num_hidden_layers'"):
             BertConfig.from_dict({"vocab_size": 9, "num_hidden_layer": 2})
 
+    def test_a_model_of_two_encoders_is_refused(self):
+        values = {"vocab_size": 9, "second_encoder": {"vocab_size": 9}}
+        with self.assertRaisesRegex(InputError, "two encoders, which this version"):
+            BertConfig.from_dict(values)
+
     def test_keys_of_the_chinese_release_pass_without_a_warning(self):
         with warnings.catch_warnings():
             warnings.simplefilter("error")

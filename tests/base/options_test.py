@@ -254,7 +254,7 @@ class TypesTest(tf.test.TestCase):
 # What each list of options was when it was written by hand.
 WITHOUT_EFFECT_ON_STEPS = {
     *("reinitialize_layers", "init_head", "init_adapter", "init_layers"),
-    *("second_checkpoint", "stack_layers", "gradient_accumulation_steps"),
+    *("stack_layers", "gradient_accumulation_steps"),
     *("jit_compile", "recompute", "save_checkpoints_steps", "keep_checkpoint_max"),
     *("log_steps", "eval_steps", "best_metric", "patience", "profile_steps"),
     *("iterations_per_loop", "stop_if", "report_to"),

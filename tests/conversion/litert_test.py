@@ -92,7 +92,7 @@ class LiteRtTest(tf.test.TestCase):
     def test_other_models(self):
         albert = changed(embedding_size=4, num_hidden_groups=1, inner_group_num=1)
         self.check(BertClassifier(albert, 2), albert)
-        config = changed(hidden_act="gelu_erf", second_encoder=toy.CONFIG)
+        config = changed(hidden_act="gelu_erf")
         self.check(BertTagger(config, 2), config)
 
     def test_a_bilstm_reads_a_row_at_a_time(self):

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import warnings
 
@@ -82,34 +81,14 @@ class AgainstNumpyTest(tf.test.TestCase, parameterized.TestCase):
             )
 
 
-class SecondEncoderTest(tf.test.TestCase):
-    def test_outputs_are_those_of_both(self):
-        first = small_config(left_to_right=True)
-        second = small_config(right_to_left=True, num_hidden_layers=3)
-        both = BertEncoder(dataclasses.replace(first, second_encoder=second))
-        randomize(both)
-        weights = weights_by_name(both)
-        records = random_records(first)
-        found = outputs_of(both, records)
-        parts = []
-        for config, scope in ((first, "bert/"), (second, "bert/second_encoder/")):
-            part = BertEncoder(config)
-            for name, variable in weights_by_name(part).items():
-                variable.assign(weights[name.replace("bert/", scope)])
-            parts.append(outputs_of(part, records))
-        for name in ("sequence_output", "pooled_output"):
-            expected = np.concatenate([part[name] for part in parts], axis=-1)
-            self.assertAllClose(found[name], expected, atol=1e-6)
-
+class BiLstmTest(tf.test.TestCase):
     def test_config_is_kept(self):
-        config = small_config(bilstm=True, second_encoder=small_config(vocab_size=9))
+        config = small_config(bilstm=True)
         again = BertConfig.from_dict(json.loads(config.to_json_string()))
         self.assertEqual(config, again)
         model = BertEncoder.from_config(BertEncoder(config).get_config())
         self.assertEqual(config, model.bert_config)
 
-
-class BiLstmTest(tf.test.TestCase):
     def test_equals_numpy(self):
         config = small_config(bilstm=True)
         model = BertEncoder(config)

@@ -38,7 +38,7 @@ _PLACES, _NUMBERS = 8191, 65521
 
 def generator_config(config: BertConfig, size: float) -> BertConfig:
     """Returns the generator's config: a share of the width, with as many layers."""
-    if not config.is_bidirectional or config.second_encoder or config.bilstm:
+    if not config.is_bidirectional or config.bilstm:
         raise InputError(
             "ELECTRA's model reads in both directions, and has one encoder and no"
             " BiLSTM. Give another config."

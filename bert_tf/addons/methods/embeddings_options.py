@@ -9,7 +9,7 @@ from bert_tf.training.training_options import LossOptions
 
 # Options of other heads' scores, and of layers that `bert_tf.load` cannot embed with.
 _OF_SCORES = tuple(name for name in LossOptions.__annotations__ if name != "mixout")
-_OF_LAYERS = ("bilstm", "cls_normalization", "layer_mixture", "second_checkpoint")
+_OF_LAYERS = ("bilstm", "cls_normalization", "layer_mixture")
 
 
 class EmbeddingOptions(

@@ -285,9 +285,6 @@ class Regularized(keras.layers.Layer):
             ("distill_attention", "num_attention_heads", False),
             ("distill_attention", "num_hidden_layers", True),
             ("distill_hidden", "num_hidden_layers", True),
-            ("distill_cosine", "second_encoder", False),
-            ("distill_attention", "second_encoder", False),
-            ("distill_hidden", "second_encoder", False),
         ):
             here, there = getattr(ours, field), getattr(theirs, field)
             fits = there % here == 0 if may_be_multiple else there == here

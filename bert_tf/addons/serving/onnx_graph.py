@@ -62,12 +62,10 @@ POSITIONS = "masked_lm_positions"
 
 def refuse_unknown_parts(source: Source) -> None:
     """Raises InputError for what only this program computes with."""
-    config = source.require_config()
-    parts = [name for name in ("bilstm", "second_encoder") if getattr(config, name)]
-    if parts:
+    if source.require_config().bilstm:
         raise InputError(
-            f"{source.path} was trained with {' and '.join(parts)}, which ONNX does not"
-            " have. Export it as saved_model or litert."
+            f"{source.path} was trained with bilstm, which ONNX does not have. Export"
+            " it as saved_model or litert."
         )
 
 

@@ -28,7 +28,7 @@ import tensorflow as tf
 from bert_tf.addons.serving import runtimes
 from bert_tf.addons.serving.graph_tokenizer import GraphEncoding, GraphTokenizer
 from bert_tf.base import files, options
-from bert_tf.base.config import MULTI_LABEL, REGRESSION, BertConfig
+from bert_tf.base.config import MULTI_LABEL, REGRESSION
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.conversion import loading, names
 from bert_tf.conversion.reading import Reading
@@ -722,7 +722,7 @@ def write_litert(
     from tensorflow.lite.python.convert import ConverterError  # it has no other name
 
     model = _load(source, head)
-    function = _function_of(model, 1 if _has_bilstm(model.bert_config) else None)
+    function = _function_of(model, 1 if model.bert_config.bilstm else None)
     # Of a Keras model the converter leaves the variables empty.
     variables = tf.Module()
     variables.values = [variable.value for variable in model.variables]
@@ -744,8 +744,3 @@ def write_litert(
     path = os.path.join(folder, runtimes.LITERT_NAME)
     files.write_atomically(path, content)
     runtimes.check(path, "litert", model, quantize)
-
-
-def _has_bilstm(config: BertConfig) -> bool:
-    second = config.second_encoder
-    return config.bilstm or (second is not None and _has_bilstm(second))

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from absl import logging
@@ -286,7 +286,12 @@ class _Maker:
         if not self._finished.find(folder, values):
             logging.info("***** %s: %s, %s *****", table.title, row.name, column.name)
             script, *_ = _task(column.task)
-            cli.run_script(script, output_dir=folder, **values | self._given())
+            run: Callable[..., Any] = cli.run_script
+            if row.second:
+                from bert_tf.addons.study import two_encoders
+
+                run = two_encoders.fine_tune
+            run(script, output_dir=folder, **values | self._given())
             self._finished.keep(folder, values, True)
         return _cell_of(folder, column)
 

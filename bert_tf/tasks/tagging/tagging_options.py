@@ -215,7 +215,7 @@ class TaggingOptions(
         for name in (
             *("frozen_layers", "layerwise_learning_rate_decay", "recompute"),
             *("smart_weight", "smart_proximal_weight", "mixout", "teacher_checkpoint"),
-            *("bilstm", "second_checkpoint", "cls_normalization"),
+            *("bilstm", "cls_normalization"),
         ):
             yield from self.refuse_together("features", name, why=_NOTHING_TUNED)
         if self.features and self.recipe != "devlin":

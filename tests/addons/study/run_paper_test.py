@@ -6,7 +6,7 @@ import numpy as np
 from absl import flags
 
 from bert_tf import run_squad
-from bert_tf.addons.study import run_paper
+from bert_tf.addons.study import run_paper, two_encoders
 from bert_tf.base import cli
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
@@ -66,6 +66,7 @@ class RunPaperTest(FolderCase):
         super().setUp()
         self.commands = Commands()
         self.enter_context(mock.patch.object(cli, "run_script", self.commands))
+        self.enter_context(mock.patch.object(two_encoders, "fine_tune", self.commands))
         names = "text.txt", "held_out.txt", "glue/MRPC/train.tsv"
         for name in (*names, "ner/train.txt", "ner/test.txt"):
             self.write(name, "")

@@ -470,7 +470,7 @@ class TextModel:
                 f"{self.source.path} has no pooler: `pooling` must not be {POOLED!r}."
             )
         if is_empty(texts):
-            width = self.source.require_config().output_size
+            width = self.source.require_config().hidden_size
             return np.zeros([0, width], np.float32)
         reader = FeatureReader(self.tokenizer, max_seq_length=self.max_length)
         inputs = list(reader(Line(*pair) for pair in text_pairs(texts, pairs)))
