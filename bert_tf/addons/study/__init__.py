@@ -1,1 +1,1 @@
-"""Comparisons, the paper's tables, and what models know."""
+"""Comparisons, probes, scores, and the paper's tables."""

@@ -31,7 +31,7 @@ from bert_tf.training.training_options import is_better
 
 
 class CompareOptions(Options, title=RESULTS, decides="nothing"):
-    """Which predictions, and how closely."""
+    """The predictions to compare, and the number of samples."""
 
     predict_file: str | None = option(
         None,
@@ -63,12 +63,12 @@ class CompareOptions(Options, title=RESULTS, decides="nothing"):
 class Predicted(NamedTuple):
     """A run's answers to a split."""
 
-    labels: list[str]  # the true ones, which two runs must share
+    labels: list[str]  # true labels, which two runs must share
     answers: dict[str, Answers]  # by metric
 
 
 def run(options: CompareOptions) -> None:
-    """Prints the table."""
+    """Prints the comparison."""
     if len(options.positional) != 2:
         raise InputError(
             "Give the folders of two runs: python -m bert_tf.compare RUN RUN"
@@ -125,7 +125,7 @@ def run(options: CompareOptions) -> None:
 
 
 def _compare_evaluations(options: CompareOptions) -> bool:
-    """Prints the scores of runs without predictions, as of pre-training; if any."""
+    """Prints the scores of runs without predictions, such as pre-training, if any."""
     paths = [os.path.join(one, "eval_results.txt") for one in options.positional]
     if not all(map(files.exists, paths)):
         return False
@@ -165,11 +165,11 @@ def _compare_evaluations(options: CompareOptions) -> bool:
     return True
 
 
-# Two runs' evaluations on the way.
+# Two runs' evaluations during training.
 
 
 class Lead(NamedTuple):
-    """Where one of two runs is ahead."""
+    """A stretch on which one of two runs is ahead."""
 
     run: str  # A or B
     start: float
@@ -180,14 +180,14 @@ class Lead(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """A run's evaluations: the values of each axis, and the scores, in their order."""
+    """A run's evaluations in order: the values of each axis, and the scores."""
 
     axes: dict[str, list[float]]
     scores: dict[str, list[float]]
 
 
 def progress(folder: str) -> Progress | None:
-    """The evaluations of a run on the way; None if there are fewer than two."""
+    """Returns a run's evaluations during training; None if there are fewer than two."""
     from bert_tf.training import reporting
 
     entries = reporting.metrics_of(folder, after_training=False)
@@ -198,7 +198,7 @@ def progress(folder: str) -> Progress | None:
     axes = {"steps": at, "hours": [entry["seconds"] / 3600 for entry in found]}
     steps, tokens = reporting.tokens_seen(entries)
     if len(steps) > 1:
-        # The rate of the last interval beyond it, as in the first.
+        # The rate of the last interval holds beyond it, as in the first.
         rate = tokens[-1] / steps[-1]
         there = np.interp(at, [*steps, 2 * at[-1]], [*tokens, 2 * at[-1] * rate])
         axes["tokens"] = there.tolist()
@@ -214,7 +214,7 @@ def progress(folder: str) -> Progress | None:
 
 
 def leads(one: Progress, other: Progress, axis: str, metric: str) -> list[Lead]:
-    """Who is ahead where, over what both runs have; between evaluations by a line."""
+    """Returns the leads over the common range, with linear interpolation."""
     x = [np.array(run.axes[axis], float) for run in (one, other)]
     start, end = max(x[0][0], x[1][0]), min(x[0][-1], x[1][-1])
     points = np.unique(np.concatenate(x).clip(start, end))
@@ -242,7 +242,7 @@ def leads(one: Progress, other: Progress, axis: str, metric: str) -> list[Lead]:
 
 
 def _leads(options: CompareOptions) -> dict[str, list[Lead]]:
-    """Which run is ahead, by axis; draws them, if that is asked for."""
+    """Returns the leads by axis; draws them if a picture is asked for."""
     runs = [progress(folder) for folder in options.positional]
     one, other = runs
     if one is None or other is None:
@@ -268,7 +268,7 @@ def progress_picture(
     metric: str,
     behind: reference_curves.Reference | None = None,
 ) -> bytes:
-    """A panel for each axis, with a curve for each run."""
+    """Draws a panel for each axis, with a curve for each run."""
     end = (
         max(run.axes["tokens"][-1] for run in runs.values()) if "tokens" in axes else 0
     )
@@ -292,7 +292,7 @@ def progress_picture(
 
 
 def report(rows: dict[str, Comparison]) -> str:
-    """The comparison as a Markdown table."""
+    """Returns the comparison as a Markdown table."""
     return table(
         ["metric", "A", "B", "B - A", "95 % interval", "p"],
         [
@@ -309,7 +309,7 @@ def report(rows: dict[str, Comparison]) -> str:
 
 
 def _trials(folder: str) -> list[float]:
-    """The expected best of 1, 2, ... of a selection's finished runs."""
+    """Returns the expected best of 1, 2, ... of a selection's finished runs."""
     if not files.exists(run_log.path_in(folder)):
         return []
     header, runs = run_log.read(folder)
@@ -348,7 +348,7 @@ def _predicted(folder: str, options: CompareOptions) -> dict[str, Predicted]:
 
 
 def _of_table(path: str, folder: str) -> Predicted:
-    """Of classes, numbers and choices; see `write_predictions` and `write_choices`."""
+    """Reads classes, numbers or choices, as `write_predictions` writes them."""
     from bert_tf.conversion.reading import read_reading
     from bert_tf.conversion.tokenizer_files import read_labels
     from bert_tf.tasks.tables import Target
@@ -395,7 +395,7 @@ def _has_labels(name: str, folder: str) -> bool:
 
 
 def _of_words(path: str) -> Predicted:
-    """Of words, in the columns of the official scorer: F1 of entities, by sentence."""
+    """Reads words in the official scorer's columns: F1 of entities, by sentence."""
     from bert_tf.tasks.tagging.labels import NO_SCHEME, entities, find_scheme
 
     sentences: list[list[list[str]]] = []
@@ -419,7 +419,7 @@ def _of_words(path: str) -> Predicted:
 
 
 def _of_questions(path: str, folder: str, predict_file: str | None) -> Predicted:
-    """Of SQuAD: the official exact match and F1 of each question."""
+    """Reads SQuAD's predictions: official exact match and F1 per question."""
     from bert_tf.tasks.squad.evaluate_squad import read_by_question, read_golds
     from bert_tf.tasks.squad.scoring import question_scores
 

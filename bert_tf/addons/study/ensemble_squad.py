@@ -61,7 +61,7 @@ class EnsembleOptions(Options, decides="nothing"):
     )
 
     def problems(self) -> Iterator[str]:
-        """What is no ensemble, and options without effect."""
+        """Yields errors: too few runs, and options without effect."""
         yield from super().problems()
         folders = [os.path.normpath(folder) for folder in self.prediction_dirs]
         if len(set(folders)) < max(2, len(folders)):
@@ -79,7 +79,7 @@ def ensemble(
     version_2_with_negative: bool = False,
     n_best_size: int = 20,
 ) -> Iterator[tuple[str, Decoded]]:
-    """Each question's id and answers, from the prediction files in some folders."""
+    """Returns the combined answers by question id."""
     # Question -> text -> the probability, start_logit and end_logit of each run.
     texts: dict[str, dict[str, list[tuple[float, ...]]]] = {}
     score_diffs: dict[str, list[float]] = {}
@@ -92,7 +92,7 @@ def ensemble(
         if version_2_with_negative:
             null_odds = _read(odds_path, (int, float), texts)
             for question_id, score_diff in null_odds.items():
-                # A run that found no span at all does not count.
+                # A run without any span does not count.
                 if score_diff < NO_SPAN_SCORE_DIFF:
                     score_diffs[question_id].append(score_diff)
         elif files.exists(odds_path):
@@ -109,7 +109,7 @@ def ensemble(
         entries = []
         for text, rows in of_runs.items():
             probability, start, end = map(sum, zip(*rows, strict=True))
-            # Of a run that lacks the text it is 0.
+            # The probability is 0 in a run that lacks the text.
             mean = probability / len(folders)
             entry = NBestEntry(text, mean, start / len(rows), end / len(rows), None)
             entries.append(entry)
@@ -131,7 +131,7 @@ def ensemble(
 def _read(
     path: str, kind: type | tuple[type, ...], first: Collection[str]
 ) -> dict[str, Any]:
-    """A file's values by question, which must be the first run's."""
+    """Reads a file's values by question; the questions must be the first run's."""
     content = read_by_question(path, "prediction file", kind)
     differing = content.keys() ^ set(first or content)
     if differing or not content:
@@ -144,7 +144,7 @@ def _read(
 
 
 def _entry(entry: Any, where: str) -> tuple[str, tuple[float, ...]]:
-    """An answer's text, and its numbers."""
+    """Returns an answer's text, and its numbers."""
     try:
         names = ("probability", "start_logit", "end_logit")
         text, numbers = entry["text"], tuple(float(entry[name]) for name in names)

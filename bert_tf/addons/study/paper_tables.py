@@ -1,7 +1,7 @@
 """The tables of Devlin et al. 2018 as data: rows, columns, and the paper's numbers.
 
-A row is a pre-trained model and options of its fine-tuning; rows share what they have
-in common. Rows without a model are other authors' results, as the paper gives them.
+A row is a pre-trained model and options of its fine-tuning; rows share equal runs. Rows
+without a model are other authors' results, as the paper gives them.
 """
 
 import dataclasses
@@ -54,7 +54,7 @@ GIVEN = "given"
 
 
 def sized(config: BertConfig, factors: tuple[float, float, float]) -> BertConfig:
-    """A model in the same proportion to this one as a row of table 6 to BERT-Base."""
+    """Returns a config in the proportions of a row of table 6 to BERT-Base."""
     layers, heads, width = factors
     num_heads = max(1, round(config.num_attention_heads * heads))
     head_size = config.hidden_size // config.num_attention_heads
@@ -80,8 +80,8 @@ class Column:
     split: str = "dev"
     # Options of the task, for this column.
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    pretraining: str | None = None  # another one than the row's
-    unit: float = 100.0  # what our scores are multiplied by
+    pretraining: str | None = None  # if not the row's
+    unit: float = 100.0  # the factor of our scores
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,12 +93,12 @@ class Row:
     paper: Sequence[float | None] = ()
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     second: str | None = None  # a second pre-trained model, concatenated
-    share: float = 1.0  # of the pre-training's steps, after which it is fine-tuned
+    share: float = 1.0  # of the pre-training's steps before the fine-tuning
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows and columns; the first row with a model is what others are compared with."""
+    """Rows and columns; the others are compared with the first row that has a model."""
 
     title: str
     columns: Sequence[Column]
@@ -109,13 +109,13 @@ class Table:
 
     @property
     def pretrainings(self) -> set[str]:
-        """The models that its rows are made of."""
+        """The pre-trained models of its rows."""
         named = {one for row in self.rows for one in (row.pretraining, row.second)}
         named |= {column.pretraining for column in self.columns}
         return {name for name in named if name}
 
     def paper(self, row: Row, column: Column) -> float | None:
-        """The paper's number, if there is one."""
+        """Returns the paper's number, if there is one."""
         place = self.columns.index(column)
         return row.paper[place] if place < len(row.paper) else None
 
@@ -290,7 +290,7 @@ class Cell:
 
     by_seed: dict[str, float]  # seed -> score, in the table's unit
     metric: str  # the column's, or accuracy for words without entities
-    settings: str = ""  # that were chosen on the development set
+    settings: str = ""  # chosen on the development set
 
     @property
     def mean(self) -> float:
@@ -303,12 +303,12 @@ class Cell:
         return standard_deviation([*self.by_seed.values()])
 
 
-# Row -> column -> its cell, of those that were made.
+# Row -> column -> its cell, where it was made.
 Cells = Mapping[str, Mapping[str, Cell]]
 
 
 def markdown(of: Table, columns: Sequence[Column], cells: Cells) -> str:
-    """The table, ours next to the paper's, and what it says."""
+    """Returns the table, with ours next to the paper's, and the conclusions."""
     header = ["row"]
     for column in columns:
         found = [row[column.name] for row in cells.values() if column.name in row]
@@ -330,7 +330,7 @@ def markdown(of: Table, columns: Sequence[Column], cells: Cells) -> str:
 
 
 def conclusions(of: Table, columns: Sequence[Column], cells: Cells) -> list[str]:
-    """How each row differs from the first one, and whether the seeds explain it."""
+    """Yields each row's difference from the first one, and whether seeds explain it."""
     made = [(number, row) for number, row in enumerate(of.rows) if row.name in cells]
     if len(made) < 2:
         return []
@@ -361,7 +361,7 @@ def conclusions(of: Table, columns: Sequence[Column], cells: Cells) -> list[str]
 
 
 def picture(of: Table, columns: Sequence[Column], cells: Cells) -> bytes:
-    """Means and deviations by row, a line for each column, as a PNG."""
+    """Draws means and deviations by row, a line for each column, as a PNG."""
     names = [row.name for row in of.rows if row.name in cells]
 
     def draw(drawn: Any) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AttentionOptions(SourceOptions, decides="nothing"):
-    """Which model's attention is drawn."""
+    """The model, layers and heads to draw."""
 
     output_dir: str = option(REQUIRED, "Folder for the pictures.", path=Path.OUTPUT)
     layers: tuple[int, ...] = option(
@@ -40,7 +40,7 @@ def attention_maps(
     text_a: str,
     text_b: str | None = None,
 ) -> tuple[list[str], np.ndarray]:
-    """The tokens, [CLS] and [SEP] among them, and their attention [L, A, S, S]."""
+    """Returns the tokens, with [CLS] and [SEP], and their attention [L, A, S, S]."""
     longest = encoder.bert_config.max_position_embeddings
     inputs = tokenizer([text_a], [text_b], max_length=longest)
     outputs = encoder(inputs, training=False)
@@ -49,7 +49,7 @@ def attention_maps(
 
 
 def chosen(wanted: Sequence[int], count: int, what: str) -> list[int]:
-    """The numbers of some layers or heads, or of all; negative: from the end."""
+    """Returns the numbers of some or all layers or heads; negative: from the end."""
     for number in wanted:
         if not -count <= number < count:
             raise InputError(
@@ -65,8 +65,8 @@ def attention_picture(
     heads: Sequence[int],
     title: str,
 ) -> bytes:
-    """The maps of these layers and heads in one PNG; dark is high."""
-    # Text between dollar signs would be set as a formula.
+    """Draws the maps of these layers and heads in one PNG; dark is high."""
+    # Matplotlib would set text between dollar signs as a formula.
     tokens = [token.replace("$", r"\$") for token in tokens]
     size = min(6.0, 1.5 + 0.16 * len(tokens))  # inches
 

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from bert_tf.tasks.tagging.sentences import Sentence
     from bert_tf.text.wordpiece import WordPieceTokenizer
 
-# Without --test_file one sentence in this many is for testing.
+# Without --test_file one in this many sentences is for testing.
 _HELD_OUT = 5
 
 
 class ProbeOptions(ModelOptions, DeviceOptions, LengthOptions, decides="numbers"):
-    """Which model is probed, on which words."""
+    """The model to probe, and the words."""
 
     output_dir: str = with_default(TaggingOptions, "output_dir", REQUIRED)
     precision: str = with_default(ExtractionOptions, "precision", "float32")
@@ -89,7 +89,7 @@ class ProbeOptions(ModelOptions, DeviceOptions, LengthOptions, decides="numbers"
     random_seed: int = with_default(TaggingOptions, "random_seed", 12345)
 
 
-# How well words' labels can be read from each layer: linear probes, and a control task.
+# Linear probes of each layer, and a control task.
 #
 # A probe sees only a word's frozen vector h of one layer:
 #
@@ -107,16 +107,16 @@ class ProbeOptions(ModelOptions, DeviceOptions, LengthOptions, decides="numbers"
 # Shapes: W words, L layers, H hidden.
 
 _MAX_ITERATIONS = 500
-# Of a number that is the same for all words.
+# For a component that is the same for all words.
 _SMALLEST_DEVIATION = 1e-6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ProbedWords:
-    """Words, their labels, and what the layers give for them."""
+    """Words, their labels, and their vectors from each layer."""
 
     words: Sequence[str]  # W of them; equal ones are of one type
-    labels: Sequence[str]  # of each
+    labels: Sequence[str]  # one per word
     vectors: np.ndarray  # [W, L, H]
 
 
@@ -129,7 +129,7 @@ class ProbeScore:
 
     @property
     def selectivity(self) -> float:
-        """How much of the accuracy exceeds what memorizing reaches."""
+        """The accuracy beyond memorizing."""
         return self.accuracy - self.control_accuracy
 
 
@@ -144,7 +144,7 @@ KINDS = {
 def control_labels(
     words: Sequence[str], labels: Sequence[str], *, seed: int = 0
 ) -> list[str]:
-    """A label for each word that depends on nothing but its type."""
+    """Returns a label for each word that depends on its type alone."""
     there = sorted(labels)
     drawn = {}
     for word in sorted(set(words)):
@@ -170,7 +170,7 @@ def probe(
 
 
 def baseline(train: ProbedWords, test: ProbedWords, *, seed: int = 0) -> ProbeScore:
-    """The accuracy of a word type's most frequent label, or for new types of any's."""
+    """Returns the accuracy of a type's most frequent label, or of the most frequent."""
 
     def predicted(labels: Sequence[str]) -> list[str]:
         counts: dict[str, Counter[str]] = {}
@@ -189,7 +189,7 @@ def _score(
     test: ProbedWords,
     seed: int,
 ) -> ProbeScore:
-    """The score of what predicts the test words from the training words' labels."""
+    """Returns the score of predictions of the test words."""
 
     def accuracy(labels: Sequence[str], test_labels: Sequence[str]) -> float:
         pairs = zip(predicted(labels), test_labels, strict=True)
@@ -207,7 +207,7 @@ def _score(
 def _fitted(
     vectors: np.ndarray, labels: Sequence[str], test_vectors: np.ndarray, l2: float
 ) -> list[str]:
-    """What the best probe with that penalty predicts."""
+    """Returns the predictions of the best probe with this penalty."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
@@ -231,7 +231,7 @@ def probing_picture(
     of_types: ProbeScore,
     title: str,
 ) -> bytes:
-    """Accuracy, control accuracy and selectivity by layer, as a PNG."""
+    """Draws accuracy, control accuracy and selectivity by layer, as a PNG."""
 
     def draw(figure: Any) -> None:
         axes = figure.add_subplot()
@@ -247,7 +247,7 @@ def probing_picture(
 
 
 def run(options: ProbeOptions) -> None:
-    """Computes the vectors, trains the probes, and shows what came out."""
+    """Computes the vectors, trains the probes, and shows the results."""
     cli.import_tensorflow(options)
     from bert_tf.tasks.feature_extraction.features import open_extractor
 
@@ -277,7 +277,7 @@ def run(options: ProbeOptions) -> None:
 
 
 def _splits(options: ProbeOptions) -> "dict[str, list[Sentence]]":
-    """The sentences to train on, and those to score."""
+    """Returns the sentences to train on, and those to score."""
     from bert_tf.tasks.tagging.sentences import Layout, read_sentences
 
     shuffle = random.Random(options.random_seed).shuffle
@@ -314,7 +314,7 @@ def _splits(options: ProbeOptions) -> "dict[str, list[Sentence]]":
 
 
 def first_words(sentences: "Sequence[Sentence]", max_words: int) -> "list[Sentence]":
-    """The first sentences, at least one, with at most this many words in all."""
+    """Returns the first sentences, at least one, with at most so many words in all."""
     totals = itertools.accumulate(len(sentence.words) for sentence in sentences)
     count = sum(total <= max_words for total in totals)
     return list(sentences[: max(count, 1)])
@@ -327,7 +327,7 @@ def _probed(
     split: str,
     sentences: "Sequence[Sentence]",
 ) -> ProbedWords:
-    """The words of a split with all layers' vectors."""
+    """Returns the words of a split with all layers' vectors."""
     from bert_tf.tasks.tagging.frozen_features import inputs_of_windows
     from bert_tf.tasks.tagging.sentence_windows import SentenceFeaturizer
 
@@ -339,7 +339,7 @@ def _probed(
     words = [word for one in sentences for word in one.words]
     labels = [label for one in sentences for label in one.labels or ()]
     if tokenizer.do_lower_case:
-        # The model cannot distinguish them, and the control task must not.
+        # The model cannot distinguish them, so the control task must not.
         words = [word.lower() for word in words]
     order = [number for window in windows for number in window.words.tolist()]
     return ProbedWords(

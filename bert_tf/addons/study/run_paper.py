@@ -53,15 +53,15 @@ from bert_tf.tasks.tagging.tagging_options import (
 )
 from bert_tf.text.vocabulary import Vocabulary
 
-# Share of a pre-training between two checkpoints that are kept: figure 5 needs them.
+# Share of a pre-training between two kept checkpoints: figure 5 needs them.
 _CHECKPOINTS = 5
-# The steps by which a budget in minutes is measured.
+# The number of steps whose time decides how many fit in a budget of minutes.
 _MEASURED_STEPS = 60
 _RESULTS = "eval_results.txt"
 
 
 class PaperOptions(ModelOptions, SelectionOptions, DeviceOptions, decides="nothing"):
-    """Which tables are made, of what."""
+    """The tables to make, and their text, tasks and sizes."""
 
     output_dir: str = with_default(PretrainingOptions, "output_dir", REQUIRED)
     bert_size: str | None = with_default(PretrainingOptions, "bert_size", None)
@@ -140,7 +140,7 @@ class PaperOptions(ModelOptions, SelectionOptions, DeviceOptions, decides="nothi
     )
 
     def problems(self) -> Iterator[str]:
-        """What some table needs."""
+        """Yields missing inputs of the tables."""
         yield from super().problems()
         yield from self.refuse_together("bert_config_file", "bert_size")
         yield from self.need_one_given(
@@ -166,7 +166,7 @@ class PaperOptions(ModelOptions, SelectionOptions, DeviceOptions, decides="nothi
 
     @property
     def of_pretraining(self) -> dict[str, Any]:
-        """What all pre-trained models of a folder have in common."""
+        """The settings that all pre-trained models of a folder share."""
         names = [
             *("input_file", "eval_file", "vocab_file", "do_lower_case", "budget"),
             *("bert_size", "bert_config_file", "random_seed"),
@@ -175,7 +175,7 @@ class PaperOptions(ModelOptions, SelectionOptions, DeviceOptions, decides="nothi
         return {name: getattr(self, name) for name in names}
 
     def wanted(self, table: Table) -> set[str]:
-        """The models of a table; the given one in the place of the base model."""
+        """Returns the models of a table; the given one in place of the base model."""
         if self.init_checkpoint and table is TABLES["7"]:
             return {GIVEN}
         return table.pretrainings
@@ -190,7 +190,7 @@ def run(options: PaperOptions) -> None:
 
 
 class _Maker:
-    """What tables share: records, pre-trained models, cells."""
+    """The parts that tables share: records, pre-trained models, cells."""
 
     def __init__(self, options: PaperOptions) -> None:
         self._options = options
@@ -251,7 +251,7 @@ class _Maker:
         return True
 
     def _cell(self, table: Table, row: Row, column: Column) -> Cell:
-        """A row's scores on a column, made unless they are finished."""
+        """Returns a row's scores on a column, made unless they are finished."""
         options = self._options
         name = column.pretraining or row.pretraining
         is_given = name == GIVEN or GIVEN in options.wanted(table)
@@ -296,7 +296,7 @@ class _Maker:
         return _cell_of(folder, column)
 
     def _of_task(self, column: Column) -> dict[str, Any]:
-        """The files of a task, and what it does."""
+        """Returns the files of a task, and the options of what to do."""
         options, task = self._options, column.task
         script, folder_option, names = _task(task)
         folder = getattr(options, folder_option) or ""
@@ -322,7 +322,7 @@ class _Maker:
         return values | {"do_eval": True, "eval_batch_size": 64}
 
     def _is_at_hand(self, column: Column) -> bool:
-        """Whether a column is wanted, and its task's files are there."""
+        """Whether a column is wanted, and its task's files exist."""
         options, task = self._options, column.task
         if options.tasks and task not in (*options.tasks, LM):
             return False
@@ -342,7 +342,7 @@ class _Maker:
     # Pre-training.
 
     def _pretrained(self, name: str) -> str:
-        """The folder of a pre-trained model, made unless it is finished."""
+        """Returns the folder of a pre-trained model, made unless it is finished."""
         folder = self._path("pretraining", name)
         if not files.exists(os.path.join(folder, _RESULTS)):
             logging.info("***** Pre-training: %s *****", name)
@@ -391,7 +391,7 @@ class _Maker:
         return BertConfig.from_json_file(str(options.bert_config_file))
 
     def _records(self, part: str) -> str:
-        """Unmasked records of the text, which suit every row."""
+        """Returns unmasked records of the text, which suit every row."""
         options = self._options
         path = self._path("records", f"{part}.tfrecord")
         files.make_folder(os.path.dirname(path))
@@ -427,7 +427,7 @@ class _Maker:
         return steps
 
     def _given(self) -> dict[str, Any]:
-        """The devices and the casing, for every command that computes."""
+        """Returns the devices and the casing, for every command that computes."""
         options = self._options
         names = [*declarations(DeviceOptions), "do_lower_case"]
         return {
@@ -469,9 +469,9 @@ def _plain(text: str) -> str:
 
 
 def _cell_of(folder: str, column: Column) -> Cell:
-    """The scores of the settings whose mean over the seeds is best."""
+    """Returns the scores of the settings whose mean over the seeds is best."""
     if column.split != "dev":
-        # Of the best run alone.
+        # Only the best run has them.
         results = files.read_results(os.path.join(folder, _RESULTS))
         prefix = f"{column.split}_".replace("dev_", "eval_")
         metric = column.metric if prefix + column.metric in results else "accuracy"

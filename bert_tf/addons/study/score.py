@@ -61,7 +61,7 @@ class SentenceScore(NamedTuple):
     """A model's scores of a sentence."""
 
     tokens: list[str]  # its WordPieces
-    log_probabilities: list[float]  # of each, in nats, when it alone is masked
+    log_probabilities: list[float]  # one per token, in nats, when it alone is masked
 
     @property
     def pseudo_log_likelihood(self) -> float:
@@ -75,7 +75,7 @@ class SentenceScore(NamedTuple):
 
 
 def corpus_pseudo_perplexity(scores: Sequence[SentenceScore]) -> float:
-    """The pseudo-perplexity of sentences together, each token counting alike."""
+    """Returns the pseudo-perplexity of all sentences together, by token."""
     total = math.fsum(score.pseudo_log_likelihood for score in scores)
     with np.errstate(over="ignore"):
         return float(np.exp(-total / sum(len(score.tokens) for score in scores)))
@@ -108,7 +108,7 @@ class SentenceScorer:
         )
 
     def sentences(self, texts: Iterable[str]) -> Iterator[SentenceScore]:
-        """Scores sentences, one after the other."""
+        """Yields the scores of sentences, in order."""
         # Masked copies of many short sentences share a batch.
         for some in grouped(texts, self._batch_size):
             rows = [self.encoded(text)[0] for text in some]
@@ -118,7 +118,7 @@ class SentenceScorer:
                 yield SentenceScore(tokens, list(itertools.islice(scores, len(tokens))))
 
     def pairs(self, pairs: Iterable[tuple[str, str]]) -> Iterator[float]:
-        """The probability of each pair that the second text follows the first one."""
+        """Yields each pair's probability that the second text follows the first one."""
         from keras import ops
 
         for some in grouped(pairs, self._batch_size):
@@ -130,7 +130,7 @@ class SentenceScorer:
             yield from ops.convert_to_numpy(scores)[:, 0].tolist()
 
     def encoded(self, *texts: str) -> Pair:
-        """The tokens of a text, or of two; InputError if they cannot be scored."""
+        """Returns the tokens of a text, or of two; InputError if they have no score."""
         if len(texts) > 1 and not self._has_pairs:
             raise InputError(
                 "The checkpoint has no next sentence head: it was pre-trained without"
@@ -151,7 +151,7 @@ class SentenceScorer:
         return pair
 
     def _copies(self, copies: Sequence[tuple[list[int], int]]) -> Iterator[float]:
-        """The log probability of each of those tokens, masked."""
+        """Returns the log probability of each masked token."""
         from keras import ops
 
         for some in grouped(copies, self._batch_size):
@@ -162,13 +162,13 @@ class SentenceScorer:
             inputs["input_ids"][rows, places] = self._tokenizer.vocabulary.mask_id
             inputs["masked_lm_positions"] = places[:, None]
             logits = self._outputs(inputs)["masked_lm_logits"][:, 0]
-            # Padding rows, beyond the vocabulary, are logits of no token.
+            # Rows of padding, beyond the vocabulary, have logits for no token.
             logits = logits[:, : len(self._tokenizer.vocabulary)]
             scores = ops.convert_to_numpy(ops.log_softmax(ops.cast(logits, "float32")))
             yield from scores[rows, targets].tolist()
 
     def _inputs(self, rows: Sequence[Pair]) -> dict[str, np.ndarray]:
-        """The encoder's inputs, padded to the longest row or a little more."""
+        """Returns the encoder's inputs, padded to the longest row or a little more."""
         longest = -(-max(map(_length, rows)) // _LENGTH_STEP) * _LENGTH_STEP
         length = min(self._longest, longest)
         found = pair_features(rows, self._tokenizer.vocabulary, length)
@@ -176,12 +176,12 @@ class SentenceScorer:
 
 
 def _length(pair: Pair) -> int:
-    """With [CLS] and [SEP]."""
+    """Returns the length with [CLS] and [SEP]."""
     return len(pair[0]) + len(pair[1]) + (3 if pair[1] else 2)
 
 
 def _texts(options: ScoreOptions) -> list[tuple[str, str]]:
-    """What to score, each with its place for messages: arguments, then lines."""
+    """Yields the texts with their places for messages: arguments, then lines."""
     texts = [(argument, "") for argument in options.positional]
     path = options.input_file
     if path:
@@ -243,7 +243,7 @@ def _lines(options: ScoreOptions, texts: list[tuple[str, str]]) -> Iterator[str]
 
 
 def run(options: ScoreOptions) -> None:
-    """Prints a line for each text, in their order."""
+    """Prints a line for each text, in order."""
     texts = _texts(options)
     cli.import_tensorflow(options)
     for line in _lines(options, texts):

@@ -2,10 +2,10 @@
 
 - Paired bootstrap (Efron and Tibshirani 1993; for evaluations Koehn 2004): examples are
   drawn with replacement, the same for both; the interval holds 95 % of the differences.
-- McNemar's exact test of two accuracies: of the examples that one model alone gets
-  right, is the share of each model's 1/2? For any other metric, approximate
-  randomization (Noreen 1989; Yeh 2000): how often does a difference as large come from
-  models whose answers are swapped at random, example by example?
+- McNemar's exact test of two accuracies: among the examples that only one model gets
+  right, does each model have half? For any other metric, approximate randomization
+  (Noreen 1989; Yeh 2000): how often is a difference as large when the answers are
+  swapped at random, example by example?
 
 Shapes: N examples, K sums, S samples.
 """
@@ -22,7 +22,7 @@ from bert_tf.tasks.metrics import LEVEL, pearson_and_spearman
 _MOST_AT_ONCE = 2**22
 
 
-# A model's answers to N examples, of which subsets and mixtures have a score.
+# A model's answers to N examples; subsets and mixtures of them have a score.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Summed:
         return self.score(counts @ self.rows)
 
     def swapped(self, other: Any, mask: np.ndarray) -> np.ndarray:
-        """Scores [S] with the other model's answers where `mask` [S, N] is 1."""
+        """Returns scores [S] with the other model's answers where `mask` is 1: [S, N]."""
         return self.score(self.rows.sum(axis=0) + mask @ (other.rows - self.rows))
 
 
@@ -56,12 +56,12 @@ class Ranked:
         return len(self.labels)
 
     def drawn(self, counts: np.ndarray) -> np.ndarray:
-        """Scores [S] of repeated examples: see `Summed.drawn`."""
+        """Returns scores [S] of repeated examples: see `Summed.drawn`."""
         rows = (np.repeat(np.arange(len(self.labels)), each) for each in counts)
         return np.array([self._score(self.predictions, row) for row in rows])
 
     def swapped(self, other: Any, mask: np.ndarray) -> np.ndarray:
-        """Scores [S] of mixed answers: see `Summed.swapped`."""
+        """Returns scores [S] of mixed answers: see `Summed.swapped`."""
         both = np.where(mask, other.predictions, self.predictions)
         every = np.arange(len(self.labels))
         return np.array([self._score(predictions, every) for predictions in both])
@@ -74,7 +74,7 @@ Answers = Summed | Ranked
 
 
 def answers_of(metric: str, predictions: np.ndarray, labels: np.ndarray) -> Answers:
-    """A model's answers, scored by a metric of `metrics`; [N], or [N, C]."""
+    """Returns a model's answers, [N] or [N, C], scored by a metric of `metrics`."""
     if metric == "spearman":
         return Ranked(predictions, labels)
     right = (predictions == labels).reshape(len(labels), -1).all(axis=1)
@@ -88,19 +88,19 @@ def answers_of(metric: str, predictions: np.ndarray, labels: np.ndarray) -> Answ
 
 
 def mean_of(values: np.ndarray, *, is_right: bool = False) -> Summed:
-    """Answers whose metric is the mean of one score per example, [N]."""
+    """Returns answers whose metric is the mean of one score per example, [N]."""
     rows = values.astype(float)[:, None]
     return Summed(rows, lambda sums: sums[:, 0] / len(rows), is_right)
 
 
 def counted(counts: np.ndarray) -> Summed:
-    """Answers with counts [N, 3] of right, predicted and true: their micro F1."""
+    """Returns answers with counts [N, 3] of right, predicted and true: micro F1."""
     return Summed(counts.astype(float), lambda sums: _f1(*sums.T))
 
 
 def _pearson(x: np.ndarray, y: np.ndarray) -> Summed:
-    """Pearson's r, from the sums of 1, x, y, x^2, y^2 and x y."""
-    # Small numbers, for the sake of the squares' last digits.
+    """Returns Pearson's r, from the sums of 1, x, y, x^2, y^2 and x y."""
+    # Centred, for the sake of the squares' last digits.
     x, y = x - y.mean(), y - y.mean()
 
     def score(sums: np.ndarray) -> np.ndarray:
@@ -115,7 +115,7 @@ def _pearson(x: np.ndarray, y: np.ndarray) -> Summed:
 def _of_classes(
     metric: str, predictions: np.ndarray, labels: np.ndarray
 ) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
-    """F1, precision, recall or Matthews correlation, from counts per class."""
+    """Returns F1, precision, recall or Matthews correlation, from counts per class."""
     if labels.ndim == 1:
         classes = np.arange(max(predictions.max(), labels.max(), 1) + 1)
         said, there = (x[:, None] == classes for x in (predictions, labels))
@@ -152,7 +152,7 @@ def _f1(right: np.ndarray, said: np.ndarray, there: np.ndarray) -> np.ndarray:
 
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """The quotient; 0 where it has none."""
+    """Returns the quotient; 0 where it has none."""
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
 
@@ -160,12 +160,12 @@ class Comparison(NamedTuple):
     """Two models on the same examples."""
 
     scores: tuple[float, float]
-    interval: tuple[float, float]  # of the second one's score less the first one's
+    interval: tuple[float, float]  # of the second score less the first one
     p_value: float  # of a difference as large by chance
 
     @property
     def difference(self) -> float:
-        """The second one's score less the first one's."""
+        """The second score less the first one."""
         return self.scores[1] - self.scores[0]
 
 
@@ -201,7 +201,7 @@ def _sizes(num_samples: int, num_examples: int) -> Iterator[int]:
 
 
 def mcnemar(one_is_right: np.ndarray, other_is_right: np.ndarray) -> float:
-    """The p-value of McNemar's exact test."""
+    """Returns the p-value of McNemar's exact test."""
     from scipy import stats
 
     only_one = int((one_is_right & ~other_is_right).sum())

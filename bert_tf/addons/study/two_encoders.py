@@ -1,8 +1,8 @@
 """Two encoders side by side under one head, such as a LTR and an RTL model.
 
-Devlin et al. 2018, section 5.1, argue against it: "it would also be possible to train
-separate LTR and RTL models and represent each token as the concatenation of the two
-models, as ELMo does".
+Devlin et al. 2018, section 5.1, mention and reject it: "it would also be possible to
+train separate LTR and RTL models and represent each token as the concatenation of the
+two models, as ELMo does".
 
 A linear head on a concatenation is the sum of a linear head on each part,
 
@@ -55,7 +55,7 @@ def side_by_side(first: HeadModel, config: BertConfig) -> HeadModel:
 
 
 def beside(make_task: running.MakeTask, checkpoint: str) -> running.MakeTask:
-    """Returns what makes a task whose model has another checkpoint's encoder too."""
+    """Returns a maker of tasks whose model also has another checkpoint's encoder."""
     source = open_source(checkpoint)
 
     def make(options: Any, files: ModelFiles, strategy: Strategy) -> FineTuningTask:
