@@ -41,7 +41,7 @@ class Summed:
         return self.score(counts @ self.rows)
 
     def swapped(self, other: Any, mask: np.ndarray) -> np.ndarray:
-        """Returns scores [S] with the other model's answers where `mask` is 1: [S, N]."""
+        """Returns scores [S], with the other answers where `mask` [S, N] is 1."""
         return self.score(self.rows.sum(axis=0) + mask @ (other.rows - self.rows))
 
 
