@@ -26,7 +26,7 @@ from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.head_model import HeadModel
-from bert_tf.modeling.layers import HEAD_INITIALIZER_RANGE, OutputProjection
+from bert_tf.modeling.heads import HEAD_INITIALIZER_RANGE, OutputProjection
 from bert_tf.modeling.objectives import Loss, Objective
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec

@@ -18,10 +18,9 @@ from bert_tf.conversion import names
 from bert_tf.conversion.export import completed, write_huggingface, write_tf1
 from bert_tf.conversion.loading import load_classifier, load_weights
 from bert_tf.conversion.source import open_source
-from bert_tf.modeling.added_weights import STANDARDIZATION
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
-from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.modeling.weight_names import STANDARDIZATION, weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.checkpoints import prefix_of, remove_checkpoint, tensor_key
 from tests.conversion import runs

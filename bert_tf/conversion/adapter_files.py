@@ -35,9 +35,8 @@ from bert_tf.conversion.loading import load_weights
 from bert_tf.conversion.names import window_pooling
 from bert_tf.conversion.source import Source, open_source
 from bert_tf.conversion.weights import Tensor, Weights, listed, shown
-from bert_tf.modeling.added_weights import is_added
 from bert_tf.modeling.heads import BertClassifier
-from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.modeling.weight_names import is_added, weights_by_name
 
 FOLDER_NAME = "adapter"
 DESCRIPTION_NAME = "adapter.json"

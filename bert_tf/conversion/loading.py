@@ -31,9 +31,8 @@ from bert_tf.conversion.weights import (
     refuse_foreign,
 )
 from bert_tf.modeling import heads
-from bert_tf.modeling.added_weights import is_added
 from bert_tf.modeling.encoder import BertEncoder
-from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.modeling.weight_names import is_added, weights_by_name
 from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer, added_tokens

@@ -18,7 +18,7 @@ from bert_tf.conversion.names import (
     is_of_a_generator,
     names_of,
 )
-from bert_tf.modeling.added_weights import STANDARDIZATION, is_added
+from bert_tf.modeling.weight_names import STANDARDIZATION, is_added
 
 _LORA_A, _LORA_B = "/lora_kernel_a", "/lora_kernel_b"
 

@@ -5,13 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.modeling.dict_input import DictInputModel
-from bert_tf.modeling.layers import (
-    HEAD_INITIALIZER_RANGE,
-    HeadDropout,
-    OutputProjection,
-    Stored,
-)
+from bert_tf.modeling.encoder import DictInputModel
+from bert_tf.modeling.heads import HEAD_INITIALIZER_RANGE, HeadDropout, OutputProjection
+from bert_tf.modeling.layers import Stored
 from bert_tf.modeling.pooling import LayerMixture, PooledTokens
 
 

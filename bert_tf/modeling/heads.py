@@ -30,17 +30,18 @@ from bert_tf.base.config import (
     SINGLE_LABEL,
     BertConfig,
 )
+from bert_tf.modeling import fused
 from bert_tf.modeling.encoder import BertEncoder, as_config
+from bert_tf.modeling.fused import next_seed
 from bert_tf.modeling.head_model import HeadModel
 from bert_tf.modeling.layers import (
-    HEAD_INITIALIZER_RANGE,
-    GatherPositions,
-    HeadDropout,
-    MaskedLMHead,
-    MergeChoices,
-    OutputProjection,
-    SplitChoices,
-    WindowAttention,
+    Embeddings,
+    Stored,
+    activation,
+    at_positions,
+    dense,
+    layer_norm,
+    truncated_normal,
 )
 from bert_tf.modeling.objectives import (
     CLASSIFICATION,
@@ -50,6 +51,191 @@ from bert_tf.modeling.objectives import (
     SPAN,
     TAGGING,
 )
+
+# The layers of the heads: rows at masked positions, and scores of tokens and labels.
+#
+# Shapes: B batch, S sequence, P predictions, N choices, H hidden, V vocabulary.
+
+
+# The original uses this for the heads of fine-tuning, whatever the config's
+# initializer_range.
+HEAD_INITIALIZER_RANGE = 0.02
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class GatherPositions(Stored, keras.layers.Layer):
+    """`at_positions` in a functional model."""
+
+    def call(self, sequence_output: Any, positions: Any) -> Any:
+        """[B, S, H] and positions [B, P] to [B, P, H]."""
+        return at_positions(sequence_output, positions)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class MaskedLMHead(Stored, keras.layers.Layer):
+    """Scores of every token at the masked positions.
+
+    LayerNorm(act(Dense(x))), as wide as the word embeddings, then the product with
+    these, which the head shares with the encoder, plus its own bias.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        embeddings: Embeddings,
+        dtype: Any = None,
+        name: str = "predictions",
+    ):
+        super().__init__(dtype=dtype, name=name)
+        self.bert_config = config
+        embeddings.is_linked = True
+        self.embeddings = embeddings
+        self.activation = activation(config.masked_lm_hidden_act or config.hidden_act)
+        self.dense = dense(config, config.embedding_width, self.dtype_policy)
+        self.layer_norm = layer_norm(
+            config.masked_lm_layer_norm_eps or config.layer_norm_eps, self.dtype_policy
+        )
+
+    def build(self, input_shape: tuple) -> None:
+        """Builds the transform [H, E] and the bias [V] of the scores."""
+        if not self.embeddings.built:
+            self.embeddings.build()
+        with keras.name_scope("transform"):
+            self.dense.build(input_shape)
+            self.layer_norm.build((*input_shape[:-1], self.dense.units))
+        self.output_bias = self.add_weight(
+            name="output_bias",
+            shape=(self.bert_config.vocab_size,),
+            initializer="zeros",
+            autocast=False,
+        )
+        self.built = True
+
+    def call(self, x: Any, training: bool | None = None) -> Any:
+        """[B, P, H] to logits [B, P, V] in float32."""
+        x = self.layer_norm(self.activation(self.dense(x)))
+        table = ops.cast(self.embeddings.word_embeddings, x.dtype)
+        if not training:
+            return _project(x, table, self.output_bias)
+        rows = ops.reshape(x, (-1, x.shape[-1]))
+        logits = fused.add_bias(fused.scores_of_rows(rows, table), self.output_bias)
+        return ops.reshape(logits, (*ops.shape(x)[:-1], self.bert_config.vocab_size))
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class HeadDropout(keras.layers.Dropout):
+    """Dropout of [..., H], with different masks on each replica."""
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """[..., H] to [..., H]."""
+        if not training:
+            return inputs
+        return fused.dropped(inputs, next_seed(self), self.rate)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class MergeChoices(Stored, keras.layers.Layer):
+    """The choices of all questions, each as a sequence."""
+
+    def call(self, x: Any) -> Any:
+        """Integers [B, N, ...] to [B N, ...]."""
+        return ops.reshape(x, (-1, *ops.shape(x)[2:]))
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class SplitChoices(Stored, keras.layers.Layer):
+    """Each question's scores of its choices."""
+
+    def __init__(self, dtype: Any = None, name: str | None = None):
+        # Scores stay in float32 under any policy.
+        super().__init__(autocast=False, dtype=dtype, name=name)
+
+    def call(self, scores: Any, input_ids: Any) -> Any:
+        """Scores [B N, 1] and ids [B, N, S], whose shape gives N, to [B, N]."""
+        return ops.reshape(scores, ops.shape(input_ids)[:2])
+
+    def compute_output_spec(self, scores: Any, input_ids: Any) -> Any:
+        """Returns the outputs of `call` on symbolic inputs."""
+        return keras.KerasTensor(tuple(input_ids.shape[:2]), scores.dtype)
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class WindowAttention(Stored, keras.layers.Layer):
+    """The mean of a text's windows, weighted by attention to them.
+
+    The weights are softmax(u . p_k) over the windows k. As their pooled outputs p_k are
+    the tanh of a dense layer, that is the attention to sentences of Yang et al. 2016
+    (equations 8 and 9).
+    """
+
+    def __init__(self, dtype: Any = None, name: str | None = None):
+        super().__init__(dtype=dtype, name=name)
+
+    def build(self, pooled_shape: tuple, input_mask_shape: tuple) -> None:
+        """Makes u; as it is 0, training begins with the plain mean."""
+        del input_mask_shape
+        self.query = self.add_weight(
+            name="query", shape=pooled_shape[-1:], initializer="zeros", autocast=False
+        )
+        self.built = True
+
+    def call(self, pooled: Any, input_mask: Any) -> Any:
+        """[B N, W] and the mask [B, N, S] to [B, W]; a window begins with [CLS]."""
+        pooled = ops.reshape(pooled, (*ops.shape(input_mask)[:2], pooled.shape[-1]))
+        single = ops.cast(pooled, "float32")
+        scores = ops.matmul(single, self.query)
+        # Not -inf: a batch's padding has no window at all.
+        scores = ops.where(input_mask[:, :, 0] > 0, scores, -1e9)
+        # Keras' softmax warns of a single window.
+        weights = ops.exp(scores - ops.max(scores, axis=-1, keepdims=True))
+        weights = (weights / ops.sum(weights, axis=-1, keepdims=True))[..., None]
+        return ops.cast(ops.sum(weights * single, axis=1), self.compute_dtype)
+
+    def compute_output_spec(self, pooled: Any, input_mask: Any) -> Any:
+        """Returns the outputs of `call` on symbolic inputs."""
+        return keras.KerasTensor(
+            (input_mask.shape[0], pooled.shape[-1]), self.compute_dtype
+        )
+
+
+@keras.saving.register_keras_serializable(package="bert_tf")
+class OutputProjection(Stored, keras.layers.Layer):
+    """A dense layer whose kernel is stored as the original's: [outputs, inputs]."""
+
+    def __init__(
+        self, units: int, initializer_range: float, dtype: Any = None, name: str = ""
+    ):
+        super().__init__(dtype=dtype, name=name or None)
+        self.units = units
+        self.initializer_range = initializer_range
+        # Padding has scores like any word; they are never used.
+        self.supports_masking = True
+
+    def build(self, input_shape: tuple) -> None:
+        """Makes the kernel [units, H], as the original's, and the bias."""
+        self.output_weights = self.add_weight(
+            name="output_weights",
+            shape=(self.units, input_shape[-1]),
+            initializer=truncated_normal(self.initializer_range),
+            autocast=False,
+        )
+        self.output_bias = self.add_weight(
+            name="output_bias", shape=(self.units,), initializer="zeros", autocast=False
+        )
+        self.built = True
+
+    def call(self, x: Any) -> Any:
+        """[..., H] to [..., units] in float32."""
+        return _project(x, self.output_weights, self.output_bias)
+
+
+def _project(x: Any, table: Any, bias: Any) -> Any:
+    """The rows of `table` as scores of x, in float32."""
+    logits = ops.matmul(x, ops.transpose(ops.cast(table, x.dtype)))
+    return ops.cast(logits, "float32") + bias
+
+
+# The models.
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")

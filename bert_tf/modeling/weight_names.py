@@ -6,14 +6,23 @@ layer that owns the classifier's output_weights and output_bias, which the origi
 keeps at the top.
 """
 
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
-import keras
+if TYPE_CHECKING:
+    import keras
 
-from bert_tf.modeling.encoder import BertEncoder
+# The names of what fine-tuning adds to a pre-trained encoder.
+#
+# The pooled output's mean and deviation: `cls_normalization`.
+STANDARDIZATION = ("bert/standardization/mean", "bert/standardization/deviation")
+ADDED = (
+    r"lora_kernel_[ab]|adapter/(down|up)/(kernel|bias)|layer_mixture/(scores|gamma)"
+    r"|bilstm/.*|standardization/.*"
+)
 
 
-def weights_by_name(model: keras.Model) -> dict[str, keras.Variable]:
+def weights_by_name(model: "keras.Model") -> dict[str, "keras.Variable"]:
     """The weights of a BertEncoder, or of a model with an `encoder`, by original name.
 
     Args:
@@ -35,7 +44,9 @@ def weights_by_name(model: keras.Model) -> dict[str, keras.Variable]:
         >>> weights["bert/embeddings/word_embeddings"].shape
         TensorShape([9, 8])
     """
-    encoder: Any = model if isinstance(model, BertEncoder) else None
+    import keras_hub
+
+    encoder: Any = model if isinstance(model, keras_hub.models.Backbone) else None
     encoder = encoder or getattr(model, "encoder", None)
     encoder_ids = {id(weight) for weight in encoder.weights} if encoder else set()
     names: dict[str, keras.Variable] = {}
@@ -64,3 +75,8 @@ def _after(path: str, scope: str) -> str:
             f"original. Received: {path}"
         )
     return rest
+
+
+def is_added(name: str) -> bool:
+    """Whether fine-tuning adds a weight of this name to a pre-trained encoder."""
+    return re.fullmatch(f".*/({ADDED})", name) is not None

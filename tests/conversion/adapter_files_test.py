@@ -22,14 +22,13 @@ from bert_tf.conversion.loading import (
     load_weights,
 )
 from bert_tf.conversion.source import open_source
-from bert_tf.modeling.added_weights import is_added
 from bert_tf.modeling.heads import (
     BertClassifier,
     BertMultipleChoice,
     BertSpanPredictor,
     BertTagger,
 )
-from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.modeling.weight_names import is_added, weights_by_name
 from tests.conversion import runs
 from tests.modeling.examples import outputs_of, random_records, randomize, small_config
 from tests.script_case import FolderCase

@@ -5,12 +5,11 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from bert_tf.modeling.added_weights import is_added
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.fused import dropout, without_fusion
 from bert_tf.modeling.heads import BertClassifier, BertTagger
-from bert_tf.modeling.transformer import ResidualOutput
-from bert_tf.modeling.weight_names import weights_by_name
+from bert_tf.modeling.layers import ResidualOutput
+from bert_tf.modeling.weight_names import is_added, weights_by_name
 from bert_tf.optimization.optimizers import create_optimizer
 from tests.modeling import numpy_bert
 from tests.modeling.examples import (

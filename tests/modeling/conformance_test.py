@@ -23,7 +23,7 @@ from bert_tf.modeling.heads import (
     BertSpanPredictor,
     BertTagger,
 )
-from bert_tf.modeling.transformer import TransformerLayer
+from bert_tf.modeling.layers import TransformerLayer
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.optimization.optimizers import create_optimizer
 from tests.golden import random_numbers

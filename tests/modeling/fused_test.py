@@ -25,8 +25,8 @@ from bert_tf.modeling.fused import (
     without_fusion,
     xla_compiles_for_the_cpu,
 )
-from bert_tf.modeling.heads import BertClassifier, BertPretrainer
-from bert_tf.modeling.layers import HeadDropout, gelu
+from bert_tf.modeling.heads import BertClassifier, BertPretrainer, HeadDropout
+from bert_tf.modeling.layers import gelu
 from tests.modeling.examples import (
     gradients_of,
     outputs_of,

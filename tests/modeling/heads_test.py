@@ -24,6 +24,7 @@ from bert_tf.modeling.heads import (
     BertPretrainer,
     BertSpanPredictor,
     BertTagger,
+    WindowAttention,
 )
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.modeling import numpy_bert
@@ -645,3 +646,17 @@ class BiLstmTaggerTest(tf.test.TestCase):
         self.assertAllEqual(
             self.model(self.batch())["logits"], again(self.batch())["logits"]
         )
+
+
+class WindowAttentionTest(tf.test.TestCase):
+    def test_by_hand(self):
+        layer = WindowAttention()
+        pooled = np.array([[1.0, 0], [0, 1], [5, 7], [2, 4], [9, 9], [9, 9]])
+        # Of the first text two windows, of the second one. A window has no [CLS]
+        # where it is not there; the third text is a batch's padding.
+        mask = np.array([[[1, 1], [1, 0]], [[0, 0], [1, 1]], [[0, 0], [0, 0]]])
+        mean = layer(pooled, mask)
+        self.assertAllClose(mean, [[0.5, 0.5], [2, 4], [9, 9]])
+        # u . p = log 3 and 0: the weights are 3/4 and 1/4.
+        layer.query.assign([np.log(3.0), 0.0])
+        self.assertAllClose(layer(pooled, mask), [[0.75, 0.25], [2, 4], [9, 9]])

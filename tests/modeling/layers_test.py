@@ -2,6 +2,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.modeling import layers
+from tests.modeling.examples import small_config
 
 
 class LayerNormTest(tf.test.TestCase):
@@ -15,15 +16,18 @@ class LayerNormTest(tf.test.TestCase):
         )
 
 
-class WindowAttentionTest(tf.test.TestCase):
-    def test_by_hand(self):
-        layer = layers.WindowAttention()
-        pooled = np.array([[1.0, 0], [0, 1], [5, 7], [2, 4], [9, 9], [9, 9]])
-        # Of the first text two windows, of the second one. A window has no [CLS]
-        # where it is not there; the third text is a batch's padding.
-        mask = np.array([[[1, 1], [1, 0]], [[0, 0], [1, 1]], [[0, 0], [0, 0]]])
-        mean = layer(pooled, mask)
-        self.assertAllClose(mean, [[0.5, 0.5], [2, 4], [9, 9]])
-        # u . p = log 3 and 0: the weights are 3/4 and 1/4.
-        layer.query.assign([np.log(3.0), 0.0])
-        self.assertAllClose(layer(pooled, mask), [[0.75, 0.25], [2, 4], [9, 9]])
+class ResidualOutputTest(tf.test.TestCase):
+    def test_drops_out_the_layers_output_not_the_residual(self):
+        layer = layers.ResidualOutput(small_config(hidden_dropout_prob=0.5))
+        layer.build((None, None, 40))
+        layer.dense.kernel.assign(tf.zeros((40, 24)))
+        layer.dense.bias.assign(tf.ones(24))
+        x = tf.zeros((1, 1, 40))
+        residual = np.arange(24, dtype=np.float32).reshape(1, 1, 24)
+        # The normalization takes away the one that every number gets.
+        normal = (residual - 11.5) / np.sqrt((24**2 - 1) / 12)
+        self.assertAllClose(layer(x, residual, training=False), normal, rtol=1e-5)
+        # In training a number gets 0 or 2: undo the normalization but for its scale.
+        dropped = layer(x, residual, training=True).numpy().ravel()
+        self.assertNotAllClose(dropped, normal.ravel())
+        self.assertAllClose(np.argsort(dropped[::3]), np.arange(8))

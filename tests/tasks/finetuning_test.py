@@ -15,9 +15,8 @@ from bert_tf.base import cli
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.conversion.adapter_files import write_adapter
-from bert_tf.modeling.dict_input import DictInputModel
-from bert_tf.modeling.heads import BertClassifier
-from bert_tf.modeling.layers import HeadDropout
+from bert_tf.modeling.encoder import DictInputModel
+from bert_tf.modeling.heads import BertClassifier, HeadDropout
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks.finetuning import RunSetting, model_options, training_plan
 from bert_tf.tasks.tables import Target

@@ -12,7 +12,7 @@ from absl.testing import parameterized
 from bert_tf.addons.methods.similarity import BertEmbedder, cosine_similarity
 from bert_tf.base.config import MULTI_LABEL, BertConfig
 from bert_tf.modeling import heads, objectives
-from bert_tf.modeling.dict_input import DictInputModel
+from bert_tf.modeling.encoder import DictInputModel
 from bert_tf.modeling.objectives import Loss, Mean, Objective
 from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.tasks.pretraining import pretraining_task

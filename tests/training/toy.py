@@ -14,8 +14,8 @@ import tensorflow as tf
 from keras import ops
 
 from bert_tf.base.config import BertConfig
-from bert_tf.modeling.dict_input import DictInputModel
-from bert_tf.modeling.layers import GatherPositions, HeadDropout
+from bert_tf.modeling.encoder import DictInputModel
+from bert_tf.modeling.heads import GatherPositions, HeadDropout
 from bert_tf.modeling.objectives import Loss, Objective
 from bert_tf.records import pipeline
 from bert_tf.records.spec import RecordSpec

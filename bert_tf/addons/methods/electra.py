@@ -22,13 +22,8 @@ from bert_tf.base.errors import InputError
 from bert_tf.modeling.encoder import BertEncoder, as_config
 from bert_tf.modeling.fused import compiled, random_bits, step_seed
 from bert_tf.modeling.head_model import HeadModel
-from bert_tf.modeling.layers import (
-    GatherPositions,
-    MaskedLMHead,
-    Stored,
-    activation,
-    dense,
-)
+from bert_tf.modeling.heads import GatherPositions, MaskedLMHead
+from bert_tf.modeling.layers import Stored, activation, dense
 from bert_tf.modeling.objectives import MASKED_LM, replaced_tokens
 
 # For a number per sequence, from its tokens: primes, so that products of ids and
