@@ -71,19 +71,20 @@ def _where_shown(path: str) -> str:
 class Divergence(Callback):
     """Ends a run whose losses, gradients or weights are not finite."""
 
-    def after_call(self, call: Call) -> None:
+    def after_call(self, call: Call) -> bool:
         """Checks the losses, and float16's gradients."""
         finite = np.isfinite(call.results.losses)
         if not finite.all():
             self._end_at(call, int(np.argmin(finite)))
         scale = self.run.loss_scale
         if scale is None or float(scale.scale) > 1.0:
-            return
+            return False
         if call.results.sums[SKIPPED][0] >= call.steps:
             self._end(
                 f"The gradients are not finite at step {self.run.step}, even without"
                 " scaling the loss. Train with `precision=bfloat16` or float32."
             )
+        return False
 
     def saving(self) -> None:
         """Checks the weights: with others the next loss would not be finite."""

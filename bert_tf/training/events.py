@@ -96,6 +96,7 @@ class Run(Protocol):
     step: int  # steps made
     records: int  # training records read
     bar: Any  # of the progress, while it trains
+    saving_seconds: float | None  # the last checkpoint's, without writing it
 
     def summed(self, *numbers: float) -> "np.ndarray":
         """Returns the sums over all workers, all of which must call this."""
@@ -147,8 +148,9 @@ class Callback:
         """Precedes a call of the device; returns how many steps it may make."""
         return None
 
-    def after_call(self, call: Call) -> None:
-        """Follows a call of the device."""
+    def after_call(self, call: Call) -> bool:
+        """Follows a call of the device; returns whether a checkpoint is due."""
+        return False
 
     def logged(self, line: Mapping[str, Any]) -> None:
         """Follows each line of metrics.jsonl, on the chief alone."""
@@ -158,15 +160,8 @@ class Callback:
     ) -> None:
         """Follows an evaluation within the training."""
 
-    def saves(self) -> bool:
-        """Returns whether a checkpoint is due; it is asked after each call."""
-        return False
-
     def saving(self) -> None:
         """Precedes a checkpoint."""
-
-    def saved(self, seconds: float) -> None:
-        """Follows a checkpoint, whose writing may take longer."""
 
     def should_end(self) -> bool:
         """Returns whether to end before the last step; asked after lines of metrics."""

@@ -106,6 +106,7 @@ class _Run:
 
     signals: Signals  # both while it trains
     bar: Any
+    saving_seconds: float | None = None
 
     def __init__(
         self,
@@ -311,8 +312,8 @@ class _Run:
             if stream.calls:
                 pace = seconds / num_workers(self.strategy)
             known = pace if stream.calls else None
-            for one in self._callbacks:
-                one.after_call(Call(phase, count, results, elapsed, known))
+            call = Call(phase, count, results, elapsed, known)
+            due = [one.after_call(call) for one in self._callbacks]  # each is asked
             stream.calls += 1
             rate = rate_of(self.optimizer, self.step)
             self.bar.set_postfix(window.shown(rate, elapsed), refresh=False)
@@ -326,7 +327,6 @@ class _Run:
                 window = LogInterval()
             stops = bool(terms or interrupts)
             evaluates = self._evaluates(phase)
-            due = [one.saves() for one in self._callbacks]  # each is asked
             saves = self.step % config.save_checkpoints_steps == 0 or any(due)
             ends = reports and self._should_end()
             if ends or saves or ends_phase or stops or evaluates:
@@ -374,9 +374,7 @@ class _Run:
         for one in self._callbacks:
             one.saving()
         self.checkpoints.save(self.step, self.records, self.data_id)
-        seconds = time.monotonic() - began
-        for one in self._callbacks:
-            one.saved(seconds)
+        self.saving_seconds = time.monotonic() - began
 
     def _evaluates(self, phase: Phase) -> bool:
         """Whether to evaluate after the step just made."""

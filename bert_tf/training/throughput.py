@@ -182,9 +182,10 @@ class StepProfiler(Callback):
             (one - step for one in (self._first, self._last) if step < one), None
         )
 
-    def after_call(self, call: Call) -> None:
-        """Ends what names the call in the trace."""
+    def after_call(self, call: Call) -> bool:
+        """Ends the call's name in the trace."""
         self._of_call.close()
+        return False
 
     def close(self) -> None:
         """Ends and writes a trace that is under way."""

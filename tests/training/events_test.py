@@ -41,6 +41,7 @@ class Noting(Callback):
         self.calls.assign(self.calls + 1)
         self.is_over = self.run.step == self.over_at
         self.told.append(("after", self.run.step, call.pace is None))
+        return self.run.step == 3
 
     def logged(self, line):
         self.told.append(("logged", line["step"], "eval/loss" in line))
@@ -49,15 +50,8 @@ class Noting(Callback):
         assert seconds >= 0.0
         self.told.append(("evaluated", step, results["loss"]))
 
-    def saves(self):
-        return self.run.step == 3
-
     def saving(self):
         self.told.append(("saving", self.run.step))
-
-    def saved(self, seconds):
-        assert seconds >= 0.0
-        self.told.append(("saved",))
 
     def should_end(self):
         return self.run.step == self.ends_at
@@ -110,14 +104,12 @@ class CallbackTest(tf.test.TestCase):
                 ("after", 4, False),
                 ("logged", 4, False),
                 ("saving", 4),
-                ("saved",),
                 ("logged", 4, True),
                 ("evaluated", 4, 2.0),
                 ("before", 4),
                 ("after", 6, False),
                 ("logged", 6, False),
                 ("saving", 6),
-                ("saved",),
                 ("logged", 6, True),
                 ("evaluated", 6, 2.0),
                 ("ended", 6),

@@ -63,7 +63,7 @@ class Budget(Callback):
         )
         # The weights and both moments.
         num_bytes = 12 * sum(int(np.prod(one.shape)) for one in run.model.weights)
-        self._saving_seconds = num_bytes / _WRITING
+        self._foreseen_saving = num_bytes / _WRITING
         self._used = keras.Variable(0.0, trainable=False, name="seconds_used")
         self._evaluation = keras.Variable(0.0, trainable=False, name="of_evaluation")
         self.state = {
@@ -95,8 +95,8 @@ class Budget(Callback):
             return None
         return max(1, round(min(left, 1 + 0.001 * (step + left))))
 
-    def after_call(self, call: Call) -> None:
-        """Predicts the last step, from the time left and the pace."""
+    def after_call(self, call: Call) -> bool:
+        """Predicts the last step; returns whether a checkpoint is due by the time."""
         # A mean: all workers have the same numbers.
         seconds, workers = self.run.summed(self._seconds_left(), 1.0)
         self._left = seconds / workers
@@ -104,19 +104,9 @@ class Budget(Callback):
             # Forward alone is a third of a step; the rest is a margin.
             num_steps = 0.5 * call.phase.num_evaluated / call.phase.batch_size
             self._foreseen_evaluation = (call.seconds, num_steps)
-            return
-        self._update(self.run.step, call.pace)
-        self.run.bar.total = round(self._num_steps)
-
-    def evaluated(
-        self, step: int, results: Mapping[str, float], seconds: float
-    ) -> None:
-        """Records how long an evaluation took."""
-        self._evaluation_seconds = seconds
-        self._first_evaluation = self._first_evaluation or seconds
-
-    def saves(self) -> bool:
-        """Returns whether a checkpoint is due, by the time."""
+        else:
+            self._update(self.run.step, call.pace)
+            self.run.bar.total = round(self._num_steps)
         if self._left_when_saved is None:
             self._left_when_saved = self._left
         between = max(_BETWEEN_CHECKPOINTS * self._seconds, _LEAST_BETWEEN)
@@ -125,6 +115,13 @@ class Budget(Callback):
         self._left_when_saved = self._left
         return True
 
+    def evaluated(
+        self, step: int, results: Mapping[str, float], seconds: float
+    ) -> None:
+        """Records how long an evaluation took."""
+        self._evaluation_seconds = seconds
+        self._first_evaluation = self._first_evaluation or seconds
+
     def saving(self) -> None:
         """Sets the times that a checkpoint records."""
         # A training that has ended has used its hours, although a reserve was left.
@@ -132,17 +129,16 @@ class Budget(Callback):
         if self._first_evaluation:
             self._evaluation.assign(self._first_evaluation)
 
-    def saved(self, seconds: float) -> None:
-        """Records how long a checkpoint took."""
-        self._saving_seconds = seconds
-
     def _seconds_left(self) -> float:
         """Returns the time for training, without the last evaluation and checkpoint."""
         seconds, num_steps = self._foreseen_evaluation
         # A single slow step must not end the training.
         fastest = self._fastest if math.isfinite(self._fastest) else 0.0
         of_one = self._evaluation_seconds or seconds + num_steps * fastest
-        reserve = self._num_evaluations * of_one + self._saving_seconds
+        of_saving = self.run.saving_seconds
+        if of_saving is None:
+            of_saving = self._foreseen_saving
+        reserve = self._num_evaluations * of_one + of_saving
         return self._seconds - self._used_now() - reserve
 
     def _update(self, step: int, pace: float) -> None:

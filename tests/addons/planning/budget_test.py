@@ -35,6 +35,7 @@ class BudgetTest(tf.test.TestCase):
             optimizer=types.SimpleNamespace(),
             bar=types.SimpleNamespace(),
             step=0,
+            saving_seconds=None,
             summed=lambda *numbers: numbers,
         )
         budget.learning_rate(WarmupSchedule(1.0, 1000, 100))
@@ -51,7 +52,7 @@ class BudgetTest(tf.test.TestCase):
     def step(self, budget, pace):
         """Makes a step."""
         budget.run.step += 1
-        budget.after_call(Call(self.phase, 1, None, seconds=pace, pace=pace))
+        return budget.after_call(Call(self.phase, 1, None, seconds=pace, pace=pace))
 
     def compile(self, budget, seconds):
         """A first call, without a step of its own here."""
@@ -88,7 +89,7 @@ class BudgetTest(tf.test.TestCase):
         self.assertLen(self.train(budget), 75)
         budget = self.budget(**given)
         budget.evaluated(0, {}, 10.0)
-        budget.saved(0.0)
+        budget.run.saving_seconds = 0.0
         self.assertLen(self.train(budget), 80)
 
     def test_an_evaluation_that_was_not_timed_is_foreseen_by_the_pace(self):
@@ -116,8 +117,7 @@ class BudgetTest(tf.test.TestCase):
         due = []
         for _ in range(10):
             self.clock.now += 10.0
-            self.step(budget, 10.0)
-            due.append(budget.saves())
+            due.append(self.step(budget, 10.0))
         self.assertEqual([n for n, is_due in enumerate(due) if is_due], [3, 6, 9])
 
     def test_few_steps_follow_a_change_of_the_rate(self):
