@@ -1,1 +1,1 @@
-"""What notebooks need of the package."""
+"""The quickstart, and the helpers of the notebooks."""

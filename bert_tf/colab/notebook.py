@@ -1,4 +1,4 @@
-"""What the notebooks of colab/ share: device, packages, commands that must succeed.
+"""Helpers of the notebooks in colab/: device, packages, commands that must succeed.
 
     from bert_tf.colab import notebook
     from bert_tf.colab.notebook import run
@@ -63,7 +63,7 @@ def start(output: str, device: str = AUTO, *, install: bool = False) -> str:
 
 
 def find_device() -> str:
-    """The machine's device, found without using it: a TPU serves one process."""
+    """Returns the machine's device without using it: a TPU serves one process."""
     # Some drivers of GPUs make /dev/accel* too, so GPUs are asked first.
     nvidia_smi = shutil.which("nvidia-smi")
     if nvidia_smi:
@@ -77,7 +77,7 @@ def find_device() -> str:
 
 
 def _packages(device: str) -> list[str]:
-    """What pip is to install; Colab's TPU runtimes come with JAX."""
+    """Returns pip's arguments; Colab's TPU runtimes come with JAX."""
     needed = [
         requirement
         for requirement in importlib.metadata.requires("bert-tf") or ()
@@ -127,7 +127,7 @@ def run(command: str) -> None:
 
 
 def run_until(command: str, path: str) -> None:
-    """Runs a command and kills it, as when a machine is taken away."""
+    """Runs a command and kills it, as if the machine were taken away."""
     process = subprocess.Popen(
         [sys.executable, *shlex.split(command)[1:]],
         stdout=subprocess.DEVNULL,

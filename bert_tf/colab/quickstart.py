@@ -51,7 +51,7 @@ class Document(NamedTuple):
 
 
 def read_documents() -> Iterator[Document]:
-    """The documents, in an order that depends on the Python version alone."""
+    """Returns the documents, in an order that depends on the Python version alone."""
     from pydoc_data import topics
 
     for name in sorted(topics.topics):
@@ -63,7 +63,7 @@ def read_documents() -> Iterator[Document]:
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of a text's prose: no prompt, grammar or ruled line in it."""
+    """Returns the sentences of a text's prose: no prompt, grammar or ruled line."""
     sentences = []
     for paragraph in re.split(r"\n\s*\n", text):
         if _PROMPT_OR_GRAMMAR.search(paragraph):
@@ -93,7 +93,7 @@ def _python_files(folder: str) -> Iterator[str]:
 
 
 def _docstrings(path: str) -> Iterator[str]:
-    """The docstrings of a module, its classes and functions, in order."""
+    """Yields the docstrings of a module, its classes and functions, in order."""
     with open(path, "rb") as file, warnings.catch_warnings():
         # Old modules have invalid escapes in their strings.
         warnings.simplefilter("ignore")
@@ -122,7 +122,7 @@ MINIMUM_WORDS, MAXIMUM_WORDS = 5, 20
 
 
 def usable_words(sentences: Iterable[str]) -> list[list[str]]:
-    """The words of each sentence of a fitting length; equal ones count once."""
+    """Returns the words of each sentence of a fitting length, without repetitions."""
     found = {}
     for sentence in sentences:
         words = _WORD_ORDER_WORD.findall(sentence.lower())
@@ -134,7 +134,7 @@ def usable_words(sentences: Iterable[str]) -> list[list[str]]:
 def examples(
     sentences: Iterable[list[str]], rng: random.Random
 ) -> list[tuple[str, str]]:
-    """(label, text) of each sentence as written and shuffled, in random order."""
+    """Returns (label, text) of sentences as written and shuffled, in random order."""
     labelled = []
     for words in sentences:
         shuffled = words
@@ -146,7 +146,7 @@ def examples(
 
 
 def table(rows: Iterable[tuple[str, str]]) -> str:
-    """The rows as TSV with a header: label, text_a."""
+    """Returns the rows as TSV with a header: label, text_a."""
     return "label\ttext_a\n" + "".join(f"{label}\t{text}\n" for label, text in rows)
 
 
@@ -176,7 +176,7 @@ BLANKS = (
 
 
 class QuickstartOptions(Options, decides="numbers"):
-    """What the quickstart makes."""
+    """The size, the text and the steps of the quickstart."""
 
     backend: str | None = with_default(FineTuningOptions, "backend", None)
     output_dir: str = with_default(
@@ -193,22 +193,22 @@ class QuickstartOptions(Options, decides="numbers"):
     )
 
     def path(self, *names: str) -> str:
-        """A path in the output folder."""
+        """Returns a path in the output folder."""
         return os.path.join(self.output_dir, *names)
 
 
 def keep_settings(settings: QuickstartOptions) -> None:
-    """Writes the settings; raises InputError if the folder is one of others."""
+    """Writes the settings; raises InputError if the folder has others."""
     values = {**settings.as_flags(), "nsp_labels": NSP_LABELS}
     del values["output_dir"], values["backend"]
     finished.keep_settings(settings.path("quickstart.json"), values, "a quickstart")
 
 
 def run_all(settings: QuickstartOptions) -> None:
-    """Makes the steps that are not yet done and prints what came out."""
+    """Makes the steps that are not yet done and prints the results."""
     keep_settings(settings)
     if sys.stderr.isatty():
-        logging.set_verbosity(logging.WARNING)  # the bars show it
+        logging.set_verbosity(logging.WARNING)  # the progress bars are enough
     numbers = itertools.count(1)
 
     @contextlib.contextmanager
@@ -257,7 +257,7 @@ def collect_text(settings: QuickstartOptions) -> dict[str, int]:
         if sentence not in known
     )
     rng.shuffle(unseen)
-    # Two examples a sentence; at least a quarter of the sentences is for evaluation.
+    # Two examples per sentence; at least a quarter of the sentences is for evaluation.
     num_train = min(settings.num_finetune_examples // 2, len(unseen) * 3 // 4)
     files.make_folder(settings.path("word_order"))
     for name, words in (("train", unseen[:num_train]), ("dev", unseen[num_train:])):
@@ -285,7 +285,7 @@ def learn_vocabulary(settings: QuickstartOptions) -> None:
 
 
 def config(settings: QuickstartOptions) -> BertConfig:
-    """The tiny size with the quickstart's vocabulary."""
+    """Returns the tiny size's config with the quickstart's vocabulary."""
     return BertConfig.from_size(
         "tiny",
         vocab_size=settings.vocab_size,
@@ -329,7 +329,7 @@ def pretrain(settings: QuickstartOptions) -> dict[str, float]:
 
 
 def held_out(scores: dict[str, float]) -> str:
-    """The accuracies on held-out text, each next to that of a constant answer."""
+    """Returns the accuracies on held-out text, next to a constant answer's."""
     lines = ["    held-out text     accuracy   always the most frequent answer"]
     for label, name in (("masked LM", "masked_lm"), ("next sentence", "next_sentence")):
         accuracy, constant = scores[f"{name}_accuracy"], scores[f"{name}_majority"]
@@ -345,7 +345,7 @@ def held_out(scores: dict[str, float]) -> str:
 
 
 def guess(settings: QuickstartOptions, pretrained: bool) -> list[str]:
-    """What the network fills into the blanks."""
+    """Prints the network's guesses for the blanks."""
     import keras
 
     from bert_tf.conversion.loading import load_pretrainer
@@ -365,7 +365,7 @@ def guess(settings: QuickstartOptions, pretrained: bool) -> list[str]:
 
 
 def finetune(settings: QuickstartOptions) -> dict[str, list[float]]:
-    """Accuracies by start: equal steps and hyperparameters, one run a seed."""
+    """Returns accuracies by start: the same steps and settings, one run per seed."""
     accuracies: dict[str, list[float]] = {"pre-trained": [], "from scratch": []}
     for number in range(settings.num_finetune_seeds):
         for start, checkpoint in (
@@ -394,7 +394,7 @@ def finetune(settings: QuickstartOptions) -> dict[str, list[float]]:
 
 
 def table_steps(accuracies: dict[str, list[float]], settings: QuickstartOptions) -> str:
-    """Mean, spread and single values of the accuracies."""
+    """Returns mean, spread and single values of the accuracies."""
     lines = [f"    {'start':<14}{'mean':>8}{'deviation':>11}   accuracy of each seed"]
     for start, values in accuracies.items():
         spread = statistics.stdev(values) if len(values) > 1 else 0.0
@@ -411,7 +411,7 @@ def table_steps(accuracies: dict[str, list[float]], settings: QuickstartOptions)
 
 
 def results_of(script: Any, folder: str, **values: Any) -> dict[str, float]:
-    """Trains and evaluates in a folder, unless that is done; the results."""
+    """Returns the results in a folder; trains and evaluates unless that is done."""
     path = os.path.join(folder, "eval_results.txt")
     if not files.exists(path):
         cli.run_script(script, output_dir=folder, do_train=True, do_eval=True, **values)

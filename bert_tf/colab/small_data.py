@@ -1,8 +1,7 @@
 """The notebooks' data on a small scale: text that every Python has, no download.
 
 The sentences are from the language reference and the docstrings. Models of two layers
-trained for half a minute know little, so the tasks are of the simplest kind, for which
-that is enough.
+trained for half a minute know little, so the tasks are of the simplest kind.
 """
 
 import inspect
@@ -27,12 +26,12 @@ _NUM_TEST = 1821
 
 
 def small_documents() -> list[Document]:
-    """The documents that all of this is made from."""
+    """Returns the documents that all data are made from."""
     return list(itertools.islice(read_documents(), _NUM_DOCUMENTS))
 
 
 def _sentences(least: int, most: int) -> list[str]:
-    """The sentences of so many words."""
+    """Returns the sentences with so many words."""
     sentences = itertools.chain.from_iterable(d.sentences for d in small_documents())
     return [one for one in sentences if least <= len(one.split()) <= most]
 
@@ -40,7 +39,7 @@ def _sentences(least: int, most: int) -> list[str]:
 def write_text(folder: str) -> None:
     """Writes text.txt, and the bert_config.json of a model of two layers."""
     files.make_folder(folder)
-    # The releases' 0.02 suits their width; so narrow a model learns sooner from more.
+    # The releases' 0.02 suits their width; a narrow model learns sooner from more.
     config = BertConfig.from_size(
         "tiny", vocab_size=_VOCAB_SIZE, initializer_range=0.08
     )
@@ -52,7 +51,7 @@ def write_text(folder: str) -> None:
 
 
 def pretrain(folder: str, device_flags: str) -> str:
-    """Pre-trains a model of two layers for half a minute; its folder."""
+    """Pre-trains a model of two layers for half a minute; returns its folder."""
     write_text(folder)
     run(
         "python -m bert_tf.tfrecords.learn_vocabulary"
@@ -77,7 +76,7 @@ def pretrain(folder: str, device_flags: str) -> str:
 
 
 def write_sst2(glue_dir: str) -> None:
-    """Writes SST-2's files: is a sentence a docstring's (0), or the reference's (1)?"""
+    """Writes SST-2's files: is a sentence from a docstring (0), or the reference (1)?"""
     rng = random.Random(12345)
     found: dict[int, dict[str, None]] = {0: {}, 1: {}}
     for document in small_documents():
@@ -146,7 +145,7 @@ def write_sentences(path: str) -> None:
 
 
 def write_tagged(path: str) -> None:
-    """Writes the words of Python's own source with what its tokenizer knows of each."""
+    """Writes the words of Python's own source, labelled by its tokenizer."""
     source = inspect.getsource(textwrap) + inspect.getsource(tokenize)
     tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     lines = []

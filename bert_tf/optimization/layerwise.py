@@ -10,7 +10,7 @@ from absl import logging
 
 from bert_tf.base.errors import InputError
 
-# Freezing parts of an encoder. They are named, with commas between them:
+# Freezing parts of an encoder, by names separated by commas:
 #
 #     embeddings    the three tables and their LayerNorm
 #     3, layer_3    a layer, counted from 0; 0 is the one that ALBERT's all share
@@ -43,7 +43,7 @@ def log_untrained(model: Any) -> None:
 
 
 def _numbered(encoder: Any) -> list[Any]:
-    """The Transformer layers; `layer_mixture` is none."""
+    """Returns the Transformer layers; `layer_mixture` is none."""
     return [
         each for each in encoder.layers if re.fullmatch(r"(layer|group)_\d+", each.name)
     ]
@@ -67,7 +67,7 @@ def _layers(name: str, parts: dict[str, Any], numbered: list[Any]) -> list[Any]:
 
 # Layer-wise decay of the learning rate: the lower the layer, the smaller its steps.
 #
-# Lower layers hold what is general about language. With L layers and a variable at
+# Lower layers hold the general features of language. With L layers and a variable at
 # depth d, the learning rate is multiplied by
 #
 #     decay^(L + 1 - d)
@@ -82,7 +82,7 @@ def _layers(name: str, parts: dict[str, Any], numbered: list[Any]) -> list[Any]:
 
 
 def rate_factors(paths: Sequence[str], decay: float) -> list[float]:
-    """The factor of each variable's learning rate, from the variables' paths."""
+    """Returns the factor of each variable's learning rate, by its path."""
     if not 0.0 < decay <= 1.0:
         raise ValueError(
             "The layer-wise decay of the learning rate must be above 0 and at most 1."
@@ -112,10 +112,10 @@ def rate_factors(paths: Sequence[str], decay: float) -> list[float]:
 
 @contextlib.contextmanager
 def keeping_initial(encoder: Any, num_layers: int) -> Iterator[None]:
-    """Within it, weights are loaded; at the end, the top gets its initial values back.
+    """Context for loading weights; restores the top's initial values at its end.
 
-    Those are the values that the model was made with, of the highest `num_layers` and
-    the pooler; with 0 layers nothing is kept.
+    The top is the highest `num_layers` layers and the pooler, with the values that the
+    model was made with; with 0 layers nothing is restored.
     """
     layers = _numbered(encoder)
     if num_layers > len(layers):

@@ -15,7 +15,7 @@ from bert_tf.optimization.schedules import WarmupSchedule
 
 
 def dense_gradient(gradient: Any) -> Any:
-    """The gradient as one dense tensor; None for a weight the loss does not depend on.
+    """Returns a gradient as one dense tensor; None if the loss ignores the weight.
 
     TensorFlow gives the gradient of a lookup as the rows that were looked up
     (tf.IndexedSlices), with a row looked up twice occurring twice. BERT's optimizer
@@ -30,7 +30,7 @@ def dense_gradient(gradient: Any) -> Any:
 
 
 def clip_scale(gradients: Sequence[Any], clip_norm: float) -> tuple[Any, Any]:
-    """The factor of all gradients that limits their global norm, and that norm.
+    """Returns the factor of all gradients that limits their global norm, and the norm.
 
     clip_norm / max(norm, clip_norm), as tf.clip_by_global_norm: NaN if the norm is
     infinite or not a number, so that every gradient becomes NaN, not a wrong number.
@@ -211,12 +211,12 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     @property
     def decayed_variables(self) -> list[Any]:
-        """The variables that weight decay shrinks."""
+        """Returns the variables that weight decay shrinks."""
         both = zip(self._trainable_variables, self._excluded, strict=True)
         return [variable for variable, excluded in both if not excluded]
 
     def moments(self, variable: Any) -> tuple[Any, Any]:
-        """The variables (m, v) of one of the model's variables."""
+        """Returns the variables (m, v) of one of the model's variables."""
         index = self._get_variable_index(variable)
         return self._first_moments[index], self._second_moments[index]
 
@@ -282,12 +282,12 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         )
 
     def _correction(self, beta: float) -> Any:
-        """1 / (1 - beta^t) at step t = 1, 2, ...; computing 1 - 0.999 loses digits."""
+        """Returns 1 / (1 - beta^t), t = 1, 2, ...; 1 - 0.999 would lose digits."""
         t = ops.cast(self.iterations + 1, "float32")
         return -1.0 / ops.expm1(t * math.log(beta)) if beta else ops.ones_like(t)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         config = super().get_config()
         config.update(
             weight_decay_rate=self.weight_decay_rate,
@@ -337,14 +337,14 @@ class Lamb(AdamWeightDecay):
         super().__init__(learning_rate, bias_correction=True, name=name, **kwargs)
 
     def step_factor(self, w: Any, update: Any) -> Any:
-        """|w| / |u|, or 1 where one of them is 0."""
+        """Returns |w| / |u|, or 1 where one of them is 0."""
         w_norm, update_norm = _norm(w), _norm(update)
         both = ops.logical_and(w_norm > 0.0, update_norm > 0.0)
         ratio = w_norm / ops.where(both, update_norm, 1.0)
         return ops.where(both, ratio, 1.0)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         config = super().get_config()
         del config["bias_correction"]
         return config
@@ -438,7 +438,7 @@ def optimizer_of(
     bias_correction: bool = False,
     **kwargs: Any,
 ) -> AdamWeightDecay:
-    """The optimizer of this name; ValueError if there is none."""
+    """Returns the optimizer of this name; ValueError if there is none."""
     if name not in OPTIMIZERS:
         raise ValueError(
             f"`optimizer` must be one of {', '.join(OPTIMIZERS)}. Received: {name}"

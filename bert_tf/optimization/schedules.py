@@ -104,7 +104,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
             )
 
     def __call__(self, step: Any) -> Any:
-        """The rate of a step: a float32 scalar (or the shape of `step`)."""
+        """Returns the rate of a step: a float32 scalar (or the shape of `step`)."""
         step = ops.cast(step, "float32")
         rate = ops.cast(self.learning_rate, "float32")
         decayed = self._decayed(step, rate)
@@ -133,7 +133,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         return end + (rate - end) * factor
 
     def _progress(self, step: Any) -> Any:
-        """p, from 0 to 1."""
+        """Returns p, from 0 to 1."""
         num_train_steps = ops.cast(self.num_train_steps, "float32")
         step = ops.minimum(step, num_train_steps)
         if self.decay_from == "start":
@@ -146,7 +146,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         return ops.clip((step - start) / length, 0.0, 1.0)
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return dataclasses.asdict(self)
 
 
