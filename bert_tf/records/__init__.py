@@ -6,7 +6,7 @@ text_input, tokenized_corpus, record_sets   text to ids on disk, ids to record f
 packing             several sequences in a row
 beam                record files made on a cluster
 pretraining_input, pipeline   record files to batches for pre-training
-dynamic_masking, masking_options   their masks, if the records have none
+dynamic_masking     their masks, if the records have none
 batching            a task's examples as records, and batches of similar length
 statistics, inspection   what is in records
 """

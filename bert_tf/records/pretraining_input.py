@@ -25,18 +25,19 @@ from bert_tf.instances.settings import (
     PREVIOUS_OR_NEXT,
     WORD,
 )
-from bert_tf.records.dynamic_masking import DynamicMasking, neighbour_targets
+from bert_tf.records.dynamic_masking import (
+    ONE_DIRECTION,
+    UNMASKED,
+    DynamicMasking,
+    MaskingOptions,
+    neighbour_targets,
+)
 from bert_tf.records.manifest import (
     Manifest,
     Shard,
     fingerprint,
     listed_files,
     manifests_of,
-)
-from bert_tf.records.masking_options import (
-    ONE_DIRECTION,
-    UNMASKED,
-    MaskingOptions,
 )
 from bert_tf.records.pipeline import (
     ALL_ROWS,

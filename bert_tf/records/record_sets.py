@@ -32,12 +32,13 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.finished import FinishedResults, digest
 from bert_tf.base.parallel import Workers, ordered_map
 from bert_tf.instances.creation import (
+    Documents,
     Instances,
     create_instances,
     log_compilation,
+    token_dtype,
 )
 from bert_tf.instances.masking import warn_if_few
-from bert_tf.instances.pairs import Documents, token_dtype
 from bert_tf.instances.settings import NEXT_SENTENCE, STATIC_MASKING, InstanceSettings
 from bert_tf.records.manifest import (
     Manifest,

@@ -12,7 +12,7 @@ from bert_tf.base.options import Options, Path, option
 from bert_tf.base.parallel import available_cores
 from bert_tf.records.manifest import listed_records
 from bert_tf.records.writing import is_companion
-from bert_tf.text.blocks import UTF_8
+from bert_tf.text.blocks import AUTO, UTF_8, encoding_name
 from bert_tf.text.documents import (
     CLEANING,
     FORMATS,
@@ -21,7 +21,6 @@ from bert_tf.text.documents import (
     find_sources,
     make_chunks,
 )
-from bert_tf.text.encodings import AUTO, encoding_name
 from bert_tf.text.segmentation import NO_SEGMENTER, SEGMENTERS
 from bert_tf.text.splitting import LANGUAGE_HELP, language_code
 

@@ -23,7 +23,7 @@ from bert_tf.base import files, strict_json
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
-from bert_tf.instances.pairs import Documents, starts, token_dtype
+from bert_tf.instances.creation import Documents, starts, token_dtype
 from bert_tf.records.writing import file_errors
 from bert_tf.text.blocks import drop
 from bert_tf.text.documents import Chunk, read_chunk

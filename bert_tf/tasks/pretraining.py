@@ -27,8 +27,8 @@ from bert_tf.conversion.loading import (
 from bert_tf.conversion.source import Source, folder_of, open_source
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
+from bert_tf.records.dynamic_masking import ONE_DIRECTION, MaskingOptions
 from bert_tf.records.manifest import Manifest, shared_text
-from bert_tf.records.masking_options import ONE_DIRECTION, MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, records_of_lengths
 from bert_tf.tasks.pretraining_options import (
     RECIPES,

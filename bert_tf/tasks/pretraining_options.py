@@ -14,7 +14,7 @@ from bert_tf.base.config import (
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, declarations, option, with_default
 from bert_tf.base.shared_options import DeviceOptions, ModelOptions
-from bert_tf.records.masking_options import MaskingOptions
+from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.training.training_options import LossOptions, TrainingConfig
 

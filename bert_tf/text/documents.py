@@ -17,8 +17,7 @@ from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
 from bert_tf.text import blocks
-from bert_tf.text.blocks import drop
-from bert_tf.text.encodings import find_encodings
+from bert_tf.text.blocks import drop, find_encodings
 from bert_tf.text.splitting import sentence_splitter
 
 # wikiextractor's files: Wikipedia's articles as paragraphs of text.

@@ -8,7 +8,7 @@ import random
 
 import numpy as np
 
-from bert_tf.instances.pairs import Documents, starts
+from bert_tf.instances.creation import Documents, starts
 
 
 def plain_instances(documents, vocabulary_tokens, settings):

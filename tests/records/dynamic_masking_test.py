@@ -11,8 +11,11 @@ from absl.testing import parameterized
 from bert_tf.base.errors import InputError
 from bert_tf.instances.masking import masking_of
 from bert_tf.instances.settings import PIECE, SPAN, WORD
-from bert_tf.records.dynamic_masking import DynamicMasking, neighbour_targets
-from bert_tf.records.masking_options import MaskingOptions
+from bert_tf.records.dynamic_masking import (
+    DynamicMasking,
+    MaskingOptions,
+    neighbour_targets,
+)
 from bert_tf.records.pipeline import RecordKeys
 from bert_tf.records.pretraining_input import as_packed, masking_from
 from bert_tf.text.vocabulary import Vocabulary

@@ -6,7 +6,7 @@ import tensorflow as tf
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.instances.settings import InstanceSettings
-from bert_tf.records.masking_options import MaskingOptions
+from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.record_sets import create_records, plan_record_set
 from bert_tf.text.documents import make_chunks

@@ -9,7 +9,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.modeling.fused import without_fusion
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.optimization.optimizers import create_optimizer
-from bert_tf.records.masking_options import MaskingOptions
+from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords, pretraining_dataset
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import masked_checksum
