@@ -57,7 +57,7 @@ from bert_tf.tasks.swag.choices import ChoiceLayout, read_choices
 from bert_tf.tasks.tables import TableSplit
 from bert_tf.tasks.tagging import words
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences
-from bert_tf.text import documents
+from bert_tf.text import documents, sources
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training import checkpoints, reporting, run_folder
 from bert_tf.training.checkpoints import RunCheckpoints
@@ -299,7 +299,7 @@ def _read_table(name):
 
 def _corpus(name, **options):
     def read(folder):
-        for chunk in documents.make_chunks([_path(folder, name)], **options):
+        for chunk in sources.make_chunks([_path(folder, name)], **options):
             collections.deque(documents.read_chunk(chunk, collections.Counter()), 0)
 
     return read

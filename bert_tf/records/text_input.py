@@ -12,17 +12,17 @@ from bert_tf.base.options import Options, Path, option
 from bert_tf.base.parallel import available_cores
 from bert_tf.records.manifest import listed_records
 from bert_tf.records.writing import is_companion
-from bert_tf.text.blocks import AUTO, UTF_8, encoding_name
+from bert_tf.text.blocks import UTF_8
 from bert_tf.text.documents import (
     CLEANING,
     FORMATS,
+    LANGUAGE_HELP,
     NO_CLEANING,
     Chunk,
-    find_sources,
-    make_chunks,
+    language_code,
 )
 from bert_tf.text.segmentation import NO_SEGMENTER, SEGMENTERS
-from bert_tf.text.splitting import LANGUAGE_HELP, language_code
+from bert_tf.text.sources import AUTO, encoding_name, find_sources, make_chunks
 
 # Small enough that all cores have work for texts from a few dozen MB.
 _CHUNK_BYTES = 4 << 20

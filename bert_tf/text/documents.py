@@ -1,24 +1,17 @@
 """Text files to documents: plain text, JSON lines, Parquet, two formats of wikis."""
 
-import contextlib
 import dataclasses
 import html
-import json
-import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-from absl import logging
-
-from bert_tf.base import files, rows, unpacking
+from bert_tf.base import rows
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
-from bert_tf.base.parallel import grouped
 from bert_tf.text import blocks
-from bert_tf.text.blocks import drop, find_encodings
-from bert_tf.text.splitting import sentence_splitter
+from bert_tf.text.blocks import drop
 
 # wikiextractor's files: Wikipedia's articles as paragraphs of text.
 #
@@ -41,13 +34,14 @@ _LEFT_OUT = {"Section": "section headings", "BULLET": "list items"}
 _LEFT_OUT_PREFIXES = tuple(f"{kind}::::" for kind in _LEFT_OUT)
 
 
-def _is_header(line: bytes) -> bool:
+def is_header(line: bytes) -> bool:
+    """Whether a line begins a document of wikiextractor's."""
     line = line.removeprefix(blocks.BYTE_ORDER_MARK)
     return line.startswith(b"<doc ") and b"id=" in line
 
 
 def _article_border(line: bytes) -> int | None:
-    return 0 if _is_header(line) else None
+    return 0 if is_header(line) else None
 
 
 def read_wikiextractor(
@@ -72,7 +66,7 @@ def read_wikiextractor(
             if text == "</doc>" and paragraphs is not None:
                 yield paragraphs
                 paragraphs = None
-            elif text.startswith("<doc ") and _is_header(text.encode()):
+            elif text.startswith("<doc ") and is_header(text.encode()):
                 if paragraphs is not None:
                     raise unclosed()
                 found = _TITLE.search(text)
@@ -181,8 +175,6 @@ def whole_characters(text: str) -> str:
     return text
 
 
-CHUNK_BYTES = 16 << 20
-
 # What makes paragraphs of a document's text. Of plain text, a file is a document then.
 NO_CLEANING = "none"
 PDF = "pdf"
@@ -192,13 +184,6 @@ PARQUET = rows.PARQUET
 MEDIAWIKI = "mediawiki"
 PARAGRAPH_FORMATS = ("wikiextractor", MEDIAWIKI)
 FORMATS = ("text", *PARAGRAPH_FORMATS, "jsonl", PARQUET)
-
-_PARQUET_BEGINNING = re.compile(rb"PAR1[\0-\x08\x0e-\x1f]")
-_DELIMITER = re.compile(rb"[,;|\t]")
-_AS_TEXT = (
-    "Save its text as a text file, or its table as Parquet or JSON lines, of which"
-    " `text_field` names the column."
-)
 
 
 class Source(Protocol):
@@ -305,211 +290,127 @@ class Chunk:
     language: str = ""
 
 
-def find_sources(patterns: str, flag: str) -> list[str]:
-    """The input files that comma-separated patterns name, in the patterns' order."""
-    found: list[str] = []
-    for pattern in files.split_paths(patterns):
-        matches = [
-            path
-            for name in files.expand_globs([pattern], flag)
-            for path in (sorted(_walk(name)) if files.is_folder(name) else [name])
-        ]
-        if not matches:
-            raise InputError(f"`{flag}`: there is no file in the folder {pattern!r}.")
-        found.extend(matches)
-    return found
+# Paragraphs to sentences, by the rules of their language.
+#
+# Paragraphs are split by `sentencex` (Wikimedia's): rules for abbreviations, numbers,
+# quotations and lists. It takes any code, and English rules for one that it does not
+# know; so these are the codes in its table of languages and fallbacks, which it does
+# not show. The first of each line has rules of its own, the others go by them.
+RULES = {
+    codes.split()[0]: tuple(codes.split())
+    for codes in (
+        "am",
+        "ar acm aeb apc arq ary arz",
+        "bg",
+        "bn bpy",
+        "ca oc",
+        "da jut kl",
+        "de als bar dsb frr gsw hrx hsb ksh lb nds pdc pdt pfl rm sli stq vmf",
+        "el pnt",
+        "en abs ace aln ami az azb ban bbc bcc bdr be bew bgn bh bho bjn bo bqi bs btm"
+        " bug cdo ckb cpx crh dtp dty dz eo et fa gag gan glk gom gor hak he hif hr hsn"
+        " hu iba id ii io iu jv ka kge khw kiu km knc ko kr ks ku lg liv ljp lki lo lrc"
+        " lt ltg luz lv lzh lzz mad min mk mnc mo ms mui mzn nan nb ne nia nn no nrf"
+        " nyn nyo pwn rmy ro rsk rup ruq sdh sgs sh sq sr su sv sw szy tay tg th tr trv"
+        " ttj ug ur vep vro wuu xmf yi yue za zh",
+        "es an arn ast ay ext gn guc lad nah qu qug",
+        "fi fit krl olo smn vot",
+        "fr atj avk bci bm dua fon frc frp gcf gcr hke ht kab kbp ln lua mg pcd ses sg"
+        " shy ty wa wls wo",
+        "gu",
+        "hi anp awa mag mai sa",
+        "hy hyw",
+        "it aae co egl eml fur lij lld lmo nap pms rgn scn sdc sro vec",
+        "ja",
+        "kk kaa",
+        "kn tcy",
+        "ml",
+        "mr",
+        "my blk kjp ksw mnw",
+        "nl li srn vls",
+        "pa",
+        "pl csb szl",
+        "pt gl kea mwl tet vmw",
+        "ru ab alt av ba bxr ce cv gld inh kjh koi krc kum kv lbe lez mdf mhr mrj myv"
+        " os rut sah sjd sty tt tyv udm xal",
+        "sk cs",
+        "ta",
+        "te",
+        "uk rue",
+    )
+}
+LANGUAGES = tuple(sorted(code for codes in RULES.values() for code in codes))
+LANGUAGE_HELP = (
+    f" With rules of their own: {', '.join(RULES)}. With those of a related language:"
+    f" {', '.join(code for code in LANGUAGES if code not in {*RULES, *RULES['en']})}."
+    f" With the English ones: {', '.join(RULES['en'][1:])}. Case and region do not"
+    " matter: de-AT is de."
+)
+
+# Ends of sentences that sentencex does not know: of Tibetan and of Khmer.
+_ENDS = r"\u0f0d-\u0f11\u17d4\u17d5"
+_TO_OTHER_END = re.compile(rf"[^{_ENDS}]*[{_ENDS}][\s{_ENDS}]*|[^{_ENDS}]+")
+# At "B\u00a0.", sentencex (1.0.32) cuts the space's bytes in two and panics.
+_WIDE_SPACE_BEFORE_PERIOD = re.compile(r"[^\S\x00-\x7f](?=\.)")
+
+# At each mark, sentencex goes back to the last space: quadratic time where there are
+# none. Such a text is shown to it through a window; of the sentences found, those that
+# end in its first half are taken, and it grows if none does. Only a quotation, or a
+# list, longer than the other half would look different in the whole text.
+_WINDOW = 1 << 13
+_LONG_WORD = 1 << 10
 
 
-def make_chunks(
-    paths: Iterable[str],
-    *,
-    input_format: str = "auto",
-    text_field: str = "text",
-    split_sentences: bool | None = None,
-    language: str = "en",
-    encoding: str = blocks.UTF_8,
-    clean: str = NO_CLEANING,
-    chunk_bytes: int = CHUNK_BYTES,
-    num_workers: int = 1,
-) -> list[Chunk]:
-    """Cuts files into chunks, in order, depending only on the arguments."""
-    paths = list(paths)
-    for path in paths:
-        if not files.exists(path):
-            raise InputError(f"No such input file: {path}")
-        if not files.can_be_read_again(path):
-            raise InputError(
-                f"The input file is a pipe or a device, which cannot be read twice:"
-                f" {path}. Write it to a file first."
-            )
-    chunks: list[Chunk] = []
-    extracted: list[str] = []
-    encodings = find_encodings(paths, encoding, num_workers)
-    for path, name in zip(paths, encodings, strict=True):
-        found = input_format
-        if found == "auto":
-            found, begin = find_format(path, name)
-            is_as_it_is = found == "text" and clean == NO_CLEANING
-            if (
-                is_as_it_is
-                and b"\0" not in begin
-                and addon("pdf").looks_extracted(begin)
-            ):
-                extracted.append(path)
-        if found in PARAGRAPH_FORMATS and clean != NO_CLEANING:
-            raise InputError(
-                f"{path}: `clean={clean}` is for text extracted from other files;"
-                f" those of {found} have paragraphs. Leave it out."
-            )
-        if found == MEDIAWIKI:
-            addon("mediawiki").require_parser()
-        source = FileSource(
-            path=path,
-            input_format=found,
-            text_field=text_field,
-            encoding=name,
-            clean=clean,
+def language_code(language: str) -> str:
+    """A language's code without case and region: de of DE, de-AT or de_AT."""
+    code = re.split("[-_]", language.strip().lower())[0]
+    if code not in LANGUAGES:
+        near = [code[:2]] if code[:2] in LANGUAGES else RULES
+        raise InputError(
+            f"`language={language}` must be a language's code, such as"
+            f" {', '.join(near)}; --help lists all. The rules of en do for many others."
         )
-        of_chunks = _cut_parquet if found == PARQUET else _cut
-        for start, stop, num_bytes in of_chunks(source, chunk_bytes):
-            chunk = Chunk(
-                source=source,
-                start=start,
-                stop=stop,
-                num_bytes=num_bytes,
-                language=splitting_language(
-                    source.has_sentences, split_sentences, language
-                ),
-            )
-            chunks.append(chunk)
-    if extracted:
-        logging.warning(
-            "%s%s: form feeds, or many lines that end in hyphens, as in text of PDF"
-            " files. If it is, `clean=pdf` joins lines and words, and leaves page"
-            " numbers out.",
-            *(
-                extracted[0],
-                f" and {more} more" if (more := len(extracted) - 1) else "",
-            ),
-        )
-    return chunks
+    return code
 
 
-# The positions where a chunk starts and stops, and its bytes.
-_Cuts = Iterator[tuple[int, int | None, int]]
+def sentence_splitter(language: str) -> Callable[[str], Sequence[str]]:
+    """A function from a paragraph to its sentences."""
+    if not language:
+        return _as_one
+    import sentencex
+
+    language = language_code(language)
+    segment = sentencex.segment
+
+    def split(paragraph: str) -> Sequence[str]:
+        if not paragraph.isascii():
+            paragraph = _WIDE_SPACE_BEFORE_PERIOD.sub(" ", paragraph)
+        start, size = 0, len(paragraph)
+        if size > _WINDOW and max(map(len, paragraph.split())) > _LONG_WORD:
+            size = _WINDOW
+        found: list[str] = []
+        while len(paragraph) - start > size:
+            taken = 0
+            for sentence in segment(language, paragraph[start : start + size]):
+                if taken + len(sentence) > size // 2:
+                    break
+                found.append(sentence)
+                taken += len(sentence)
+            start += taken
+            size = _WINDOW if taken else 2 * size
+        found += segment(language, paragraph[start:])
+        if not paragraph.isascii():
+            found = [
+                part for sentence in found for part in _TO_OTHER_END.findall(sentence)
+            ]
+        stripped = [sentence.strip() for sentence in found]
+        return [sentence for sentence in stripped if sentence]
+
+    return split
 
 
-def _cut(source: FileSource, chunk_bytes: int) -> _Cuts:
-    num_bytes = files.size(source.path)
-    is_one = source.input_format == "text" and source.clean != NO_CLEANING
-    can_be_cut = not is_one and blocks.can_be_cut(source.path, source.encoding)
-    step = chunk_bytes if can_be_cut else num_bytes
-    for start in range(0, num_bytes, step) if num_bytes else [0]:
-        stop = start + step if start + step < num_bytes else None
-        yield start, stop, min(step, num_bytes - start)
-
-
-def _cut_parquet(source: FileSource, chunk_bytes: int) -> _Cuts:
-    sizes = _group_bytes(source.path, source.text_field)
-    start = 0
-    for some in grouped(sizes, chunk_bytes, lambda size: size):
-        yield start, start + len(some), sum(some)
-        start += len(some)
-    if not sizes:
-        yield 0, None, 0
-
-
-def _group_bytes(path: str, column: str) -> list[int]:
-    """The bytes of each group of rows; refuses a column that is not there."""
-    with rows.parquet_file(path) as file:
-        columns = [file.schema.column(n) for n in range(len(file.schema))]
-        names = [one.path for one in columns if not one.max_repetition_level]
-        if column not in names:
-            problem = f"it has no column {column!r}"
-            if any(
-                one.path.startswith(f"{column}.") and one.max_repetition_level
-                for one in columns
-            ):
-                problem = f"its column {column!r} has lists, not text"
-            remedy = "write its text as a column"
-            if names:
-                remedy = f"`text_field` names one of its own: {', '.join(names)}"
-            raise InputError(f"{path}: {problem}; {remedy}.")
-        if names.count(column) > 1:
-            raise InputError(f"{path}: it has several columns {column!r}. Rename them.")
-        return [
-            file.metadata.row_group(number).total_byte_size
-            for number in range(file.num_row_groups)
-        ]
-
-
-def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
-    """A file's format, by its name, then by its first line that is not blank.
-
-    And the beginning that was read.
-    """
-    by_name = rows.format_of(path, "")
-    if by_name in rows.OBJECTS:
-        return by_name, b""
-    first = next(blocks.read_blocks(path, encoding=encoding), None)
-    begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
-    if _PARQUET_BEGINNING.match(begin) and not unpacking.compression(path):
-        return PARQUET, begin
-    if addon("mediawiki").is_dump(begin):
-        return MEDIAWIKI, begin
-    first_line = begin.partition(b"\n")[0]
-    if _is_header(first_line):
-        return "wikiextractor", begin
-    if _is_json_object(first_line):
-        return "jsonl", begin
-    message = files.no_text(begin, path, _AS_TEXT)
-    if by_name and _DELIMITER.search(first_line):
-        message = f"{path}: a table, whose lines are no text. {_AS_TEXT}"
-    if message:
-        raise InputError(f"{message} (`input_format=text` reads it as it is.)")
-    return "text", begin
-
-
-def _is_json_object(line: bytes) -> bool:
-    if not line.startswith(b"{"):
-        return False
-    with contextlib.suppress(ValueError, RecursionError):
-        return bool(values := json.loads(line)) and isinstance(values, dict)
-    return False
-
-
-def splitting_language(
-    has_sentences: bool, split_sentences: bool | None, language: str
-) -> str:
-    """The `Chunk.language` of a source: "" if its lines are not split."""
-    is_split = not has_sentences if split_sentences is None else split_sentences
-    return language if is_split else ""
-
-
-def _walk(folder: str, within: tuple[str, ...] = ()) -> Iterator[str]:
-    if files.is_remote(folder):
-        import tensorflow as tf
-
-        for parent, folders, names in tf.io.gfile.walk(folder):
-            folders[:] = filter(_is_visible, folders)
-            yield from (
-                os.path.join(parent, name) for name in names if _is_visible(name)
-            )
-        return
-    # Links to folders are followed, but not in cycles. Unlike os.walk, this fails if a
-    # folder cannot be read.
-    within = (*within, os.path.realpath(folder))
-    for entry in os.scandir(folder):
-        if not _is_visible(entry.name):
-            continue
-        if not entry.is_dir():
-            yield entry.path
-        elif os.path.realpath(entry.path) not in within:
-            yield from _walk(entry.path, within)
-
-
-def _is_visible(name: str) -> bool:
-    return not name.startswith((".", "_"))
+def _as_one(paragraph: str) -> Sequence[str]:
+    return (paragraph,) if paragraph else ()
 
 
 # A chunk of a source into lines and ends of documents:

@@ -18,7 +18,8 @@ from bert_tf.base.tfds_rows import (
     not_utf8,
 )
 from bert_tf.text.blocks import UTF_8
-from bert_tf.text.documents import NO_CLEANING, Chunk, paragraphs_of, splitting_language
+from bert_tf.text.documents import NO_CLEANING, Chunk, paragraphs_of
+from bert_tf.text.sources import splitting_language
 
 EXAMPLES_PER_CHUNK = 8192
 

@@ -28,7 +28,7 @@ from bert_tf.tasks.squad.reading import Columns, read_file
 from bert_tf.tasks.swag.choices import ChoiceLayout, read_choices
 from bert_tf.tasks.tables import TableSplit
 from bert_tf.tasks.tagging.sentences import Layout, read_sentences
-from bert_tf.text import documents
+from bert_tf.text import sources
 from tests.script_case import FolderCase
 
 
@@ -263,7 +263,7 @@ def tagged(path):
 
 
 def documents_of(path):
-    (chunk,) = documents.make_chunks([path], text_field="body.text")
+    (chunk,) = sources.make_chunks([path], text_field="body.text")
     read = chunk.source.documents(chunk.start, chunk.stop, Counter())
     return list(read)
 

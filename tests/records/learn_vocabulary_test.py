@@ -10,8 +10,8 @@ from absl import logging
 from bert_tf.base import cli, files
 from bert_tf.base.errors import InputError
 from bert_tf.records import learn_vocabulary
-from bert_tf.text.documents import make_chunks
 from bert_tf.text.learning import learn_vocabulary as learn
+from bert_tf.text.sources import make_chunks
 from tests.script_case import FolderCase
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

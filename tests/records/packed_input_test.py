@@ -9,7 +9,7 @@ from bert_tf.instances.settings import InstanceSettings
 from bert_tf.records.dynamic_masking import MaskingOptions
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.record_sets import create_records, plan_record_set
-from bert_tf.text.documents import make_chunks
+from bert_tf.text.sources import make_chunks
 from bert_tf.text.vocabulary import Vocabulary
 from tests.script_case import FolderCase
 from tests.tfrecords.sharded_pretraining_data_test import TOKENS, as_text, corpus

@@ -26,7 +26,8 @@ from bert_tf.records.tokenized_corpus import (
     tokenized_parts,
     work_folder,
 )
-from bert_tf.text.documents import TextLine, make_chunks
+from bert_tf.text.documents import TextLine
+from bert_tf.text.sources import make_chunks
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import PackedTokenizer, WordPieceTokenizer
 

@@ -16,11 +16,8 @@ from pyarrow import parquet
 
 from bert_tf.base.errors import InputError
 from bert_tf.text import blocks
-from bert_tf.text.documents import (
-    find_sources,
-    make_chunks,
-    read_chunk,
-)
+from bert_tf.text.documents import read_chunk
+from bert_tf.text.sources import find_sources, make_chunks
 from tests.script_case import FolderCase
 
 

@@ -9,13 +9,13 @@ from itertools import pairwise
 import tensorflow as tf
 
 from bert_tf.base.errors import InputError
-from bert_tf.text.documents import make_chunks
 from bert_tf.text.learning import (
     WordCounts,
     count_words,
     learn_vocabulary,
     merge_pieces,
 )
+from bert_tf.text.sources import make_chunks
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.processes import run_python
 from tests.script_case import FolderCase

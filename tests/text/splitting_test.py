@@ -7,8 +7,8 @@ import sentencex
 import tensorflow as tf
 
 from bert_tf.base.errors import InputError
-from bert_tf.text import splitting
-from bert_tf.text.splitting import LANGUAGES, RULES, language_code, sentence_splitter
+from bert_tf.text import documents
+from bert_tf.text.documents import LANGUAGES, RULES, language_code, sentence_splitter
 
 # From the fault that sentencex has with wide spaces before a period to plain words.
 PIECES = (
@@ -107,7 +107,7 @@ class SentencesTest(tf.test.TestCase):
             expected = split(text)
             self.assertGreater(len(expected), 200)
             for window in (1 << 8, 1000):
-                with mock.patch.multiple(splitting, _WINDOW=window, _LONG_WORD=0):
+                with mock.patch.multiple(documents, _WINDOW=window, _LONG_WORD=0):
                     self.assertEqual(split(text), expected, language)
         # No sentence ends in the window: it grows.
         long = "語" * 20000 + "。"

@@ -16,8 +16,8 @@ from bert_tf.base.options import (
 from bert_tf.base.shared_options import SourceOptions
 from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.tasks.squad.squad_options import SquadOptions
+from bert_tf.text.documents import LANGUAGE_HELP, sentence_splitter
 from bert_tf.text.normalization import Span
-from bert_tf.text.splitting import LANGUAGE_HELP, sentence_splitter
 
 if TYPE_CHECKING:
     from bert_tf.conversion.source import Source

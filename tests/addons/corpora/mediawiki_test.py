@@ -7,7 +7,8 @@ from unittest import mock
 from xml.sax.saxutils import escape
 
 from bert_tf.base.errors import InputError
-from bert_tf.text.documents import make_chunks, read_chunk
+from bert_tf.text.documents import read_chunk
+from bert_tf.text.sources import make_chunks
 from tests.script_case import FolderCase
 
 HEAD = """\

@@ -2,7 +2,8 @@ from collections import Counter
 
 from bert_tf.addons.corpora.pdf import paragraphs_of_pdf
 from bert_tf.base.errors import InputError
-from bert_tf.text.documents import make_chunks, read_chunk
+from bert_tf.text.documents import read_chunk
+from bert_tf.text.sources import make_chunks
 from tests.script_case import FolderCase
 
 # As pdftotext writes pages, with a running header whose number changes, a title on

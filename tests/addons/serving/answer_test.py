@@ -15,7 +15,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion.reading import read_reading
 from bert_tf.tasks.squad.answerer import Answerer
 from bert_tf.tasks.squad.decoding import NBestEntry
-from bert_tf.text.splitting import sentence_splitter
+from bert_tf.text.documents import sentence_splitter
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.text.wordpiece import WordPieceTokenizer
 from tests.script_case import FolderCase, printed

@@ -1,0 +1,358 @@
+"""Which text files are read, in which format and encoding, and in which chunks."""
+
+import codecs
+import contextlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from absl import logging
+
+from bert_tf.base import files, rows, unpacking
+from bert_tf.base.addons import addon
+from bert_tf.base.errors import InputError
+from bert_tf.base.parallel import grouped, ordered_map
+from bert_tf.text import blocks
+from bert_tf.text.documents import (
+    MEDIAWIKI,
+    NO_CLEANING,
+    PARAGRAPH_FORMATS,
+    PARQUET,
+    Chunk,
+    FileSource,
+    is_header,
+)
+
+CHUNK_BYTES = 16 << 20
+
+_PARQUET_BEGINNING = re.compile(rb"PAR1[\0-\x08\x0e-\x1f]")
+_DELIMITER = re.compile(rb"[,;|\t]")
+_AS_TEXT = (
+    "Save its text as a text file, or its table as Parquet or JSON lines, of which"
+    " `text_field` names the column."
+)
+
+
+def find_sources(patterns: str, flag: str) -> list[str]:
+    """The input files that comma-separated patterns name, in the patterns' order."""
+    found: list[str] = []
+    for pattern in files.split_paths(patterns):
+        matches = [
+            path
+            for name in files.expand_globs([pattern], flag)
+            for path in (sorted(_walk(name)) if files.is_folder(name) else [name])
+        ]
+        if not matches:
+            raise InputError(f"`{flag}`: there is no file in the folder {pattern!r}.")
+        found.extend(matches)
+    return found
+
+
+def make_chunks(
+    paths: Iterable[str],
+    *,
+    input_format: str = "auto",
+    text_field: str = "text",
+    split_sentences: bool | None = None,
+    language: str = "en",
+    encoding: str = blocks.UTF_8,
+    clean: str = NO_CLEANING,
+    chunk_bytes: int = CHUNK_BYTES,
+    num_workers: int = 1,
+) -> list[Chunk]:
+    """Cuts files into chunks, in order, depending only on the arguments."""
+    paths = list(paths)
+    for path in paths:
+        if not files.exists(path):
+            raise InputError(f"No such input file: {path}")
+        if not files.can_be_read_again(path):
+            raise InputError(
+                f"The input file is a pipe or a device, which cannot be read twice:"
+                f" {path}. Write it to a file first."
+            )
+    chunks: list[Chunk] = []
+    extracted: list[str] = []
+    encodings = find_encodings(paths, encoding, num_workers)
+    for path, name in zip(paths, encodings, strict=True):
+        found = input_format
+        if found == "auto":
+            found, begin = find_format(path, name)
+            is_as_it_is = found == "text" and clean == NO_CLEANING
+            if (
+                is_as_it_is
+                and b"\0" not in begin
+                and addon("pdf").looks_extracted(begin)
+            ):
+                extracted.append(path)
+        if found in PARAGRAPH_FORMATS and clean != NO_CLEANING:
+            raise InputError(
+                f"{path}: `clean={clean}` is for text extracted from other files;"
+                f" those of {found} have paragraphs. Leave it out."
+            )
+        if found == MEDIAWIKI:
+            addon("mediawiki").require_parser()
+        source = FileSource(
+            path=path,
+            input_format=found,
+            text_field=text_field,
+            encoding=name,
+            clean=clean,
+        )
+        of_chunks = _cut_parquet if found == PARQUET else _cut
+        for start, stop, num_bytes in of_chunks(source, chunk_bytes):
+            chunk = Chunk(
+                source=source,
+                start=start,
+                stop=stop,
+                num_bytes=num_bytes,
+                language=splitting_language(
+                    source.has_sentences, split_sentences, language
+                ),
+            )
+            chunks.append(chunk)
+    if extracted:
+        logging.warning(
+            "%s%s: form feeds, or many lines that end in hyphens, as in text of PDF"
+            " files. If it is, `clean=pdf` joins lines and words, and leaves page"
+            " numbers out.",
+            *(
+                extracted[0],
+                f" and {more} more" if (more := len(extracted) - 1) else "",
+            ),
+        )
+    return chunks
+
+
+# The positions where a chunk starts and stops, and its bytes.
+_Cuts = Iterator[tuple[int, int | None, int]]
+
+
+def _cut(source: FileSource, chunk_bytes: int) -> _Cuts:
+    num_bytes = files.size(source.path)
+    is_one = source.input_format == "text" and source.clean != NO_CLEANING
+    can_be_cut = not is_one and blocks.can_be_cut(source.path, source.encoding)
+    step = chunk_bytes if can_be_cut else num_bytes
+    for start in range(0, num_bytes, step) if num_bytes else [0]:
+        stop = start + step if start + step < num_bytes else None
+        yield start, stop, min(step, num_bytes - start)
+
+
+def _cut_parquet(source: FileSource, chunk_bytes: int) -> _Cuts:
+    sizes = _group_bytes(source.path, source.text_field)
+    start = 0
+    for some in grouped(sizes, chunk_bytes, lambda size: size):
+        yield start, start + len(some), sum(some)
+        start += len(some)
+    if not sizes:
+        yield 0, None, 0
+
+
+def _group_bytes(path: str, column: str) -> list[int]:
+    """The bytes of each group of rows; refuses a column that is not there."""
+    with rows.parquet_file(path) as file:
+        columns = [file.schema.column(n) for n in range(len(file.schema))]
+        names = [one.path for one in columns if not one.max_repetition_level]
+        if column not in names:
+            problem = f"it has no column {column!r}"
+            if any(
+                one.path.startswith(f"{column}.") and one.max_repetition_level
+                for one in columns
+            ):
+                problem = f"its column {column!r} has lists, not text"
+            remedy = "write its text as a column"
+            if names:
+                remedy = f"`text_field` names one of its own: {', '.join(names)}"
+            raise InputError(f"{path}: {problem}; {remedy}.")
+        if names.count(column) > 1:
+            raise InputError(f"{path}: it has several columns {column!r}. Rename them.")
+        return [
+            file.metadata.row_group(number).total_byte_size
+            for number in range(file.num_row_groups)
+        ]
+
+
+def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
+    """A file's format, by its name, then by its first line that is not blank.
+
+    And the beginning that was read.
+    """
+    by_name = rows.format_of(path, "")
+    if by_name in rows.OBJECTS:
+        return by_name, b""
+    first = next(blocks.read_blocks(path, encoding=encoding), None)
+    begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
+    if _PARQUET_BEGINNING.match(begin) and not unpacking.compression(path):
+        return PARQUET, begin
+    if addon("mediawiki").is_dump(begin):
+        return MEDIAWIKI, begin
+    first_line = begin.partition(b"\n")[0]
+    if is_header(first_line):
+        return "wikiextractor", begin
+    if _is_json_object(first_line):
+        return "jsonl", begin
+    message = files.no_text(begin, path, _AS_TEXT)
+    if by_name and _DELIMITER.search(first_line):
+        message = f"{path}: a table, whose lines are no text. {_AS_TEXT}"
+    if message:
+        raise InputError(f"{message} (`input_format=text` reads it as it is.)")
+    return "text", begin
+
+
+def _is_json_object(line: bytes) -> bool:
+    if not line.startswith(b"{"):
+        return False
+    with contextlib.suppress(ValueError, RecursionError):
+        return bool(values := json.loads(line)) and isinstance(values, dict)
+    return False
+
+
+def splitting_language(
+    has_sentences: bool, split_sentences: bool | None, language: str
+) -> str:
+    """The `Chunk.language` of a source: "" if its lines are not split."""
+    is_split = not has_sentences if split_sentences is None else split_sentences
+    return language if is_split else ""
+
+
+def _walk(folder: str, within: tuple[str, ...] = ()) -> Iterator[str]:
+    if files.is_remote(folder):
+        import tensorflow as tf
+
+        for parent, folders, names in tf.io.gfile.walk(folder):
+            folders[:] = filter(_is_visible, folders)
+            yield from (
+                os.path.join(parent, name) for name in names if _is_visible(name)
+            )
+        return
+    # Links to folders are followed, but not in cycles. Unlike os.walk, this fails if a
+    # folder cannot be read.
+    within = (*within, os.path.realpath(folder))
+    for entry in os.scandir(folder):
+        if not _is_visible(entry.name):
+            continue
+        if not entry.is_dir():
+            yield entry.path
+        elif os.path.realpath(entry.path) not in within:
+            yield from _walk(entry.path, within)
+
+
+def _is_visible(name: str) -> bool:
+    return not name.startswith((".", "_"))
+
+
+# Which encoding a text file is in.
+#
+# A file that is not UTF-8 is shown to charset-normalizer, from its first characters
+# that are not ASCII on. A file most of whose characters are UTF-8 is a damaged UTF-8
+# file, not one in another encoding: in these, hardly any two bytes look like UTF-8.
+# Encodings of seven bits (ISO-2022-JP, say) look like ASCII, and must be named.
+
+AUTO = "auto"
+
+_SAMPLE_BYTES = 1 << 17
+# In most Western European files each of these fits as well as `_WESTERN`, by far the
+# most frequent; so they are believed only with a language that is written in them.
+_WESTERN = "cp1252"
+_LANGUAGES = {
+    "cp1250": (
+        "Croatian",
+        "Czech",
+        "Hungarian",
+        "Polish",
+        "Romanian",
+        "Slovak",
+        "Slovene",
+    ),
+    "cp1257": ("Latvian", "Lithuanian"),
+    "cp1258": ("Vietnamese",),
+}
+# As in a file's hashing: quicker than starting workers.
+_BYTES_OF_ONE_WORKER = 1 << 30
+_MOST_NAMES = 3
+
+
+def encoding_name(encoding: str) -> str:
+    """An encoding's name in Python."""
+    try:
+        name = codecs.lookup(encoding).name
+        "".encode(name)  # refuses base64, say
+    except (LookupError, UnicodeError) as error:
+        raise InputError(
+            f"`encoding={encoding}` must be utf-8, auto or the name of an encoding that"
+            " Python has, such as cp1252, utf-16 or gb18030."
+        ) from error
+    return name
+
+
+def find_encodings(
+    paths: Sequence[str], encoding: str = blocks.UTF_8, num_workers: int = 1
+) -> list[str]:
+    """The encoding of each file; `AUTO` reads all of them, and says what was found."""
+    if encoding != AUTO:
+        return [encoding_name(encoding)] * len(paths)
+    if sum(map(files.size, paths)) <= _BYTES_OF_ONE_WORKER:
+        num_workers = 1
+    found = list(ordered_map(find_encoding, paths, num_workers=num_workers))
+    for name, count in sorted(Counter(found).items()):
+        those = [path for path, each in zip(paths, found, strict=True) if each == name]
+        more = ", ..." if count > _MOST_NAMES else ""
+        logging.info(
+            "`encoding=auto`: %d of %d files are %s: %s%s",
+            *(count, len(paths), name, ", ".join(those[:_MOST_NAMES]), more),
+        )
+    return found
+
+
+def find_encoding(path: str) -> str:
+    """The encoding of a file, which is read to its end."""
+    num_valid = num_invalid = 0  # characters that are not ASCII
+    sample = bytearray()
+    first_error = ""
+    for block in blocks.read_blocks(path):
+        data = block.data
+        if block.offset == 0 and data.startswith(b"PAR1"):
+            return blocks.UTF_8  # Parquet's
+        if block.offset == 0 and b"\0" in data:  # ASCII in UTF-16 is UTF-8, too
+            # Not a line, which ends in the middle of a character.
+            return _guess(next(unpacking.read_pieces(path))[:_SAMPLE_BYTES], path)
+        if data.isascii():
+            continue
+        try:
+            text = data.decode(blocks.UTF_8)
+        except UnicodeDecodeError as error:
+            text = data.decode(blocks.UTF_8, "replace")
+            num_invalid += text.count("\ufffd")
+            if not first_error:
+                number = blocks.line_number(path, block.offset + error.start)
+                remedy = "Most of the file is: remove what is not. "
+                first_error = files.not_utf8(data, error.start, path, number, remedy)
+        num_valid += len(text) - len(text.encode("ascii", "ignore"))
+        if not sample:
+            # From a little before the first such character.
+            first = next(i for i, byte in enumerate(data) if byte > 0x7F)
+            sample += data[data.rfind(b"\n", 0, max(first - 1000, 0)) + 1 :]
+        elif len(sample) < _SAMPLE_BYTES:
+            sample += data
+    if not num_invalid:
+        return blocks.UTF_8
+    if num_valid > 2 * num_invalid:  # the invalid ones were counted as U+FFFD, too
+        raise InputError(first_error)
+    return _guess(bytes(sample[:_SAMPLE_BYTES]), path)
+
+
+def _guess(sample: bytes, path: str) -> str:
+    from charset_normalizer import from_bytes
+
+    matches = from_bytes(sample)
+    found = matches.best()
+    if found is None:
+        raise InputError(
+            f"{path}: no encoding fits it; give its name by `encoding`, or leave the"
+            " file out if it is no text."
+        )
+    name, languages = found.encoding, _LANGUAGES.get(found.encoding)
+    if languages and found.language not in languages:
+        name = next((m.encoding for m in matches if m.encoding == _WESTERN), name)
+    return codecs.lookup(name).name
