@@ -1,6 +1,7 @@
-"""Text files to documents: plain text, JSON lines, Parquet, two formats of wikis."""
+"""Text files to documents: plain text, JSON, Parquet, two formats of wikis."""
 
 import dataclasses
+import functools
 import html
 import re
 from collections import Counter
@@ -93,55 +94,62 @@ def read_wikiextractor(
         raise unclosed()
 
 
-# JSON lines: one object per line, with a document's text in one of its fields, or in
-# a field within one (body.text); the text's lines are its paragraphs. As
-# `wikiextractor --json` of versions 2 begins the text with the title, a first paragraph
-# that is the object's "title" is left out.
+# JSON and Parquet: each row is a document, with its text in one of its fields, or in a
+# field within one (body.text); the text's lines are its paragraphs. As `wikiextractor
+# --json` of versions 2 begins the text with the title, a first paragraph that is the
+# row's "title" is left out. A chunk's positions are bytes of JSON lines, or groups of
+# rows of Parquet; an array of objects is one chunk.
 
 SURROGATES = "halves of surrogate pairs"
 
 
-def read_json_lines(
+def read_rows(
     source: "FileSource", start: int, stop: int | None, dropped: Counter[str]
 ) -> Iterator[list[str]]:
     """Yields the paragraphs of each document; none where the text is null."""
-    for block in source.read(start, stop, lambda line: 0):
-        for index, line in enumerate(source.lines(block, dropped)):
-            if not line.strip():
-                continue
-            try:
-                values = rows.of_object(rows.parsed(line))
-                text = _text_of(values, source.text_field)
-            except InputError as error:
-                place = source.place(block.offset, index)
-                raise InputError(f"{place}: {error}") from error
-            if "\\ud" in line or "\\uD" in line:
-                num_halves = sum("\ud800" <= char <= "\udfff" for char in text)
-                if num_halves:
-                    dropped[SURROGATES] += num_halves
-                text = whole_characters(text)
-            paragraphs = paragraphs_of(text, source.clean, dropped)
-            if paragraphs and paragraphs[0] == values.get("title"):
-                drop(dropped, TITLE_LINES, characters=len(paragraphs.pop(0)))
-            yield paragraphs
+    for place, value in _values(source, start, stop, dropped):
+        try:
+            values = rows.of_object(value)
+            text = _text_of(values, source.text_field)
+        except InputError as error:
+            raise InputError(f"{place()}: {error}") from error
+        whole = whole_characters(text)
+        if whole is not text:
+            dropped[SURROGATES] += sum("\ud800" <= char <= "\udfff" for char in text)
+        paragraphs = paragraphs_of(whole, source.clean, dropped)
+        if paragraphs and paragraphs[0] == values.get("title"):
+            drop(dropped, TITLE_LINES, characters=len(paragraphs.pop(0)))
+        yield paragraphs
 
 
-# Parquet: each row is a document; its text is a column's, or a field's within one. A
-# chunk's positions are numbers of groups of rows.
-
-
-def read_parquet(
+def _values(
     source: "FileSource", start: int, stop: int | None, dropped: Counter[str]
-) -> Iterator[list[str]]:
-    """Yields the paragraphs of each document; none where the text is null."""
-    for number, row in rows.parquet_rows(source.path, source.text_field, start, stop):
-        text = rows.field(row, source.text_field)
-        if not isinstance(text, str | None):
-            raise InputError(
-                f"{source.path}:{number}: its column {source.text_field!r} must be"
-                f" text. Received: {type(text).__name__}."
-            )
-        yield paragraphs_of(text or "", source.clean, dropped)
+) -> Iterator[tuple[Callable[[], str], Any]]:
+    """Yields functions that find the rows' places, and the rows' values."""
+    if source.input_format == PARQUET:
+        column = source.text_field
+        for number, row in rows.parquet_rows(source.path, column, start, stop):
+            yield functools.partial(str, f"{source.path}:{number}"), row
+    elif start == 0 and is_array(source):
+        for place, value in rows.objects(source.path, "input file"):
+            yield functools.partial(str, place), value
+    else:
+        for block in source.read(start, stop, lambda line: 0):
+            for index, line in enumerate(source.lines(block, dropped)):
+                if not line.strip():
+                    continue
+                try:
+                    value = rows.parsed(line)
+                except InputError as error:
+                    value = error
+                yield functools.partial(source.place, block.offset, index), value
+
+
+def is_array(source: "FileSource") -> bool:
+    """Whether a source of JSON is an array, rather than lines."""
+    first = next(source.read(0, None, lambda line: 0), None)
+    begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK) if first else b""
+    return begin.lstrip().startswith(b"[")
 
 
 def paragraphs_of(text: str, clean: str, dropped: Counter[str]) -> list[str]:
@@ -256,10 +264,8 @@ class FileSource:
             return read_wikiextractor(self, start, stop, dropped)
         if self.input_format == MEDIAWIKI:
             return addon("mediawiki").read_mediawiki(self, start, stop, dropped)
-        if self.input_format == "jsonl":
-            return read_json_lines(self, start, stop, dropped)
-        if self.input_format == PARQUET:
-            return read_parquet(self, start, stop, dropped)
+        if self.input_format in rows.OBJECTS:
+            return read_rows(self, start, stop, dropped)
         assert self.input_format == "text" and self.clean != NO_CLEANING
         return self._whole_file(dropped)
 
@@ -440,7 +446,7 @@ class TextLine(NamedTuple):
 
 def read_chunk(chunk: Chunk, dropped: Counter[str]) -> Iterator[TextLine]:
     """Yields the lines of a chunk's documents."""
-    split = sentence_splitter(chunk.language)
+    split = sentence_splitter(chunk.language) if chunk.language else _as_one
     if isinstance(chunk.source, FileSource) and chunk.source.has_sentences:
         return _text_lines(chunk.source, chunk, split, dropped)
     return _document_lines(chunk, split, dropped)

@@ -96,6 +96,21 @@ class JsonLinesTest(ReaderTestCase):
         self.assertEqual(dropped, {"halves of surrogate pairs": 2})
         self.assertEqual(self.read('{"text": "\\uDE00"}')[0], [[], ["\ufffd"], []])
 
+    def test_an_array_of_objects(self):
+        values = [{"text": "a. b\nc", "title": "a. b"}, {"text": None}, {"text": "é"}]
+        as_lines = self.read("\n".join(map(json.dumps, values)))
+        for indent in (None, 2):
+            content = "\ufeff\n " + json.dumps(values, indent=indent)
+            self.assertEqual(self.read(content, chunk_bytes=1), as_lines)
+        self.assertEqual(self.read("[]"), ([[]], {}))
+        for content, message in (
+            ('[{"text": "a"}, 3]', "c.jsonl:2: .* JSON object. Received: int"),
+            ('[{"text": "a"}, {"n": 1}]', "c.jsonl:2: it has no field 'text'"),
+            ('[{"text": "a"}, {"text": "b"}', "c.jsonl"),
+        ):
+            with self.assertRaisesRegex(InputError, message):
+                self.read(content)
+
     def test_a_document_whose_text_is_null(self):
         for line in ('{"body": {"text": null}}', '{"body": null}'):
             _, dropped = self.read(line, text_field="body.text")
@@ -201,7 +216,7 @@ class ParquetTest(ReaderTestCase):
         for name, message in (
             ("text", "c.parquet: it has no column 'text'; `text_field` .*: n, a.b.$"),
             ("a", "c.parquet: it has no column 'a'"),
-            ("n", "c.parquet:1: its column 'n' must be text. Received: int"),
+            ("n", "c.parquet:1: its field 'n' must be text. Received: int"),
         ):
             with self.assertRaisesRegex(InputError, message):
                 self.chunks([path], text_field=name)
