@@ -41,9 +41,9 @@ class TextOptions(Options, title=all_options.DATA, decides="reading"):
     input_format: str = option(
         "auto",
         "The files' format: plain text (one sentence per line, a blank line between"
-        " documents), wikiextractor's output, MediaWiki's XML dumps, JSON (an object per"
-        " line, or an array of objects), or Parquet; auto detects it by the name, then"
-        " by the first line.",
+        " documents), wikiextractor's output, MediaWiki's XML dumps, JSON (one object"
+        " per line, or an array of objects), or Parquet; auto detects it by the name,"
+        " then by the first line.",
         choices=("auto", *FORMATS),
         only_with="input_file",
     )
