@@ -24,7 +24,6 @@ ADDONS = {
     "regularization": "bert_tf.addons.methods.regularization",
     # Formats of checkpoints.
     "kerashub": "bert_tf.conversion.kerashub",
-    "hdf5": "bert_tf.conversion.hdf5",
     "model_garden": "bert_tf.addons.methods.model_garden",
     "onnx": "bert_tf.addons.serving.onnx_files",
     # Several processes: who they are.

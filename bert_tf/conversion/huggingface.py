@@ -219,7 +219,7 @@ def read_tf_tensors(path: str) -> dict[str, Tensor]:
     share is there for both.
     """
     found: dict[str, Tensor] = {}
-    for place, tensor in addon("hdf5").stored_in(path).items():
+    for place, tensor in addon("kerashub").stored_in(path).items():
         name = _from_tf(place, path)
         if place.endswith("/kernel:0"):
             tensor = _turned(tensor)

@@ -14,12 +14,14 @@ own `from_preset` would skip tensors that config.json has no layer for, and woul
 mistake quantized numbers for weights; here both are errors.
 """
 
+import contextlib
+import functools
 import importlib
 import json
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +29,13 @@ import numpy as np
 from bert_tf.base import files
 from bert_tf.base.config import LAYER_NORM_EPSILON, BertConfig
 from bert_tf.base.errors import InputError, first_line
-from bert_tf.conversion import hdf5, names
+from bert_tf.conversion import names
 from bert_tf.conversion.tokenizer_files import TokenizerFiles
 from bert_tf.conversion.weights import (
     Tensor,
     Weights,
     fits,
+    listed,
     refuse_differences,
     shown,
 )
@@ -240,9 +243,9 @@ def _rows(config: BertConfig, head: str | None) -> dict[str, names.Name]:
 def _read_weights(folder: str, config: BertConfig, head: str | None) -> Weights:
     """The weights of a preset by the original's names."""
     path = os.path.join(folder, WEIGHTS_NAME)
-    stored = hdf5.stored_in(path, _NO_WEIGHTS)
+    stored = stored_in(path, _NO_WEIGHTS)
     if head is not None:
-        in_head = hdf5.stored_in(os.path.join(folder, TASK_WEIGHTS_NAME), _NO_WEIGHTS)
+        in_head = stored_in(os.path.join(folder, TASK_WEIGHTS_NAME), _NO_WEIGHTS)
         stored |= {f"{TASK_WEIGHTS_NAME}/{key}": x for key, x in in_head.items()}
     found: dict[str, Tensor] = {}
     missing, wrong = [], []
@@ -359,3 +362,67 @@ def _check_can_be_written(
         raise InputError(
             f"The vocabulary of {weights.path}: KerasHub's BertTokenizer needs {PAD}."
         )
+
+
+# Keras' files of weights (HDF5), read without trusting them.
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[Any]:
+    """The file; InputError if it is damaged, or becomes so while it is read."""
+    import h5py
+
+    try:
+        with contextlib.ExitStack() as stack:
+            # HDF5 alone reads only local files.
+            is_remote = files.is_remote(path)
+            where = stack.enter_context(files.open_binary(path)) if is_remote else path
+            yield stack.enter_context(h5py.File(where))
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise InputError(
+            f"{path} is damaged or no HDF5 file: {first_line(error)}"
+        ) from error
+
+
+def stored_in(path: str, ignored: Sequence[str] = ()) -> dict[str, Tensor]:
+    """The tensors of a file by their places; `ignored` are parts of places."""
+    import h5py
+    import ml_dtypes
+
+    if not files.exists(path):
+        raise InputError(f"{path} is missing.")
+    tensors: dict[str, Tensor] = {}
+    refused: list[str] = []
+
+    def is_bfloat16(item: Any) -> bool:
+        # Keras' mark for numbers of 16 bits that HDF5 has no type for.
+        return item.attrs.get("dtype") == "bfloat16"
+
+    def read(place: str) -> np.ndarray:
+        with opened(path) as file:
+            item = file[place]
+            array = item[()]
+            if is_bfloat16(item):
+                array = array.view(ml_dtypes.bfloat16)
+            return array.astype(np.float32, copy=False)
+
+    def visit(place: str | bytes, item: Any) -> None:
+        place = str(place)  # bytes in a damaged file
+        if not isinstance(item, h5py.Dataset) or any(
+            part in f"{place}/" for part in ignored
+        ):
+            return
+        if item.shape is None:
+            refused.append(f"{place} is empty")
+        # Such a tensor may refer to any file of this machine.
+        elif item.external or item.is_virtual:
+            refused.append(f"{place} is outside the file")
+        elif item.dtype.kind != "f" and not is_bfloat16(item):
+            refused.append(f"{place} is quantized, {item.dtype}")
+        tensors[place] = Tensor(item.shape, functools.partial(read, place))
+
+    with opened(path) as file:
+        file.visititems(visit)
+    if refused:
+        raise InputError(f"{path}: cannot be read: {listed(refused)}.")
+    return tensors

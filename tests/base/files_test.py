@@ -236,8 +236,7 @@ _LOCAL = {
     "bert_tf.conversion.tensorflow": "a temporary link",
     "bert_tf.training.launch": "/dev/nvidia*",
     # They ask first whether it is remote.
-    "bert_tf.conversion.hdf5": "h5py's reading of its own format",
-    "bert_tf.conversion.kerashub": "the folder that KerasHub has just written",
+    "bert_tf.conversion.kerashub": "h5py, and the folder that KerasHub has just written",
     "bert_tf.text.documents": "a folder's files, links followed",
     "bert_tf.training.checkpoints": "a file's second name",
 }
