@@ -236,7 +236,7 @@ _LOCAL = {
     "bert_tf.conversion.tensorflow": "a temporary link",
     "bert_tf.training.launch": "/dev/nvidia*",
     # They ask first whether it is remote.
-    "bert_tf.conversion.kerashub": "h5py, and the folder that KerasHub has just written",
+    "bert_tf.conversion.kerashub": "h5py, and a folder that KerasHub has just written",
     "bert_tf.text.documents": "a folder's files, links followed",
     "bert_tf.training.checkpoints": "a file's second name",
 }
