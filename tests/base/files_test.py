@@ -237,7 +237,7 @@ _LOCAL = {
     "bert_tf.training.launch": "/dev/nvidia*",
     # They ask first whether it is remote.
     "bert_tf.conversion.kerashub": "h5py, and a folder that KerasHub has just written",
-    "bert_tf.text.documents": "a folder's files, links followed",
+    "bert_tf.text.sources": "a folder's files, links followed",
     "bert_tf.training.checkpoints": "a file's second name",
 }
 
