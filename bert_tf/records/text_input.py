@@ -41,7 +41,7 @@ class TextOptions(Options, title=all_options.DATA, decides="reading"):
     input_format: str = option(
         "auto",
         "The files' format: plain text (one sentence per line, a blank line between"
-        " documents), wikiextractor's output, MediaWiki's XML dumps, JSON (one object"
+        " documents), wikiextractor's output, MediaWiki's XML dumps, JSON (an object"
         " per line, or an array of objects), or Parquet; auto detects it by the name,"
         " then by the first line.",
         choices=("auto", *FORMATS),
