@@ -102,6 +102,8 @@ def read_wikiextractor(
 
 SURROGATES = "halves of surrogate pairs"
 
+_BLANK = blocks.BYTE_ORDER_MARK + b" \t\r\n"
+
 
 def read_rows(
     source: "FileSource", start: int, stop: int | None, dropped: Counter[str]
@@ -147,9 +149,8 @@ def _values(
 
 def is_array(source: "FileSource") -> bool:
     """Whether a source of JSON is an array, rather than lines."""
-    first = next(source.read(0, None, lambda line: 0), None)
-    begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK) if first else b""
-    return begin.lstrip().startswith(b"[")
+    found = (block.data.strip(_BLANK) for block in source.read(0, None, lambda line: 0))
+    return next(filter(None, found), b"").startswith(b"[")
 
 
 def paragraphs_of(text: str, clean: str, dropped: Counter[str]) -> list[str]:

@@ -133,8 +133,9 @@ _Cuts = Iterator[tuple[int, int | None, int]]
 def _cut(source: FileSource, chunk_bytes: int) -> _Cuts:
     num_bytes = files.size(source.path)
     is_one = source.input_format == "text" and source.clean != NO_CLEANING
-    is_one = is_one or (source.input_format == rows.JSONL and is_array(source))
     can_be_cut = not is_one and blocks.can_be_cut(source.path, source.encoding)
+    if can_be_cut and source.input_format == rows.JSONL:
+        can_be_cut = not is_array(source)
     step = chunk_bytes if can_be_cut else num_bytes
     for start in range(0, num_bytes, step) if num_bytes else [0]:
         stop = start + step if start + step < num_bytes else None
