@@ -179,7 +179,8 @@ def _make_records(folder):
 
 def _read_batches(records):
     try:
-        for batch in records.evaluation_dataset(2, repeat=False, vocab_size=unmasked.V):
+        records.check_model(BertConfig(vocab_size=unmasked.V))
+        for batch in records.evaluation_dataset(2):
             del batch
     except READING_ERRORS as error:
         raise InputError(record_error(error)) from error

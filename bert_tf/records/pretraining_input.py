@@ -38,6 +38,7 @@ from bert_tf.records.manifest import (
     fingerprint,
     listed_files,
     manifests_of,
+    shared_text,
 )
 from bert_tf.records.pipeline import (
     ALL_ROWS,
@@ -223,6 +224,10 @@ class PretrainingRecords:
         self.spec = RecordSpec.of_record(record, path)
         self._targets: Transform | None = None
         self._masking: DynamicMasking | None = None
+        self._vocab_size: int | None = None  # of the model that reads them
+        # Whether records of one sequence are read as packed rows of one, for a model of
+        # packed rows.
+        self.as_packed = False
         if strict:
             masking = masking or MaskingOptions()
             self._settle_lengths(
@@ -374,7 +379,8 @@ class PretrainingRecords:
         return given
 
     def check_model(self, config: BertConfig) -> None:
-        """Raises InputError for a model that is too small for the records."""
+        """Raises InputError for a model that is too small for them; it reads them."""
+        self._vocab_size = config.vocab_size
         # Positions restart with each of a packed row's sequences.
         config.check_sequence_length(self.max_sequence_length)
         for manifest in self.manifests[:1]:
@@ -407,8 +413,7 @@ class PretrainingRecords:
         *,
         seed: int,
         start: int = 0,
-        shard: InputShard | None = None,
-        **reading: Any,
+        shard: InputShard = ALL_ROWS,
     ) -> tf.data.Dataset:
         """Endless shuffled batches; see `bert_tf.records.pipeline.training_dataset`."""
         return training_dataset(
@@ -418,12 +423,20 @@ class PretrainingRecords:
             batch_size=batch_size,
             seed=seed,
             start=start,
-            shard=shard or ALL_ROWS,
-            **self._reading(seed, **reading),
+            shard=shard,
+            **self._reading(seed),
+        )
+
+    def stream(
+        self, batch_size: int, seed: int
+    ) -> Callable[[int, InputShard], tf.data.Dataset]:
+        """Returns a function of a position and a worker's rows to the batches there."""
+        return lambda position, shard: self.training_dataset(
+            batch_size, seed=seed, start=position, shard=shard
         )
 
     def evaluation_dataset(
-        self, batch_size: int, *, repeat: bool, **reading: Any
+        self, batch_size: int, repeat: bool = False
     ) -> tf.data.Dataset:
         """Batches in order; see `bert_tf.records.pipeline.evaluation_dataset`."""
         _ = self.counts  # whole files: see `first_record`
@@ -434,7 +447,7 @@ class PretrainingRecords:
             self.spec,
             batch_size=batch_size,
             repeat=repeat,
-            **self._reading(seed, **reading),
+            **self._reading(seed),
         )
 
     def blocks(self) -> Iterator[RecordBlock]:
@@ -567,10 +580,9 @@ class PretrainingRecords:
                 " different vocabularies. Make the records again with one of them."
             )
 
-    def _reading(
-        self, seed: int, vocab_size: int | None = None, packed: bool = False
-    ) -> dict[str, Any]:
+    def _reading(self, seed: int) -> dict[str, Any]:
         """The arguments of both kinds of data sets."""
+        vocab_size = self._vocab_size
         steps: list[Transform] = []
         if self._targets is not None:
             steps.append(self._targets)
@@ -580,7 +592,7 @@ class PretrainingRecords:
             # Masking looks ids up in the records' vocabulary.
             num_tokens = self.manifests[0].vocab_size
             vocab_size = min(num_tokens, vocab_size or num_tokens)
-        if packed and not self.is_packed:
+        if self.as_packed and not self.is_packed:
             steps.append(lambda batch, _: as_packed(batch))
 
         def transform(batch: Batch, keys: RecordKeys) -> Batch:
@@ -660,9 +672,10 @@ def pretraining_dataset(
     )
     if not records.is_dynamic:
         options.refuse_where_unused(records.paths[0])
+    records.as_packed = packed
     if training:
-        return records.training_dataset(batch_size, seed=seed, packed=packed)
-    return records.evaluation_dataset(batch_size, repeat=False, packed=packed)
+        return records.training_dataset(batch_size, seed=seed)
+    return records.evaluation_dataset(batch_size)
 
 
 def records_of_lengths(
@@ -694,3 +707,19 @@ def records_of_lengths(
         for length in dict.fromkeys(wanted)
     }
     return [opened[length] for length in wanted]
+
+
+def warn_of_shared_text(
+    held_out: Sequence[PretrainingRecords], training: Sequence[PretrainingRecords]
+) -> None:
+    """Warns if the training reads text that a model is evaluated on."""
+    scored, read = (
+        [manifest for records in each for manifest in records.manifests]
+        for each in (held_out, training)
+    )
+    if seen := shared_text(scored, read):
+        logging.warning(
+            "`eval_input_file`: the training reads %s too, so that its scores are not"
+            " those of held-out text.",
+            ", ".join(seen),
+        )

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
-import tensorflow as tf
 from absl import logging
 
 from bert_tf.base import files
@@ -28,8 +27,11 @@ from bert_tf.conversion.source import Source, folder_of, open_source
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.modeling.objectives import MASKED_LM, NEXT_SENTENCE, replaced_tokens
 from bert_tf.records.dynamic_masking import ONE_DIRECTION, MaskingOptions
-from bert_tf.records.manifest import Manifest, shared_text
-from bert_tf.records.pretraining_input import PretrainingRecords, records_of_lengths
+from bert_tf.records.pretraining_input import (
+    PretrainingRecords,
+    records_of_lengths,
+    warn_of_shared_text,
+)
 from bert_tf.tasks.pretraining_options import (
     RECIPES,
     PhaseSpec,
@@ -52,7 +54,7 @@ from bert_tf.training.strategy import (
     create_strategy,
     is_chief,
 )
-from bert_tf.training.task import ENDLESS, Phase, Task, TrainingData
+from bert_tf.training.task import ENDLESS, Phase, Task
 from bert_tf.training.training_options import LossOptions, TrainingConfig
 
 # Pre-training as a task: the masked LM, with next sentence prediction or alone.
@@ -92,10 +94,6 @@ def pretraining_task(
     )
 
 
-def _manifests(records: Sequence[PretrainingRecords]) -> list[Manifest]:
-    return [one for each in records for one in each.manifests]
-
-
 def _as_trained(options: PretrainingOptions) -> PretrainingOptions:
     """Takes the heads and objective from the training if a model is only evaluated."""
     folder = options.output_dir
@@ -126,10 +124,10 @@ class PretrainingRun(Run):
     ) -> None:
         self.options = options = _as_trained(with_recipe(options, RECIPES))
         self.strategy = strategy = strategy or create_strategy(options)
-        specs = parse_phases(options.phases) if options.phases else None
+        self.specs = parse_phases(options.phases) if options.phases else []
         self.init_checkpoint: str | Source | None = None
         # Errors that would otherwise appear after hours of training.
-        self._refuse_uneven_batches(specs)
+        self._refuse_uneven_batches()
         self.electra: dict[str, float] | None = None
         if options.electra:
             names_of_options = ("generator_size", "discriminator_weight")
@@ -142,30 +140,22 @@ class PretrainingRun(Run):
         if source is not None and source.config is not None:
             refuse_other_function(source, self.config, "this run's model")
         # The phases' records for training, and for evaluation.
-        self.records = self._open(options.input_file, "input_file", specs, options)
+        self.records = self._open("input_file", options)
         self.held_out = self.records
         rate = options.eval_masked_lm_prob
         if options.eval_input_file or any(
             records.masked_lm_prob not in (None, rate) for records in self.records
         ):
             self.held_out = self._open(
-                options.eval_input_file or options.input_file,
                 "eval_input_file" if options.eval_input_file else "input_file",
-                specs,
-                masking=options.with_defaults(masked_lm_prob=rate),
+                options.with_defaults(masked_lm_prob=rate),
             )
         if options.eval_input_file:
-            read, scored = map(_manifests, (self.records, self.held_out))
-            if seen := shared_text(scored, read):
-                logging.warning(
-                    "`eval_input_file`: the training reads %s too, so that its scores"
-                    " are not those of held-out text.",
-                    ", ".join(seen),
-                )
+            warn_of_shared_text(self.held_out, self.records)
         first, *others = every = [*self.records, *self.held_out]
         for other in others:
             first.refuse_other(other)
-        self.specs = specs or [
+        self.specs = self.specs or [
             PhaseSpec(
                 first.max_seq_length, options.num_train_steps, options.train_batch_size
             )
@@ -248,14 +238,11 @@ class PretrainingRun(Run):
             # Evaluation takes the first records, however many there are.
             evaluation_ids = held_out.fingerprints([0] * len(held_out.paths))
             begin = phases[-1].end_step if phases else 0
-            end_step = begin + spec.num_steps
-            if self.options.max_train_hours is not None:
-                end_step = ENDLESS
             phases.append(
                 Phase(
-                    end_step=end_step,
+                    end_step=begin + spec.num_steps if hours is None else ENDLESS,
                     batch_size=spec.batch_size,
-                    streams=[self._stream(records, spec.batch_size)],
+                    streams=[records.stream(spec.batch_size, self.options.random_seed)],
                     data_id=data_ids[0],
                     data_was=data_ids[1:],
                     evaluate=self._evaluation(held_out),
@@ -339,29 +326,13 @@ class PretrainingRun(Run):
         )
         return results
 
-    def _stream(self, records: PretrainingRecords, batch_size: int) -> TrainingData:
-        return lambda position, shard: records.training_dataset(
-            batch_size,
-            seed=self.options.random_seed,
-            start=position,
-            shard=shard,
-            vocab_size=self.config.vocab_size,
-            packed=self.is_packed,
-        )
-
     def _evaluation(
         self, records: PretrainingRecords
     ) -> Callable[[keras.Model], Mapping[str, float]]:
         """Evaluates a model on the first batches of some records, repeated if few."""
         options = self.options
-
-        def dataset(repeat: bool) -> tf.data.Dataset:
-            return records.evaluation_dataset(
-                options.eval_batch_size,
-                repeat=repeat,
-                vocab_size=self.config.vocab_size,
-                packed=self.is_packed,
-            )
+        size = options.eval_batch_size
+        dataset = functools.partial(records.evaluation_dataset, size)
 
         @functools.lru_cache(maxsize=1)
         def evaluator(model: keras.Model) -> Evaluator:
@@ -391,13 +362,13 @@ class PretrainingRun(Run):
             return self.options.max_eval_steps
         return math.ceil(sum(records.counts) / self.options.eval_batch_size)
 
-    def _refuse_uneven_batches(self, specs: Sequence[PhaseSpec] | None) -> None:
+    def _refuse_uneven_batches(self) -> None:
         """Raises InputError if some batch cannot be split over the devices."""
         options = self.options
         flag, sizes = "train_batch_size", [options.train_batch_size]
-        if specs:
+        if self.specs:
             flag = f"phases={options.phases}: BATCH"
-            sizes = [spec.batch_size for spec in specs]
+            sizes = [spec.batch_size for spec in self.specs]
         parts = options.gradient_accumulation_steps
         for size in sizes if options.do_train else ():
             check_batch_size(self.strategy, size, parts, flag=flag)
@@ -405,18 +376,12 @@ class PretrainingRun(Run):
             size = options.eval_batch_size
             check_batch_size(self.strategy, size, flag="eval_batch_size")
 
-    def _open(
-        self,
-        patterns: str,
-        flag: str,
-        specs: Sequence[PhaseSpec] | None,
-        masking: MaskingOptions,
-    ) -> list[PretrainingRecords]:
+    def _open(self, flag: str, masking: MaskingOptions) -> list[PretrainingRecords]:
         """Returns the phases' records, checked; equal lengths are opened once."""
         options = self.options
         return records_of_lengths(
-            patterns,
-            [spec.max_seq_length for spec in specs] if specs else None,
+            getattr(options, flag),
+            [spec.max_seq_length for spec in self.specs] or None,
             flag=flag,
             max_seq_length=options.value_if_given("max_seq_length"),
             max_predictions_per_seq=options.value_if_given("max_predictions_per_seq"),
@@ -445,6 +410,7 @@ class PretrainingRun(Run):
         for records in every:
             records.check_model(self.config)
             records.check_hosts(self.strategy)
+            records.as_packed = self.is_packed
         given = {
             "eval_masked_lm_prob": self.options.value_if_given("eval_masked_lm_prob")
         }

@@ -76,7 +76,8 @@ class PackedInputTest(FolderCase):
             },
         )
         apart = PretrainingRecords(self.write_set("static"))
-        row_of_one = next(iter(apart.evaluation_dataset(2, repeat=False, packed=True)))
+        apart.as_packed = True
+        row_of_one = next(iter(apart.evaluation_dataset(2)))
         self.assertEqual(row_of_one.keys(), batch.keys())
         self.assertAllEqual(row_of_one["sequence_ids"], row_of_one["input_mask"])
         # Positions restart: a model of 12 is enough for rows of 40.

@@ -19,6 +19,7 @@ from absl.testing import parameterized
 from tensorflow.python.framework import kernels
 
 import bert_tf
+from bert_tf.base.config import BertConfig
 from bert_tf.instances.settings import FULL_SENTENCES
 from bert_tf.modeling.fused import without_fusion, xla_compiles_for_the_cpu
 from bert_tf.modeling.heads import BertMultipleChoice, BertSpanPredictor, BertTagger
@@ -66,9 +67,10 @@ def unmasked_records(folder):
 
 
 def of_pretraining(records):
+    records.check_model(BertConfig(vocab_size=toy.V))
     return (
-        records.training_dataset(BATCH, seed=3, vocab_size=toy.V),
-        records.evaluation_dataset(BATCH, repeat=True, vocab_size=toy.V),
+        records.training_dataset(BATCH, seed=3),
+        records.evaluation_dataset(BATCH, repeat=True),
     )
 
 

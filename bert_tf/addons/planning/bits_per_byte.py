@@ -343,12 +343,7 @@ class BitsPerByte(Callback):
     def _frequencies(self) -> np.ndarray:
         """Returns each token's frequency [V] at the records' predicted positions."""
         counts = np.zeros(self._of.config.vocab_size)
-        dataset = self._of.records[0].evaluation_dataset(
-            _COUNTED // 100,
-            repeat=False,
-            vocab_size=self._of.config.vocab_size,
-            packed=self._of.is_packed,
-        )
+        dataset = self._of.records[0].evaluation_dataset(_COUNTED // 100)
         for batch in dataset.take(100).as_numpy_iterator():
             labels = batch["masked_lm_ids"][batch["masked_lm_weights"] > 0]
             counts += np.bincount(labels, minlength=len(counts))
