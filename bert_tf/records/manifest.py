@@ -31,7 +31,7 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_tf.base import files, finished
 from bert_tf.base.errors import InputError
@@ -82,6 +82,15 @@ class SourceFile:
                 digest.update(block)
                 num_bytes += len(block)
         return cls(path=path, num_bytes=num_bytes, sha256=digest.hexdigest())
+
+
+class OfText(NamedTuple):
+    """The settings besides the vocabulary that decide a text's tokens."""
+
+    do_lower_case: bool
+    segmenter: str
+    deduplicate: str
+    longest_sentence: int | None  # in tokens; None if longer ones are not cut
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -145,16 +154,13 @@ class Manifest:
         return self.deduplicate != "none" or self.min_document_tokens > 0
 
     @property
-    def longest_sentence(self) -> int | None:
-        """The tokens that fit a sequence; None if a longer sentence takes several."""
-        length = self.max_sequence_length if self.packed else self.max_seq_length
-        return None if self.pairs == FULL_SENTENCES else length - NUM_SPECIAL_TOKENS
-
-    @property
-    def of_text(self) -> tuple[bool, str, str, int | None]:
+    def of_text(self) -> OfText:
         """The settings besides the vocabulary that decide a text's tokens."""
-        of_words = self.do_lower_case, self.segmenter
-        return *of_words, self.deduplicate, self.longest_sentence
+        longest = None  # a longer sentence takes several sequences
+        if self.pairs != FULL_SENTENCES:
+            length = self.max_sequence_length if self.packed else self.max_seq_length
+            longest = length - NUM_SPECIAL_TOKENS
+        return OfText(self.do_lower_case, self.segmenter, self.deduplicate, longest)
 
     @property
     def num_records(self) -> int:

@@ -36,7 +36,6 @@ from bert_tf.instances.creation import (
     Instances,
     create_instances,
     log_compilation,
-    token_dtype,
 )
 from bert_tf.instances.masking import warn_if_few
 from bert_tf.instances.settings import NEXT_SENTENCE, STATIC_MASKING, InstanceSettings
@@ -57,7 +56,7 @@ from bert_tf.records.tokenized_corpus import (
     PARAGRAPHS,
     TokenizedChunk,
     TokenizedCorpus,
-    tokenize_chunk,
+    tokenize,
     work_folder,
     work_folder_path,
 )
@@ -133,12 +132,12 @@ class ShardJob:
         return FinishedResults(self.result_path, ShardResult)
 
 
-def write_shard(corpus: TokenizedCorpus, vocab_file: str, job: ShardJob) -> ShardResult:
+def write_shard(corpus: TokenizedCorpus, job: ShardJob) -> ShardResult:
     """Makes one record file of one group, unless it is finished."""
     if finished := job.finished():
         return finished
     documents = corpus.documents(job.group, job.num_groups)
-    return job.write(documents, Vocabulary.from_file(vocab_file))
+    return job.write(documents, corpus.vocabulary)
 
 
 def require_documents(
@@ -551,26 +550,9 @@ def create_records(
 
 def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
     """Makes the set, with a work folder for its progress."""
-    manifest = record_set.manifest
-    vocab_file = os.path.join(folder, "vocab.txt")
-    record_set.vocabulary.save(vocab_file)
-    chunks = record_set.chunks
-    num_bytes = sum(chunk.num_bytes for chunk in chunks)
-    tokenize = functools.partial(tokenize_chunk, folder, vocab_file, *manifest.of_text)
-    tokenized = []
-    with tqdm(
-        total=num_bytes, desc="Tokenizing", unit="B", unit_scale=True, disable=None
-    ) as bar:
-        results = workers.map(tokenize, enumerate(chunks))
-        for chunk, result in zip(chunks, results, strict=True):
-            tokenized.append(result)
-            bar.update(chunk.num_bytes)
-    record_set.check_read(tokenized)
-    corpus = TokenizedCorpus(
-        work_folder=folder,
-        token_type=token_dtype(len(record_set.vocabulary)).__name__,
-        chunks=tokenized,
-    )
+    manifest, vocabulary = record_set.manifest, record_set.vocabulary
+    corpus = tokenize(record_set.chunks, vocabulary, manifest.of_text, folder, workers)
+    record_set.check_read(corpus.chunks)
     dropped: Counter[str] = Counter()
     if manifest.is_filtered:
         dropped = corpus.choose_sentences(
@@ -579,10 +561,10 @@ def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
         )
     log_compilation()
     if manifest.shards[0].random_seed is not None:
-        made = _write_shards(corpus, record_set, vocab_file, workers)
+        made = _write_shards(corpus, record_set, workers)
     else:
         made = [_write_pool(corpus, record_set)]
-    return record_set.complete(tokenized, dropped, made)
+    return record_set.complete(corpus.chunks, dropped, made)
 
 
 def _write_pool(corpus: TokenizedCorpus, record_set: RecordSet) -> ShardResult:
@@ -602,7 +584,7 @@ def _write_pool(corpus: TokenizedCorpus, record_set: RecordSet) -> ShardResult:
 
 
 def _write_shards(
-    corpus: TokenizedCorpus, record_set: RecordSet, vocab_file: str, workers: Workers
+    corpus: TokenizedCorpus, record_set: RecordSet, workers: Workers
 ) -> list[ShardResult]:
     """One group and one random stream per file, on any core."""
     num_shards = len(record_set.output_files)
@@ -615,7 +597,7 @@ def _write_shards(
         )
     record_set.announce()
     jobs = record_set.jobs(corpus.work_folder)
-    results = workers.map(functools.partial(write_shard, corpus, vocab_file), jobs)
+    results = workers.map(functools.partial(write_shard, corpus), jobs)
     return list(
         tqdm(results, total=len(jobs), desc="Writing", unit=" shards", disable=None)
     )

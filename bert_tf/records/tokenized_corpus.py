@@ -18,12 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
+from tqdm import tqdm
 
 from bert_tf.base import files, strict_json
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
-from bert_tf.base.parallel import grouped
+from bert_tf.base.parallel import Workers, grouped
 from bert_tf.instances.creation import Documents, starts, token_dtype
+from bert_tf.records.manifest import OfText
 from bert_tf.records.writing import file_errors
 from bert_tf.text.blocks import drop
 from bert_tf.text.documents import Chunk, read_chunk
@@ -103,10 +105,7 @@ def _packed_tokenizer(
 def tokenized_parts(
     chunk: Chunk,
     vocabulary: Vocabulary,
-    do_lower_case: bool,
-    segmenter: str,
-    deduplicate: str,
-    longest_sentence: int | None,
+    of_text: OfText,
     counts: TokenizedChunk,
     max_bytes: int = 16 << 20,
 ) -> Iterator[TokenizedPart]:
@@ -115,9 +114,10 @@ def tokenized_parts(
     Where lines are split into sentences, longer ones are cut into several.
     """
     dtype = np.dtype(token_dtype(len(vocabulary)))
-    encode = _packed_tokenizer(vocabulary, do_lower_case, segmenter).encode
+    encode = _packed_tokenizer(vocabulary, *of_text[:2]).encode
+    deduplicate = of_text.deduplicate
     dropped: Counter[str] = Counter()
-    cuts = longest_sentence if chunk.language else None
+    cuts = of_text.longest_sentence if chunk.language else None
     continues = np.zeros(len(vocabulary), np.bool_)
     continues[vocabulary.continuation_ids] = True
 
@@ -282,13 +282,39 @@ def _chunk_folder(work_folder: str, index: int) -> str:
     return os.path.join(work_folder, f"chunk-{index:05d}")
 
 
+def _vocab_file(work_folder: str) -> str:
+    return os.path.join(work_folder, "vocab.txt")
+
+
+def tokenize(
+    chunks: Sequence[Chunk],
+    vocabulary: Vocabulary,
+    of_text: OfText,
+    work_folder: str,
+    workers: Workers,
+) -> "TokenizedCorpus":
+    """Tokenizes text into a work folder, as far as it is not there."""
+    vocabulary.save(_vocab_file(work_folder))
+    tokenized = []
+    with tqdm(
+        total=sum(chunk.num_bytes for chunk in chunks),
+        desc="Tokenizing",
+        unit="B",
+        unit_scale=True,
+        disable=None,
+    ) as bar:
+        work = functools.partial(tokenize_chunk, work_folder, of_text)
+        results = workers.map(work, enumerate(chunks))
+        for chunk, result in zip(chunks, results, strict=True):
+            tokenized.append(result)
+            bar.update(chunk.num_bytes)
+    dtype = token_dtype(len(vocabulary)).__name__
+    return TokenizedCorpus(work_folder=work_folder, token_type=dtype, chunks=tokenized)
+
+
 def tokenize_chunk(
     work_folder: str,
-    vocab_file: str,
-    do_lower_case: bool,
-    segmenter: str,
-    deduplicate: str,
-    longest_sentence: int | None,
+    of_text: OfText,
     numbered_chunk: tuple[int, Chunk],
 ) -> TokenizedChunk:
     """Tokenizes a chunk into its folder, unless it is there."""
@@ -301,10 +327,9 @@ def tokenize_chunk(
             if summary.num_bytes == _num_bytes(folder):
                 return summary
         shutil.rmtree(folder)
-    vocabulary = Vocabulary.from_file(vocab_file)
+    vocabulary = Vocabulary.from_file(_vocab_file(work_folder))
     summary = TokenizedChunk()
-    of_text = do_lower_case, segmenter, deduplicate, longest_sentence
-    parts = tokenized_parts(chunk, vocabulary, *of_text, summary)
+    parts = tokenized_parts(chunk, vocabulary, of_text, summary)
     temporary = f"{folder}.tmp-{os.getpid()}"
     os.makedirs(temporary)
     try:
@@ -406,6 +431,11 @@ class TokenizedCorpus:
     work_folder: str
     token_type: str  # numpy's name of the ids' type
     chunks: Sequence[TokenizedChunk]  # including texts that are dropped later
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary of the tokens."""
+        return Vocabulary.from_file(_vocab_file(self.work_folder))
 
     def documents(
         self, group: int = 0, num_groups: int = 1, *, joins_files: bool = False

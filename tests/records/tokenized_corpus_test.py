@@ -13,7 +13,9 @@ import tensorflow as tf
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
+from bert_tf.base.parallel import Workers
 from bert_tf.records import tokenized_corpus
+from bert_tf.records.manifest import OfText
 from bert_tf.records.tokenized_corpus import (
     DIGEST_BYTES,
     EMPTIED_DOCUMENTS,
@@ -21,8 +23,7 @@ from bert_tf.records.tokenized_corpus import (
     NO_TOKEN,
     SHORT_DOCUMENTS,
     TokenizedChunk,
-    TokenizedCorpus,
-    tokenize_chunk,
+    tokenize,
     tokenized_parts,
     work_folder,
 )
@@ -85,7 +86,10 @@ class TokenizedPartsTest(tf.test.TestCase):
             vocabulary = Vocabulary(["[PAD]", "a", "b", "c", "##d", "[UNK]"])
             return list(
                 tokenized_parts(
-                    chunk, vocabulary, True, "none", deduplicate, 5, self.counts
+                    chunk,
+                    vocabulary,
+                    OfText(True, "none", deduplicate, 5),
+                    self.counts,
                 )
             )
 
@@ -178,23 +182,13 @@ class CorpusCase(tf.test.TestCase):
             paths.append(os.path.join(folder, f"{number}.txt"))
             with open(paths[-1], "w") as file:
                 file.write(" ".join(f"w{c}" if c.isdigit() else c for c in text))
-        vocab_file = os.path.join(folder, "vocab.txt")
-        Vocabulary(TOKENS).save(vocab_file)
         chunks = make_chunks(
             paths, input_format="text", chunk_bytes=chunk_bytes, **options
         )
-        self.summaries = [
-            tokenize_chunk(
-                folder, vocab_file, True, "none", deduplicate, None, numbered
-            )
-            for numbered in enumerate(chunks)
-        ]
-        self.folder = folder
-        return TokenizedCorpus(
-            work_folder=folder,
-            token_type="uint16",
-            chunks=self.summaries,
-        )
+        of_text = OfText(True, "none", deduplicate, None)
+        corpus = tokenize(chunks, Vocabulary(TOKENS), of_text, folder, Workers(1))
+        self.summaries, self.folder = corpus.chunks, folder
+        return corpus
 
     def choose(self, corpus, deduplicate="none", min_document_tokens=0):
         return corpus.choose_sentences(

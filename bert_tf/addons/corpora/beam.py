@@ -78,7 +78,7 @@ def tokenize(
     summary = TokenizedChunk()
     number = 0
     try:
-        for part in tokenized_parts(chunk, vocabulary, *manifest.of_text, summary):
+        for part in tokenized_parts(chunk, vocabulary, manifest.of_text, summary):
             place = (index, number)
             number += len(part.document_lengths)
             yield place, part[:4]
