@@ -12,6 +12,9 @@ from typing import Any
 ADDONS = {
     # Text and its records.
     "tfds": "bert_tf.text.tfds",
+    "encodings": "bert_tf.text.encodings",
+    "packing": "bert_tf.records.packing",
+    "wikiextractor": "bert_tf.addons.corpora.wikiextractor",
     "mediawiki": "bert_tf.addons.corpora.mediawiki",
     "pdf": "bert_tf.addons.corpora.pdf",
     "annotations": "bert_tf.addons.corpora.annotations",

@@ -47,7 +47,6 @@ from bert_tf.records.manifest import (
     manifest_path,
     relative_name,
 )
-from bert_tf.records.packing import packed_blocks
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.statistics import RecordStatistics, row_figures
 from bert_tf.records.tokenized_corpus import (
@@ -180,6 +179,7 @@ def write_instances(
         statistics.add(columns)
         progress(len(columns["input_ids"]))
     if settings.packed_length:
+        packed_blocks = addon("packing").packed_blocks
         for columns in packed_blocks(instances, settings, block_size):
             writer.write(spec.serialize_block(columns))
     writer.flush()

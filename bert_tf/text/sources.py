@@ -5,15 +5,14 @@ import contextlib
 import json
 import os
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from absl import logging
 
 from bert_tf.base import files, rows, unpacking
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
-from bert_tf.base.parallel import grouped, ordered_map
+from bert_tf.base.parallel import grouped
 from bert_tf.text import blocks
 from bert_tf.text.documents import (
     MEDIAWIKI,
@@ -23,10 +22,10 @@ from bert_tf.text.documents import (
     Chunk,
     FileSource,
     is_array,
-    is_header,
 )
 
 CHUNK_BYTES = 16 << 20
+AUTO = "auto"
 
 _PARQUET_BEGINNING = re.compile(rb"PAR1[\0-\x08\x0e-\x1f]")
 _DELIMITER = re.compile(rb"[,;|\t]")
@@ -75,7 +74,10 @@ def make_chunks(
             )
     chunks: list[Chunk] = []
     extracted: list[str] = []
-    encodings = find_encodings(paths, encoding, num_workers)
+    if encoding == AUTO:
+        encodings = addon("encodings").find_encodings(paths, num_workers)
+    else:
+        encodings = [encoding_name(encoding)] * len(paths)
     for path, name in zip(paths, encodings, strict=True):
         found = input_format
         if found == "auto":
@@ -191,7 +193,7 @@ def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
     if addon("mediawiki").is_dump(begin):
         return MEDIAWIKI, begin
     first_line = begin.partition(b"\n")[0]
-    if is_header(first_line):
+    if addon("wikiextractor").is_header(first_line):
         return "wikiextractor", begin
     if _is_json_object(first_line):
         return "jsonl", begin
@@ -245,37 +247,6 @@ def _is_visible(name: str) -> bool:
     return not name.startswith((".", "_"))
 
 
-# Which encoding a text file is in.
-#
-# A file that is not UTF-8 is shown to charset-normalizer, from its first characters
-# that are not ASCII on. A file most of whose characters are UTF-8 is a damaged UTF-8
-# file, not one in another encoding: in these, hardly any two bytes look like UTF-8.
-# Encodings of seven bits (ISO-2022-JP, say) look like ASCII, and must be named.
-
-AUTO = "auto"
-
-_SAMPLE_BYTES = 1 << 17
-# In most Western European files each of these fits as well as `_WESTERN`, by far the
-# most frequent; so they are believed only with a language that is written in them.
-_WESTERN = "cp1252"
-_LANGUAGES = {
-    "cp1250": (
-        "Croatian",
-        "Czech",
-        "Hungarian",
-        "Polish",
-        "Romanian",
-        "Slovak",
-        "Slovene",
-    ),
-    "cp1257": ("Latvian", "Lithuanian"),
-    "cp1258": ("Vietnamese",),
-}
-# As in a file's hashing: quicker than starting workers.
-_BYTES_OF_ONE_WORKER = 1 << 30
-_MOST_NAMES = 3
-
-
 def encoding_name(encoding: str) -> str:
     """An encoding's name in Python."""
     try:
@@ -287,75 +258,3 @@ def encoding_name(encoding: str) -> str:
             " Python has, such as cp1252, utf-16 or gb18030."
         ) from error
     return name
-
-
-def find_encodings(
-    paths: Sequence[str], encoding: str = blocks.UTF_8, num_workers: int = 1
-) -> list[str]:
-    """The encoding of each file; `AUTO` reads all of them, and says what was found."""
-    if encoding != AUTO:
-        return [encoding_name(encoding)] * len(paths)
-    if sum(map(files.size, paths)) <= _BYTES_OF_ONE_WORKER:
-        num_workers = 1
-    found = list(ordered_map(find_encoding, paths, num_workers=num_workers))
-    for name, count in sorted(Counter(found).items()):
-        those = [path for path, each in zip(paths, found, strict=True) if each == name]
-        more = ", ..." if count > _MOST_NAMES else ""
-        logging.info(
-            "`encoding=auto`: %d of %d files are %s: %s%s",
-            *(count, len(paths), name, ", ".join(those[:_MOST_NAMES]), more),
-        )
-    return found
-
-
-def find_encoding(path: str) -> str:
-    """The encoding of a file, which is read to its end."""
-    num_valid = num_invalid = 0  # characters that are not ASCII
-    sample = bytearray()
-    first_error = ""
-    for block in blocks.read_blocks(path):
-        data = block.data
-        if block.offset == 0 and data.startswith(b"PAR1"):
-            return blocks.UTF_8  # Parquet's
-        if block.offset == 0 and b"\0" in data:  # ASCII in UTF-16 is UTF-8, too
-            # Not a line, which ends in the middle of a character.
-            return _guess(next(unpacking.read_pieces(path))[:_SAMPLE_BYTES], path)
-        if data.isascii():
-            continue
-        try:
-            text = data.decode(blocks.UTF_8)
-        except UnicodeDecodeError as error:
-            text = data.decode(blocks.UTF_8, "replace")
-            num_invalid += text.count("\ufffd")
-            if not first_error:
-                number = blocks.line_number(path, block.offset + error.start)
-                remedy = "Most of the file is: remove what is not. "
-                first_error = files.not_utf8(data, error.start, path, number, remedy)
-        num_valid += len(text) - len(text.encode("ascii", "ignore"))
-        if not sample:
-            # From a little before the first such character.
-            first = next(i for i, byte in enumerate(data) if byte > 0x7F)
-            sample += data[data.rfind(b"\n", 0, max(first - 1000, 0)) + 1 :]
-        elif len(sample) < _SAMPLE_BYTES:
-            sample += data
-    if not num_invalid:
-        return blocks.UTF_8
-    if num_valid > 2 * num_invalid:  # the invalid ones were counted as U+FFFD, too
-        raise InputError(first_error)
-    return _guess(bytes(sample[:_SAMPLE_BYTES]), path)
-
-
-def _guess(sample: bytes, path: str) -> str:
-    from charset_normalizer import from_bytes
-
-    matches = from_bytes(sample)
-    found = matches.best()
-    if found is None:
-        raise InputError(
-            f"{path}: no encoding fits it; give its name by `encoding`, or leave the"
-            " file out if it is no text."
-        )
-    name, languages = found.encoding, _LANGUAGES.get(found.encoding)
-    if languages and found.language not in languages:
-        name = next((m.encoding for m in matches if m.encoding == _WESTERN), name)
-    return codecs.lookup(name).name

@@ -3,7 +3,8 @@ from collections import Counter
 
 from bert_tf.base.errors import InputError
 from bert_tf.text.documents import read_chunk
-from bert_tf.text.sources import find_encoding, make_chunks
+from bert_tf.text.encodings import find_encoding
+from bert_tf.text.sources import make_chunks
 from tests.script_case import FolderCase
 
 FRENCH = (
