@@ -5,7 +5,7 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from bert_tf.base import rows
 from bert_tf.base.addons import addon
@@ -115,49 +115,27 @@ PARAGRAPH_FORMATS = ("wikiextractor", MEDIAWIKI)
 FORMATS = ("text", *PARAGRAPH_FORMATS, "jsonl", PARQUET)
 
 
-class Source(Protocol):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
     """What texts are read from: a file, or a part of a TensorFlow dataset."""
 
-    @property
-    def path(self) -> str:
-        """What identifies it."""
-
-    @property
-    def input_format(self) -> str:
-        """How it is read."""
-
-    @property
-    def text_field(self) -> str:
-        """Where its documents have their text."""
-
-    @property
-    def encoding(self) -> str:
-        """The encoding of its text."""
-
-    @property
-    def clean(self) -> str:
-        """One of `CLEANING`."""
-
-    @property
-    def begin(self) -> int:
-        """The start of its first chunk."""
+    path: str  # what identifies it
+    input_format: str  # one of `FORMATS`, or "tfds"
+    text_field: str = "text"  # where its documents have their text
+    encoding: str = blocks.UTF_8
+    clean: str = NO_CLEANING
+    begin: int = 0  # the start of its first chunk
 
     def documents(
         self, start: int, stop: int | None, dropped: Counter[str]
     ) -> Iterator[list[str]]:
         """Yields the paragraphs of each document of a chunk."""
+        raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class FileSource:
+class FileSource(Source):
     """A text file."""
-
-    path: str
-    input_format: str  # one of `FORMATS`
-    text_field: str = "text"  # of a jsonl file's objects, or of a Parquet file's rows
-    encoding: str = blocks.UTF_8
-    clean: str = NO_CLEANING
-    begin: ClassVar[int] = 0
 
     def read(
         self, start: int, stop: int | None, border: blocks.Border

@@ -7,7 +7,6 @@ import dataclasses
 import multiprocessing
 from collections import Counter
 from collections.abc import Iterator
-from typing import ClassVar
 
 from bert_tf.base import files
 from bert_tf.base.tfds_rows import (
@@ -17,8 +16,7 @@ from bert_tf.base.tfds_rows import (
     dataset_of,
     not_utf8,
 )
-from bert_tf.text.blocks import UTF_8
-from bert_tf.text.documents import NO_CLEANING, Chunk, paragraphs_of
+from bert_tf.text.documents import NO_CLEANING, Chunk, Source, paragraphs_of
 from bert_tf.text.sources import splitting_language
 
 EXAMPLES_PER_CHUNK = 8192
@@ -56,26 +54,14 @@ def make_tfds_chunks(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DatasetSource:
-    """A split of a TensorFlow dataset, or a slice of one."""
+class DatasetSource(Source):
+    """A split of a TensorFlow dataset, or a slice of one: examples from `begin` on."""
 
     name: str  # with configuration and version: "wikipedia/20230601.en:1.0.0"
     split: str  # of which the chunks are slices: "train"
-    begin: int  # the first example that belongs to the source
-    end: int  # the first one behind them
-    is_whole: bool  # whether these are all examples of the split
-    text_field: str = "text"  # the feature that holds the text
+    end: int  # the first example behind the source's
     # The folder of prepared datasets; None for the library's own.
     data_dir: str | None = None
-    input_format: str = dataclasses.field(default="tfds", init=False)
-    clean: str = NO_CLEANING
-    encoding: ClassVar[str] = UTF_8
-
-    @property
-    def path(self) -> str:
-        """What identifies the source, as a path identifies a file."""
-        part = "" if self.is_whole else f"[{self.begin}:{self.end}]"
-        return f"tfds:{self.name}:{self.split}{part}"
 
     @property
     def sha256(self) -> str:
@@ -121,12 +107,14 @@ def sources_of(
     for part in parts:
         total = rows.splits[part.splitname].num_examples
         begin, end = part.from_ or 0, total if part.to is None else part.to
+        slice_ = "" if (begin, end) == (0, total) else f"[{begin}:{end}]"
         source = DatasetSource(
+            path=f"tfds:{name}:{version}:{part.splitname}{slice_}",
+            input_format="tfds",
             name=f"{name}:{version}",
             split=part.splitname,
             begin=begin,
             end=end,
-            is_whole=(begin, end) == (0, total),
             text_field=text_field,
             clean=clean,
             data_dir=rows.data_dir,
