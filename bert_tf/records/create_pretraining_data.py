@@ -9,8 +9,8 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, option, with_default
 from bert_tf.base.shared_options import ModelOptions
 from bert_tf.instances.settings import DYNAMIC_MASKING, InstanceSettings
-from bert_tf.records.text_input import TextOptions, text_chunks
 from bert_tf.records.tokenized_corpus import DEDUPLICATION
+from bert_tf.text.sources import TextOptions, text_chunks
 
 
 class PretrainingDataOptions(InstanceSettings, TextOptions, decides="nothing"):
@@ -87,7 +87,7 @@ def run(options: PretrainingDataOptions) -> None:
     """Writes the records that the flags ask for."""
     cli.show_log()
     from bert_tf.base.parallel import available_cores
-    from bert_tf.records.manifest import manifest_path
+    from bert_tf.records.manifest import manifest_path, written_files
     from bert_tf.records.record_sets import create_records, plan_record_set
     from bert_tf.text.vocabulary import Vocabulary
 
@@ -120,7 +120,7 @@ def run(options: PretrainingDataOptions) -> None:
     if options.masking == DYNAMIC_MASKING and not options.is_given("dupe_factor"):
         changes["dupe_factor"] = 1
     record_set = plan_record_set(
-        text_chunks(options, passed_over=[*ours, options.vocab_file]),
+        text_chunks(options, written_files, passed_over=[*ours, options.vocab_file]),
         output_files,
         vocabulary,
         options.to(InstanceSettings, **changes),

@@ -37,7 +37,7 @@ from bert_tf.base import files, finished
 from bert_tf.base.errors import InputError
 from bert_tf.base.strict_json import from_values
 from bert_tf.instances.settings import FULL_SENTENCES, NUM_SPECIAL_TOKENS
-from bert_tf.records.writing import MANIFEST_SUFFIX, VOCABULARY_SUFFIX
+from bert_tf.records.writing import MANIFEST_SUFFIX, VOCABULARY_SUFFIX, is_companion
 from bert_tf.text.segmentation import NO_SEGMENTER
 
 FORMAT_VERSION = 1
@@ -233,8 +233,9 @@ def manifest_path(output_files: Sequence[str]) -> str:
     return _SHARD_SUFFIX.sub("", output_files[0]) + MANIFEST_SUFFIX
 
 
-def listed_records(paths: Iterable[str]) -> Iterator[str]:
-    """The record files that the readable manifests among some files list."""
+def written_files(paths: Sequence[str]) -> Iterator[str]:
+    """Those of some files that accompany records, and the records that they list."""
+    yield from filter(is_companion, paths)
     for path in paths:
         if path.endswith(MANIFEST_SUFFIX):
             with contextlib.suppress(InputError):

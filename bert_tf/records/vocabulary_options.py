@@ -9,8 +9,9 @@ from absl import logging
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, option
-from bert_tf.records.text_input import TextOptions, text_chunks
+from bert_tf.records.manifest import written_files
 from bert_tf.text.blocks import dropped_lines
+from bert_tf.text.sources import TextOptions, text_chunks
 
 if TYPE_CHECKING:
     from bert_tf.text.learning import WordCounts
@@ -57,7 +58,9 @@ def count_words(
     from bert_tf.text import learning
 
     counts, dropped = learning.count_words(
-        text_chunks(options, passed_over=[options.output_file, *passed_over]),
+        text_chunks(
+            options, written_files, passed_over=[options.output_file, *passed_over]
+        ),
         do_lower_case=do_lower_case,
         segmenter=segmenter,
         max_words=options.max_words,

@@ -1,20 +1,25 @@
-"""Which text files are read, in which format and encoding, and in which chunks."""
+"""Which text is read, in which formats and encodings, and in which chunks."""
 
 import codecs
 import contextlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from absl import logging
 
 from bert_tf.base import files, rows, unpacking
+from bert_tf.base import options as all_options
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
-from bert_tf.base.parallel import grouped
+from bert_tf.base.options import Options, Path, option
+from bert_tf.base.parallel import available_cores, grouped
 from bert_tf.text import blocks
 from bert_tf.text.documents import (
+    CLEANING,
+    FORMATS,
+    LANGUAGE_HELP,
     MEDIAWIKI,
     NO_CLEANING,
     PARAGRAPH_FORMATS,
@@ -22,9 +27,12 @@ from bert_tf.text.documents import (
     Chunk,
     FileSource,
     is_array,
+    language_code,
 )
+from bert_tf.text.segmentation import NO_SEGMENTER, SEGMENTERS
 
-CHUNK_BYTES = 16 << 20
+# Small enough that all cores have work for texts from a few dozen MB.
+_CHUNK_BYTES = 4 << 20
 AUTO = "auto"
 
 _PARQUET_BEGINNING = re.compile(rb"PAR1[\0-\x08\x0e-\x1f]")
@@ -33,6 +41,169 @@ _AS_TEXT = (
     "Save its text as a text file, or its table as Parquet or JSON lines, of which"
     " `text_field` names the column."
 )
+
+
+class TextOptions(Options, title=all_options.DATA, decides="reading"):
+    """The text to read."""
+
+    input_file: str | None = option(
+        None,
+        "Text files: names, globs or folders, separated by commas. They may be"
+        " compressed (.gz, .bz2, .xz, .zst).",
+        path=Path.FILES,
+        decides="nothing",
+    )
+    input_format: str = option(
+        "auto",
+        "The files' format: plain text (one sentence per line, a blank line between"
+        " documents), wikiextractor's output, MediaWiki's XML dumps, JSON (an object"
+        " per line, or an array of objects), or Parquet; auto detects it by the name,"
+        " then by the first line.",
+        choices=("auto", *FORMATS),
+        only_with="input_file",
+    )
+    encoding: str = option(
+        blocks.UTF_8,
+        "Encoding of the files, by its Python name, such as cp1252 or utf-16; auto"
+        " detects the encoding of each file that is not UTF-8. A file that is not UTF-8"
+        " is read by a single process.",
+        only_with="input_file",
+    )
+    text_field: str = option(
+        "text",
+        "The JSON field, Parquet column or dataset feature that holds the text;"
+        " body.text names a field within another one of a file. Plain text among the"
+        " files has no fields, and all of it is read.",
+    )
+    clean: str = option(
+        NO_CLEANING,
+        "Make paragraphs from text that other programs have written. pdf: text of PDF"
+        " files as pdftotext writes it, where each text file is a document. Lines and"
+        " hyphenated words are joined. If pages end at form feeds, page numbers and"
+        " running headers and footers are left out.",
+        choices=CLEANING,
+    )
+    tfds_name: str | None = option(
+        None,
+        "A TensorFlow dataset to read instead of files, such as wikipedia/20230601.en.",
+        decides="numbers",
+    )
+    tfds_split: str = option(
+        "train",
+        "Split of the dataset, or a slice such as train[:10%].",
+        only_with="tfds_name",
+        decides="numbers",
+    )
+    tfds_data_dir: str | None = option(
+        None,
+        "Folder of prepared datasets. Default: the library's own.",
+        path=Path.OUTPUT,
+        only_with="tfds_name",
+        decides="nothing",
+    )
+    num_workers: int | None = option(
+        None,
+        "Number of processes. Default: one per core. The result is the same.",
+        least=1,
+        decides="nothing",
+    )
+    split_sentences: bool | None = option(
+        None,
+        "Split lines into sentences. Default: false for plain text, whose lines are"
+        " sentences; true for other formats, and with --clean=pdf.",
+    )
+    language: str = option(
+        "en",
+        "The language whose rules split lines into sentences, by its code."
+        + LANGUAGE_HELP,
+    )
+    segmenter: str = option(
+        NO_SEGMENTER,
+        "What separates the words of scripts without spaces (Thai, Lao, Khmer, Burmese,"
+        " kana) before they are cut into WordPieces. icu: ICU's word break iterator;"
+        " other text is not changed. none: as the original, a phrase is one word.",
+        choices=SEGMENTERS,
+        decides="numbers",
+    )
+
+    def problems(self) -> Iterator[str]:
+        """One of `input_file` and `tfds_name`; known languages and encodings."""
+        yield from super().problems()
+        if (self.input_file is None) == (self.tfds_name is None):
+            yield "Give one of `input_file` and `tfds_name`."
+        try:
+            language_code(self.language)
+            if self.encoding != AUTO:
+                encoding_name(self.encoding)
+        except InputError as error:
+            yield str(error)
+
+
+# Paths -> those that hold no text: records, and files that accompany them.
+Written = Callable[[Sequence[str]], Iterable[str]]
+
+
+def text_chunks(
+    options: TextOptions, written: Written, *, passed_over: Sequence[str] = ()
+) -> list[Chunk]:
+    """The options' text, in pieces of work."""
+    if options.tfds_name:
+        return addon("tfds").make_tfds_chunks(
+            options.tfds_name,
+            split=options.tfds_split,
+            text_field=options.text_field,
+            data_dir=options.tfds_data_dir,
+            split_sentences=options.split_sentences,
+            language=language_code(options.language),
+            clean=options.clean,
+        )
+    assert options.input_file is not None
+    return file_chunks(
+        options, options.input_file, "input_file", written, passed_over=passed_over
+    )
+
+
+def file_chunks(
+    options: TextOptions,
+    patterns: str,
+    flag: str,
+    written: Written,
+    *,
+    passed_over: Sequence[str] = (),
+) -> list[Chunk]:
+    """Files that a flag names, in pieces of work, to be read as the options say."""
+    found = find_sources(patterns, flag)
+    others = {files.identity(path) for path in [*passed_over, *written(found)]}
+    paths = [path for path in found if files.identity(path) not in others]
+    if len(paths) < len(found):
+        logging.info(
+            "`%s`: %d of %d files are skipped: bert_tf has written them, or they are"
+            " the vocabulary",
+            flag,
+            len(found) - len(paths),
+            len(found),
+        )
+    if twice := len(paths) - len({files.identity(path) for path in paths}):
+        logging.warning(
+            "`%s` names %d files that it has named before: they are read again.",
+            *(flag, twice),
+        )
+    if not paths:
+        raise InputError(
+            f"`{flag}`: {patterns!r} has only files that bert_tf has written: records,"
+            " manifests, vocabularies."
+        )
+    return make_chunks(
+        paths,
+        input_format=options.input_format,
+        text_field=options.text_field,
+        split_sentences=options.split_sentences,
+        language=language_code(options.language),
+        encoding=options.encoding,
+        clean=options.clean,
+        chunk_bytes=_CHUNK_BYTES,
+        num_workers=options.num_workers or available_cores(),
+    )
 
 
 def find_sources(patterns: str, flag: str) -> list[str]:
@@ -59,7 +230,7 @@ def make_chunks(
     language: str = "en",
     encoding: str = blocks.UTF_8,
     clean: str = NO_CLEANING,
-    chunk_bytes: int = CHUNK_BYTES,
+    chunk_bytes: int = _CHUNK_BYTES,
     num_workers: int = 1,
 ) -> list[Chunk]:
     """Cuts files into chunks, in order, depending only on the arguments."""

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from bert_tf.base import cli
-from bert_tf.records import text_input
+from bert_tf.text import sources
 
 CHUNK_BYTES = 4 << 20
 
@@ -31,7 +31,7 @@ def was_killed(
 
 def main():
     script = importlib.import_module(f"tfrecords.{sys.argv[1]}")
-    left, text_input._CHUNK_BYTES = int(sys.argv[2]), int(sys.argv[3])
+    left, sources._CHUNK_BYTES = int(sys.argv[2]), int(sys.argv[3])
     replace = os.replace
 
     def replace_or_die(source, target):

@@ -23,12 +23,12 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.options import declarations
 from bert_tf.base.parallel import available_cores
 from bert_tf.conversion import names, source
-from bert_tf.records.manifest import SourceFile
-from bert_tf.records.text_input import file_chunks, text_chunks
+from bert_tf.records.manifest import SourceFile, written_files
 from bert_tf.records.writing import MANIFEST_SUFFIX
 from bert_tf.text.blocks import tokens_dropped
 from bert_tf.text.documents import Chunk, read_chunk
 from bert_tf.text.segmentation import NO_SEGMENTER, has_letters, segments
+from bert_tf.text.sources import file_chunks, text_chunks
 from bert_tf.training.launch import Ended, run_child
 
 TOKENS_PER_WEIGHT = 20
@@ -128,11 +128,15 @@ class Measurements:
         self._measured: finished.FinishedResults[dict] = finished.FinishedResults(
             options.path("measured.json"), dict[str, Any]
         )
-        self._chunks = text_chunks(options, passed_over=[options.output_dir])
+        self._chunks = text_chunks(
+            options, written_files, passed_over=[options.output_dir]
+        )
         self._file_bytes = _num_bytes(self._chunks)
         self._held_out: list[Chunk] = []
         if options.eval_file:
-            self._held_out = file_chunks(options, options.eval_file, "eval_file")
+            self._held_out = file_chunks(
+                options, options.eval_file, "eval_file", written_files
+            )
             self._check_held_out()
         made = [name for name in OF_TEXT if files.exists(options.path(name))]
         read = self._measured.find(_READ, None) if made else None

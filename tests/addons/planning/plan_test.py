@@ -20,8 +20,9 @@ from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import source
 from bert_tf.conversion.tokenizer_files import write_tokenizer_json
-from bert_tf.records import text_input
-from bert_tf.records.text_input import TextOptions, file_chunks
+from bert_tf.records.manifest import written_files
+from bert_tf.text import sources
+from bert_tf.text.sources import TextOptions, file_chunks
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.launch import Ended
 from tests.script_case import FolderCase, printed
@@ -137,7 +138,7 @@ class PlanTest(PlanCase):
         held_out = f"--eval_file={self.write('held_out.txt', 'a text')}"
         self.assertEqual(minutes("held_out", one, held_out), 4.8)
         four = "--num_workers=4"
-        with mock.patch.object(text_input, "_CHUNK_BYTES", 1000):
+        with mock.patch.object(sources, "_CHUNK_BYTES", 1000):
             self.assertEqual(minutes("four", four), 1.5)  # 2 (16 + 120 / 4)
             # As many cores help no file that one core reads.
             self.text = self.write("text.gz", packed)
@@ -226,7 +227,9 @@ class PlanTest(PlanCase):
             self.assertNotIn("text_field", values)
 
     def test_a_dataset(self):
-        chunks = file_chunks(TextOptions(input_file=self.text), self.text, "input_file")
+        chunks = file_chunks(
+            TextOptions(input_file=self.text), self.text, "input_file", written_files
+        )
         self.text = None
         with mock.patch.object(plan_measurements, "text_chunks", return_value=chunks):
             shown = printed(
