@@ -13,6 +13,7 @@ ADDONS = {
     # Text and its records.
     "tfds": "bert_tf.text.tfds",
     "encodings": "bert_tf.text.encodings",
+    "filtering": "bert_tf.records.filtering",
     "packing": "bert_tf.records.packing",
     "wikiextractor": "bert_tf.addons.corpora.wikiextractor",
     "mediawiki": "bert_tf.addons.corpora.mediawiki",

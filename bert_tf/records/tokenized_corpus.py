@@ -43,9 +43,6 @@ DEDUPLICATION = (NO_DEDUPLICATION, DOCUMENTS, PARAGRAPHS, NEAR)
 DIGEST_BYTES = 16
 
 NO_TOKEN = "sentences without a token (control characters, say)"
-EMPTIED_DOCUMENTS = "documents of nothing but repeated paragraphs"
-NEAR_DUPLICATES = "documents nearly the same as earlier ones"
-SHORT_DOCUMENTS = "documents shorter than `min_document_tokens`"
 
 
 class TokenizedPart(NamedTuple):
@@ -473,11 +470,12 @@ class TokenizedCorpus:
         self, *, deduplicate: str, min_document_tokens: int
     ) -> Counter[str]:
         """Records which sentences are kept; of repeated texts the first one is."""
+        filtering = addon("filtering")
         folders = [
             _chunk_folder(self.work_folder, index) for index in range(len(self.chunks))
         ]
         outlines = [
-            outline(
+            filtering.outline(
                 _load(folder, "sentence_lengths"),
                 _load(folder, "document_lengths"),
                 _load(folder, "text_lengths"),
@@ -485,7 +483,9 @@ class TokenizedCorpus:
             )
             for folder in folders
         ]
-        kept_texts, dropped = choose_texts(outlines, deduplicate, min_document_tokens)
+        kept_texts, dropped = filtering.choose_texts(
+            outlines, deduplicate, min_document_tokens
+        )
         for folder, kept in zip(folders, kept_texts, strict=True):
             path = os.path.join(folder, _KEPT)
             if not kept.all():
@@ -498,75 +498,3 @@ class TokenizedCorpus:
 
 def _load(folder: str, name: str, dtype: type[np.generic] = np.int32) -> np.ndarray:
     return np.fromfile(os.path.join(folder, name), dtype)
-
-
-class Outline(NamedTuple):
-    """The properties of texts that decide which are kept."""
-
-    text_tokens: np.ndarray  # int64, the texts' numbers of tokens
-    text_documents: np.ndarray  # int64, the number of the document that it is of
-    digests: np.ndarray  # uint8
-
-
-def outline(
-    sentence_lengths: np.ndarray,
-    document_lengths: np.ndarray,
-    text_lengths: np.ndarray,
-    digests: np.ndarray,
-) -> Outline:
-    """The outline of some documents; arguments as in `TokenizedPart`."""
-    text_starts = starts(text_lengths)
-    documents = np.searchsorted(starts(document_lengths), text_starts[:-1], "right") - 1
-    text_tokens = np.diff(starts(sentence_lengths)[text_starts])
-    return Outline(text_tokens, documents, digests)
-
-
-def choose_texts(
-    outlines: Sequence[Outline], deduplicate: str, min_document_tokens: int
-) -> tuple[list[np.ndarray], Counter[str]]:
-    """Returns masks of the texts to keep, and counts of the dropped ones."""
-    dropped: Counter[str] = Counter()
-    firsts = [np.ones(len(each.text_tokens), np.bool_) for each in outlines]
-    if deduplicate != NO_DEDUPLICATION:
-        digests = [each.digests for each in outlines]
-        reason = f"repeated {deduplicate}"
-        if deduplicate == NEAR:
-            near = addon("near_duplicates")
-            firsts = _first_occurrences(digests, near.DIGEST_BYTES, near.KEY_BYTES)
-            reason = NEAR_DUPLICATES
-        else:
-            firsts = _first_occurrences(digests, DIGEST_BYTES, DIGEST_BYTES)
-        for each, is_first in zip(outlines, firsts, strict=True):
-            _drop_texts(dropped, reason, ~is_first, each.text_tokens)
-    kept = []
-    for each, is_first in zip(outlines, firsts, strict=True):
-        tokens_left = np.bincount(each.text_documents, each.text_tokens * is_first)
-        is_short = (tokens_left > 0) & (tokens_left < min_document_tokens)
-        _drop_texts(dropped, SHORT_DOCUMENTS, is_short, tokens_left)
-        if deduplicate == PARAGRAPHS:
-            dropped[EMPTIED_DOCUMENTS] += int((tokens_left == 0).sum())
-        kept.append(is_first & ~is_short[each.text_documents])
-    return kept, +dropped
-
-
-def _drop_texts(
-    dropped: Counter[str], reason: str, is_dropped: np.ndarray, num_tokens: np.ndarray
-) -> None:
-    tokens = int(num_tokens[is_dropped].sum())
-    drop(dropped, reason, int(is_dropped.sum()), tokens=tokens)
-
-
-def _first_occurrences(
-    digests: Sequence[np.ndarray], digest_bytes: int, key_bytes: int
-) -> list[np.ndarray]:
-    """Returns masks of the digests none of whose keys occurred before."""
-    words = np.concatenate(digests).view(np.uint64).reshape(-1, digest_bytes // 8)
-    is_first = np.ones(len(words), np.bool_)
-    for key in np.split(words, digest_bytes // key_bytes, axis=1):
-        # Stable: of equal keys, the first in the text stays first.
-        order = np.lexsort(key.T)
-        in_order = key[order]
-        is_repeated = (in_order[1:] == in_order[:-1]).all(axis=1)
-        is_first[order[1:][is_repeated]] = False
-    ends = np.cumsum([len(each) // digest_bytes for each in digests])
-    return np.split(is_first, ends[:-1])

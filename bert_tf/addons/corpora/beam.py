@@ -38,15 +38,13 @@ from apache_beam.runners.runner import PipelineState
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.instances.creation import token_dtype
+from bert_tf.records.filtering import Outline, choose_texts, outline
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.record_sets import RecordSet, ShardJob, ShardResult
 from bert_tf.records.tokenized_corpus import (
-    Outline,
     Piece,
     TokenizedChunk,
     assembled,
-    choose_texts,
-    outline,
     select,
     tokenized_parts,
 )
