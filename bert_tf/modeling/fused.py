@@ -403,26 +403,6 @@ def plus_bias(x: Any, bias: Any) -> Any:
     return _cast_as(x, _float32(x) + _float32(bias))
 
 
-def add_bias(x: Any, bias: Any) -> Any:
-    """The sum x + bias of [N, F] and [F], in float32."""
-
-    @ops.custom_gradient
-    def added(x: Any, bias: Any) -> Any:
-        def gradient(upstream: Any) -> Any:
-            return _cast_as(x, upstream), _column_sums(upstream)
-
-        # TensorFlow fuses a float32 bias into the product.
-        is_float32 = x.dtype == bias.dtype
-        return x + bias if is_float32 else _cast_and_add(x, bias), gradient
-
-    return added(x, _tensor(bias))
-
-
-@compiled
-def _cast_and_add(x: Any, bias: Any) -> Any:
-    return _float32(x) + bias
-
-
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
     """Layer normalization (Ba, Kiros, Hinton 2016) of [..., H] with [H] and [H].
 
@@ -541,31 +521,6 @@ def _split_heads(x: Any, bias: Any, num_heads: int) -> Any:
 @compiled
 def _column_sums(x: Any) -> Any:
     return ops.sum(_float32(x), axis=0)
-
-
-def widening_product(x: Any, kernel: Any) -> Any:
-    """The product of x [..., H] and kernel [H, F], where F is larger than H.
-
-    The gradient of x is taken with a transposed copy of the kernel: on a CPU,
-    TensorFlow's float32 product with the kernel as is takes a quarter longer. The
-    copy is a separate kernel so that TensorFlow does not merge the two again.
-    """
-
-    @ops.custom_gradient
-    def product(x: Any, kernel: Any) -> Any:
-        def gradient(upstream: Any) -> Any:
-            return (
-                ops.matmul(upstream, _transposed(kernel)),
-                ops.matmul(ops.transpose(x), upstream),
-            )
-
-        return ops.matmul(x, kernel), gradient
-
-    rows = product(_rows(x), _tensor(kernel))
-    return ops.reshape(rows, (*ops.shape(x)[:-1], rows.shape[-1]))
-
-
-_transposed = compiled(ops.transpose)
 
 
 def scores_of_rows(x: Any, table: Any) -> Any:

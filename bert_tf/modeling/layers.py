@@ -716,7 +716,7 @@ class TransformerLayer(Stored, keras.layers.Layer):
                 ops.cast(weight, self.compute_dtype)
                 for weight in (dense.kernel, dense.bias)
             )
-            product = fused.widening_product(x, kernel)
+            product = ops.matmul(x, kernel)
             intermediate = fused.bias_activation(product, bias, self.activation)
         else:
             intermediate = self.activation(dense(x))

@@ -444,19 +444,11 @@ class KernelsTest(tf.test.TestCase):
         self.assertEqual(gradients[0][0, 1, 10], 2 * 24 + 1 * 6 + 1 * 2)
         self.assertAllClose(gradients[1], tf.reduce_sum(gradients[0], (0, 1)))
 
-    def test_widening_product(self):
+    def test_scores_of_rows(self):
         self.check(
-            fused.widening_product,
-            lambda x, kernel: x @ kernel,
-            [normal(2, 3, 4), normal(4, 7, seed=1)],
-            normal(2, 3, 7, seed=2),
-        )
-
-    def test_scores_of_rows_and_bias(self):
-        self.check(
-            lambda x, table, bias: fused.add_bias(fused.scores_of_rows(x, table), bias),
-            lambda x, table, bias: x @ table.T + bias,
-            [normal(3, 4), normal(6, 4, seed=1), normal(6, seed=2)],
+            fused.scores_of_rows,
+            lambda x, table: x @ table.T,
+            [normal(3, 4), normal(6, 4, seed=1)],
             normal(3, 6, seed=3),
         )
 
