@@ -25,9 +25,7 @@ def run(options: ClassifierOptions) -> RunResult:
     cli.import_tensorflow(options)
     from bert_tf.tasks import classification, running
 
-    return running.main(
-        running.FineTuningRun(classification.ClassificationTask, options)
-    )
+    return running.FineTuningRun(classification.ClassificationTask, options).main()
 
 
 main = cli.command(run)

@@ -21,7 +21,7 @@ def run(options: EmbeddingOptions) -> RunResult:
     from bert_tf.tasks import running
 
     options = embeddings.with_settings(options)
-    return running.main(running.FineTuningRun(embeddings.EmbeddingTask, options))
+    return running.FineTuningRun(embeddings.EmbeddingTask, options).main()
 
 
 main = cli.command(run)

@@ -27,8 +27,8 @@ def run(options: TaggingOptions) -> RunResult:
 
     if options.features:
         own = frozen_features.with_own_defaults(options)
-        return running.main(running.FineTuningRun(frozen_features.FeatureTask, own))
-    return running.main(running.FineTuningRun(words.TaggingTask, options))
+        return running.FineTuningRun(frozen_features.FeatureTask, own).main()
+    return running.FineTuningRun(words.TaggingTask, options).main()
 
 
 main = cli.command(run)

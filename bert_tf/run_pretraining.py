@@ -21,10 +21,9 @@ from bert_tf.tasks.run_options import RunResult
 def run(options: PretrainingOptions) -> RunResult:
     """Checks the input, then trains and evaluates."""
     cli.import_tensorflow(options)
-    from bert_tf.tasks import running
     from bert_tf.tasks.pretraining import PretrainingRun
 
-    return running.main(PretrainingRun(options))
+    return PretrainingRun(options).main()
 
 
 main = cli.command(run)

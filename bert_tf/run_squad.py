@@ -25,7 +25,7 @@ def run(options: SquadOptions) -> RunResult:
     from bert_tf.tasks import running
     from bert_tf.tasks.squad import spans
 
-    return running.main(running.FineTuningRun(spans.SquadTask, options))
+    return running.FineTuningRun(spans.SquadTask, options).main()
 
 
 main = cli.command(run)

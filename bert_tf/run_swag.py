@@ -24,7 +24,7 @@ def run(options: ChoiceOptions) -> RunResult:
     from bert_tf.tasks import running
     from bert_tf.tasks.swag import multiple_choice
 
-    return running.main(running.FineTuningRun(multiple_choice.ChoiceTask, options))
+    return running.FineTuningRun(multiple_choice.ChoiceTask, options).main()
 
 
 main = cli.command(run)

@@ -226,7 +226,7 @@ class PointingTask(FineTuningTask[np.ndarray]):
 def run(options: PointingOptions) -> RunResult:
     """Reads the sentences, then trains and evaluates."""
     cli.import_tensorflow(options)
-    return running.main(running.FineTuningRun(PointingTask, options))
+    return running.FineTuningRun(PointingTask, options).main()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The runner: a task's command, from its options to its results."""
+"""Runs of fine-tuning: from a command's options to its results."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -21,7 +21,6 @@ from bert_tf.tasks.finetuning import (
 )
 from bert_tf.tasks.run_options import (
     FineTuningOptions,
-    RunResult,
     warn_of_stride,
     with_flags_of,
     with_recipe,
@@ -30,24 +29,10 @@ from bert_tf.tasks.selection import search
 from bert_tf.tasks.task import FineTuningTask, Run
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME
-from bert_tf.training.events import asked_for
 from bert_tf.training.strategy import Strategy, check_batch_size, create_strategy
 
 # A task, or what makes one.
 MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
-
-
-def main(run: Run) -> RunResult:
-    """A command: trains or restores, then evaluates and predicts, as asked."""
-    asked_for(run.options)  # raises InputError now if something is missing
-    if run.options.do_train:
-        with run_folder.held_for_training(run.options.output_dir, run.strategy):
-            run.first_stages()
-            model, step = run.train()
-    else:
-        model, step = run.restore()
-    scores = {name: float(value) for name, value in run.report(model, step).items()}
-    return RunResult(scores, run.options.output_dir)
 
 
 class FineTuningRun(Run):

@@ -12,6 +12,9 @@ from bert_tf.base.config import SINGLE_LABEL
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.modeling.objectives import Objective
 from bert_tf.records.batching import ExampleTable, Predict
+from bert_tf.tasks.run_options import RunResult
+from bert_tf.training import run_folder
+from bert_tf.training.events import asked_for
 from bert_tf.training.run_folder import RunData
 from bert_tf.training.strategy import Strategy
 
@@ -25,6 +28,19 @@ class Run(abc.ABC):
 
     options: Any
     strategy: Strategy
+
+    def main(self) -> RunResult:
+        """Trains or restores, then evaluates and predicts, as the options ask."""
+        asked_for(self.options)  # raises InputError now if something is missing
+        if self.options.do_train:
+            with run_folder.held_for_training(self.options.output_dir, self.strategy):
+                self.first_stages()
+                model, step = self.train()
+        else:
+            model, step = self.restore()
+        results = self.report(model, step).items()
+        scores = {name: float(value) for name, value in results}
+        return RunResult(scores, self.options.output_dir)
 
     @abc.abstractmethod
     def first_stages(self) -> None:

@@ -84,4 +84,4 @@ def fine_tune(script: Any, *, second_checkpoint: str, **values: Any) -> RunResul
     given = {name: value for name, value in values.items() if value is not None}
     options = cli.options_of(script.run)(**given)
     task = _TASKS[script.__name__.rpartition(".")[2]]
-    return running.main(running.FineTuningRun(beside(task, second_checkpoint), options))
+    return running.FineTuningRun(beside(task, second_checkpoint), options).main()
