@@ -12,6 +12,7 @@ from typing import Any
 ADDONS = {
     # Text and its records.
     "tfds": "bert_tf.text.tfds",
+    "objects": "bert_tf.text.objects",
     "encodings": "bert_tf.text.encodings",
     "filtering": "bert_tf.records.filtering",
     "packing": "bert_tf.records.packing",

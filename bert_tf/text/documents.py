@@ -1,76 +1,28 @@
-"""Text files to documents: plain text, JSON, Parquet, two formats of wikis."""
+"""Text to documents of sentences; formats but plain text are imported when needed."""
 
 import dataclasses
-import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from bert_tf.base import rows
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.text import blocks
-from bert_tf.text.blocks import drop
 
-# JSON and Parquet: each row is a document, with its text in one of its fields, or in a
-# field within one (body.text); the text's lines are its paragraphs. As `wikiextractor
-# --json` of versions 2 begins the text with the title, a first paragraph that is the
-# row's "title" is left out. A chunk's positions are bytes of JSON lines, or groups of
-# rows of Parquet; an array of objects is one chunk.
-
-SURROGATES = "halves of surrogate pairs"
 TITLE_LINES = "title lines"
 
-_BLANK = blocks.BYTE_ORDER_MARK + b" \t\r\n"
+# What makes paragraphs of a document's text. Of plain text, a file is a document then.
+NO_CLEANING = "none"
+PDF = "pdf"
+CLEANING = (NO_CLEANING, PDF)
 
-
-def read_rows(
-    source: "FileSource", start: int, stop: int | None, dropped: Counter[str]
-) -> Iterator[list[str]]:
-    """Yields the paragraphs of each document; none where the text is null."""
-    for place, value in _values(source, start, stop, dropped):
-        try:
-            values = rows.of_object(value)
-            text = _text_of(values, source.text_field)
-        except InputError as error:
-            raise InputError(f"{place()}: {error}") from error
-        whole = whole_characters(text)
-        if whole is not text:
-            dropped[SURROGATES] += sum("\ud800" <= char <= "\udfff" for char in text)
-        paragraphs = paragraphs_of(whole, source.clean, dropped)
-        if paragraphs and paragraphs[0] == values.get("title"):
-            drop(dropped, TITLE_LINES, characters=len(paragraphs.pop(0)))
-        yield paragraphs
-
-
-def _values(
-    source: "FileSource", start: int, stop: int | None, dropped: Counter[str]
-) -> Iterator[tuple[Callable[[], str], Any]]:
-    """Yields functions that find the rows' places, and the rows' values."""
-    if source.input_format == PARQUET:
-        column = source.text_field
-        for number, row in rows.parquet_rows(source.path, column, start, stop):
-            yield functools.partial(str, f"{source.path}:{number}"), row
-    elif start == 0 and is_array(source):
-        for place, value in rows.objects(source.path, "input file"):
-            yield functools.partial(str, place), value
-    else:
-        for block in source.read(start, stop, lambda line: 0):
-            for index, line in enumerate(source.lines(block, dropped)):
-                if not line.strip():
-                    continue
-                try:
-                    value = rows.parsed(line)
-                except InputError as error:
-                    value = error
-                yield functools.partial(source.place, block.offset, index), value
-
-
-def is_array(source: "FileSource") -> bool:
-    """Whether a source of JSON is an array, rather than lines."""
-    found = (block.data.strip(_BLANK) for block in source.read(0, None, lambda line: 0))
-    return next(filter(None, found), b"").startswith(b"[")
+JSONL = "jsonl"
+PARQUET = "parquet"
+OBJECTS = (JSONL, PARQUET)  # each row has named values
+MEDIAWIKI = "mediawiki"
+PARAGRAPH_FORMATS = ("wikiextractor", MEDIAWIKI)
+FORMATS = ("text", *PARAGRAPH_FORMATS, *OBJECTS)
 
 
 def paragraphs_of(text: str, clean: str, dropped: Counter[str]) -> list[str]:
@@ -81,20 +33,6 @@ def paragraphs_of(text: str, clean: str, dropped: Counter[str]) -> list[str]:
     return [line for line in stripped if line]
 
 
-def _text_of(values: Mapping[str, Any], text_field: str) -> str:
-    text = rows.field(values, text_field)
-    if text is None and not rows.has_field(values, text_field):
-        raise InputError(
-            f"it has no field {text_field!r}; `text_field` names one of its own: "
-            f"{', '.join(values)}."
-        )
-    if not isinstance(text, str | None):
-        raise InputError(
-            f"its field {text_field!r} must be text. Received: {type(text).__name__}."
-        )
-    return text or ""
-
-
 def whole_characters(text: str) -> str:
     """Text that UTF-8 can encode."""
     try:
@@ -102,17 +40,6 @@ def whole_characters(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
-
-
-# What makes paragraphs of a document's text. Of plain text, a file is a document then.
-NO_CLEANING = "none"
-PDF = "pdf"
-CLEANING = (NO_CLEANING, PDF)
-
-PARQUET = rows.PARQUET
-MEDIAWIKI = "mediawiki"
-PARAGRAPH_FORMATS = ("wikiextractor", MEDIAWIKI)
-FORMATS = ("text", *PARAGRAPH_FORMATS, "jsonl", PARQUET)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,8 +90,8 @@ class FileSource(Source):
             return addon("wikiextractor").read_wikiextractor(self, start, stop, dropped)
         if self.input_format == MEDIAWIKI:
             return addon("mediawiki").read_mediawiki(self, start, stop, dropped)
-        if self.input_format in rows.OBJECTS:
-            return read_rows(self, start, stop, dropped)
+        if self.input_format in OBJECTS:
+            return addon("objects").read_rows(self, start, stop, dropped)
         assert self.input_format == "text" and self.clean != NO_CLEANING
         return self._whole_file(dropped)
 

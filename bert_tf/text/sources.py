@@ -9,24 +9,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from absl import logging
 
-from bert_tf.base import files, rows, unpacking
+from bert_tf.base import files, unpacking
 from bert_tf.base import options as all_options
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Options, Path, option
-from bert_tf.base.parallel import available_cores, grouped
+from bert_tf.base.parallel import available_cores
 from bert_tf.text import blocks
 from bert_tf.text.documents import (
     CLEANING,
     FORMATS,
+    JSONL,
     LANGUAGE_HELP,
     MEDIAWIKI,
     NO_CLEANING,
+    OBJECTS,
     PARAGRAPH_FORMATS,
     PARQUET,
     Chunk,
     FileSource,
-    is_array,
     language_code,
 )
 from bert_tf.text.segmentation import NO_SEGMENTER, SEGMENTERS
@@ -274,7 +275,7 @@ def make_chunks(
             encoding=name,
             clean=clean,
         )
-        of_chunks = _cut_parquet if found == PARQUET else _cut
+        of_chunks = addon("objects").cut_parquet if found == PARQUET else _cut
         for start, stop, num_bytes in of_chunks(source, chunk_bytes):
             chunk = Chunk(
                 source=source,
@@ -307,46 +308,12 @@ def _cut(source: FileSource, chunk_bytes: int) -> _Cuts:
     num_bytes = files.size(source.path)
     is_one = source.input_format == "text" and source.clean != NO_CLEANING
     can_be_cut = not is_one and blocks.can_be_cut(source.path, source.encoding)
-    if can_be_cut and source.input_format == rows.JSONL:
-        can_be_cut = not is_array(source)
+    if can_be_cut and source.input_format == JSONL:
+        can_be_cut = not addon("objects").is_array(source)
     step = chunk_bytes if can_be_cut else num_bytes
     for start in range(0, num_bytes, step) if num_bytes else [0]:
         stop = start + step if start + step < num_bytes else None
         yield start, stop, min(step, num_bytes - start)
-
-
-def _cut_parquet(source: FileSource, chunk_bytes: int) -> _Cuts:
-    sizes = _group_bytes(source.path, source.text_field)
-    start = 0
-    for some in grouped(sizes, chunk_bytes, lambda size: size):
-        yield start, start + len(some), sum(some)
-        start += len(some)
-    if not sizes:
-        yield 0, None, 0
-
-
-def _group_bytes(path: str, column: str) -> list[int]:
-    """The bytes of each group of rows; refuses a column that is not there."""
-    with rows.parquet_file(path) as file:
-        columns = [file.schema.column(n) for n in range(len(file.schema))]
-        names = [one.path for one in columns if not one.max_repetition_level]
-        if column not in names:
-            problem = f"it has no column {column!r}"
-            if any(
-                one.path.startswith(f"{column}.") and one.max_repetition_level
-                for one in columns
-            ):
-                problem = f"its column {column!r} has lists, not text"
-            remedy = "write its text as a column"
-            if names:
-                remedy = f"`text_field` names one of its own: {', '.join(names)}"
-            raise InputError(f"{path}: {problem}; {remedy}.")
-        if names.count(column) > 1:
-            raise InputError(f"{path}: it has several columns {column!r}. Rename them.")
-        return [
-            file.metadata.row_group(number).total_byte_size
-            for number in range(file.num_row_groups)
-        ]
 
 
 def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
@@ -354,8 +321,8 @@ def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
 
     And the beginning that was read.
     """
-    by_name = rows.format_of(path, "")
-    if by_name in rows.OBJECTS:
+    by_name = addon("objects").named_format(path)
+    if by_name in OBJECTS:
         return by_name, b""
     first = next(blocks.read_blocks(path, encoding=encoding), None)
     begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
