@@ -68,7 +68,7 @@ def write_onnx(
     if reading.pooling:
         export.write_modules(folder, model)
     keras_model = loading.load_encoder(model) if not heads else None
-    if heads and heads[0] != names.REPLACED_TOKENS:  # which has no model of its own
+    if heads and names.HEADS[heads[0]].model:
         keras_model = loading.load_model(model, heads[0])
     if keras_model is not None:
         runtimes.check(path, "onnx", keras_model, quantize)
@@ -78,7 +78,8 @@ def _batches(model: Source, texts: TextPairs) -> Iterator[dict[str, np.ndarray]]
     """The inputs of an ONNX model for one text after the other, cut as `load` does."""
     tokenizer = load_tokenizer(model)
     length = model.reading.length(model.require_config().max_position_embeddings)
-    has_choices = names.MULTIPLE_CHOICE in names.heads_of(model.weights)
+    heads = names.heads_of(model.weights)
+    has_choices = any(names.HEADS[head].has_choices for head in heads)
     for text, second in texts:
         inputs = tokenizer([text], [second], max_length=length, truncation=True)
         yield {
