@@ -7,7 +7,7 @@ from keras import ops
 
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.head_model import HeadModel
-from bert_tf.modeling.layers import HEAD_INITIALIZER_RANGE, OutputProjection
+from bert_tf.modeling.heads import HEAD_INITIALIZER_RANGE, OutputProjection
 from bert_tf.modeling.objectives import Loss, Objective
 
 

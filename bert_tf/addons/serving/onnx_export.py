@@ -59,7 +59,12 @@ def write_onnx(
     known = dataclasses.replace(
         config, masked_lm_hidden_act=None, masked_lm_layer_norm_eps=None
     )
-    values = export.hugging_face_config(dataclasses.replace(model, config=known))
+    # Of a head that transformers does not have it describes the encoder.
+    theirs = [head for head in heads if names.HEADS[head].hugging_face]
+    weights = model.weights.with_heads(theirs)
+    values = export.hugging_face_config(
+        dataclasses.replace(model, config=known, weights=weights)
+    )
     files.write_atomically(
         os.path.join(folder, huggingface.CONFIG_NAME),
         json.dumps(values, indent=2) + "\n",
