@@ -37,8 +37,10 @@ from bert_tf.text.wordpiece import pair_features
 from bert_tf.training.run_folder import RunData
 
 # 1. bert_tf/conversion/names.py: the head's row, with its weights under the original's
-# kind of name, so that checkpoints are read and written. A loader, a server and others'
-# classes are added to the row when there are some.
+# kind of name, so that checkpoints are read and written. All code of a head is named
+# here: what `bert_tf.load` returns, what `predict` reads, the SavedModel and the ONNX
+# graph have fields of their own (`names.Head`). A head with all of them, outside the
+# package, is in tests/made_up_head.
 
 POINTING = "pointing"
 names.register(
@@ -48,6 +50,9 @@ names.register(
             names.Name("cls/pointing/output_weights", "1 H", "pointing.weight"),
             names.Name("cls/pointing/output_bias", "1", "pointing.bias"),
         ),
+        model=f"{__name__}:BertPointer",
+        objective=f"{__name__}:OBJECTIVE",
+        task=f"{__name__}:PointingTask",
     )
 )
 
@@ -141,7 +146,6 @@ class PointingTask(FineTuningTask[np.ndarray]):
 
     name = POINTING
     head = POINTING
-    objective = OBJECTIVE
     metrics = ("accuracy",)
     metric = "accuracy"
 

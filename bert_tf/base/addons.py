@@ -5,7 +5,7 @@ The core imports no add-on. Heads have their own table: see
 """
 
 import functools
-import importlib
+import pkgutil
 from typing import Any
 
 # Name -> "module", or "module:object" in it.
@@ -56,6 +56,9 @@ ADDONS = {
 @functools.cache
 def addon(name: str) -> Any:
     """Returns the module or object that has a name in ADDONS."""
-    module, _, part = ADDONS[name].partition(":")
-    found = importlib.import_module(module)
-    return getattr(found, part) if part else found
+    return imported(ADDONS[name])
+
+
+def imported(path: str) -> Any:
+    """Returns the object at "module", or at "module:object.attribute"."""
+    return pkgutil.resolve_name(path)

@@ -347,8 +347,8 @@ def hugging_face_config(model: Source) -> dict[str, Any]:
     config = model.require_config()
     architecture = huggingface.architecture_of(model.weights, config)
     labels: dict[str, Any] = {}
-    for head in (names.CLASSIFIER, names.TAGGING):
-        if head in names.heads_of(model.weights):
+    for head in names.heads_of(model.weights):
+        if names.HEADS[head].has_labels:
             labels = {
                 "labels": model.labels,
                 "num_labels": num_outputs(model.weights, head),

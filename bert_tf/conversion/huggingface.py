@@ -463,7 +463,7 @@ def to_config(
     if any(map(_is_named_classifier, heads)):
         key = "classifier_dropout" + ("_prob" if model_type == "albert" else "")
         values[key] = CLASSIFIER_DROPOUT
-    if {names.CLASSIFIER, names.TAGGING} & set(heads):
+    if any(names.HEADS[head].has_labels for head in heads):
         labels = tuple(labels or ())
         labels = labels or tuple(f"{_NO_LABEL}{i}" for i in range(num_labels or 1))
         values["id2label"] = {str(i): label for i, label in enumerate(labels)}

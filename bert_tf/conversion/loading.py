@@ -6,7 +6,6 @@ without a place, is an error that lists them; a head may be new, and is then log
 
 import dataclasses
 import os
-import pkgutil
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -320,10 +319,10 @@ def load_tagger(
 
 def load_model(source: Source, head: str, **options: Any) -> keras.Model:
     """The model of a checkpoint with that head; errors as `load_pretrainer`."""
-    loader = names.HEADS[head].loader
-    assert loader is not None, head
-    load: Callable[..., keras.Model] = pkgutil.resolve_name(loader)
-    return load(source, **options)
+    build: Callable[..., keras.Model] = names.HEADS[head].code("model")
+    if isinstance(build, type):
+        return _with_head(build, head, source, True, **options)
+    return build(source, **options)
 
 
 def refuse_other_teacher(

@@ -29,7 +29,9 @@ feed-forward, C labels (of a classifier or a tagger).
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
+from bert_tf.base.addons import imported
 from bert_tf.base.config import BertConfig
 
 
@@ -192,14 +194,27 @@ class Head:
     name: str
     weights: tuple[Name, ...]
     is_pooled: bool = False  # whether it scores the pooled output, not the tokens'
+    has_choices: bool = False  # whether an example is several sequences, [B, N, S]
     word: str | None = None  # for export_model's `heads`; None: it goes with another
-    loader: str | None = None  # a function: (source, **options) -> a model with it
-    server: str | None = None  # the class of its SavedModel
-    onnx: str | None = None  # the method that adds its outputs to an ONNX graph
+    model: str | None = None  # its class, or a function: (source, **options) -> a model
+    objective: str | None = None  # its Objective; a classifier's by problem type
+    task: str | None = None  # the FineTuningTask that trains it
     text_model: str | None = None  # the class that `bert_tf.load` returns
     reader: str | None = None  # the class that reads its rows for `predict`
+    server: str | None = None  # the class of its SavedModel
+    onnx: str | None = None  # a function: adds its outputs to a ModelGraph
     hugging_face: tuple[str, ...] = ()  # the classes of transformers that have it
     keras_hub: tuple[str, ...] = ()  # KerasHub's tasks that have it
+
+    def code(self, field: str) -> Any:
+        """Returns what a field names, such as "task"; None if it names nothing."""
+        path = getattr(self, field)
+        return None if path is None else imported(path)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether it has an output for each label."""
+        return any("C" in row.shape.split() for row in self.weights)
 
 
 # Name -> head, in the order in which messages list them.
@@ -207,7 +222,11 @@ HEADS: dict[str, Head] = {}
 
 
 def register(head: Head) -> None:
-    """Adds a head to the table."""
+    """Adds a head to the table: one of your own, before a checkpoint with it is opened.
+
+    Raises:
+        ValueError: there is a head of this name.
+    """
     if head.name in HEADS:
         raise ValueError(f"`name` must be new. Received: {head.name!r}")
     HEADS[head.name] = head
@@ -216,6 +235,8 @@ def register(head: Head) -> None:
 _TRANSFORM = "cls/predictions/transform"
 _DISCRIMINATOR, _LAST = "discriminator_predictions", "dense_prediction"
 _LOADING, _SERVING = "bert_tf.conversion.loading", "bert_tf.addons.serving.saved_model"
+_HEADS = "bert_tf.modeling.heads"
+_OBJECTIVES, _TASKS = "bert_tf.modeling.objectives", "bert_tf.tasks"
 _TEXT_MODELS = "bert_tf.addons.serving.text_models"
 _READERS = "bert_tf.addons.serving.predict"
 _ONNX = "bert_tf.addons.serving.onnx_graph:ModelGraph"
@@ -243,7 +264,8 @@ for _head in (
                 "layers/masked_lm_head/vars/0",
             ),
         ),
-        loader=f"{_LOADING}:load_pretrainer",
+        model=f"{_LOADING}:load_pretrainer",
+        objective=f"{_OBJECTIVES}:MASKED_LM",
         server=f"{_SERVING}:ServedFillMask",
         onnx=f"{_ONNX}.masked_lm",
         text_model=f"{_TEXT_MODELS}:MaskFiller",
@@ -261,6 +283,7 @@ for _head in (
         word="next_sentence",
         weights=tuple(_scores("cls/seq_relationship/", "2", "cls.seq_relationship")),
         is_pooled=True,
+        objective=f"{_OBJECTIVES}:NEXT_SENTENCE",
         onnx=f"{_ONNX}.next_sentence",
         hugging_face=(
             "BertForPreTraining",
@@ -273,7 +296,9 @@ for _head in (
         word="classifier",
         weights=tuple(_scores("", "C", "classifier", "layers/dense")),
         is_pooled=True,
-        loader=f"{_LOADING}:load_classifier",
+        model=f"{_LOADING}:load_classifier",
+        objective=f"{_OBJECTIVES}:CLASSIFIERS",
+        task=f"{_TASKS}.classification:ClassificationTask",
         server=f"{_SERVING}:ServedClassifier",
         onnx=f"{_ONNX}.classifier",
         text_model=f"{_TEXT_MODELS}:TextClassifier",
@@ -289,7 +314,9 @@ for _head in (
         name=SPAN,
         word="span",
         weights=tuple(_scores("cls/squad/", "2", "qa_outputs")),
-        loader=f"{_LOADING}:load_span_predictor",
+        model=f"{_HEADS}:BertSpanPredictor",
+        objective=f"{_OBJECTIVES}:SPAN",
+        task=f"{_TASKS}.squad.spans:SquadTask",
         server=f"{_SERVING}:ServedSpanPredictor",
         onnx=f"{_ONNX}.span",
         text_model=f"{_TEXT_MODELS}:QuestionAnswerer",
@@ -305,7 +332,10 @@ for _head in (
         word="multiple_choice",
         weights=tuple(_scores("cls/multiple_choice/", "1", "classifier")),
         is_pooled=True,
-        loader=f"{_LOADING}:load_multiple_choice",
+        has_choices=True,
+        model=f"{_HEADS}:BertMultipleChoice",
+        objective=f"{_OBJECTIVES}:CLASSIFICATION",
+        task=f"{_TASKS}.swag.multiple_choice:ChoiceTask",
         server=f"{_SERVING}:ServedMultipleChoice",
         onnx=f"{_ONNX}.multiple_choice",
         text_model=f"{_TEXT_MODELS}:ChoiceModel",
@@ -316,7 +346,9 @@ for _head in (
         name=TAGGING,
         word="tagging",
         weights=tuple(_scores("cls/tagging/", "C", "classifier")),
-        loader=f"{_LOADING}:load_tagger",
+        model=f"{_LOADING}:load_tagger",
+        objective=f"{_OBJECTIVES}:TAGGING",
+        task=f"{_TASKS}.tagging.words:TaggingTask",
         server=f"{_SERVING}:ServedTagger",
         onnx=f"{_ONNX}.tagging",
         text_model=f"{_TEXT_MODELS}:WordTagger",

@@ -136,8 +136,8 @@ class Source:
     problem_type: str | None = None
 
     def __post_init__(self) -> None:
-        for head in (names.CLASSIFIER, names.TAGGING):
-            if self.labels is None or head not in names.heads_of(self.weights):
+        for head in names.heads_of(self.weights):
+            if self.labels is None or not names.HEADS[head].has_labels:
                 continue
             number = num_outputs(self.weights, head)
             if number != (len(self.labels) or 1):
@@ -298,7 +298,7 @@ def open_source(path: str) -> Source:
             weights = huggingface.read_weights(folder, config, values)
         tokenizer = read_tokenizer(folder)
         problem_type = huggingface.problem_type_in(values)
-        if {names.CLASSIFIER, names.TAGGING} & {*names.heads_of(weights)}:
+        if any(names.HEADS[head].has_labels for head in names.heads_of(weights)):
             labels = huggingface.labels_in(values)
     else:
         config = None

@@ -27,7 +27,7 @@ from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.source import Source
 from bert_tf.conversion.tokenizer_files import read_labels
 from bert_tf.modeling.heads import BertClassifier
-from bert_tf.modeling.objectives import CLASSIFIERS
+from bert_tf.modeling.objectives import CLASSIFIERS, Objective
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.tasks import glue, metrics
 from bert_tf.tasks.data_set_options import ClassifierOptions, data_set_of, splits_of
@@ -220,7 +220,6 @@ class ClassificationTask(LabelledTask):
         if options.window_pooling == ATTENTION:
             self._built["window_pooling"] = ATTENTION
         self.name = data_set.name
-        self.objective = CLASSIFIERS[target.kind]
         self.dev_splits, self.test_splits = data_set.dev_splits, data_set.test_splits
         # Always the accuracy, which the original reports, and what chooses the best.
         original = ["accuracy"] if target.kind == SINGLE_LABEL else []
@@ -238,6 +237,11 @@ class ClassificationTask(LabelledTask):
     def trains_task(self) -> str | None:
         """The task whose model predicts a set without training data, GLUE's AX."""
         return self.name if TRAIN in self._data_set.splits else None
+
+    @property
+    def objective(self) -> Objective:
+        """The head's, for this problem type."""
+        return CLASSIFIERS[self._target.kind]
 
     def build_model(self) -> BertClassifier:
         """A classifier, or a model that predicts numbers."""

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from bert_tf.base.config import SINGLE_LABEL
+from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.modeling.objectives import Objective
 from bert_tf.records.batching import ExampleTable, Predict
@@ -69,7 +70,6 @@ class FineTuningTask(abc.ABC, Generic[P]):
 
     name: str
     head: str  # of `bert_tf.conversion.names.HEADS`
-    objective: Objective  # the losses to minimise, and the metrics to report
     dev_splits: Sequence[str] = ("dev",)  # a run is evaluated on the first one
     test_splits: Sequence[str] = ("test",)
     metrics: Sequence[str]  # the names that `score` gives
@@ -123,6 +123,11 @@ class FineTuningTask(abc.ABC, Generic[P]):
     def trains_task(self) -> str | None:
         """The task whose run a folder must hold; None for any."""
         return self.name
+
+    @property
+    def objective(self) -> Objective:
+        """The losses to minimise, and the metrics to report: the head's."""
+        return names.HEADS[self.head].code("objective")
 
     def num_examples(self) -> int | None:
         """How many examples an epoch has; None: one per record."""

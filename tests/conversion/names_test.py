@@ -1,6 +1,5 @@
 """The table of heads: what its rows refer to, and a row from outside."""
 
-import pkgutil
 from unittest import mock
 
 from absl.testing import absltest, parameterized
@@ -12,9 +11,11 @@ class HeadsTest(parameterized.TestCase):
     @parameterized.parameters(*names.HEADS)
     def test_the_code_of_a_row_exists(self, name):
         head = names.HEADS[name]
-        for reference in (head.loader, head.server, head.onnx, head.text_model):
-            if reference is not None:
-                self.assertTrue(callable(pkgutil.resolve_name(reference)))
+        for field in ("model", "task", "text_model", "reader", "server", "onnx"):
+            if getattr(head, field) is not None:
+                self.assertTrue(callable(head.code(field)))
+        if head.task is not None:
+            self.assertEqual(head.code("task").head, name)
 
     def test_a_head_from_outside(self):
         row = names.Name("cls/mine/output_bias", "2", "mine.bias")

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import pathlib
 import random
+import sys
 from unittest import mock
 
 import pytest
@@ -26,6 +27,7 @@ class NewTaskTest(ScriptCase):
         self.enter_context(mock.patch.dict(names.HEADS))
         spec = importlib.util.spec_from_file_location("new_task", PATH)
         self.script = importlib.util.module_from_spec(spec)
+        self.enter_context(mock.patch.dict(sys.modules, new_task=self.script))
         spec.loader.exec_module(self.script)
         self.write("train.tsv", 256, 1)
         self.write("dev.tsv", 40, 2)

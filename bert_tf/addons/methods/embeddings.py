@@ -40,6 +40,7 @@ from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.conversion.reading import Reading
 from bert_tf.conversion.source import open_reading
+from bert_tf.modeling.objectives import Objective
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import FLOAT32, RecordSpec
 from bert_tf.tasks import metrics
@@ -218,7 +219,6 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
         self._loss = _loss_of(options, kind)
         if TRAIN in self._sets and self._loss == "cosine_similarity":
             _refuse_wide_scores(self._sets[TRAIN].examples)
-        self.objective = LOSSES[self._loss](options.scale)
         if DEV in self._sets:
             kind = self._sets[DEV].kind
         self.dev_splits = (DEV,) if DEV in self._sets else ()
@@ -226,6 +226,11 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
         self.metric = self.metrics[0]
         self.result_names = {name: f"eval_{{}}{name}" for name in self.metrics}
         self._built = model_options(options, model_files.config, has_pooler=False)
+
+    @property
+    def objective(self) -> Objective:
+        """The one of `loss`."""
+        return LOSSES[self._loss](self.options.scale)
 
     def build_model(self) -> BertEmbedder:
         """Returns the encoder with the pooling of its outputs."""

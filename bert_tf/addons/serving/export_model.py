@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from absl import logging
 
-from bert_tf.addons.serving.answer import DEFAULTS
 from bert_tf.base import cli, files, keras_backend
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import (
@@ -273,24 +272,11 @@ def _write_saved_model(path: str, model: "Source", reading: "Reading") -> None:
 def _reading(model: "Source", options: ExportOptions) -> "Reading":
     """How a SavedModel reads texts: as is given, or else as the run's prediction."""
     from bert_tf.addons.serving.saved_model import head_to_serve, server_of
-    from bert_tf.conversion.reading import Reading
-    from bert_tf.tasks.long_texts import ATTENTION
 
     head, config = head_to_serve(model), model.require_config()
-    # The prediction of masks has no length but the model's.
-    found = Reading() if head == names.MASKED_LM else model.reading
-    if head == names.CLASSIFIER and found.in_windows:
-        if names.WINDOWS in names.heads_of(model.weights):
-            raise InputError(
-                f"{model.path} reads long texts with attention to their windows, which"
-                " a SavedModel cannot. --heads=classifier leaves that out, and longer"
-                " texts are truncated."
-            )
-        if found.window_pooling == ATTENTION:
-            found = found.without_windows()
-    used = server_of(head).reads
-    if head == names.CLASSIFIER and not found.in_windows:
-        used = ()
+    server = server_of(head)
+    found = server.reading_of(model)
+    used = server.reads_of(found)
     given = [name for name in ("max_seq_length", *_OF_SPANS) if options.is_given(name)]
     for name in given:
         if name not in ("max_seq_length", *used):
@@ -314,20 +300,4 @@ def _reading(model: "Source", options: ExportOptions) -> "Reading":
             " positions. Export it as another format."
         )
     found = dataclasses.replace(found, max_seq_length=length)
-    return _with_room(options, found) if head == names.SPAN else found
-
-
-def _with_room(options: ExportOptions, found: "Reading") -> "Reading":
-    """The same with questions that leave room for a context in each window."""
-    assert found.max_seq_length is not None
-    # [CLS], two [SEP] and at least one token of the context.
-    most = found.max_seq_length - 4
-    if (found.max_query_length or DEFAULTS["max_query_length"]) <= most:
-        return found
-    if options.is_given("max_query_length"):
-        raise InputError(
-            f"`max_query_length={options.max_query_length}` must leave room for a"
-            f" context in sequences of {found.max_seq_length}: at most {most}."
-        )
-    logging.info("  Questions are cut to %d tokens.", max(1, most // 2))
-    return dataclasses.replace(found, max_query_length=max(1, most // 2))
+    return server.fitted(found, given)

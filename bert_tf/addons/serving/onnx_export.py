@@ -59,7 +59,12 @@ def write_onnx(
     known = dataclasses.replace(
         config, masked_lm_hidden_act=None, masked_lm_layer_norm_eps=None
     )
-    values = export.hugging_face_config(dataclasses.replace(model, config=known))
+    # Of a head that transformers does not have it describes the encoder.
+    theirs = [head for head in heads if names.HEADS[head].hugging_face]
+    weights = model.weights.with_heads(theirs)
+    values = export.hugging_face_config(
+        dataclasses.replace(model, config=known, weights=weights)
+    )
     files.write_atomically(
         os.path.join(folder, huggingface.CONFIG_NAME),
         json.dumps(values, indent=2) + "\n",
@@ -68,7 +73,7 @@ def write_onnx(
     if reading.pooling:
         export.write_modules(folder, model)
     keras_model = loading.load_encoder(model) if not heads else None
-    if heads and heads[0] != names.REPLACED_TOKENS:  # which has no model of its own
+    if heads and names.HEADS[heads[0]].model:
         keras_model = loading.load_model(model, heads[0])
     if keras_model is not None:
         runtimes.check(path, "onnx", keras_model, quantize)
@@ -78,7 +83,8 @@ def _batches(model: Source, texts: TextPairs) -> Iterator[dict[str, np.ndarray]]
     """The inputs of an ONNX model for one text after the other, cut as `load` does."""
     tokenizer = load_tokenizer(model)
     length = model.reading.length(model.require_config().max_position_embeddings)
-    has_choices = names.MULTIPLE_CHOICE in names.heads_of(model.weights)
+    heads = names.heads_of(model.weights)
+    has_choices = any(names.HEADS[head].has_choices for head in heads)
     for text, second in texts:
         inputs = tokenizer([text], [second], max_length=length, truncation=True)
         yield {

@@ -25,7 +25,6 @@ V vocabulary.
 
 import itertools
 import math
-import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +102,7 @@ def build(
         raise InputError(
             f"{source.path} has several heads: {', '.join(heads)}. Choose by `heads`."
         )
-    has_choices = heads == [names.MULTIPLE_CHOICE]
+    has_choices = any(names.HEADS[head].has_choices for head in heads)
     graph = _Graph(source.weights, np.dtype(dtype))
     model = ModelGraph(graph, config)
     model.encode(has_choices)
@@ -123,9 +122,7 @@ def build(
         for name, kind in vectors.items():
             model.sentence_vector(name, kind, normalizes)
     for head in heads:
-        reference = names.HEADS[head].onnx
-        assert reference is not None, head
-        add_outputs: Callable[[ModelGraph], None] = pkgutil.resolve_name(reference)
+        add_outputs: Callable[[ModelGraph], None] = names.HEADS[head].code("onnx")
         add_outputs(model)
     if at_positions:
         graph.rename({"logits": "masked_lm_logits"})

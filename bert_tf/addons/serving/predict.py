@@ -9,7 +9,6 @@ import itertools
 import json
 import math
 import os
-import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
@@ -555,9 +554,7 @@ def _reader(options: PredictOptions, model: "TextModel", first: Row) -> Reader:
             " bert_tf.fill_mask, for vectors bert_tf.extract_features."
         )
     readers: dict[str, type[Reader]] = {
-        one.name: pkgutil.resolve_name(one.reader)
-        for one in names.HEADS.values()
-        if one.reader
+        one.name: one.code("reader") for one in names.HEADS.values() if one.reader
     }
     kind = readers[head.name]
     for flag in itertools.chain.from_iterable(one.flags for one in readers.values()):

@@ -18,12 +18,12 @@ row splits.
 import dataclasses
 import functools
 import os
-import pkgutil
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
+from absl import logging
 
 from bert_tf.addons.serving import runtimes
 from bert_tf.addons.serving.graph_tokenizer import GraphEncoding, GraphTokenizer
@@ -36,6 +36,7 @@ from bert_tf.conversion.source import Source
 from bert_tf.conversion.tokenizer_files import TrainedWords
 from bert_tf.tasks.data_set_options import is_own_table
 from bert_tf.tasks.glue import TASKS
+from bert_tf.tasks.long_texts import ATTENTION
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.tables import TableSplit
 from bert_tf.text.normalization import CJK_RANGES
@@ -183,6 +184,23 @@ class ServedModel(tf.Module):
     recognizes_special_tokens = False
     reads: tuple[str, ...] = ()  # what it needs of a `Reading` besides the length
 
+    @classmethod
+    def reading_of(cls, source: Source) -> Reading:
+        """Returns how a graph reads texts: as the predictions of the run do."""
+        return source.reading
+
+    @classmethod
+    def reads_of(cls, reading: Reading) -> tuple[str, ...]:
+        """Returns what a reading decides besides the length."""
+        del reading
+        return cls.reads
+
+    @classmethod
+    def fitted(cls, reading: Reading, given: Sequence[str]) -> Reading:
+        """Returns a reading, of known length, whose parts leave room for each other."""
+        del given
+        return reading
+
     def __init__(
         self,
         model: keras.Model,
@@ -281,6 +299,26 @@ class ServedClassifier(ServedModel):
     """
 
     reads = ("doc_stride",)
+
+    @classmethod
+    def reading_of(cls, source: Source) -> Reading:
+        """Returns the run's without attention to windows; InputError if it has some."""
+        found = super().reading_of(source)
+        if not found.in_windows:
+            return found
+        if names.WINDOWS in names.heads_of(source.weights):
+            raise InputError(
+                f"{source.path} reads long texts with attention to their windows, which"
+                " a SavedModel cannot. --heads=classifier leaves that out, and longer"
+                " texts are truncated."
+            )
+        attends = found.window_pooling == ATTENTION
+        return found.without_windows() if attends else found
+
+    @classmethod
+    def reads_of(cls, reading: Reading) -> tuple[str, ...]:
+        """Returns nothing for texts that are cut."""
+        return cls.reads if reading.in_windows else ()
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -515,6 +553,16 @@ class ServedFillMask(ServedModel):
 
     recognizes_special_tokens = True
 
+    @classmethod
+    def reading_of(cls, source: Source) -> Reading:
+        """Returns an empty one, without a length; InputError if there is no [MASK]."""
+        if not source.require_config().is_bidirectional:
+            raise InputError(
+                f"{source.path} reads in one direction: it predicts the next token, and"
+                " knows no [MASK]. Export its encoder: `heads=none`."
+            )
+        return Reading()
+
     def _text_signatures(self) -> dict[str, _Signature]:
         return {
             SERVING_DEFAULT: (
@@ -563,6 +611,24 @@ class ServedSpanPredictor(ServedModel):
     """
 
     reads = ("doc_stride", "max_query_length", "max_answer_length")
+
+    @classmethod
+    def fitted(cls, reading: Reading, given: Sequence[str]) -> Reading:
+        """Returns a reading whose questions leave room for a context."""
+        length = reading.max_seq_length
+        assert length is not None
+        # [CLS], two [SEP] and at least one token of the context.
+        most = length - 4
+        asked = reading.max_query_length
+        if (asked or options.default_of(SquadOptions, "max_query_length")) <= most:
+            return reading
+        if "max_query_length" in given:
+            raise InputError(
+                f"`max_query_length={asked}` must leave room for a context in sequences"
+                f" of {length}: at most {most}."
+            )
+        logging.info("  Questions are cut to %d tokens.", max(1, most // 2))
+        return dataclasses.replace(reading, max_query_length=max(1, most // 2))
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -661,8 +727,7 @@ def _load(source: Source, head: str) -> keras.Model:
 
 def server_of(head: str) -> type[ServedModel]:
     """The class whose signatures a head has."""
-    reference = names.HEADS[head].server if head != FEATURES else None
-    return pkgutil.resolve_name(reference) if reference else ServedFeatures
+    return ServedFeatures if head == FEATURES else names.HEADS[head].code("server")
 
 
 def head_to_serve(source: Source) -> str:
@@ -680,11 +745,6 @@ def write_saved_model(
     folder: str, source: Source, head: str, reading: Reading
 ) -> dict[str, Any]:
     """Writes a SavedModel, and returns its signatures by name."""
-    if head == names.MASKED_LM and not source.require_config().is_bidirectional:
-        raise InputError(
-            f"{source.path} reads in one direction: it predicts the next token, and"
-            " knows no [MASK]. Export its encoder: `heads=none`."
-        )
     model = _load(source, head)
     # A graph cannot separate words: it takes ids.
     has_text = not source.tokenizer.has_segmenter

@@ -20,21 +20,18 @@ import keras
 from bert_tf.base import cli
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
+from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles, load_weights
 from bert_tf.conversion.source import open_source
 from bert_tf.modeling.head_model import HeadModel
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.tasks import classification, running
+from bert_tf.tasks import running
 from bert_tf.tasks.run_options import RunResult
-from bert_tf.tasks.squad import spans
 from bert_tf.tasks.task import FineTuningTask
 from bert_tf.training.strategy import Strategy
 
 # The commands whose heads are linear, by their modules' last names.
-_TASKS = {
-    "run_classifier": classification.ClassificationTask,
-    "run_squad": spans.SquadTask,
-}
+_HEADS = {"run_classifier": names.CLASSIFIER, "run_squad": names.SPAN}
 
 
 def side_by_side(first: HeadModel, config: BertConfig) -> HeadModel:
@@ -83,5 +80,5 @@ def fine_tune(script: Any, *, second_checkpoint: str, **values: Any) -> RunResul
     """Fine-tunes by a command's options, with a second encoder beside the first one."""
     given = {name: value for name, value in values.items() if value is not None}
     options = cli.options_of(script.run)(**given)
-    task = _TASKS[script.__name__.rpartition(".")[2]]
+    task = names.HEADS[_HEADS[script.__name__.rpartition(".")[2]]].code("task")
     return running.FineTuningRun(beside(task, second_checkpoint), options).main()

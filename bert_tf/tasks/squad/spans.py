@@ -14,7 +14,6 @@ from bert_tf.base.parallel import available_cores
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.modeling.heads import BertSpanPredictor
-from bert_tf.modeling.objectives import SPAN
 from bert_tf.records.batching import (
     Batching,
     ExampleTable,
@@ -52,7 +51,6 @@ class SquadTask(FineTuningTask[Answers]):
 
     name = "squad"
     head = names.SPAN
-    objective = SPAN
     test_splits = ("dev",)
 
     def __init__(

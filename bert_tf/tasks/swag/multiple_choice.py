@@ -20,7 +20,6 @@ from bert_tf.base import files
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.modeling.heads import BertMultipleChoice
-from bert_tf.modeling.objectives import CLASSIFICATION
 from bert_tf.tasks import finetuning, tables
 from bert_tf.tasks.classification import MEAN_LOSS, LabelledTask
 from bert_tf.tasks.metrics import LOSS
@@ -69,7 +68,6 @@ class ChoiceTask(LabelledTask):
 
     name = "swag"
     head = names.MULTIPLE_CHOICE
-    objective = CLASSIFICATION
     metrics = (LOSS, MEAN_LOSS, ACCURACY)
     metric = ACCURACY
     result_names: Mapping[str, str] = {ACCURACY: f"eval_{{}}{ACCURACY}"}

@@ -25,7 +25,6 @@ from bert_tf.conversion.tokenizer_files import (
     write_words,
 )
 from bert_tf.modeling.heads import BertTagger
-from bert_tf.modeling.objectives import TAGGING
 from bert_tf.records.batching import Batching, ExampleTable, Predict, rows_digest
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.metrics import LOSS, MAJORITY
@@ -77,7 +76,6 @@ class TaggingTask(FineTuningTask[WordPredictions]):
 
     name = "tagging"
     head = names.TAGGING
-    objective = TAGGING
     keeps_results = True
     labels: Sequence[str]
     featurizer: SentenceFeaturizer  # or another one with the same words

@@ -20,6 +20,7 @@ class MaskFiller(TextModel):
     head = "a masked language model"
     methods = ("fill",)
     head_name = names.MASKED_LM
+    _has_positions = True
 
     def _prepare(self) -> None:
         self._mask_tokenizer = load_tokenizer(

@@ -5,7 +5,6 @@ import functools
 import importlib.util
 import itertools
 import os
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -140,8 +139,8 @@ def load(
     source = open_source(path)
     heads = [names.HEADS[head] for head in names.heads_of(source.weights)]
     # The last: of a task, where there are those of pre-training too.
-    kinds = [head.text_model for head in heads if head.text_model]
-    kind: type[TextModel] = pkgutil.resolve_name(kinds[-1]) if kinds else TextModel
+    kinds = [head for head in heads if head.text_model]
+    kind: type[TextModel] = kinds[-1].code("text_model") if kinds else TextModel
     return kind(source, max_length=max_length, batch_size=batch_size, runtime=runtime)
 
 
@@ -238,6 +237,7 @@ class TextModel:
     labels: tuple[str, ...] = ()
     _default_length = _LENGTH
     head_name: str | None = None  # of `names`
+    _has_positions = False  # whether the places to predict are an input
 
     def __init__(
         self,
@@ -273,8 +273,7 @@ class TextModel:
     def _opened_model(self, head: str) -> tuple[Any, Callable[..., Any], Predict]:
         """A head's model, its step: batch -> outputs, and that of many batches."""
         if self.runtime == _ONNX:
-            at_positions = head == names.MASKED_LM
-            found = self._onnx_model([head], at_positions=at_positions)
+            found = self._onnx_model([head], at_positions=self._has_positions)
             return found, found, _by_batches("texts", found)
         # Keras, and with it TensorFlow, is imported where it computes.
         from bert_tf.conversion.loading import load_model
