@@ -268,7 +268,7 @@ for _head in (
         objective=f"{_OBJECTIVES}:MASKED_LM",
         server=f"{_SERVING}:ServedFillMask",
         onnx=f"{_ONNX}.masked_lm",
-        text_model=f"{_TEXT_MODELS}:MaskFiller",
+        text_model=f"{_TEXT_MODELS}.mask_filler:MaskFiller",
         hugging_face=(
             "BertForPreTraining",
             "BertForMaskedLM",
@@ -301,7 +301,7 @@ for _head in (
         task=f"{_TASKS}.classification:ClassificationTask",
         server=f"{_SERVING}:ServedClassifier",
         onnx=f"{_ONNX}.classifier",
-        text_model=f"{_TEXT_MODELS}:TextClassifier",
+        text_model=f"{_TEXT_MODELS}.classifier:TextClassifier",
         reader=f"{_READERS}:TextReader",
         hugging_face=(
             "BertForSequenceClassification",
@@ -319,7 +319,7 @@ for _head in (
         task=f"{_TASKS}.squad.spans:SquadTask",
         server=f"{_SERVING}:ServedSpanPredictor",
         onnx=f"{_ONNX}.span",
-        text_model=f"{_TEXT_MODELS}:QuestionAnswerer",
+        text_model=f"{_TEXT_MODELS}.question_answerer:QuestionAnswerer",
         reader=f"{_READERS}:QuestionReader",
         hugging_face=(
             "BertForQuestionAnswering",
@@ -338,7 +338,7 @@ for _head in (
         task=f"{_TASKS}.swag.multiple_choice:ChoiceTask",
         server=f"{_SERVING}:ServedMultipleChoice",
         onnx=f"{_ONNX}.multiple_choice",
-        text_model=f"{_TEXT_MODELS}:ChoiceModel",
+        text_model=f"{_TEXT_MODELS}.classifier:ChoiceModel",
         reader=f"{_READERS}:ChoiceReader",
         hugging_face=("BertForMultipleChoice", "AlbertForMultipleChoice"),
     ),
@@ -351,7 +351,7 @@ for _head in (
         task=f"{_TASKS}.tagging.words:TaggingTask",
         server=f"{_SERVING}:ServedTagger",
         onnx=f"{_ONNX}.tagging",
-        text_model=f"{_TEXT_MODELS}:WordTagger",
+        text_model=f"{_TEXT_MODELS}.word_tagger:WordTagger",
         reader=f"{_READERS}:WordReader",
         hugging_face=(
             "BertForTokenClassification",

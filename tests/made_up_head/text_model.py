@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_tf.addons.serving.onnx_graph import ModelGraph
 from bert_tf.addons.serving.predict import TextReader
-from bert_tf.addons.serving.text_models import TextModel
+from bert_tf.addons.serving.text_models.model import TextModel
 from bert_tf.base.parallel import grouped
 from tests.made_up_head import NORMAL
 

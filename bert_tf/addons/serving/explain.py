@@ -44,7 +44,7 @@ def run(options: ExplainOptions) -> None:
         )
     cli.import_tensorflow(options)
     from bert_tf.addons.serving.explanations import page
-    from bert_tf.addons.serving.text_models import load
+    from bert_tf.addons.serving.text_models.model import load
 
     model = load(
         options.checkpoint,

@@ -47,7 +47,7 @@ from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.swag.multiple_choice_options import ChoiceOptions
 
 if TYPE_CHECKING:
-    from bert_tf.addons.serving.text_models import Prediction, TextModel
+    from bert_tf.addons.serving.text_models.model import Prediction, TextModel
 
 _ROWS_AT_ONCE = 1024
 _ESCAPES = str.maketrans({"\t": r"\t", "\n": r"\n", "\r": r"\r"})
@@ -455,7 +455,7 @@ def run(options: PredictOptions) -> None:
         cli.show_log()
     else:
         cli.import_tensorflow(options)
-    from bert_tf.addons.serving.text_models import load
+    from bert_tf.addons.serving.text_models.model import load
 
     if format_ == TEXT and not options.input_format:
         columns = open_reading(options.checkpoint).columns

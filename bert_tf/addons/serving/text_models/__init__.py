@@ -22,19 +22,3 @@ a list of one, makes batches of similar length, and returns one result for each 
 
 Shapes: N texts, C outputs, H hidden.
 """
-
-from bert_tf.addons.serving.text_models.classifier import ChoiceModel as ChoiceModel
-from bert_tf.addons.serving.text_models.classifier import (
-    TextClassifier as TextClassifier,
-)
-from bert_tf.addons.serving.text_models.mask_filler import MaskFiller as MaskFiller
-from bert_tf.addons.serving.text_models.model import Answer as Answer
-from bert_tf.addons.serving.text_models.model import Prediction as Prediction
-from bert_tf.addons.serving.text_models.model import TaggedEntity as TaggedEntity
-from bert_tf.addons.serving.text_models.model import TaggedText as TaggedText
-from bert_tf.addons.serving.text_models.model import TextModel as TextModel
-from bert_tf.addons.serving.text_models.model import load as load
-from bert_tf.addons.serving.text_models.question_answerer import (
-    QuestionAnswerer as QuestionAnswerer,
-)
-from bert_tf.addons.serving.text_models.word_tagger import WordTagger as WordTagger
