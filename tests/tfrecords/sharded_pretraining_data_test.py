@@ -129,7 +129,7 @@ class ShardsTest(ScriptCase):
 
     def test_the_number_of_workers_does_not_matter(self):
         # Small chunks, so that each worker gets some.
-        with mock.patch("bert_tf.records.sources._CHUNK_BYTES", 100):
+        with mock.patch("bert_tf.text.sources._CHUNK_BYTES", 100):
             for changes in ({"num_shards": 5}, {"deduplicate": "documents"}):
                 self.run_script(num_workers=1, overwrite=True, **changes)
                 expected = self.files()

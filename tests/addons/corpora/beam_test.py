@@ -56,7 +56,7 @@ class BeamCase(ScriptCase):
         self.write("2.txt", text_of(seed=1))
         # Many chunks of several parts, so that repetitions lie in different ones.
         for patch in (
-            mock.patch("bert_tf.records.sources._CHUNK_BYTES", 1000),
+            mock.patch("bert_tf.text.sources._CHUNK_BYTES", 1000),
             mock.patch.object(tokenized_parts, "__defaults__", (300,)),
         ):
             patch.start()
