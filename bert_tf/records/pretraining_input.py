@@ -228,23 +228,36 @@ class PretrainingRecords:
         # Whether records of one sequence are read as packed rows of one, for a model of
         # packed rows.
         self.as_packed = False
-        if strict:
-            masking = masking or MaskingOptions()
-            self._settle_lengths(
-                max_seq_length,
-                max_predictions_per_seq,
-                masking.masked_lm_prob,
-                is_one_way=left_to_right or right_to_left,
-            )
-            self._settle_targets(
-                masking,
-                max_predictions_per_seq,
-                left_to_right=left_to_right,
-                right_to_left=right_to_left,
-            )
-            self.spec.check(record, path)
-        else:
+        if not strict:
             self._compare_lengths()
+            return
+        masking = masking or MaskingOptions()
+        self._is_one_way = left_to_right or right_to_left
+        self._settle_lengths(
+            max_seq_length, max_predictions_per_seq, masking.masked_lm_prob
+        )
+        # The targets: the records' own masks, new masks, or neighbours.
+        if self._is_one_way:
+            if not self.is_dynamic:
+                raise InputError(
+                    f"{self.paths[0]}: the records are masked, but a model that reads"
+                    f" in one direction predicts every token. {UNMASKED}."
+                )
+            slots = max_predictions_per_seq
+            masking.refuse_masking(ONE_DIRECTION, max_predictions_per_seq=slots)
+            self._targets = functools.partial(
+                neighbour_targets, of_left_to_right=left_to_right
+            )
+        elif self.is_dynamic:
+            self._masking = masking_from(
+                masking,
+                self.manifests,
+                self.vocabulary,
+                max_seq_length=self.max_seq_length,
+                max_predictions_per_seq=self.max_predictions_per_seq,
+                max_predictions_per_sequence=self._max_predictions_per_sequence,
+            )
+        self.spec.check(record, path)
 
     def fingerprints(self, counts: Sequence[int]) -> list[int]:
         """A set's number, and the one that earlier versions gave it."""
@@ -286,14 +299,12 @@ class PretrainingRecords:
         max_seq_length: int | None,
         max_predictions_per_seq: int | None,
         masked_lm_prob: float | None,
-        *,
-        is_one_way: bool,
     ) -> None:
         """The lengths, and the spec that has them: the user's or the manifests'."""
         # Tokens of a record; of a packed row's sequence see max_sequence_length.
         self.max_seq_length = self._settled("max_seq_length", max_seq_length)
         # Masked-LM slots of a batch's records.
-        if is_one_way:
+        if self._is_one_way:
             self.max_predictions_per_seq = self.max_seq_length - 1
         elif self.is_dynamic:
             self.max_predictions_per_seq = max_predictions_per_seq or enough_slots(
@@ -327,38 +338,6 @@ class PretrainingRecords:
             None if self.is_dynamic else self.max_predictions_per_seq,
             max_sequences_per_row,
         )
-
-    def _settle_targets(
-        self,
-        masking: MaskingOptions,
-        max_predictions_per_seq: int | None,
-        *,
-        left_to_right: bool,
-        right_to_left: bool,
-    ) -> None:
-        """Chooses the targets: the records' own masks, new masks, or neighbours."""
-        if left_to_right or right_to_left:
-            if not self.is_dynamic:
-                raise InputError(
-                    f"{self.paths[0]}: the records are masked, but a model that reads"
-                    f" in one direction predicts every token. {UNMASKED}."
-                )
-            masking.refuse_masking(
-                ONE_DIRECTION,
-                max_predictions_per_seq=max_predictions_per_seq,
-            )
-            self._targets = functools.partial(
-                neighbour_targets, of_left_to_right=left_to_right
-            )
-        elif self.is_dynamic:
-            self._masking = masking_from(
-                masking,
-                self.manifests,
-                self.vocabulary,
-                max_seq_length=self.max_seq_length,
-                max_predictions_per_seq=self.max_predictions_per_seq,
-                max_predictions_per_sequence=self._max_predictions_per_sequence,
-            )
 
     @property
     def masked_lm_prob(self) -> float | None:
