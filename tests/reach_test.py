@@ -14,12 +14,12 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (38, 9_720),
-    "bert_tf.run_pretraining": (81, 23_540),
-    "bert_tf.run_classifier": (81, 23_450),
-    "bert_tf.export_model": (89, 26_500),
+    "tfrecords.create_pretraining_data": (33, 8_700),
+    "bert_tf.run_pretraining": (69, 21_650),
+    "bert_tf.run_classifier": (75, 23_070),
+    "bert_tf.export_model": (75, 24_050),
 }
-MOST_LINES_OF_THE_CORE = 41_650
+MOST_LINES_OF_THE_CORE = 41_080
 MOST_LINES = 54_110
 
 

@@ -27,8 +27,6 @@ from bert_tf.modeling.layers import (
 from bert_tf.modeling.pooling import LayerMixture, PackedPositions, PooledTokens
 from bert_tf.modeling.weight_names import ADDED
 
-# Models that take whole parsed records.
-
 
 class DictInputModel(keras.Model):
     """A functional model with a dict of inputs that ignores further entries.

@@ -523,22 +523,6 @@ def _column_sums(x: Any) -> Any:
     return ops.sum(_float32(x), axis=0)
 
 
-def scores_of_rows(x: Any, table: Any) -> Any:
-    """The rows of `table` [V, H] as scores of x [N, H]: the product [N, V].
-
-    With a gradient of the table that is computed as is, not transposed.
-    """
-
-    @ops.custom_gradient
-    def product(x: Any, table: Any) -> Any:
-        def gradient(upstream: Any) -> Any:
-            return ops.matmul(upstream, table), ops.matmul(ops.transpose(upstream), x)
-
-        return ops.matmul(x, ops.transpose(table)), gradient
-
-    return product(x, table)
-
-
 def _tensor(variable: Any) -> Any:
     """A variable's value. `convert_to_tensor` may return the variable itself."""
     return ops.copy(variable)

@@ -118,8 +118,7 @@ class MaskedLMHead(Stored, keras.layers.Layer):
         if not training:
             return _project(x, table, self.output_bias)
         rows = ops.reshape(x, (-1, x.shape[-1]))
-        logits = ops.cast(fused.scores_of_rows(rows, table), "float32")
-        logits = logits + self.output_bias
+        logits = _project(rows, table, self.output_bias)
         return ops.reshape(logits, (*ops.shape(x)[:-1], self.bert_config.vocab_size))
 
 

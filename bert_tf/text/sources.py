@@ -275,6 +275,9 @@ def make_chunks(
             encoding=name,
             clean=clean,
         )
+        is_split = split_sentences
+        if is_split is None:
+            is_split = not source.has_sentences
         of_chunks = addon("objects").cut_parquet if found == PARQUET else _cut
         for start, stop, num_bytes in of_chunks(source, chunk_bytes):
             chunk = Chunk(
@@ -282,9 +285,7 @@ def make_chunks(
                 start=start,
                 stop=stop,
                 num_bytes=num_bytes,
-                language=splitting_language(
-                    source.has_sentences, split_sentences, language
-                ),
+                language=language if is_split else "",
             )
             chunks.append(chunk)
     if extracted:
@@ -349,14 +350,6 @@ def _is_json_object(line: bytes) -> bool:
     with contextlib.suppress(ValueError, RecursionError):
         return bool(values := json.loads(line)) and isinstance(values, dict)
     return False
-
-
-def splitting_language(
-    has_sentences: bool, split_sentences: bool | None, language: str
-) -> str:
-    """The `Chunk.language` of a source: "" if its lines are not split."""
-    is_split = not has_sentences if split_sentences is None else split_sentences
-    return language if is_split else ""
 
 
 def _walk(folder: str, within: tuple[str, ...] = ()) -> Iterator[str]:

@@ -17,7 +17,6 @@ from bert_tf.base.tfds_rows import (
     not_utf8,
 )
 from bert_tf.text.documents import NO_CLEANING, Chunk, Source, paragraphs_of
-from bert_tf.text.sources import splitting_language
 
 EXAMPLES_PER_CHUNK = 8192
 
@@ -47,7 +46,7 @@ def make_tfds_chunks(
                 start=start,
                 stop=stop,
                 num_bytes=round((stop - start) * example_bytes),
-                language=splitting_language(False, split_sentences, language),
+                language="" if split_sentences is False else language,
             )
             chunks.append(chunk)
     return chunks

@@ -444,14 +444,6 @@ class KernelsTest(tf.test.TestCase):
         self.assertEqual(gradients[0][0, 1, 10], 2 * 24 + 1 * 6 + 1 * 2)
         self.assertAllClose(gradients[1], tf.reduce_sum(gradients[0], (0, 1)))
 
-    def test_scores_of_rows(self):
-        self.check(
-            fused.scores_of_rows,
-            lambda x, table: x @ table.T,
-            [normal(3, 4), normal(6, 4, seed=1)],
-            normal(3, 6, seed=3),
-        )
-
 
 class WholeModelTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters("compiled", "left alone", "as a whole")
