@@ -4,6 +4,9 @@ import sys
 import pytest
 from absl import logging
 
+# Until all is imported: there is no garbage, only more and more to look through.
+gc.disable()
+
 # What takes longest comes first, so that all workers end at about the same time.
 _LONG = ("/golden/", "/training/", "/modeling/", "/docs/", "/conversion/", "/tasks/")
 
@@ -30,9 +33,15 @@ def pytest_collection_modifyitems(config, items):
     items[:] = sorted(kept, key=lambda item: not any(x in item.nodeid for x in _LONG))
     keras = sys.modules.get("keras")
     if keras is not None and keras.backend.backend() == "tensorflow":
+        from tensorflow.python.util import tf_stack
+
         # Keras has XLA compile `fit` where it is not told otherwise: seconds for each
         # tiny model; and the builds for TPUs have no XLA for CPUs.
         keras.Model._resolve_auto_jit_compile = lambda model: False
+        # Each operation of a graph keeps the lines that made it, for errors in graphs:
+        # within pytest's many frames a seventh of the time that tracing takes.
+        nowhere = tf_stack.extract_stack()
+        tf_stack.extract_stack = lambda stacklevel=1: nowhere
 
 
 def pytest_collection_finish():
@@ -41,6 +50,7 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

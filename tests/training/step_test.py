@@ -227,8 +227,8 @@ class MicroBatchesTest(tf.test.TestCase, parameterized.TestCase):
     def test_batches_of_several_lengths_make_the_same_steps(self):
         self.check("span")
 
-    @pytest.mark.slow
     @parameterized.parameters(*[name for name in HEADS if name != "span"])
+    @pytest.mark.slow
     def test_so_they_do_of(self, name):
         self.check(name)
 
