@@ -234,7 +234,7 @@ def manifest_path(output_files: Sequence[str]) -> str:
 
 
 def written_files(paths: Sequence[str]) -> Iterator[str]:
-    """Those of some files that accompany records, and the records that they list."""
+    """Yields the files that accompany records, and the records that they list."""
     yield from filter(is_companion, paths)
     for path in paths:
         if path.endswith(MANIFEST_SUFFIX):

@@ -358,7 +358,7 @@ class PretrainingRecords:
         return given
 
     def check_model(self, config: BertConfig) -> None:
-        """Raises InputError for a model that is too small for them; it reads them."""
+        """Raises InputError for a model that is too small; notes its vocabulary's size."""
         self._vocab_size = config.vocab_size
         # Positions restart with each of a packed row's sequences.
         config.check_sequence_length(self.max_sequence_length)
@@ -409,7 +409,7 @@ class PretrainingRecords:
     def stream(
         self, batch_size: int, seed: int
     ) -> Callable[[int, InputShard], tf.data.Dataset]:
-        """Returns a function of a position and a worker's rows to the batches there."""
+        """Returns a function from a position and a worker's rows to batches."""
         return lambda position, shard: self.training_dataset(
             batch_size, seed=seed, start=position, shard=shard
         )

@@ -93,7 +93,7 @@ def _text_of(values: Mapping[str, Any], text_field: str) -> str:
 
 
 def named_format(path: str) -> str:
-    """The format of tables or objects that a file's ending names; "" for none."""
+    """Returns the format that a file's ending names, or "" for none."""
     return rows.format_of(path, "")
 
 
