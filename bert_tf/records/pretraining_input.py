@@ -358,7 +358,7 @@ class PretrainingRecords:
         return given
 
     def check_model(self, config: BertConfig) -> None:
-        """Raises InputError for a model that is too small; notes its vocabulary's size."""
+        """Raises InputError for a model that is too small; notes its vocab_size."""
         self._vocab_size = config.vocab_size
         # Positions restart with each of a packed row's sequences.
         config.check_sequence_length(self.max_sequence_length)
