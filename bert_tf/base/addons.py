@@ -61,4 +61,5 @@ def addon(name: str) -> Any:
 
 def imported(path: str) -> Any:
     """Returns the object at "module", or at "module:object.attribute"."""
-    return pkgutil.resolve_name(path)
+    # Without a colon, a library that a module lacks would be an AttributeError.
+    return pkgutil.resolve_name(path if ":" in path else f"{path}:")
