@@ -47,8 +47,10 @@ notebooks: venv
 quickstart: venv
 	$(BIN)/python -m bert_tf.quickstart --output_dir=$(OUTPUT_DIR)
 
+# What XLA compiles runs for milliseconds: to optimize it takes longer. The slow tests do.
 test: venv
-	$(BIN)/python -m pytest -n auto --dist worksteal \
+	XLA_FLAGS=--xla_backend_optimization_level=0 \
+	  $(BIN)/python -m pytest -n auto --dist worksteal \
 	  -m 'not slow' $(PYTEST_ARGS)
 
 test-slow: venv

@@ -226,10 +226,10 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
             part.trainable = value
 
         for change in (
-            lambda: freeze(layer.attention_output),
-            lambda: freeze(layer.intermediate.bias),
-            lambda: freeze(encoder),
-            lambda: freeze(layer, True),
+            lambda: [
+                freeze(x) for x in (layer.attention_output, layer.intermediate.bias)
+            ],
+            lambda: [freeze(encoder), freeze(layer, True)],
             lambda: freeze(model),
             lambda: freeze(model, True),
         ):
