@@ -220,7 +220,7 @@ class RunsTest(ExtensionCase):
         self.check_first_weights(self.path("run"))
         self.assertEqual(self.read("run", "vocab.txt"), self.read("new", "vocab.txt"))
         # It resumes, and then another run begins with it.
-        self.pretrain(do_train=True, do_eval=True, num_train_steps=2)
+        self.pretrain(do_train=True, num_train_steps=2)
         self.assertTrue(os.path.exists(self.path("run", "model.ckpt-2.index")))
 
     @pytest.mark.slow

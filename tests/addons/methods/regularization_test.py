@@ -376,7 +376,7 @@ class RunTest(tf.test.TestCase):
         model, _ = loop.train(**plan, folder=self.folder(name))
         return {name: np.array(x) for name, x in weights_by_name(model).items()}
 
-    def test_in_parts_and_in_micro_batches(self):
+    def test_in_parts(self):
         whole = self.run_of("whole")
         # As it was after half of its steps.
         toy.begin_as(self.folder("whole"), 3, self.folder("parts"))
@@ -385,9 +385,12 @@ class RunTest(tf.test.TestCase):
         parts = self.run_of("parts")
         for name, weight in whole.items():
             self.assertAllEqual(parts[name], weight, name)
-        if keras_backend.is_jax():
-            return  # jax_test has micro-batches; XLA compiles this for 10 seconds
-        # With mixout and dropout: the masks of each pass.
+
+    # The fast ones are step_test's and pretraining_test's.
+    @pytest.mark.slow
+    def test_in_micro_batches(self):
+        """With mixout and dropout: the masks of each pass."""
+        whole = self.run_of("whole")
         micro = self.run_of("micro", micro_batches=2)
         for name, weight in whole.items():
             self.assertAllClose(micro[name], weight, rtol=0, atol=1e-5, msg=name)
