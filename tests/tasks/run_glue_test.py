@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.base.errors import InputError
-from bert_tf.tasks import glue, run_glue
+from bert_tf.tasks import glue, glue_suite
 from bert_tf.training import run_folder
 from tests.run_classifier_test import TOKENS
 from tests.run_classifier_test import rows as texts
@@ -17,7 +17,7 @@ SIZES = {"SST-2": 5, "RTE": 3, "MNLI": 4, "AX": 3}
 
 
 class RunGlueTestCase(ScriptCase):
-    script = run_glue
+    script = glue_suite
     tokens = TOKENS
 
     def setUp(self):
