@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #
 # Shapes: N examples, M batches, B batch.
 
-# The number of an example that stands for padding.
+# The number that stands for padding in place of an example.
 PADDING = -1
 
 # A length takes about as long to compile as this many batches take to compute: forward
@@ -58,10 +58,10 @@ class PlannedBatches(NamedTuple):
 def static_lengths(
     lengths: Sequence[int] | np.ndarray, num_lengths: int
 ) -> tuple[int, ...]:
-    """The few lengths that leave the least padding, the longest example's among them.
+    """Returns the few lengths with the least padding, the longest example's among them.
 
-    With W(n) examples of at most n tokens, the least cost of covering all of at most n
-    with k lengths follows from that with k - 1 (dynamic programming):
+    With W(n) examples of at most n tokens, the least cost of covering these examples
+    with k lengths follows from the least costs with k - 1 (dynamic programming):
 
         cost(n, k) = min over m < n of cost(m, k - 1) + n (W(n) - W(m))
     """
@@ -69,8 +69,8 @@ def static_lengths(
         return (int(max(lengths)),)
     ends, counts = np.unique(lengths, return_counts=True)
     covered = np.concatenate([[0], np.cumsum(counts)])
-    # cost_of[m, n]: those after the m-th distinct length and up to the n-th, padded to
-    # the n-th.
+    # cost_of[m, n]: the tokens of examples longer than the m-th distinct length and up
+    # to the n-th, padded to the n-th.
     cost_of = ends * (covered[None, 1:] - covered[:, None]).astype(np.float64)
     cost_of[np.tril_indices_from(cost_of, k=-1)] = np.inf
     cost = cost_of[0]
@@ -95,7 +95,7 @@ def batch_lengths(
     *,
     is_training: bool = False,
 ) -> tuple[int, ...]:
-    """The static lengths of some batches: fewer lengths for few batches."""
+    """Returns the static lengths of some batches: fewer lengths for fewer batches."""
     least = _BATCHES_PER_LENGTH if is_training else _BATCHES_PER_LENGTH_FORWARD
     return static_lengths(lengths, max(1, min(num_lengths, num_batches // least)))
 
@@ -123,7 +123,7 @@ class LengthPlan:
         return -(-len(self._bucket_of) // self.batch_size)
 
     def epoch(self, number: int) -> PlannedBatches:
-        """The batches of an epoch, in the order of the seed and its number."""
+        """Returns the batches of an epoch, in an order of the seed and the number."""
         order, generator = self._by_length, None
         if self._seed is not None:
             generator = np.random.Generator(np.random.PCG64([self._seed, number]))
@@ -149,7 +149,7 @@ class LengthPlan:
         return PlannedBatches(rows, of_rows)
 
     def batches(self, start: int, stop: int) -> PlannedBatches:
-        """The batches from number `start` to before `stop`, counted over all epochs."""
+        """Returns batches `start` to `stop` - 1, counted over all epochs."""
         first, skipped = divmod(start, self.batches_per_epoch)
         last = max(first + 1, -(-stop // self.batches_per_epoch))
         epochs = [self.epoch(number) for number in range(first, last)]
@@ -172,7 +172,7 @@ class LengthPlan:
 # Incremented whenever the same examples would give other records.
 _WAY_OF_MAKING = 1
 
-# The feature of a batch for evaluation that holds its records' numbers.
+# The feature of batches for evaluation that holds the records' numbers.
 ROWS = "rows"
 # The feature that is 1 for an example and 0 for a row of padding, [B, 1].
 IS_REAL = "is_real_example"
@@ -185,20 +185,20 @@ MakeFeature = Callable[[dict[str, Any], Any], Any]
 class ExampleTable:
     """The records of some examples, in memory.
 
-    A record has one sequence; or several, as many in all, such as choices; or one or
-    more, such as a text's windows, of which all but a single one count as full.
+    A record has one sequence; or several, the same number in all records (choices); or
+    one or more (a text's windows), which count as full if there are several.
     """
 
     spec: RecordSpec  # the features of a record
     lengths: np.ndarray  # [N] int64, tokens of the records' longest sequences
-    full_length: int  # of a record with as much as any can have
+    full_length: int  # of the largest possible record, in tokens
     mean_length: float  # the tokens of a sequence, on average
 
     def __init__(
         self,
         blocks: Iterable[Mapping[str, np.ndarray]],
         spec: RecordSpec,
-        made_from: Any = None,  # what JSON can hold
+        made_from: Any = None,  # a JSON value
     ) -> None:
         self.spec = spec
         features = [(f.name, f.dtype, f.length) for f in spec.features]
@@ -208,7 +208,7 @@ class ExampleTable:
         some = list(itertools.islice(given, 2))
         if not some:
             raise InputError("There is no example: nothing to train on or to predict.")
-        # A lone block, such as one text, is packed when a part of it is asked for.
+        # A lone block, such as a single text, is packed when a part of it is needed.
         self._lone_block: Mapping[str, np.ndarray] | None = None
         if len(some) == 1 and some[0]["input_mask"].ndim == 2:
             self._lone_block = some[0]
@@ -242,7 +242,7 @@ class ExampleTable:
     def _packed(
         self, blocks: Iterable[Mapping[str, np.ndarray]]
     ) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-        """The blocks' lengths, and the features of all blocks without the padding."""
+        """Returns the blocks' lengths, and all blocks' features without padding."""
         lengths = []
         columns: dict[str, list[np.ndarray]] = {f.name: [] for f in self.spec.features}
         for block in blocks:
@@ -284,7 +284,7 @@ class ExampleTable:
         return len(self.lengths)
 
     def num_batches(self, batch_size: int) -> int:
-        """The number of batches that have each record once."""
+        """Returns the number of batches that hold each record once."""
         return -(-len(self) // batch_size)
 
     def dataset(
@@ -294,7 +294,7 @@ class ExampleTable:
         *,
         shard: "InputShard | None" = None,
     ) -> "tf.data.Dataset":
-        """Batches of static shape, for training: of all rows, or a worker's."""
+        """Returns batches of static shape, for training: of all rows, or a worker's."""
         import tensorflow as tf
         import tensorflow.experimental.numpy as tnp
 
@@ -322,16 +322,16 @@ class ExampleTable:
         )
 
     def padded(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
-        """One batch, with the feature `rows` [B] int32: the records that it holds.
+        """Returns one batch, with the feature `rows` [B] int32: the records' numbers.
 
-        It must not be written to: it may be the caller's own arrays.
+        It must not be written to: its arrays may be the caller's own.
         """
         batch = self._lone_batch(rows, length) or self.gathered(rows, length)
         # Not int64: some devices cannot copy such integers.
         return {**batch, ROWS: rows.astype(np.int32)}
 
     def _lone_batch(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
-        """The batch if it is the lone block as it is, else {}."""
+        """Returns the batch if it is the lone block as is, else {}."""
         block = self._lone_block
         if block is None or self._made or len(rows) != len(self):
             return {}
@@ -352,9 +352,9 @@ class ExampleTable:
             return tf.nest.map_structure(tf.constant, self._arrays)
 
     def gathered(self, rows: Any, length: int, xp: Any = np) -> dict[str, Any]:
-        """The features of a batch's records, [B] int64, and zeros for padding.
+        """Returns the features of records `rows` [B] int64, with zeros for padding.
 
-        By numpy; or in a graph, by TensorFlow's functions of the same names.
+        Computed by numpy or, in a graph, by TensorFlow's functions of the same names.
         """
         starts, lengths, columns = self._arrays if xp is np else self._tensors
         is_real, numbers = rows != PADDING, xp.maximum(rows, 0)
@@ -378,7 +378,7 @@ class ExampleTable:
     def batches(
         self, batch_size: int, num_lengths: int | None = None
     ) -> "EvaluationBatches":
-        """All records once; `rows` in a batch numbers them, and pads the last batch."""
+        """Returns batches of all records, numbered by `rows`; the last is padded."""
         num_batches = self.num_batches(batch_size)
         if num_lengths is None or num_batches == 1:
             longest = self.full_length if num_lengths is None else max(self.lengths)
@@ -397,7 +397,7 @@ class ExampleTable:
         batch_size: int,
         num_lengths: int | None,
     ) -> np.ndarray:
-        """A model's output of that shape for every record, [N, ...] float32."""
+        """Returns a model's output of that shape for every record, [N, ...] float32."""
         # Padding, whose number is -1, is written to an extra row at the end.
         values = np.zeros([len(self) + 1, *shape], np.float32)
         batches = self.batches(batch_size, num_lengths)
@@ -412,7 +412,7 @@ def _lengths_of(block: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _as_parsed(value: np.ndarray) -> np.ndarray:
-    """Casts a value to the type that `RecordSpec.parse` returns."""
+    """Returns a value in the type that `RecordSpec.parse` gives it."""
     is_int = value.dtype.kind in "iu"
     return value.astype(np.int32 if is_int else np.float32, copy=False)
 
@@ -436,7 +436,7 @@ class EvaluationBatches:
         return len(self._rows)
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
-        """The batches: see `ExampleTable.padded`."""
+        """Yields the batches: see `ExampleTable.padded`."""
         for rows, length in zip(self._rows, self._lengths, strict=True):
             yield self.table.padded(rows, int(length))
 
@@ -444,7 +444,7 @@ class EvaluationBatches:
 def endless_rows(
     count: int, batch_size: int, seed: int, position: int, num_batches: int
 ) -> np.ndarray:
-    """Batches [M, B] of shuffled records that reach into the next epoch."""
+    """Returns batches [M, B] of shuffled records, across the ends of epochs."""
     from bert_tf.records import pipeline
 
     end = position + num_batches * batch_size
@@ -456,7 +456,7 @@ def endless_rows(
 
 
 def rows_digest(rows: Iterable[Any]) -> str:
-    """Identifies a set of rows, as part of what records are made from."""
+    """Returns a digest that identifies rows from which records are made."""
     sha256 = hashlib.sha256()
     for row in rows:
         sha256.update(json.dumps(row).encode("utf-8"))
@@ -469,7 +469,7 @@ def rows_digest(rows: Iterable[Any]) -> str:
 
 
 Arrays = Mapping[str, np.ndarray]
-# Batches, and about how many -> (batch, outputs) as arrays, batch by batch.
+# (batches, about how many) -> (batch, outputs) as arrays, batch by batch.
 Predict = Callable[[Any, int], Iterator[tuple[Arrays, Arrays]]]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -508,7 +508,7 @@ class _Batches(Generic[Item]):
 
     @functools.cached_property
     def _lengths(self) -> tuple[int, ...]:
-        # The first group decides on the lengths, so that later ones compile nothing.
+        # The first group determines the lengths, so that later ones compile nothing.
         batching, (_, table) = self._batching, self.groups[0]
         found: tuple[int, ...] = ()
         if batching.num_lengths:
@@ -538,7 +538,7 @@ def predict_groups(
     batching: Batching,
     num_items: int,
 ) -> Iterator[tuple[list[Item], list[Result]]]:
-    """Yields each group's items, and what `keep` copies of the outputs of its rows."""
+    """Yields each group's items, and the results that `keep` makes of their outputs."""
     first = next(groups, None)
     if first is None:
         return

@@ -69,7 +69,7 @@ class PretrainingDataOptions(InstanceSettings, TextOptions, decides="nothing"):
     )
 
     def problems(self) -> Iterator[str]:
-        """Options of Beam and of this machine."""
+        """Yields problems with the options of Beam and of this machine."""
         yield from super().problems()
         if self.runner is None and self.beam_option:
             yield "`beam_option` is for Apache Beam: give `runner` too."
@@ -113,8 +113,8 @@ def run(options: PretrainingDataOptions) -> None:
     vocabulary = Vocabulary.from_file(options.vocab_file)
     vocabulary.require_special_tokens(options.vocab_file)
     output_files = files.split_paths(options.output_file)
-    # A pattern may match what an earlier run of this command wrote next to its text,
-    # and the vocabulary.
+    # A pattern may match files that an earlier run of this command wrote next to its
+    # text, and the vocabulary.
     ours = output_files if files.exists(manifest_path(output_files)) else []
     changes = {}
     if options.masking == DYNAMIC_MASKING and not options.is_given("dupe_factor"):

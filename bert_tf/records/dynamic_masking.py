@@ -73,20 +73,20 @@ class MaskingOptions(Options, decides="numbers"):
     )
 
     def problems(self) -> Iterator[str]:
-        """Rates that add up to more than all tokens."""
+        """Yields a problem if the rates add up to more than all tokens."""
         yield from super().problems()
         if self.mask_rate + self.random_rate > 1.0:
             yield "`mask_rate` and `random_rate` must be at most 1 together."
 
     @property
     def given_masking(self) -> dict[str, Any]:
-        """These options by name; None for those that are not given."""
+        """The options by name; None where not given."""
         return {
             name: self.value_if_given(name) for name in declarations(MaskingOptions)
         }
 
     def refuse_where_unused(self, source: str, **others: Any) -> None:
-        """Rejects options of masking for records that have their masks in them."""
+        """Rejects options of masking for records that contain their masks."""
         self.refuse_masking(
             f"is for records that are masked as they are read, but the masks of"
             f" {source} are in the records. {UNMASKED}",
@@ -115,7 +115,7 @@ class DynamicMasking:
     max_predictions_per_seq: int  # slots of a record
 
     def compile(self) -> None:
-        """Compiles what `__call__` runs, in this thread and not in one that reads."""
+        """Compiles the code of `__call__` in this thread, not in a reading thread."""
         from bert_tf.instances.masking import mask_rows
         from bert_tf.instances.random_stream import log_compilation_of
 
@@ -126,7 +126,7 @@ class DynamicMasking:
     def __call__(
         self, batch: "Mapping[str, tf.Tensor]", keys: "RecordKeys", seed: int
     ) -> "dict[str, tf.Tensor]":
-        """Masks a batch."""
+        """Returns a batch with its masks."""
         import tensorflow as tf
 
         ids = batch["input_ids"]
@@ -172,10 +172,10 @@ def neighbour_targets(
     *,
     of_left_to_right: bool,
 ) -> "dict[str, tf.Tensor]":
-    """Targets of a model of one direction: at every token, the next one it reads.
+    """Returns a one-way model's targets: at every token, the next one it reads.
 
     The ablation "LTR" of Devlin et al. 2018, section 5.1: nothing is masked. The
-    targets are in the masked LM's features, for its head and its loss.
+    targets are stored as the masked LM's features, for its head and its loss.
     """
     import tensorflow as tf
 

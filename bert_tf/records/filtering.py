@@ -1,4 +1,4 @@
-"""Which documents and paragraphs are kept: not repeated ones, nor too short ones."""
+"""Drops repeated documents and paragraphs, and documents that are too short."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Outline(NamedTuple):
     """The properties of texts that decide which are kept."""
 
     text_tokens: np.ndarray  # int64, the texts' numbers of tokens
-    text_documents: np.ndarray  # int64, the number of the document that it is of
+    text_documents: np.ndarray  # int64, the number of each text's document
     digests: np.ndarray  # uint8
 
 
@@ -35,7 +35,7 @@ def outline(
     text_lengths: np.ndarray,
     digests: np.ndarray,
 ) -> Outline:
-    """The outline of some documents; arguments as in `TokenizedPart`."""
+    """Returns the outline of some documents; arguments as in `TokenizedPart`."""
     text_starts = starts(text_lengths)
     documents = np.searchsorted(starts(document_lengths), text_starts[:-1], "right") - 1
     text_tokens = np.diff(starts(sentence_lengths)[text_starts])
@@ -80,11 +80,11 @@ def _drop_texts(
 def _first_occurrences(
     digests: Sequence[np.ndarray], digest_bytes: int, key_bytes: int
 ) -> list[np.ndarray]:
-    """Returns masks of the digests none of whose keys occurred before."""
+    """Returns masks that are true for digests none of whose keys occurred before."""
     words = np.concatenate(digests).view(np.uint64).reshape(-1, digest_bytes // 8)
     is_first = np.ones(len(words), np.bool_)
     for key in np.split(words, digest_bytes // key_bytes, axis=1):
-        # Stable: of equal keys, the first in the text stays first.
+        # Stable: the first of equal keys in the text stays first.
         order = np.lexsort(key.T)
         in_order = key[order]
         is_repeated = (in_order[1:] == in_order[:-1]).all(axis=1)

@@ -1,10 +1,10 @@
 """Inspects record files, whole or broken: examples, counts and broken rules.
 
-What training refuses is a warning here: an incomplete set, a file whose size is not
-that in its manifest, a truncated file, a file with other records than the first.
+Problems that training refuses are warnings here: an incomplete set, a file whose size
+differs from the manifest, a truncated file, one with other features than the first.
 
-The rules are those of building a record: [CLS] A [SEP] B [SEP], where B may be
-empty; in a packed row, several of these. Masking touches neither [CLS] nor [SEP].
+A record must be built as [CLS] A [SEP] B [SEP], where B may be empty; a packed row, as
+several of these. Masking touches neither [CLS] nor [SEP].
 
 An example is text, with a mark for each prediction: [MASK→river] where the model sees
 [MASK] and must predict "river", [the→river] where it sees another token, [river=] where
@@ -35,14 +35,14 @@ Columns = Mapping[str, np.ndarray]
 def opened(
     patterns: Sequence[str], vocab_file: str | None = None
 ) -> PretrainingRecords:
-    """The records of some patterns, as far as they can be read."""
+    """Returns the records that patterns name, as far as they can be read."""
     return PretrainingRecords(
         _find_files(patterns), flag="files", vocab_file=vocab_file, strict=False
     )
 
 
 def _find_files(patterns: Sequence[str]) -> list[str]:
-    """The record files of some patterns, without the files that accompany records."""
+    """Returns the record files that patterns name, without accompanying files."""
     found = list(dict.fromkeys(files.expand_globs(patterns, "files")))
     records = [path for path in found if not is_companion(path)]
     records = records or [path for path in found if is_temporary(path)]
@@ -55,10 +55,10 @@ def _find_files(patterns: Sequence[str]) -> list[str]:
 
 
 class _Block:
-    """A block of records [N], and what several rules look at.
+    """A block of records [N], with values that rules share.
 
-    Without a vocabulary only negative ids can be wrong, and the special tokens' ids are
-    of no token.
+    Without a vocabulary, only negative ids can be wrong, and the special tokens' ids
+    match no token.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class _Block:
         self.ids = columns["input_ids"]
         num_tokens = columns["input_mask"].sum(axis=1)
         self.is_token = np.arange(self.ids.shape[1]) < num_tokens[:, None]
-        # The sequences [M] of packed rows with their rows; else the records themselves.
+        # The sequences [M] of packed rows, with their rows, or the records themselves.
         self.sequences, self.rows, _ = _sequences(columns)
         self.lengths = self.sequences["input_mask"].sum(axis=1)
         self.a_lengths = self.lengths - self.sequences["segment_ids"].sum(axis=1)
@@ -85,7 +85,7 @@ class _Block:
 
     @functools.cached_property
     def is_used(self) -> np.ndarray:
-        """The places [N, P] of predictions."""
+        """Whether slots [N, P] hold predictions."""
         return self["masked_lm_weights"] > 0
 
     def with_sequences(self, is_broken: np.ndarray) -> np.ndarray:
@@ -143,7 +143,7 @@ def _has_other_rows(block: _Block) -> np.ndarray:
             ((steps != 0) & (steps != 1) & (ids != 0)),
             (ids != 0) != (block["input_mask"] != 0),
             block["next_sentence_weights"] != is_used,
-            # The first of no tokens is 0.
+            # Without a token, `argmax` gives 0.
             block["cls_positions"] != is_own.argmax(axis=1),
             (block["next_sentence_labels"] != 0) & ~is_used,
         ],
@@ -185,12 +185,12 @@ def _has_unknown_label(block: _Block) -> np.ndarray:
 
 
 class Rule(NamedTuple):
-    """A description of broken records, and a function that finds them [N, any]."""
+    """A rule's description, and its check [N, any]."""
 
     text: str
     is_broken: Callable[[_Block], np.ndarray]
-    feature: str = "input_ids"  # without which there is nothing to check
-    of_vocabulary: bool = False  # likewise
+    feature: str = "input_ids"  # the rule is only checked where this exists
+    of_vocabulary: bool = False  # whether the check needs a vocabulary
 
 
 MISFIT = "cannot be read, or has other features than the first record"
@@ -246,7 +246,7 @@ RULES = {
 def broken_rules(
     columns: Columns, vocabulary: Vocabulary | None, pairs: str = "nsp"
 ) -> dict[str, np.ndarray]:
-    """Returns, by rule that can be checked, whether records [N] break it."""
+    """Returns whether records [N] break a rule, for each rule that can be checked."""
     block = _Block(columns, vocabulary, pairs)
     return {
         name: np.asarray(rule.is_broken(block).any(axis=1))
@@ -258,7 +258,7 @@ def broken_rules(
 def survey(
     records: PretrainingRecords, progress: Callable[[int], object]
 ) -> Iterator[str]:
-    """The statistics of all records, and how many break which rule, in lines."""
+    """Yields the statistics of all records and the number that break each rule."""
     vocabulary, spec = records.vocabulary, records.spec
     statistics = RecordStatistics(
         max_seq_length=spec.max_seq_length,
@@ -320,7 +320,7 @@ def survey(
 
 
 def _sequences(columns: Columns) -> tuple[Columns, np.ndarray, np.ndarray]:
-    """A block's sequences; each one's row, and its number in a packed row, from 1."""
+    """Returns sequences, their rows, and their numbers (from 1) in packed rows."""
     if "sequence_ids" in columns:
         unpacked, rows, numbers = unpacked_columns(columns)
         return unpacked, rows, numbers + 1
@@ -340,7 +340,7 @@ _LABELS = {
 def examples(
     records: PretrainingRecords, start: int, num_examples: int, width: int
 ) -> Iterator[list[str]]:
-    """Some records as lines of text; of packed rows each sequence."""
+    """Yields some records as lines of text, packed rows sequence by sequence."""
     if not num_examples:
         return
     end = start + num_examples
@@ -383,7 +383,7 @@ def example_lines(
     pairs: str = "nsp",
     width: int = 80,
 ) -> list[str]:
-    """A record as text, even if it is broken, wrapped to a terminal's columns."""
+    """Returns a record as text, even if broken, wrapped to a terminal's columns."""
     ids = record["input_ids"]
     used = np.flatnonzero(record["input_mask"] | ids)
     length = int(used[-1]) + 1 if len(used) else 0
@@ -433,7 +433,7 @@ def _label(record: Columns, pairs: str) -> str:
 def _words(
     ids: list[int], start: int, wanted: Mapping[int, int], vocabulary: Vocabulary | None
 ) -> list[str]:
-    """The words and marks from a position on."""
+    """Returns the words and marks from a position on."""
 
     def token(token_id: int) -> str:
         if vocabulary is None:
@@ -442,7 +442,7 @@ def _words(
         return vocabulary.tokens[token_id] if is_inside else f"<id {token_id}?>"
 
     words: list[str] = []
-    joins = False  # whether the last word has all its pieces from the first on
+    joins = False  # whether the next piece may continue the last word
     for position, token_id in enumerate(ids[start:], start):
         seen = token(token_id)
         if position in wanted:

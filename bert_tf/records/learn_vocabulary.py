@@ -46,7 +46,7 @@ def run(options: VocabularyOptions) -> None:
     cli.show_log()
     from bert_tf.text import learning
 
-    # Before the text is looked for, which may prepare a whole dataset.
+    # Before looking for the text, which may prepare a whole dataset.
     first_tokens = learning.first_tokens(options.vocab_size, options.num_unused)
     beginning = "".join(f"{token}\n" for token in first_tokens).encode()
     check_output_file(

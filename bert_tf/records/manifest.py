@@ -3,8 +3,7 @@
 A set named NAME consists of its record files, NAME.manifest.json and NAME.vocab.txt, so
 that training detects the lengths, the vocabulary and the casing automatically.
 
-NAME is that of the set's first record file, without the shard suffix if it has
-one:
+NAME is the name of the set's first record file, without its shard suffix:
 
     first record file                       NAME
     tf_examples.tfrecord                    tf_examples.tfrecord
@@ -13,8 +12,8 @@ one:
     a.tfrecord (then b.tfrecord, ...)       a.tfrecord
 
 The manifest is one JSON object with the fields of `Manifest`. Its `shards` name the
-record files relative to the manifest's folder, with their records and bytes; the way
-back, from a record file to its manifest, is `find_manifests`.
+record files relative to the manifest's folder, with their numbers of records and bytes;
+`find_manifests` goes the other way, from a record file to its manifest.
 
 `complete` is false from just before the record files get their final names until all
 have them; only the command that made the set resumes an incomplete one.
@@ -66,7 +65,7 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceFile:
-    """One input file. Its content identifies it, whatever its path and its times."""
+    """One input file, identified by its content, not its path or times."""
 
     path: str  # as it was given
     num_bytes: int
@@ -74,7 +73,7 @@ class SourceFile:
 
     @classmethod
     def describe(cls, path: str) -> "SourceFile":
-        """Reads the file once."""
+        """Returns a file's description; reads the file once."""
         digest = hashlib.sha256()
         num_bytes = 0
         with files.open_binary(path) as file:
@@ -85,7 +84,7 @@ class SourceFile:
 
 
 class OfText(NamedTuple):
-    """The settings besides the vocabulary that decide a text's tokens."""
+    """The settings, besides the vocabulary, that determine tokens."""
 
     do_lower_case: bool
     segmenter: str
@@ -95,11 +94,11 @@ class OfText(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """How a set of pre-training records was made, and of which files it consists."""
+    """The settings, sources and files of pre-training records."""
 
     vocab_sha256: str  # of NAME.vocab.txt, as `Vocabulary.sha256`
     vocab_size: int  # lines of the vocabulary
-    do_lower_case: bool  # whether the text was lowered and lost its accents
+    do_lower_case: bool  # whether the text was lower-cased and lost its accents
     max_seq_length: int  # tokens per record, padding included
     max_predictions_per_seq: int  # masked-LM slots per record
     # "static": the masks are in the records; "dynamic": the records are unmasked, and
@@ -124,7 +123,7 @@ class Manifest:
     input_format: str = "text"
     encoding: str = "utf-8"  # of the text files; several with "+" between
     clean: str = "none"  # or "pdf": how documents were made into paragraphs
-    # The language by whose rules lines were split; "" where a line was a sentence.
+    # The language whose rules split lines; "" where each line was a sentence.
     split_sentences: str = ""
     deduplicate: str = "none"  # or "documents", "paragraphs" or "near"
     min_document_tokens: int = 0  # shorter documents were dropped
@@ -155,7 +154,7 @@ class Manifest:
 
     @property
     def of_text(self) -> OfText:
-        """The settings besides the vocabulary that decide a text's tokens."""
+        """The settings, besides the vocabulary, that determine tokens."""
         longest = None  # a longer sentence takes several sequences
         if self.pairs != FULL_SENTENCES:
             length = self.max_sequence_length if self.packed else self.max_seq_length
@@ -188,10 +187,10 @@ class Manifest:
         )
 
     def records_by_path(self) -> dict[str, int]:
-        """Each record file's path, with the manifest's folder, and its records."""
+        """Returns each record file's path, with the folder, and number of records."""
         folder = os.path.dirname(self.path)
         return {
-            # A remote file of another folder is named by its whole path.
+            # A remote file in another folder is named by its whole path.
             shard.name
             if files.is_remote(shard.name)
             else os.path.join(folder, shard.name): shard.num_records
@@ -199,7 +198,7 @@ class Manifest:
         }
 
     def to_json_string(self) -> str:
-        """The text of NAME.manifest.json."""
+        """Returns the text of NAME.manifest.json."""
         values = dataclasses.asdict(self)
         del values["path"]
         if not self.packed:
@@ -209,7 +208,7 @@ class Manifest:
 
     @classmethod
     def from_json_file(cls, path: str) -> "Manifest":
-        """Reads a NAME.manifest.json."""
+        """Returns the manifest in a NAME.manifest.json."""
         values = files.read_json(path, "manifest")
         version = values.get("format_version") if isinstance(values, dict) else None
         if type(version) is not int:
@@ -229,7 +228,7 @@ class Manifest:
 
 
 def manifest_path(output_files: Sequence[str]) -> str:
-    """The path of a set's manifest."""
+    """Returns the path of a set's manifest."""
     return _SHARD_SUFFIX.sub("", output_files[0]) + MANIFEST_SUFFIX
 
 
@@ -249,7 +248,7 @@ def _raise(problem: InputError) -> None:
 def listed_files(
     record_files: Iterable[str], report: Callable[[InputError], object] = _raise
 ) -> dict[str, tuple[Manifest, Shard]]:
-    """Returns the files that manifests list, in order, with manifest and entry."""
+    """Returns the files that manifests list, in order, each with manifest and entry."""
 
     @functools.cache
     def read(path: str) -> Manifest | None:
@@ -287,12 +286,12 @@ def listed_files(
 
 
 def manifests_of(listed: Mapping[str, tuple[Manifest, Shard]]) -> list[Manifest]:
-    """The manifests of some files, in the files' order."""
+    """Returns the manifests of some files, in the files' order."""
     return list({manifest.path: manifest for manifest, _ in listed.values()}.values())
 
 
 def find_manifests(record_files: Iterable[str]) -> list[Manifest]:
-    """The manifests of the sets that these files belong to, in the files' order."""
+    """Returns the manifests of the sets that these files belong to, in order."""
     return manifests_of(listed_files(record_files))
 
 
@@ -310,13 +309,13 @@ def _check_shard(path: str, shard: Shard, manifest: Manifest) -> None:
 
 
 def relative_name(record_file: str, manifest_file: str) -> str:
-    """A record file's path in its manifest: relative to the manifest's folder."""
+    """Returns a record file's path in a manifest: relative to the manifest's folder."""
     if files.is_remote(record_file):
         return record_file.removeprefix(os.path.dirname(manifest_file) + "/")
     return os.path.relpath(record_file, os.path.dirname(manifest_file) or ".")
 
 
-# The settings that have the names of their flags.
+# The settings named like their flags.
 _FLAGS = (
     "do_lower_case",
     "segmenter",
@@ -356,7 +355,7 @@ def _settings(manifest: Manifest) -> dict[str, Any]:
 
 
 def find_finished(wanted: Manifest, output_files: Sequence[str]) -> Manifest | None:
-    """The set that the command has already made, if it exists and is complete."""
+    """Returns the set if the command has already made it, and it is complete."""
     if not files.exists(wanted.path):
         for path in [*output_files, wanted.vocab_path]:
             if files.exists(path):
@@ -383,10 +382,10 @@ def find_finished(wanted: Manifest, output_files: Sequence[str]) -> Manifest | N
 def first_difference(
     existing: Manifest, wanted: Manifest
 ) -> tuple[str, Any, Any] | None:
-    """The first setting in which two sets differ, if any.
+    """Returns the first setting in which two sets differ, if any.
 
-    Of an input file count its content and its place in the order, not its path; nor do
-    the numbers of records, which follow from the rest.
+    Input files are compared by content and order, not by path. Numbers of records are
+    not compared: they follow from the rest.
     """
     for each in itertools.zip_longest(
         existing.record_files + existing.source_files,
@@ -434,9 +433,9 @@ def fingerprint(
     max_seq_length: int,
     identities: Sequence[str] = (),
 ) -> int:
-    """Identifies record sets: their files' names, numbers and record lengths.
+    """Returns a number that identifies sets by their files' names, counts and lengths.
 
-    And what their manifests say that they were made from: `Manifest.identity`.
+    It also depends on the manifests' sources and settings: `Manifest.identity`.
     """
     lines = f"{max_seq_length}\n" + "".join(
         f"{os.path.basename(path)} {count}\n"
@@ -450,9 +449,9 @@ def fingerprint(
 def shared_text(
     held_out: Iterable[Manifest], manifests: Iterable[Manifest]
 ) -> list[str]:
-    """The held-out files, by name, whose content the training's records have too.
+    """Returns names of held-out files whose content is in the training's records too.
 
-    Shards of one set of records are of different documents.
+    Shards of one set of records do not count: their documents differ.
     """
     manifests = list(manifests)
     sets = {one.identity for one in manifests}

@@ -1,4 +1,4 @@
-"""Several sequences in a row: which ones share it, and how rows are written."""
+"""Several sequences per row: which ones share a row, and how rows are written."""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,10 +12,10 @@ from bert_tf.instances.settings import STATIC_MASKING, InstanceSettings
 # decreasing": at most 11/9 of the fewest rows possible). A row has room for tokens, for
 # predictions and for a number of sequences.
 
-# Lengths are compared only this exactly in "the longest first": sequences of one length
-# are often from one document, and would fill rows of their own. Rows of Wikipedia
-# (sequences of up to 128 tokens in rows of 512, at most 8 in each) are fuller, too:
-# 0.2 % of padding where 16 classes leave 0.8 %.
+# "The longest first" compares only this many classes of length: sequences of the same
+# length are often from one document, and would fill rows of their own. Rows of
+# Wikipedia (sequences of up to 128 tokens in rows of 512, at most 8 in each) are also
+# fuller: 0.2 % of padding where 16 classes leave 0.8 %.
 _LENGTH_CLASSES = 4
 
 # How many rows with the same room to search for one that fits the predictions, too.
@@ -65,7 +65,7 @@ def pack_rows(
     max_predictions: int,
     max_sequences: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Deals sequences to rows: their order, and where in it each row starts."""
+    """Deals sequences to rows. Returns an order of them, and where in it rows start."""
     assert (lengths <= max_tokens).all() and (num_predictions <= max_predictions).all()
     classes = lengths * _LENGTH_CLASSES // max_tokens
     longest_first = np.argsort(-classes, kind="stable")
@@ -88,8 +88,8 @@ def _best_fit(
     rows = np.empty(num_sequences, np.int64)
     predictions_left = np.empty(num_sequences, np.int64)
     sequences_left = np.empty(num_sequences, np.int64)
-    # For each amount of room, a linked list of rows: the last one that was added, and
-    # for each row the one before it.
+    # For each amount of room, a linked list of rows: the row added last, and for each
+    # row the one added before it.
     newest = np.full(max_tokens + 1, -1)
     older = np.empty(num_sequences, np.int64)
     num_rows = 0
@@ -129,14 +129,14 @@ def _best_fit(
 def unpacked_columns(
     columns: Mapping[str, np.ndarray],
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """The sequences of some rows as records of their own: the way back."""
+    """Returns the sequences of packed rows as records, and their rows and slots."""
     ids = columns["sequence_ids"]
     num_slots = columns["cls_positions"].shape[1]
     is_used = columns["next_sentence_weights"] > 0
     is_used |= (ids[:, :, None] == np.arange(1, num_slots + 1)).any(axis=1)
     rows, numbers = np.nonzero(is_used)
     is_own = ids[rows] == numbers[:, None] + 1
-    # A stable sort brings a sequence's tokens to the front, in their order.
+    # A stable sort brings a sequence's tokens to the front, in order.
     places = np.argsort(~is_own, axis=1, kind="stable")
     in_front = np.take_along_axis(is_own, places, axis=1)
     unpacked = {

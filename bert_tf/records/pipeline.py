@@ -35,17 +35,17 @@ _MAGIC = {
     "GZIP": (b"\x1f\x8b\x08",),
     "ZLIB": (b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"),
 }
-_WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}  # zlib's, which also say the container
+_WINDOW_BITS = {"GZIP": 31, "ZLIB": 15}  # zlib's, which also select the container
 _MOST_PER_PACKED_BYTE = 1032  # deflate's limit
 
 
 def compression_of(path: str) -> str:
-    """How a TFRecord file is compressed, by its first bytes, whatever its name."""
+    """Returns a TFRecord file's compression, by its first bytes, whatever its name."""
     with files.open_binary(path) as file:
         header = file.read(_HEADER.size)
     if len(header) == _HEADER.size:
         length, checksum = _HEADER.unpack(header)
-        # A record's length may have the same first bytes as zlib.
+        # A record's length may begin with the same bytes as zlib.
         if masked_checksum(length) == checksum:
             return ""
     found = (name for name, magic in _MAGIC.items() if header.startswith(magic))
@@ -54,7 +54,7 @@ def compression_of(path: str) -> str:
 
 def read_records(path: str, *, check_data: bool = True) -> Iterator[bytes]:
     """Yields the records of a file, compressed or not, as far as they are readable."""
-    rest = b""  # bytes read and not used yet
+    rest = b""  # bytes read and not yet used
     position = 0  # of the next record, from the beginning of `rest`
     number = 0
     complaint = ""
@@ -109,7 +109,7 @@ def read_records(path: str, *, check_data: bool = True) -> Iterator[bytes]:
 
 
 def _chunks(path: str, compression: str) -> Iterator[bytes]:
-    """A file's bytes, uncompressed."""
+    """Yields a file's bytes, uncompressed."""
     with files.open_binary(path) as file:
         if compression:
             bits = _WINDOW_BITS[compression]
@@ -119,7 +119,7 @@ def _chunks(path: str, compression: str) -> Iterator[bytes]:
 
 
 def count_records(path: str) -> int:
-    """The number of records in a TFRecord file, compressed or not."""
+    """Returns the number of records in a TFRecord file, compressed or not."""
     return sum(1 for _ in read_records(path, check_data=False))
 
 
@@ -139,7 +139,7 @@ def record_blocks(path: str, records_per_block: int = 1000) -> Iterator[list[byt
 
 
 def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
-    """The first record of all files, and the name of its file."""
+    """Returns the first record of all files with its file's path, if there is one."""
     for path in paths:
         try:
             for record in read_records(path):
@@ -150,7 +150,7 @@ def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:
 
 
 def record_counts(paths: Sequence[str], cache_path: str | None = None) -> list[int]:
-    """The number of records in each file, remembered from one start to the next."""
+    """Returns the number of records in each file, remembered between runs."""
     known: FinishedResults[int] = FinishedResults(cache_path, int)
     states = {path: _state(path) for path in paths}
 
@@ -180,7 +180,7 @@ def record_counts(paths: Sequence[str], cache_path: str | None = None) -> list[i
 
 
 def _state(path: str) -> dict[str, Any]:
-    """A file's size and time of change."""
+    """Returns a file's size and time of change."""
     return {"size": files.size(path), "mtime_ns": files.time_of_change(path)}
 
 
@@ -227,10 +227,10 @@ class InputShard(NamedTuple):
 
     worker: int = 0  # its number, from 0
     num_workers: int = 1  # how many there are
-    num_replicas: int = 1  # per worker, whose rows are that many batches
+    num_replicas: int = 1  # per worker; each one's rows become a batch
 
     def rows(self, batch_size: int) -> slice:
-        """The worker's rows of a batch."""
+        """Returns the worker's rows of a batch."""
         assert batch_size % (self.num_workers * self.num_replicas) == 0
         size = batch_size // self.num_workers
         return slice(self.worker * size, (self.worker + 1) * size)
@@ -256,7 +256,7 @@ def training_dataset(
     vocab_size: int | None = None,
     transform: Transform | None = None,
 ) -> tf.data.Dataset:
-    """Endless batches for training, from position `start` of the stream on."""
+    """Returns endless batches for training, from position `start` of the stream on."""
     epoch, rest = divmod(start, sum(counts))
     skipped_units = 0
     order = _order(len(paths), seed, tf.constant(epoch, tf.int64)).numpy().tolist()
@@ -321,7 +321,7 @@ def evaluation_dataset(
     vocab_size: int | None = None,
     transform: Transform | None = None,
 ) -> tf.data.Dataset:
-    """Batches in the order of the files; all of `batch_size`, for static shapes."""
+    """Returns batches in the files' order; if repeated, all are of `batch_size`."""
     dataset = tf.data.Dataset.from_tensor_slices(
         (list(paths), list(compressions or [""] * len(paths)), tf.range(len(paths)))
     )
@@ -342,7 +342,7 @@ READING_ERRORS = (
 
 
 def record_error(error: Exception) -> str:
-    """One line for an error that TensorFlow raised while it read or used a record."""
+    """Returns a message for an error that TensorFlow raised about a record."""
     message = str(error.message if isinstance(error, tf.errors.OpError) else error)
     for line in message.splitlines():
         if "outside the vocabulary" in line:
@@ -363,14 +363,14 @@ def record_error(error: Exception) -> str:
 def _numbered_records(
     path: tf.Tensor, compression: tf.Tensor, file_number: tf.Tensor
 ) -> tf.data.Dataset:
-    """A file's serialized records, each with its own number."""
+    """Returns a file's serialized records, each with its own number."""
     first = tf.cast(file_number, tf.int64) * _RECORDS_PER_FILE
     numbers = tf.data.Dataset.range(first, first + _RECORDS_PER_FILE)
     return tf.data.Dataset.zip(tf.data.TFRecordDataset(path, compression), numbers)
 
 
 def _in_epoch(dataset: tf.data.Dataset, epoch: int | tf.Tensor) -> tf.data.Dataset:
-    """Elements ((serialized, number), epoch)."""
+    """Returns elements ((serialized, number), epoch)."""
     epochs = tf.data.Dataset.from_tensors(tf.cast(epoch, tf.int64)).repeat()
     return tf.data.Dataset.zip(dataset, epochs)
 
@@ -378,7 +378,7 @@ def _in_epoch(dataset: tf.data.Dataset, epoch: int | tf.Tensor) -> tf.data.Datas
 def _rows_of(
     dataset: tf.data.Dataset, batch_size: int, shard: InputShard
 ) -> tf.data.Dataset:
-    """Takes the worker's rows from every batch, one replica's at a time."""
+    """Returns the worker's rows of every batch, one replica's at a time."""
     rows = shard.rows(batch_size)
     shape = (shard.num_replicas, -1)
     return dataset.map(
@@ -394,7 +394,7 @@ def _parse(
     vocab_size: int | None,
     transform: Transform | None,
 ) -> tf.data.Dataset:
-    """Parses batches of `_in_epoch`'s elements, checks their ids, and reads ahead."""
+    """Returns parsed batches of `_in_epoch`'s elements, ids checked, read ahead."""
 
     def parse(numbered: tuple[tf.Tensor, tf.Tensor], epochs: tf.Tensor) -> Batch:
         serialized, records = numbered
@@ -404,7 +404,7 @@ def _parse(
     def checked_batch(batch: Batch) -> Batch:
         if vocab_size is None:
             return batch
-        # An id outside the embedding table is silent NaN or zero on some devices.
+        # An id outside the embedding table gives silent NaN or zero on some devices.
         checks = [
             tf.debugging.assert_less(
                 tf.cast(batch[name], tf.uint32),  # negative ones are large
@@ -433,7 +433,7 @@ def _order(num_files: int, seed: int, epoch: tf.Tensor) -> tf.Tensor:
 
 
 def shuffled_numbers(count: int, seed: int, epoch: int) -> np.ndarray:
-    """0 to `count` - 1 in the epoch's order of a file with that many records."""
+    """Returns 0 to `count` - 1 in the epoch's order of a file of `count` records."""
     seeds = _seed_pair(seed, tf.constant(epoch, tf.int64))
     numbers = _shuffle(tf.data.Dataset.range(count), count, seeds)
     return numbers.batch(count).get_single_element().numpy()
@@ -442,10 +442,10 @@ def shuffled_numbers(count: int, seed: int, epoch: int) -> np.ndarray:
 def _shuffle(
     dataset: tf.data.Dataset, buffer_size: int, seed_pair: tf.Tensor
 ) -> tf.data.Dataset:
-    """Shuffles elements in a buffer, in an order of the two seeds alone.
+    """Returns elements shuffled in a buffer, in an order of the two seeds alone.
 
-    `Dataset.shuffle` mixes the process's global seed in, so that the order would depend
-    on where that was set; and it fails on a seed tensor if the global seed is 0.
+    `Dataset.shuffle` also uses the process's global seed, so the order would depend on
+    where that was set; and it fails on a seed tensor if the global seed is 0.
     """
     # Two zeros would mean: seed from the clock.
     seeds = tf.random.stateless_uniform(

@@ -1,9 +1,9 @@
 """Pre-training records as input: found, checked against the model, read.
 
-Settings that the user does not give (lengths, vocabulary, casing) are the manifest's;
-those that the user gives must agree with it. Records without a manifest, such as the
+Settings that the user does not give (lengths, vocabulary, casing) come from the
+manifest; given settings must agree with it. Records without a manifest, such as the
 original's, are checked by their first record. Unmasked records are masked as they are
-read; for a left-to-right model each next token is the target instead.
+read; for a left-to-right model, each next token is the target instead.
 """
 
 import functools
@@ -90,7 +90,7 @@ def common_kind(
     listed: Mapping[str, tuple[Manifest, Shard]],
     report: Callable[[InputError], object],
 ) -> RecordKind:
-    """The kind of all record files; one without a manifest is the original's."""
+    """Returns the kind of all record files: without a manifest, the original's."""
     found: dict[RecordKind, str] = {}
     for path in paths:
         kind = RecordKind()
@@ -112,7 +112,7 @@ def common_kind(
 def common_value(
     manifests: Sequence[Manifest], name: str, flag: str = "", *, remedy: str = ""
 ) -> Any:
-    """The value of a field, which must be the same in all manifests."""
+    """Returns the value of a field, which must be the same in all manifests."""
     first = manifests[0]
     value = getattr(first, name)
     for manifest in manifests[1:]:
@@ -125,7 +125,7 @@ def common_value(
 
 
 def enough_slots(own: int, length: int, masked_lm_prob: float | None) -> int:
-    """The records' slots of a sequence, or as many as another share of it needs."""
+    """Returns a sequence's slots: the records', or more if another share needs them."""
     return max(own, num_predictions(length, masked_lm_prob or 0.0, length))
 
 
@@ -138,7 +138,7 @@ def masking_from(
     max_predictions_per_seq: int,
     max_predictions_per_sequence: int,
 ) -> DynamicMasking:
-    """How to mask records as they are read: as the options say, or the manifests."""
+    """Returns how records are masked as they are read: by the options or manifests."""
     if vocabulary is None:
         raise InputError(
             f"{manifests[0].vocab_path} is missing: the records cannot be masked"
@@ -183,8 +183,8 @@ class RecordBlock(NamedTuple):
 class PretrainingRecords:
     """The record files that a flag names.
 
-    `strict=False` is for looking at records, also of other tasks: their problems are
-    warnings, `blocks` has what can be read, and there are no batches.
+    `strict=False` is for inspecting records, also those of other tasks: problems are
+    warnings, `blocks` yields the readable records, and there are no batches.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class PretrainingRecords:
         self.is_dynamic = self._kind.masking == DYNAMIC_MASKING
         self.pairs = self._kind.pairs
         self.has_pairs = self.pairs != FULL_SENTENCES
-        # How many labels the pairs have.
+        # How many different labels the pairs have.
         self.num_pair_labels = 3 if self.pairs == PREVIOUS_OR_NEXT else 2
         self.is_packed = self._kind.packed
         path, record = self._first_record(flag)
@@ -225,8 +225,8 @@ class PretrainingRecords:
         self._targets: Transform | None = None
         self._masking: DynamicMasking | None = None
         self._vocab_size: int | None = None  # of the model that reads them
-        # Whether records of one sequence are read as packed rows of one, for a model of
-        # packed rows.
+        # Whether records of one sequence are read as packed rows of one, for a model
+        # of packed rows.
         self.as_packed = False
         if not strict:
             self._compare_lengths()
@@ -236,7 +236,7 @@ class PretrainingRecords:
         self._settle_lengths(
             max_seq_length, max_predictions_per_seq, masking.masked_lm_prob
         )
-        # The targets: the records' own masks, new masks, or neighbours.
+        # The targets are the records' own masks, new masks, or neighbours.
         if self._is_one_way:
             if not self.is_dynamic:
                 raise InputError(
@@ -260,13 +260,13 @@ class PretrainingRecords:
         self.spec.check(record, path)
 
     def fingerprints(self, counts: Sequence[int]) -> list[int]:
-        """A set's number, and the one that earlier versions gave it."""
+        """Returns the fingerprint of the records, and the one of earlier versions."""
         identities = [manifest.identity for manifest in self.manifests]
         of_names = self.paths, counts, self.max_seq_length
         return [fingerprint(*of_names, identities), fingerprint(*of_names)]
 
     def _report(self, problem: InputError) -> None:
-        """Raises it, or logs it once."""
+        """Raises the problem, or logs it once."""
         if self._is_strict:
             raise problem
         if str(problem) not in self._warned:
@@ -274,7 +274,7 @@ class PretrainingRecords:
             logging.warning("%s", problem)
 
     def _first_record(self, flag: str) -> tuple[str, bytes]:
-        """The first record, which gives the spec, and its file."""
+        """Returns the first record, which gives the spec, and its file."""
         for path in self.paths:
             try:
                 if first := first_record([path]):
@@ -300,7 +300,7 @@ class PretrainingRecords:
         max_predictions_per_seq: int | None,
         masked_lm_prob: float | None,
     ) -> None:
-        """The lengths, and the spec that has them: the user's or the manifests'."""
+        """Sets the lengths, and a spec with them: the user's or the manifests'."""
         # Tokens of a record; of a packed row's sequence see max_sequence_length.
         self.max_seq_length = self._settled("max_seq_length", max_seq_length)
         # Masked-LM slots of a batch's records.
@@ -341,11 +341,11 @@ class PretrainingRecords:
 
     @property
     def masked_lm_prob(self) -> float | None:
-        """The share of tokens masked as they are read; None for ready masks."""
+        """The share of tokens masked as they are read; None for fixed masks."""
         return self._masking.masking.masked_lm_prob if self._masking else None
 
     def _settled(self, name: str, given: int | None) -> int:
-        """A length: the user's, the manifests' or the first record's."""
+        """Returns a length: the user's, the manifests' or the first record's."""
         if given is None:
             first = self.manifests[0] if self.manifests else self.spec
             given = getattr(first, name) or 1
@@ -378,7 +378,7 @@ class PretrainingRecords:
         """Raises InputError if a TPU's hosts, on other machines, would have to mask."""
         if self._masking is None or not isinstance(strategy, tf.distribute.TPUStrategy):
             return
-        # Another machine's are of the job "worker".
+        # Tasks on other machines belong to the job "worker".
         if any("localhost" not in name for name in strategy.extended.worker_devices):
             raise InputError(
                 f"{self.paths[0]}: the records have no masks, and the TPU's hosts,"
@@ -394,7 +394,7 @@ class PretrainingRecords:
         start: int = 0,
         shard: InputShard = ALL_ROWS,
     ) -> tf.data.Dataset:
-        """Endless shuffled batches; see `bert_tf.records.pipeline.training_dataset`."""
+        """Returns endless shuffled batches; see `pipeline.training_dataset`."""
         return training_dataset(
             self.paths,
             self.counts,
@@ -417,9 +417,9 @@ class PretrainingRecords:
     def evaluation_dataset(
         self, batch_size: int, repeat: bool = False
     ) -> tf.data.Dataset:
-        """Batches in order; see `bert_tf.records.pipeline.evaluation_dataset`."""
-        _ = self.counts  # whole files: see `first_record`
-        # Every evaluation has the same masks, whatever the run.
+        """Returns batches in order; see `pipeline.evaluation_dataset`."""
+        _ = self.counts  # reads whole files: see `first_record`
+        # Every evaluation uses the same masks, in all runs.
         seed = self.manifests[0].random_seed if self.is_dynamic else 0
         return evaluation_dataset(
             self.paths,
@@ -430,7 +430,7 @@ class PretrainingRecords:
         )
 
     def blocks(self) -> Iterator[RecordBlock]:
-        """All records that can be read, file by file."""
+        """Yields all records that can be read, file by file."""
         number = 0
         for path in self.paths:
             first = number
@@ -464,7 +464,7 @@ class PretrainingRecords:
 
     @functools.cached_property
     def counts(self) -> list[int]:
-        """The number of records in each file: the manifest's, or else counted."""
+        """The number of records in each file, from manifests or counted."""
         unknown = [path for path in self.paths if path not in self._listed]
         counted = record_counts(unknown, self._counts_cache)
         counts = dict(zip(unknown, counted, strict=True))
@@ -474,7 +474,7 @@ class PretrainingRecords:
     def vocabulary_and_casing(
         self, do_lower_case: bool | None
     ) -> tuple[Vocabulary | None, bool | None]:
-        """The vocabulary and its casing."""
+        """Returns the vocabulary and its casing."""
         if self.vocabulary is None:
             logging.warning(
                 "There is no vocabulary next to the records, so the run will have no"
@@ -560,7 +560,7 @@ class PretrainingRecords:
             )
 
     def _reading(self, seed: int) -> dict[str, Any]:
-        """The arguments of both kinds of data sets."""
+        """Returns the arguments that both kinds of data sets share."""
         vocab_size = self._vocab_size
         steps: list[Transform] = []
         if self._targets is not None:
@@ -591,7 +591,7 @@ class PretrainingRecords:
 
 
 def as_packed(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Records of one sequence as packed rows of one, for a model of packed rows."""
+    """Returns records of one sequence as packed rows, for a model of packed rows."""
     labels = batch["next_sentence_labels"]
     return {
         **batch,
@@ -613,7 +613,7 @@ def pretraining_dataset(
     packed: bool = False,
     **masking: Any,
 ) -> tf.data.Dataset:
-    """Batches of pre-training records, for a notebook's `fit` and `evaluate`.
+    """Returns batches of pre-training records for a notebook's `fit` and `evaluate`.
 
     Args:
         patterns: globs of record files, with commas between.
@@ -624,7 +624,7 @@ def pretraining_dataset(
         max_predictions_per_seq: masked-LM slots; None to take the records' own.
         left_to_right: for a left-to-right model, which needs unmasked records.
         right_to_left: for a right-to-left model, likewise.
-        packed: whether records that are not packed are to look like packed rows of one
+        packed: whether records that are not packed are turned into packed rows of one
             sequence.
         **masking: the arguments of MaskingOptions, for records that are masked as they
             are read: masking_unit, masked_lm_prob, mask_rate, random_rate.
@@ -665,7 +665,7 @@ def records_of_lengths(
     max_seq_length: int | None,
     **settings: Any,
 ) -> list[PretrainingRecords]:
-    """Opens the records of the given lengths, once per length; without any, all."""
+    """Opens the records of the given lengths, once per length; all if none is given."""
     paths = record_files(patterns, flag)
     if lengths is None:
         by_length: dict[Any, list[str]] = {max_seq_length: paths}

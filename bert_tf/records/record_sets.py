@@ -1,16 +1,16 @@
 """Tokenized documents to a finished set of record files, with its manifest.
 
-1. `plan_record_set` checks the arguments and builds the manifest except the counts;
+1. `plan_record_set` checks the arguments and builds the manifest without the counts;
    `RecordSet.find_finished` checks existing files with the set's names;
 2. the text is cut into chunks, each of which is tokenized on any core;
-3. `RecordSet.announce` takes the names: a manifest that is "not complete", and the
-   vocabulary;
+3. `RecordSet.announce` writes a manifest that is not "complete", and the vocabulary:
+   from here on the names are the set's;
 4. the documents become masked pairs and records: as one pool with one random stream,
    dealt to the files in turn (the original's way), or dealt into groups, each with a
    random stream and a file of its own. A file gets its name when it is complete;
 5. `RecordSet.complete` makes the manifest "complete", with a report.
 
-Whenever the command is killed, the same command again ends with the same set.
+If the command is killed, running it again ends with the same set.
 """
 
 import dataclasses
@@ -65,8 +65,8 @@ from bert_tf.text.documents import Chunk, Source
 from bert_tf.text.segmentation import NO_SEGMENTER, require_segmenter
 from bert_tf.text.vocabulary import Vocabulary
 
-# Incremented whenever the same text and settings would give other bytes, or the work
-# folder has other files: no run may resume the work of an older bert_tf.
+# Incremented whenever the same text and settings would give other bytes, or other files
+# in the work folder: no run may resume the work of an older bert_tf.
 _WAY_OF_MAKING = 4
 
 # Records serialized at a time, and their tokens at most: a few MB, which fit in
@@ -90,7 +90,7 @@ class ShardResult:
     num_documents: int = 0  # the documents that they were made from
     # Documents' last lone tokens, of which no exact pair can be made.
     num_left_out: int = 0
-    num_cut: int = 0  # tokens that no record has: see `Instances`
+    num_cut: int = 0  # tokens that are in no record: see `Instances`
     statistics: RecordStatistics
 
 
@@ -102,10 +102,10 @@ class ShardJob:
     num_groups: int
     path: str  # the record file
     settings: InstanceSettings  # with the group's own seed
-    result_path: str  # keeps the result until all are finished
+    result_path: str  # holds the result until all are finished
 
     def finished(self) -> ShardResult | None:
-        """The result, if the record file is finished."""
+        """Returns the result if the record file is finished."""
         if not files.exists(self.path):
             return None
         result = self._results().find("records", self.settings.as_flags())
@@ -115,15 +115,15 @@ class ShardJob:
     def write(
         self, documents: Documents, vocabulary: Vocabulary, *, is_alone: bool = True
     ) -> ShardResult:
-        """Makes the record file of the group's documents."""
+        """Writes the record file of the group's documents. Returns the counts."""
         require_documents(documents, self.settings, f"The documents for {self.path}")
         instances = create_instances(documents, vocabulary, self.settings)
         with ShardWriter([self.path], is_alone=is_alone) as writer:
             result = write_instances(instances, writer, vocabulary, self.settings)
             if is_alone and files.exists(self.path):
-                # One to be replaced: it must not be mistaken for the result's.
+                # An older file must not be mistaken for the result's.
                 files.remove(self.path)
-            # Before the file gets its name: one without a result is made again.
+            # Saved before the file has its name: a file without a result is made again.
             self._results().keep("records", self.settings.as_flags(), result)
         return result
 
@@ -132,7 +132,7 @@ class ShardJob:
 
 
 def write_shard(corpus: TokenizedCorpus, job: ShardJob) -> ShardResult:
-    """Makes one record file of one group, unless it is finished."""
+    """Returns one group's result; writes its record file unless it is finished."""
     if finished := job.finished():
         return finished
     documents = corpus.documents(job.group, job.num_groups)
@@ -161,7 +161,7 @@ def write_instances(
     settings: InstanceSettings,
     progress: Callable[[int], object] = lambda _: None,
 ) -> ShardResult:
-    """Writes instances to the writer's files, in turn."""
+    """Writes instances to the writer's files, in turn. Returns the counts."""
     spec = RecordSpec.pretraining(
         settings.record_length,
         settings.max_predictions_per_record
@@ -211,7 +211,7 @@ class RecordSet:
 
     @property
     def identity(self) -> str:
-        """A digest of all that the record files depend on: of the text, its content."""
+        """A digest of what the record files depend on, with the text's content."""
         return digest(
             [
                 _WAY_OF_MAKING,
@@ -222,7 +222,7 @@ class RecordSet:
         )
 
     def jobs(self, work_folder: str) -> list[ShardJob]:
-        """The work of a sharded set; logs how much of it is done."""
+        """Returns the work of a sharded set; logs how many shards are done."""
         jobs = []
         for group, shard in enumerate(self.manifest.shards):
             assert shard.random_seed is not None
@@ -259,7 +259,7 @@ class RecordSet:
         return finished
 
     def check_read(self, tokenized: Sequence[TokenizedChunk]) -> None:
-        """Raises InputError for text without a token; warns of few slots."""
+        """Raises InputError if the text has no token; warns of too few slots."""
         if not any(chunk.num_tokens for chunk in tokenized):
             raise InputError(
                 f"`input_file`: nothing in {self.chunks[0].source.path}"
@@ -274,7 +274,7 @@ class RecordSet:
             )
 
     def announce(self, results: Sequence[ShardResult] = ()) -> None:
-        """Takes the names: from here on the record files are this set's.
+        """Writes the manifest: from here on the record files are this set's.
 
         Files of an overwritten set that the new set does not replace are removed.
         """
@@ -298,7 +298,7 @@ class RecordSet:
         dropped: Counter[str],
         results: Sequence[ShardResult],
     ) -> Manifest:
-        """Writes the manifest of the set whose record files have their names."""
+        """Completes and returns the manifest once the record files have their names."""
         for chunk in tokenized:
             dropped.update(chunk.dropped)
         num_lone = sum(result.num_left_out for result in results)
@@ -419,7 +419,7 @@ def plan_record_set(
     min_document_tokens: int = 0,
     num_workers: int = 1,
 ) -> RecordSet:
-    """Checks the arguments, and reads the input once to identify it."""
+    """Checks the arguments, and reads the input to identify it. Returns the plan."""
     if deduplicate == PARAGRAPHS and not all(chunk.language for chunk in chunks):
         raise InputError(
             "`deduplicate=paragraphs`: the lines of plain text are sentences, not "
@@ -486,7 +486,7 @@ def plan_record_set(
 
 
 def shard_seed(random_seed: int, shard: int, num_shards: int) -> int:
-    """The seed of a shard's random stream, different for each shard and each set."""
+    """Returns the seed of a shard's random stream, unique to each shard and set."""
     text = f"{random_seed} {shard} {num_shards}".encode()
     # 31 bits, so that the original's flag accepts it.
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") >> 1
@@ -518,7 +518,7 @@ def _describe_sources(
 
 def _describe(source: Source) -> SourceFile:
     if source.input_format == "tfds":
-        of_split: Any = source  # which has a digest of its own
+        of_split: Any = source  # its subclass, which has a digest of its own
         return SourceFile(path=source.path, num_bytes=0, sha256=of_split.sha256)
     return SourceFile.describe(source.path)
 
@@ -535,10 +535,10 @@ def create_records(
     work_dir: str | None = None,
     overwrite: bool = False,
 ) -> Manifest:
-    """Writes the set on this machine, unless it is finished."""
+    """Writes the set on this machine, unless it is finished. Returns its manifest."""
     folder = work_folder_path(record_set.name, record_set.identity, work_dir)
     if not overwrite and (finished := record_set.find_finished()):
-        # A run may have been killed when all but the folder was done.
+        # A run may have been killed when only the folder was left to remove.
         if os.path.isdir(folder):
             with work_folder(folder):
                 pass
@@ -549,7 +549,7 @@ def create_records(
 
 
 def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
-    """Makes the set, with a work folder for its progress."""
+    """Writes the set, with a work folder for its progress. Returns its manifest."""
     manifest, vocabulary = record_set.manifest, record_set.vocabulary
     corpus = tokenize(record_set.chunks, vocabulary, manifest.of_text, folder, workers)
     record_set.check_read(corpus.chunks)
@@ -568,7 +568,7 @@ def _create(record_set: RecordSet, folder: str, workers: Workers) -> Manifest:
 
 
 def _write_pool(corpus: TokenizedCorpus, record_set: RecordSet) -> ShardResult:
-    """The original's way: one random stream, records dealt to the files in turn."""
+    """Writes one pool, as the original does: one stream, records dealt to the files."""
     settings, vocabulary = record_set.settings, record_set.vocabulary
     documents = corpus.documents(joins_files=not record_set.manifest.is_filtered)
     require_documents(documents, settings, "The documents")
@@ -586,7 +586,7 @@ def _write_pool(corpus: TokenizedCorpus, record_set: RecordSet) -> ShardResult:
 def _write_shards(
     corpus: TokenizedCorpus, record_set: RecordSet, workers: Workers
 ) -> list[ShardResult]:
-    """One group and one random stream per file, on any core."""
+    """Writes one file per group, each with a random stream of its own, on any core."""
     num_shards = len(record_set.output_files)
     least = num_shards * record_set.settings.least_documents
     num_documents = sum(chunk.num_documents for chunk in corpus.chunks)

@@ -66,7 +66,7 @@ class RecordSpec:
     Pre-training:
         input_ids             int64[L]    ids of [CLS] A [SEP] B [SEP], padded with 0
         input_mask            int64[L]    1 for a token, 0 for padding
-        segment_ids           int64[L]    0 up to and with the first [SEP], 1 for B
+        segment_ids           int64[L]    0 up to and including the first [SEP], 1 for B
         masked_lm_positions   int64[P]    ascending, padded with 0
         masked_lm_ids         int64[P]    the original ids at these positions
         masked_lm_weights     float32[P]  1.0 for a prediction, 0.0 for padding
@@ -74,9 +74,9 @@ class RecordSpec:
 
     Pre-training, masked as the records are read: the same without masked_lm_*.
 
-    Packed pre-training, of both kinds: several of these sequences in a row of L tokens,
-    one after another; P is of the row, N is max_sequences_per_row. Positions restart
-    with each sequence; the model counts them from the first two new features:
+    Packed pre-training, masked or not: several of these sequences in a row of L tokens,
+    one after another; P is for the row, N is max_sequences_per_row. Positions restart
+    with each sequence; the model counts them by the first two new features:
         sequence_ids           int64[L]    a token's sequence, from 1; 0 for padding
         cls_positions          int64[N]    where each sequence begins, padded with 0
         next_sentence_labels   int64[N]    of each sequence, padded with 0
@@ -93,7 +93,7 @@ class RecordSpec:
         start_positions, end_positions  int64[1]  the answer's first and last token; 0
                                         where the window does not show all of it
         is_impossible                   int64[1]  1 where the question has no answer
-    The last three are in records for training alone.
+    Only records for training have the last three.
 
     Multiple choice: N choices, each a sequence of its own:
         input_ids, input_mask, segment_ids  int64[N, L]  one choice after another
@@ -113,7 +113,7 @@ class RecordSpec:
         max_predictions_per_seq: int | None = None,
         max_sequences_per_row: int | None = None,
     ) -> "RecordSpec":
-        """Sequences, or rows of several; without masks if there are no slots."""
+        """Returns features of sequences or packed rows; no masks if slots is None."""
         features = _sequence_features(max_seq_length)
         label = Feature("next_sentence_labels", INT64, (1,))
         if max_sequences_per_row is not None:
@@ -140,7 +140,7 @@ class RecordSpec:
     def classification(
         cls, max_seq_length: int, label_dtype: str = INT64, num_labels: int = 1
     ) -> "RecordSpec":
-        """Sentences and sentence pairs."""
+        """Returns the features of sentences and sentence pairs."""
         return cls(
             (
                 *_sequence_features(max_seq_length),
@@ -152,7 +152,7 @@ class RecordSpec:
     @classmethod
     @functools.cache
     def spans(cls, max_seq_length: int, for_training: bool) -> "RecordSpec":
-        """Windows for question answering."""
+        """Returns the features of windows for question answering."""
         labels = ("start_positions", "end_positions", "is_impossible")
         return cls(
             (
@@ -166,7 +166,7 @@ class RecordSpec:
     def choices(
         cls, max_seq_length: int, num_choices: int, label_dtype: str = INT64
     ) -> "RecordSpec":
-        """Several sequences: one is the right choice, or a float is their score."""
+        """Returns the features of several sequences: choices, or one with a score."""
         return cls(
             (
                 *(
@@ -180,7 +180,7 @@ class RecordSpec:
 
     @classmethod
     def of_record(cls, record: bytes, source: str) -> "RecordSpec":
-        """The features of a foreign record, if for pre-training or classification."""
+        """Returns a foreign record's features, for pre-training or classification."""
         table = features_of(record, source)
         kind = _kind_of(table)
         length, predictions, sequences = (
@@ -198,7 +198,7 @@ class RecordSpec:
             dtype = FLOAT32 if num_numbers else INT64
             spec = cls.classification(length, dtype, max(1, num_numbers))
         else:
-            # The check reports a length without any slot.
+            # The check reports a length of zero slots.
             spec = cls.pretraining(
                 length,
                 max(1, predictions) if kind == PRETRAINING else None,
@@ -253,14 +253,14 @@ class RecordSpec:
         return f"{kind} records of {lengths}"
 
     def serialize(self, values: Mapping[str, Sequence[Any] | np.ndarray]) -> bytes:
-        """One record as bytes; equal values give equal bytes."""
+        """Returns one record as bytes; equal values give equal bytes."""
         return self.serialize_block(
             {name: np.asarray(value)[np.newaxis] for name, value in values.items()}
         )[0]
 
     def serialize_block(self, columns: Mapping[str, np.ndarray]) -> list[bytes]:
-        """Many records as bytes, fast; equal values give equal bytes."""
-        # Not needed by what reads alone; its compiler takes a third of a second.
+        """Returns many records as bytes, fast; equal values give equal bytes."""
+        # Not imported for reading alone: its compiler takes a third of a second.
         from bert_tf.records.writing import serialize_block
 
         names = {feature.name for feature in self.features}
@@ -279,7 +279,7 @@ class RecordSpec:
         return serialize_block(values)
 
     def parse(self, serialized: "tf.Tensor") -> "dict[str, tf.Tensor]":
-        """The features of serialized records, int32 and float32."""
+        """Returns the features of serialized records, int32 and float32."""
         import tensorflow as tf
 
         return {
@@ -288,7 +288,7 @@ class RecordSpec:
         }
 
     def read(self, records: Sequence[bytes]) -> tuple[dict[str, np.ndarray], list[int]]:
-        """The features of the valid records, int64 as stored, and their numbers."""
+        """Returns the valid records' features, int64 as stored, and their numbers."""
         import tensorflow as tf
 
         # TensorFlow quotes the record in its error, and Python decodes that as UTF-8.
@@ -349,7 +349,7 @@ class RecordSpec:
 
 
 def features_of(record: bytes, source: str) -> "dict[str, tf.train.Feature]":
-    """The features of a serialized record by name."""
+    """Returns the features of a serialized record by name."""
     import tensorflow as tf
 
     example = tf.train.Example()
@@ -376,7 +376,7 @@ def _sequence_features(max_seq_length: int) -> list[Feature]:
 
 
 def _described(name: str, feature: "tf.train.Feature") -> str:
-    """A feature as `name int64[128]`."""
+    """Returns a feature as `name int64[128]`."""
     kind = feature.WhichOneof("kind")
     if kind is None:
         return f"{name} (empty)"

@@ -3,7 +3,7 @@
 The counts are added block by block while records are written or read, and merged
 over shards: merging in any order gives the result of one pass over all records.
 
-A record's length is the number of its tokens, [CLS] and [SEP] included, padding not.
+A record's length is its number of tokens, including [CLS] and [SEP] but not padding.
 Its special tokens are [CLS] and one [SEP] for each segment that is not empty.
 """
 
@@ -77,7 +77,7 @@ class RecordStatistics:
                 setattr(self, name, getattr(self, name) + value)
 
     def figures(self) -> dict[str, Any]:
-        """The counts' results for programs: numbers and shares between 0 and 1."""
+        """Returns the results for programs: numbers, and shares between 0 and 1."""
         tokens, of_length = _summary(self.length_counts, "length")
         num_places = self.num_records * self.max_seq_length
         figures: dict[str, Any] = {
@@ -119,7 +119,7 @@ class RecordStatistics:
             min(MAX_LENGTH_BINS, self.max_seq_length),
         )
         # Bin b has the lengths n with b <= (n - 1) * num_bins / length < b + 1; the
-        # first one has length 0, too.
+        # first one also has length 0.
         starts = [1 - (-b * length // num_bins) for b in range(num_bins + 1)]
         counts = self.length_counts
         return [
@@ -132,7 +132,7 @@ class RecordStatistics:
         ]
 
     def lines(self) -> list[str]:
-        """The counts' results for people; the lengths as bars."""
+        """Returns the results for people, with lengths as bars."""
         figures = self.figures()
         lines = [
             f"records            {figures['records']:,}",
@@ -178,7 +178,7 @@ class RecordStatistics:
 def row_figures(
     statistics: RecordStatistics, num_rows: int, *, max_seq_length: int
 ) -> dict[str, Any]:
-    """How full packed rows are, from the statistics of their sequences."""
+    """Returns how full packed rows are, from the statistics of their sequences."""
     num_places = num_rows * max_seq_length
     num_tokens = statistics.figures()["tokens"]
     return {
@@ -194,7 +194,7 @@ def _sums(counts: Iterable[int], others: Iterable[int]) -> list[int]:
 
 
 def _summary(counts: Sequence[int], name: str) -> tuple[int, dict[str, float]]:
-    """The sum of numbers, and their figures; n occurs counts[n] times."""
+    """Returns a sum of numbers and their figures; number n occurs counts[n] times."""
     numbers = [number for number, count in enumerate(counts) if count]
     total = sum(number * count for number, count in enumerate(counts))
     return total, {
@@ -205,5 +205,5 @@ def _summary(counts: Sequence[int], name: str) -> tuple[int, dict[str, float]]:
 
 
 def _share(part: int, whole: int) -> float:
-    """Part / whole, or 0 if the whole is 0."""
+    """Returns part / whole, or 0 if the whole is 0."""
     return part / whole if whole else 0.0

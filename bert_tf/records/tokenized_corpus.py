@@ -39,14 +39,14 @@ PARAGRAPHS = "paragraphs"
 NEAR = "near"
 DEDUPLICATION = (NO_DEDUPLICATION, DOCUMENTS, PARAGRAPHS, NEAR)
 
-# 128 bits: two different texts do not have the same digest.
+# 128 bits: different texts do not have the same digest.
 DIGEST_BYTES = 16
 
 NO_TOKEN = "sentences without a token (control characters, say)"
 
 
 class TokenizedPart(NamedTuple):
-    """Some documents, one after another; of these, no sentence is empty."""
+    """Some documents, one after another, without empty sentences."""
 
     tokens: np.ndarray  # uint16 or int32, the ids of all sentences
     sentence_lengths: np.ndarray  # int32, in tokens
@@ -71,10 +71,10 @@ class TokenizedChunk:
 
 
 def _cut(continues: np.ndarray, longest: int) -> list[int]:
-    """The lengths of a sentence's pieces; of which tokens continue a word.
+    """Returns the lengths of a sentence's pieces, given which tokens continue a word.
 
     A sentence that fits a sequence is one piece. Others are cut before words, into
-    pieces of half a sequence, for two make a pair.
+    pieces of half a sequence, because two pieces make a pair.
     """
     length = len(continues)
     if length <= longest:
@@ -92,7 +92,7 @@ def _cut(continues: np.ndarray, longest: int) -> list[int]:
 def _packed_tokenizer(
     vocabulary: Vocabulary, do_lower_case: bool, segmenter: str
 ) -> PackedTokenizer:
-    """One tokenizer per process, so that its caches serve all chunks."""
+    """Returns one tokenizer per process, so that its caches serve all chunks."""
     tokenizer = WordPieceTokenizer(
         vocabulary, do_lower_case=do_lower_case, segmenter=segmenter
     )
@@ -108,7 +108,7 @@ def tokenized_parts(
 ) -> Iterator[TokenizedPart]:
     """Yields a chunk's documents, in parts limited in memory, and counts them.
 
-    Where lines are split into sentences, longer ones are cut into several.
+    Where lines are split into sentences, long sentences are cut into several.
     """
     dtype = np.dtype(token_dtype(len(vocabulary)))
     encode = _packed_tokenizer(vocabulary, *of_text[:2]).encode
@@ -188,7 +188,7 @@ def tokenized_parts(
 
 
 def work_folder_path(name: str, identity: str, work_dir: str | None) -> str:
-    """The path of a set's work folder."""
+    """Returns the path of a set's work folder."""
     folder, base = os.path.split(name)
     end = f"work-{identity[:16]}"
     if work_dir is None and not files.is_remote(name):
@@ -227,7 +227,7 @@ def work_folder(path: str) -> Iterator[None]:
         try:
             yield
         except InputError:
-            # Useful only to the same command, which would fail again.
+            # Only the same command could use it, and would fail again.
             shutil.rmtree(path)
             raise
         shutil.rmtree(path)
@@ -235,7 +235,7 @@ def work_folder(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """The system releases the lock of a killed run."""
+    """Locks the folder; the system releases the lock of a killed run."""
     _refuse_strangers(path)
     handle = files.lock(
         path, "another run is making these records just now; wait for it, or stop it."
@@ -247,9 +247,9 @@ def _locked(path: str) -> Iterator[None]:
 
 
 def _refuse_strangers(path: str) -> None:
-    """Makes a folder that only we can write, in one that all users share."""
-    # Others can predict its name, and put files there for our workers to read. Only a
-    # folder with the sticky bit is one of these; some mounts show all modes alike.
+    """Makes a folder that only we can write to, where all users share the parent."""
+    # Others can predict its name, and put files there for our workers to read. Only
+    # shared folders have the sticky bit; some mounts show the same mode for all files.
     parent = os.path.dirname(path) or "."
     of_all = stat.S_IWOTH | stat.S_ISVTX
     if not os.path.isdir(parent) or os.stat(parent).st_mode & of_all != of_all:
@@ -290,7 +290,7 @@ def tokenize(
     work_folder: str,
     workers: Workers,
 ) -> "TokenizedCorpus":
-    """Tokenizes text into a work folder, as far as it is not there."""
+    """Tokenizes text into a work folder, except finished chunks. Returns the corpus."""
     vocabulary.save(_vocab_file(work_folder))
     tokenized = []
     with tqdm(
@@ -314,7 +314,7 @@ def tokenize_chunk(
     of_text: OfText,
     numbered_chunk: tuple[int, Chunk],
 ) -> TokenizedChunk:
-    """Tokenizes a chunk into its folder, unless it is there."""
+    """Returns a chunk's counts; tokenizes it into its folder unless it is there."""
     index, chunk = numbered_chunk
     folder = _chunk_folder(work_folder, index)
     if os.path.exists(folder):
@@ -377,7 +377,7 @@ def select(
     first: int = 0,
     step: int = 1,
 ) -> Piece:
-    """Every `step`-th document from the first on, with the sentences that are kept."""
+    """Returns every `step`-th document from `first` on, with the sentences to keep."""
     if step == 1 and first == 0 and kept is None:
         return Piece(np.array(tokens), sentence_lengths, document_lengths)
     sentence_starts = starts(sentence_lengths)
@@ -403,7 +403,7 @@ def select(
 def assembled(
     pieces: Sequence[tuple[Piece, bool]], dtype: np.dtype | type[np.generic]
 ) -> Documents:
-    """Documents out of pieces, each with whether it continues the last document."""
+    """Returns documents made of pieces, each with whether it continues a document."""
     documents: list[np.ndarray] = [np.empty(0, np.int32)]
     for piece, joins in pieces:
         lengths = piece.document_lengths
@@ -437,7 +437,7 @@ class TokenizedCorpus:
     def documents(
         self, group: int = 0, num_groups: int = 1, *, joins_files: bool = False
     ) -> Documents:
-        """The documents of a group that are kept, in the order of the text."""
+        """Returns the documents of a group that are kept, in the order of the text."""
         pieces = []
         number = 0
         has_ended = True
@@ -452,7 +452,7 @@ class TokenizedCorpus:
 
     def _piece(self, index: int, first: int, step: int) -> Piece:
         folder = _chunk_folder(self.work_folder, index)
-        # Read as needed; a chunk in which there are documents has tokens.
+        # Read as needed. A chunk with documents has tokens.
         tokens = np.memmap(os.path.join(folder, "tokens"), self.token_type, mode="r")
         kept = None
         if os.path.exists(os.path.join(folder, _KEPT)):
@@ -469,7 +469,7 @@ class TokenizedCorpus:
     def choose_sentences(
         self, *, deduplicate: str, min_document_tokens: int
     ) -> Counter[str]:
-        """Records which sentences are kept; of repeated texts the first one is."""
+        """Records which sentences are kept. Returns counts of the dropped ones."""
         filtering = addon("filtering")
         folders = [
             _chunk_folder(self.work_folder, index) for index in range(len(self.chunks))

@@ -1,4 +1,4 @@
-"""A vocabulary that a command makes of text: the text's words, and the file."""
+"""Options of commands that make a vocabulary from text: the words, and the file."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ def count_words(
     segmenter: str,
     passed_over: Sequence[str] = (),
 ) -> "WordCounts":
-    """The words of the options' text; logs their number and what was left out."""
+    """Returns the text's words; logs their number and what was left out."""
     from bert_tf.base.parallel import available_cores
     from bert_tf.text import learning
 
@@ -82,7 +82,7 @@ def count_words(
 def write(vocabulary: "Vocabulary", options: WrittenVocabularyOptions) -> None:
     """Writes a vocabulary, unless it is there."""
     path = options.output_file
-    # It may have been written in the meantime.
+    # The file may have been written in the meantime.
     if files.exists(path):
         if files.sha256(files.read_bytes(path)) == vocabulary.sha256:
             logging.info("All is done already: %d tokens, %s", len(vocabulary), path)
@@ -96,7 +96,7 @@ def write(vocabulary: "Vocabulary", options: WrittenVocabularyOptions) -> None:
 def check_output_file(
     options: WrittenVocabularyOptions, may_be_wanted: Callable[[bytes], bool]
 ) -> None:
-    """Checks before the work that its result can be written; makes the folder."""
+    """Checks, before the work, that its result can be written; makes the folder."""
     path = options.output_file
     if not path or files.is_folder(path):
         raise InputError(f"`output_file`: {path!r} is a folder; name a file in it.")

@@ -17,7 +17,7 @@ from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.instances.random_stream import compiled
 
-# Names of files beside records.
+# Names of files next to records.
 MANIFEST_SUFFIX = ".manifest.json"
 VOCABULARY_SUFFIX = ".vocab.txt"
 _TEMPORARY_SUFFIX = re.compile(r"\.tmp-\d+$")
@@ -29,7 +29,7 @@ def is_temporary(path: str) -> bool:
 
 
 def is_companion(path: str) -> bool:
-    """Whether a name is of a file that accompanies records: no record file, no text."""
+    """Whether a name belongs to a file next to records, neither records nor text."""
     return is_temporary(path) or path.endswith((MANIFEST_SUFFIX, VOCABULARY_SUFFIX))
 
 
@@ -63,13 +63,13 @@ _HEADERS = 5 * (1 + _MOST_BYTES)  # the bytes of a feature's headers, at most
 
 
 def serialize_block(columns: Mapping[str, np.ndarray]) -> list[bytes]:
-    """The records of a block."""
+    """Returns the records of a block."""
     names = sorted(columns)
     values = []
     for name in names:
         column = np.ascontiguousarray(columns[name])
         if column.dtype == np.float32:
-            # A float travels as the integer of its bits.
+            # A float is passed as the integer of its bits.
             column = column.view(np.int32).astype(np.int64)
         values.append(column)
     rows = np.concatenate(values, axis=1)
@@ -85,7 +85,7 @@ def serialize_block(columns: Mapping[str, np.ndarray]) -> list[bytes]:
 
 @compiled
 def _put_varint(data, stop, value):
-    """Writes a number in front of a place; returns where it starts."""
+    """Writes a number that ends before `stop`; returns where it starts."""
     bits = np.uint64(value)
     start = stop - 1
     rest = bits >> np.uint64(7)
@@ -101,7 +101,7 @@ def _put_varint(data, stop, value):
 
 @compiled
 def _put_header(data, position, stop, tag):
-    """Writes the header of a message in front of it; returns where that starts."""
+    """Writes the header of a message in front of it; returns where it starts."""
     start = _put_varint(data, position, stop - position) - 1
     data[start] = tag
     return start
@@ -109,9 +109,10 @@ def _put_header(data, position, stop, tag):
 
 @compiled
 def _serialize(rows, ends, is_float, key_bytes, key_ends):
-    """The records one after another, at the end of an array, and where each starts.
+    """Returns the records in sequence, at the end of an array, and where each starts.
 
-    From the last byte to the first: a header has the size of what follows it.
+    They are written from the last byte to the first: a header contains the size of what
+    follows it.
     """
     num_records, num_values = rows.shape
     num_features = len(ends) - 1
@@ -165,20 +166,20 @@ _MASK_DELTA = 0xA282EAD8
 
 
 def masked_checksum(data: bytes) -> bytes:
-    """The checksum after some data, four bytes."""
+    """Returns the checksum of some data, four bytes."""
     crc = google_crc32c.value(data)
     rotated = (crc >> 15 | crc << 17) & 0xFFFFFFFF
     return _CHECKSUM.pack((rotated + _MASK_DELTA) & 0xFFFFFFFF)
 
 
 def framed(record: bytes) -> bytes:
-    """A record as written in a file."""
+    """Returns a record as it is written to a file."""
     length = _LENGTH.pack(len(record))
     return b"".join((length, masked_checksum(length), record, masked_checksum(record)))
 
 
 def write_records(file: IO[bytes], records: Iterable[bytes]) -> int:
-    """Appends records to a file; returns their bytes."""
+    """Appends records to a file; returns the number of bytes."""
     data = b"".join(map(framed, records))
     file.write(data)
     return len(data)
@@ -190,7 +191,7 @@ def write_records(file: IO[bytes], records: Iterable[bytes]) -> int:
 
 
 def record_files(patterns: str | Iterable[str], flag: str) -> list[str]:
-    """The record files that comma-separated patterns name, in the patterns' order."""
+    """Returns the record files that comma-separated patterns name, in their order."""
     found = files.expand_globs(patterns, flag)
     records = [path for path in found if not is_companion(path)]
     if not records:
@@ -262,7 +263,7 @@ def _close(
 
 @contextlib.contextmanager
 def file_errors(path: str) -> Iterator[None]:
-    """Names the file if an error does not, and unifies errors of remote files."""
+    """Names the file in errors that do not, and unifies errors of remote files."""
     try:
         yield
     except OSError as error:
