@@ -1,12 +1,12 @@
 r"""Files in blocks of whole lines, uncompressed, cut only between documents.
 
 A chunk of a file is given by two arbitrary positions. It reaches from the first border
-at or after the one to the first border at or after the other, so that the chunks of a
-file hold each of its lines once. The file's format determines where borders are.
+at or after one position to the first border at or after the other, so that the chunks
+of a file hold each of its lines once. The file's format determines the borders.
 
-Lines end at \n. Names that end in .gz, .bz2, .xz or .zst are unpacked as they are read,
-from their beginning. A file in another encoding than UTF-8 becomes UTF-8 as it is read,
-from its beginning too: offsets are those of the UTF-8.
+Lines end at \n. Files ending in .gz, .bz2, .xz or .zst are unpacked as they are read,
+from their beginning. A file in another encoding is converted to UTF-8 as it is read,
+also from its beginning: offsets are positions in the UTF-8.
 """
 
 import codecs
@@ -37,7 +37,7 @@ class Block(NamedTuple):
     data: bytes  # the lines; only the file's last one may lack its line feed
 
 
-# A line -> where in it a chunk of a format may begin: at 0, behind it, or nowhere.
+# A line -> where in it a chunk of a format may begin: at 0, at its end, or nowhere.
 Border = Callable[[bytes], int | None]
 
 
@@ -65,17 +65,17 @@ def read_blocks(
 
 
 def can_be_cut(path: str, encoding: str) -> bool:
-    """Whether a file can be read from any position on."""
+    """Whether a file can be read from any position."""
     return not compression(path) and encoding == UTF_8
 
 
 def line_number(path: str, offset: int, encoding: str = UTF_8) -> int:
-    """The number, from 1, of the line with a given byte of the uncompressed file."""
+    """Returns the number, from 1, of the line with a byte of the unpacked file."""
     newlines = 0
     for block in read_blocks(path, encoding=encoding):
         if block.offset > offset:
             break
-        # Beyond the block, it counts to the end.
+        # Past the end of the block, `count` stops at the end.
         newlines += block.data.count(b"\n", 0, offset - block.offset)
     return newlines + 1
 
@@ -87,10 +87,10 @@ def lines(
     dropped: Counter[str] | None = None,
     remedy: str = "",
 ) -> list[str]:
-    """A block's lines without line feeds and carriage returns.
+    """Returns a block's lines without line feeds and carriage returns.
 
-    Returns between words are counted in `dropped`, or warned of. `remedy` is said of
-    bytes that are not UTF-8.
+    Carriage returns between words are counted in `dropped`, or logged. `remedy` is part
+    of the error for bytes that are not UTF-8.
     """
     try:
         text = block.data.decode("utf-8")
@@ -108,15 +108,15 @@ def lines(
         text = text.removeprefix("\ufeff")
     found = text.split("\n")
     if not found[-1]:
-        found.pop()  # behind the last line feed there is no line
+        found.pop()  # nothing follows the last line feed
     return found
 
 
 def _find_border(
     file: IO[bytes], border: Border, at_least: int, limit: int | None
 ) -> int | None:
-    """The position of the first border at a line that begins at `at_least` or later."""
-    # A line begins at `at_least` if the byte before is a line feed; else it is cut off.
+    """Returns the first border at a line that begins at `at_least` or later."""
+    # A line begins at `at_least` if the byte before is a line feed; else it is skipped.
     file.seek(at_least - 1)
     skipping = True
     pieces = pieces_of(file, at_least - 1, None, _BORDER_BLOCK_BYTES)
@@ -162,7 +162,7 @@ def _recoded(pieces: Iterator[bytes], path: str, encoding: str) -> Iterator[byte
 
 
 def _whole_lines(pieces: Iterator[bytes], offset: int) -> Iterator[Block]:
-    """Joins pieces of a file so that no line is cut."""
+    """Yields blocks made of pieces of a file, so that no line is cut."""
     rest: list[bytes] = []
     for data in pieces:
         end = data.rfind(b"\n") + 1
@@ -177,8 +177,8 @@ def _whole_lines(pieces: Iterator[bytes], offset: int) -> Iterator[Block]:
         yield Block(offset, b"".join(rest))
 
 
-# What is left out of a text: counts of what the reason names ("title lines"). How much
-# text it was has a count of its own, "characters of title lines", or "tokens of ...".
+# What is left out of a text: a count under each reason ("title lines"). The amount of
+# text has a count of its own, "characters of title lines", or "tokens of ...".
 
 _UNITS = ("tokens", "characters")
 
@@ -199,12 +199,12 @@ def drop(
 
 
 def tokens_dropped(dropped: Mapping[str, int]) -> int:
-    """The tokens of all that was left out after it was tokenized."""
+    """Returns the tokens of all that was left out after it was tokenized."""
     return sum(n for name, n in dropped.items() if name.startswith("tokens of "))
 
 
 def dropped_lines(dropped: Mapping[str, int]) -> list[str]:
-    """What was left out and how much it was, a line for each reason."""
+    """Returns what was left out and how much text it was, one line per reason."""
     amounts = {f"{unit} of {reason}" for unit in _UNITS for reason in dropped}
     lines = []
     for reason in sorted(dropped.keys() - amounts):

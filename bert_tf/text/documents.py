@@ -12,7 +12,7 @@ from bert_tf.text import blocks
 
 TITLE_LINES = "title lines"
 
-# What makes paragraphs of a document's text. Of plain text, a file is a document then.
+# How a document's text becomes paragraphs. "pdf" makes a plain file one document.
 NO_CLEANING = "none"
 PDF = "pdf"
 CLEANING = (NO_CLEANING, PDF)
@@ -26,7 +26,7 @@ FORMATS = ("text", *PARAGRAPH_FORMATS, *OBJECTS)
 
 
 def paragraphs_of(text: str, clean: str, dropped: Counter[str]) -> list[str]:
-    """The lines of a text, stripped, without the blank ones; or as `clean` says."""
+    """Returns a text's lines, stripped, without blank ones; or as `clean` says."""
     if clean == PDF:
         return addon("pdf").paragraphs_of_pdf(text, dropped)
     stripped = [line.strip() for line in text.split("\n")]
@@ -34,7 +34,7 @@ def paragraphs_of(text: str, clean: str, dropped: Counter[str]) -> list[str]:
 
 
 def whole_characters(text: str) -> str:
-    """Text that UTF-8 can encode."""
+    """Returns the text with only characters that UTF-8 can encode."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -44,9 +44,9 @@ def whole_characters(text: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
-    """What texts are read from: a file, or a part of a TensorFlow dataset."""
+    """Where texts come from: a file, or part of a TensorFlow dataset."""
 
-    path: str  # what identifies it
+    path: str  # its identity
     input_format: str  # one of `FORMATS`, or "tfds"
     text_field: str = "text"  # where its documents have their text
     encoding: str = blocks.UTF_8
@@ -73,19 +73,19 @@ class FileSource(Source):
     def lines(
         self, block: blocks.Block, dropped: Counter[str], keep_mark: bool = False
     ) -> list[str]:
-        """The lines of a block; see `blocks.lines`."""
+        """Returns the lines of a block; see `blocks.lines`."""
         remedy = "`encoding=auto` finds what it is. "
         return blocks.lines(block, self.path, keep_mark, dropped, remedy)
 
     def place(self, offset: int, index: int) -> str:
-        """File and number of a line, counted from one with a given byte."""
+        """Returns the file and number of a line, counted from the one at `offset`."""
         number = blocks.line_number(self.path, offset, self.encoding)
         return f"{self.path}:{number + index}"
 
     def documents(
         self, start: int, stop: int | None, dropped: Counter[str]
     ) -> Iterator[list[str]]:
-        """Yields the paragraphs of each document; not of plain text as it is."""
+        """Yields the paragraphs of each document; plain text must be cleaned."""
         if self.input_format == "wikiextractor":
             return addon("wikiextractor").read_wikiextractor(self, start, stop, dropped)
         if self.input_format == MEDIAWIKI:
@@ -103,7 +103,7 @@ class FileSource(Source):
 
     @property
     def has_sentences(self) -> bool:
-        """Whether its lines are sentences, unless the user says otherwise."""
+        """Whether its lines are sentences by default."""
         return self.input_format == "text" and self.clean == NO_CLEANING
 
 
@@ -113,11 +113,11 @@ class Chunk:
 
     source: Source
     # In bytes of a file, groups of rows, or examples of a split: the documents that
-    # begin from `start` on and before `stop`; None where the source ends with it.
+    # begin from `start` on and before `stop`; None for the source's last chunk.
     start: int
     stop: int | None
     num_bytes: int  # its size, for progress
-    # By whose rules paragraphs are split into sentences; "" where each line is a
+    # The language whose rules split paragraphs into sentences; "" where each line is a
     # sentence.
     language: str = ""
 
@@ -125,9 +125,9 @@ class Chunk:
 # Paragraphs to sentences, by the rules of their language.
 #
 # Paragraphs are split by `sentencex` (Wikimedia's): rules for abbreviations, numbers,
-# quotations and lists. It takes any code, and English rules for one that it does not
-# know; so these are the codes in its table of languages and fallbacks, which it does
-# not show. The first of each line has rules of its own, the others go by them.
+# quotations and lists. It takes any code, and uses English rules for unknown ones; so
+# these are the codes in its table of languages and fallbacks, which is not public. The
+# first code of each line has rules of its own, which the others share.
 RULES = {
     codes.split()[0]: tuple(codes.split())
     for codes in (
@@ -179,22 +179,22 @@ LANGUAGE_HELP = (
     " matter: de-AT is de."
 )
 
-# Ends of sentences that sentencex does not know: of Tibetan and of Khmer.
+# Ends of sentences that sentencex does not know: those of Tibetan and Khmer.
 _ENDS = r"\u0f0d-\u0f11\u17d4\u17d5"
 _TO_OTHER_END = re.compile(rf"[^{_ENDS}]*[{_ENDS}][\s{_ENDS}]*|[^{_ENDS}]+")
 # At "B\u00a0.", sentencex (1.0.32) cuts the space's bytes in two and panics.
 _WIDE_SPACE_BEFORE_PERIOD = re.compile(r"[^\S\x00-\x7f](?=\.)")
 
 # At each mark, sentencex goes back to the last space: quadratic time where there are
-# none. Such a text is shown to it through a window; of the sentences found, those that
-# end in its first half are taken, and it grows if none does. Only a quotation, or a
-# list, longer than the other half would look different in the whole text.
+# none. Such a text is split through a window: sentences that end in its first half are
+# taken, and the window grows if none does. Only a quotation, or a list, longer than the
+# other half would be split differently in the whole text.
 _WINDOW = 1 << 13
 _LONG_WORD = 1 << 10
 
 
 def language_code(language: str) -> str:
-    """A language's code without case and region: de of DE, de-AT or de_AT."""
+    """Returns a language's code without case and region: de for DE, de-AT or de_AT."""
     code = re.split("[-_]", language.strip().lower())[0]
     if code not in LANGUAGES:
         near = [code[:2]] if code[:2] in LANGUAGES else RULES
@@ -206,7 +206,7 @@ def language_code(language: str) -> str:
 
 
 def sentence_splitter(language: str) -> Callable[[str], Sequence[str]]:
-    """A function from a paragraph to its sentences."""
+    """Returns a function from a paragraph to its sentences."""
     if not language:
         return _as_one
     import sentencex
@@ -245,7 +245,7 @@ def _as_one(paragraph: str) -> Sequence[str]:
     return (paragraph,) if paragraph else ()
 
 
-# A chunk of a source into lines and ends of documents:
+# A chunk of a source becomes lines and ends of documents:
 #
 # text
 #     One sentence per line, or one paragraph if it is to be split; a blank line ends a
@@ -263,7 +263,7 @@ Splitter = Callable[[str], Sequence[str]]
 
 
 class TextLine(NamedTuple):
-    """A line of a source that holds text, or the end of a document."""
+    """A line of text, or the end of a document."""
 
     # The line's sentences, stripped; empty at a document's end.
     sentences: Sequence[str]
@@ -279,7 +279,7 @@ def read_chunk(chunk: Chunk, dropped: Counter[str]) -> Iterator[TextLine]:
 
 
 def _text_border(line: bytes) -> int | None:
-    # Invalid UTF-8 is text here, and an error for the chunk that it belongs to.
+    # Invalid UTF-8 is text here, and an error in the chunk that it belongs to.
     return None if line.decode("utf-8", "replace").strip() else len(line)
 
 
@@ -296,7 +296,7 @@ def _document_lines(
     chunk: Chunk, split: Splitter, dropped: Counter[str]
 ) -> Iterator[TextLine]:
     if chunk.start == chunk.source.begin:
-        yield TextLine((), "")  # of plain text that was read before
+        yield TextLine((), "")  # ends plain text that came before
     for paragraphs in chunk.source.documents(chunk.start, chunk.stop, dropped):
         if not paragraphs:
             dropped[EMPTY_DOCUMENTS] += 1

@@ -1,9 +1,9 @@
-"""Which encoding a text file is in.
+"""Detects the encoding of text files.
 
-A file that is not UTF-8 is shown to charset-normalizer, from its first characters
-that are not ASCII on. A file most of whose characters are UTF-8 is a damaged UTF-8
-file, not one in another encoding: in these, hardly any two bytes look like UTF-8.
-Encodings of seven bits (ISO-2022-JP, say) look like ASCII, and must be named.
+A file that is not UTF-8 is given to charset-normalizer, from its first characters that
+are not ASCII on. If most of these are UTF-8, the file is damaged UTF-8, not text in
+another encoding: in other encodings hardly any two bytes look like UTF-8.
+Encodings of seven bits (such as ISO-2022-JP) look like ASCII, and must be named.
 """
 
 import codecs
@@ -19,7 +19,7 @@ from bert_tf.text import blocks
 
 _SAMPLE_BYTES = 1 << 17
 # In most Western European files each of these fits as well as `_WESTERN`, by far the
-# most frequent; so they are believed only with a language that is written in them.
+# most frequent; so they are accepted only with a language that is written in them.
 _WESTERN = "cp1252"
 _LANGUAGES = {
     "cp1250": (
@@ -34,13 +34,13 @@ _LANGUAGES = {
     "cp1257": ("Latvian", "Lithuanian"),
     "cp1258": ("Vietnamese",),
 }
-# As in a file's hashing: quicker than starting workers.
+# Below this size, reading is quicker than starting workers.
 _BYTES_OF_ONE_WORKER = 1 << 30
 _MOST_NAMES = 3
 
 
 def find_encodings(paths: Sequence[str], num_workers: int = 1) -> list[str]:
-    """The encoding of each file; reads all of them, and says what was found."""
+    """Returns the encoding of each file; reads all of them, and logs what was found."""
     if sum(map(files.size, paths)) <= _BYTES_OF_ONE_WORKER:
         num_workers = 1
     found = list(ordered_map(find_encoding, paths, num_workers=num_workers))
@@ -55,16 +55,16 @@ def find_encodings(paths: Sequence[str], num_workers: int = 1) -> list[str]:
 
 
 def find_encoding(path: str) -> str:
-    """The encoding of a file, which is read to its end."""
+    """Returns the encoding of a file; reads it to its end."""
     num_valid = num_invalid = 0  # characters that are not ASCII
     sample = bytearray()
     first_error = ""
     for block in blocks.read_blocks(path):
         data = block.data
         if block.offset == 0 and data.startswith(b"PAR1"):
-            return blocks.UTF_8  # Parquet's
-        if block.offset == 0 and b"\0" in data:  # ASCII in UTF-16 is UTF-8, too
-            # Not a line, which ends in the middle of a character.
+            return blocks.UTF_8  # Parquet decodes its text itself
+        if block.offset == 0 and b"\0" in data:  # ASCII as UTF-16 is valid UTF-8, too
+            # Not a line: a UTF-16 line ends in the middle of a character.
             return _guess(next(unpacking.read_pieces(path))[:_SAMPLE_BYTES], path)
         if data.isascii():
             continue
@@ -79,7 +79,7 @@ def find_encoding(path: str) -> str:
                 first_error = files.not_utf8(data, error.start, path, number, remedy)
         num_valid += len(text) - len(text.encode("ascii", "ignore"))
         if not sample:
-            # From a little before the first such character.
+            # From shortly before the first such character.
             first = next(i for i, byte in enumerate(data) if byte > 0x7F)
             sample += data[data.rfind(b"\n", 0, max(first - 1000, 0)) + 1 :]
         elif len(sample) < _SAMPLE_BYTES:

@@ -23,7 +23,7 @@ from bert_tf.text.segmentation import NO_SEGMENTER, require_segmenter
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
-# Runs of text are counted before they are cut into words, this many different ones at
+# Runs of text are counted before they are cut into words, this many different runs at
 # a time: most runs are frequent, and cutting is slow.
 _RUNS_AT_A_TIME = 1 << 20
 
@@ -40,11 +40,11 @@ class WordCounts:
 
     @property
     def num_occurrences(self) -> int:
-        """All words of the text, including those that were forgotten."""
+        """The number of words in the text, forgotten ones included."""
         return sum(self.words.values()) + self.num_forgotten
 
     def characters(self) -> Counter[str]:
-        """How often each character occurs, including forgotten words."""
+        """Returns how often each character occurs, forgotten words included."""
         return _characters(self.words) + self._forgotten_characters
 
     def add_lines(
@@ -63,7 +63,7 @@ class WordCounts:
         self._cut(runs, do_lower_case, segmenter)
 
     def add(self, other: "WordCounts") -> None:
-        """Adds the counts of the text that follows."""
+        """Adds the counts of text that follows."""
         for word, count in other.words.items():
             self.words[word] += count
         self._forgotten_characters.update(other._forgotten_characters)
@@ -90,7 +90,7 @@ class WordCounts:
             highest = count
             left -= num_words
         forgotten = {w: count for w, count in self.words.items() if count <= highest}
-        # A new table: one that only had words deleted from it keeps its size.
+        # A new table: deleting words would not make the old one smaller.
         kept = ((w, count) for w, count in self.words.items() if count > highest)
         self.words = defaultdict(int, kept)
         self._forgotten_characters.update(_characters(forgotten))
@@ -106,7 +106,7 @@ def count_words(
     max_words: int | None = None,
     num_workers: int = 1,
 ) -> tuple[WordCounts, Counter[str]]:
-    """Counts the words of a text on several cores."""
+    """Returns the words of a text, counted on several cores, and what was dropped."""
     require_segmenter(segmenter)
     counts = WordCounts(max_words)
     dropped: Counter[str] = Counter()
@@ -148,22 +148,22 @@ def _characters(words: Mapping[str, int]) -> Counter[str]:
     return characters
 
 
-# Repeatedly merging the two pieces that are most often next to each other, of the
-# different words, each with its count (byte pair encoding, Sennrich et al. 2016,
+# The two pieces that are most often next to each other are merged, repeatedly, in the
+# different words with their counts (byte pair encoding, Sennrich et al. 2016,
 # arXiv:1508.07909, section 3.2, with WordPiece's spelling). The most frequent pair is
 # needed at every step:
 #
 # - The pairs that a new piece is part of are counted when it is made, at all places. A
 #   piece is made once: two equal strings are cut in the same way, step by step, until
 #   they are one piece or one of them has been merged with a neighbour.
-# - So a pair's count only falls from then on, as its pieces merge with others. What was
-#   counted first is a bound, and a heap of bounds has the most frequent pair on top as
-#   soon as the bound on top, counted again, turns out to hold.
+# - So a pair's count only falls from then on, as its pieces merge with others. The
+#   first count is an upper bound. The pair on top of a heap of bounds is the most
+#   frequent one if it still has that count when it is counted again.
 # - Pairs below a threshold are not tracked; when none is left above it, the
 #   threshold falls and all pairs are counted again.
 #
-# The result is that of counting all pairs before each merge. Ties are broken by
-# spelling, so the same text gives the same vocabulary on every machine.
+# The result is the same as if all pairs were counted before each merge. Ties are broken
+# by spelling, so the same text gives the same vocabulary on every machine.
 
 # Where no piece begins or ends.
 _NONE = -1
@@ -196,9 +196,9 @@ def merge_pieces(
     *,
     min_frequency: int = 1,
 ) -> list[str]:
-    """The pieces that merging the most frequent pair gives, in the order of merging."""
+    """Returns the pieces made by merging the most frequent pairs, in that order."""
     spelled = _SpelledWords(words, alphabet, limit)
-    # Each pair is there once, so no comparison goes beyond the spellings.
+    # Each pair occurs once, so no comparison goes beyond the spellings.
     bounds: list[tuple[int, str, str, _Pair]] = []
 
     def look_after(pair: _Pair) -> None:
@@ -270,8 +270,8 @@ class _SpelledWords:
             if ord(piece[-1]) < len(ids):
                 ids[ord(piece[-1])] = index
         gaps = np.flatnonzero(characters == ord(_GAP))
-        # The piece that begins at each place of the row, or none; and the one that ends
-        # there, where one does.
+        # The piece that begins at each place of the row, or none; and the piece that
+        # ends there, if any.
         self._begins = continuation_ids[characters]
         self._begins[gaps[:-1] + 1] = start_ids[characters[gaps[:-1] + 1]]
         self._ends = self._begins.copy()
@@ -283,8 +283,8 @@ class _SpelledWords:
         self._lengths = np.ones(most, self._place_type)
 
     def all_pairs(self, least: int) -> Iterator[_Pair]:
-        """The pairs that occur in the words at least that often."""
-        # In parts, those of some left pieces at a time: sorting takes much memory.
+        """Yields the pairs that occur at least that often in the words."""
+        # In parts, each for some of the left pieces: sorting takes much memory.
         num_parts = 1 + len(self._begins) // _PLACES_AT_A_TIME
         parts = np.arange(len(self.pieces) + 1) % num_parts
         parts[_NONE] = num_parts
@@ -299,7 +299,7 @@ class _SpelledWords:
                 yield _Pair(*divmod(key, len(self.pieces)), found, count)
 
     def pairs_with(self, piece: int, places: Array, least: int) -> Iterator[_Pair]:
-        """The pairs that `piece` is part of, given all the places it begins at."""
+        """Yields the pairs that contain `piece`, given all places where it begins."""
         before = self._ends[places - 1]
         inside = before != _NONE
         before = before[inside]
@@ -307,13 +307,13 @@ class _SpelledWords:
         for other, found, count in self._groups(before, starts, least):
             yield _Pair(other, piece, found, count)
         after = self._begins[places + self._lengths[piece]]
-        # A piece next to itself was found from its right one.
+        # A piece next to itself was found before, from the right one.
         inside = (after != _NONE) & (after != piece)
         for other, found, count in self._groups(after[inside], places[inside], least):
             yield _Pair(piece, other, found, count)
 
     def count_again(self, pair: _Pair) -> _Pair:
-        """The pair with those of its places where it still exists."""
+        """Returns the pair with only those of its places where it still exists."""
         left, right, places, _ = pair
         places = places[self._begins[places] == left]
         places = places[self._begins[places + self._lengths[left]] == right]
@@ -321,7 +321,7 @@ class _SpelledWords:
         return _Pair(left, right, places, frequency)
 
     def merge(self, pair: _Pair) -> tuple[int, Array]:
-        """Makes one piece of a pair at all the places where it occurs."""
+        """Merges a pair wherever it occurs; returns the new piece and its places."""
         left, right, places, _ = pair
         if left == right:
             places = _without_overlaps(places, int(self._lengths[left]))
@@ -337,7 +337,7 @@ class _SpelledWords:
     def _groups(
         self, keys: Array, places: Array, least: int
     ) -> Iterator[tuple[int, Array, int]]:
-        """Each key that occurs at least that often, with its places and its count."""
+        """Yields each key that occurs at least that often, its places and its count."""
         if not len(keys):
             return
         order = np.argsort(keys)
@@ -356,7 +356,7 @@ class _SpelledWords:
 
 
 def _without_overlaps(places: Array, length: int) -> Array:
-    """Of a piece next to itself ("aaaa"), every second place in a run, from left."""
+    """Returns every second place in runs of a piece next to itself ("aaaa")."""
     indices = np.arange(len(places))
     is_start = np.append(True, places[1:] != places[:-1] + length)
     starts = np.maximum.accumulate(np.where(is_start, indices, 0))
@@ -372,8 +372,8 @@ def learn_vocabulary(
     num_unused: int = 0,
     **settings: Any,
 ) -> Vocabulary:
-    """Learns a vocabulary of `vocab_size` tokens; settings as `learn_from_counts`."""
-    first_tokens(vocab_size, num_unused)  # a wrong size is known before the work
+    """Learns a vocabulary of `vocab_size` tokens; settings: see `learn_from_counts`."""
+    first_tokens(vocab_size, num_unused)  # rejects a wrong size before the work
     require_segmenter(segmenter)
     counts = WordCounts()
     counts.add_lines(lines, do_lower_case, segmenter)
@@ -391,12 +391,12 @@ def learn_from_counts(
     min_frequency: int = 2,
     character_coverage: float = 0.9999,
 ) -> Vocabulary:
-    """Learns a vocabulary from a text whose words were counted before.
+    """Learns a vocabulary from a text whose words have been counted.
 
-    A text that supports fewer tokens is an InputError, unless `fewer_tokens` are right.
+    A text that supports fewer tokens raises InputError unless `fewer_tokens` is true.
 
-    The order is that of the released ones: [PAD], [unused0] and so on, [UNK], [CLS],
-    [SEP], [MASK], then the characters, then the pieces, frequent ones first.
+    The order is the released vocabularies': [PAD], [unused0] and so on, [UNK], [CLS],
+    [SEP], [MASK], then the characters, then the pieces, the most frequent first.
     """
     tokens = first_tokens(vocab_size, num_unused)
     if not counts.num_occurrences:
@@ -416,7 +416,7 @@ def learn_from_counts(
 
 
 def first_tokens(vocab_size: int, num_unused: int) -> list[str]:
-    """The tokens at the beginning of every vocabulary."""
+    """Returns the tokens at the beginning of every vocabulary."""
     unused = [f"[unused{index}]" for index in range(num_unused)]
     tokens = [PAD, *unused, UNK, CLS, SEP, MASK]
     if vocab_size <= len(tokens):
@@ -428,7 +428,7 @@ def first_tokens(vocab_size: int, num_unused: int) -> list[str]:
 
 
 def count_unknown(counts: WordCounts, vocabulary: Vocabulary) -> int:
-    """How many words become [UNK]: too long, or with a character that has no token."""
+    """Returns how many words become [UNK]: too long, or with an unknown character."""
     starts = {token for token in vocabulary if len(token) == 1}
     pieces = {token[2:] for token in vocabulary if token.startswith(CONTINUATION)}
     return sum(
@@ -441,7 +441,7 @@ def count_unknown(counts: WordCounts, vocabulary: Vocabulary) -> int:
 
 
 def _alphabet(counts: Counter[str], coverage: float, limit: int) -> list[str]:
-    """The characters' tokens: the starts of words, then the continuations."""
+    """Returns the characters' tokens: starts of words, then continuations."""
     wanted = coverage * counts.total()
     starts: list[str] = []
     continuations: list[str] = []

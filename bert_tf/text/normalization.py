@@ -22,9 +22,9 @@ from bert_tf.text.segmentation import NO_SEGMENTER, segments
 # 5. Make each punctuation character a word: P*, and all of ASCII but letters and
 #    digits.
 #
-# Words are lowered and decomposed one by one in the original, here many at once. That
-# is the same: white space is neither cased nor case-ignorable, so the only context rule
-# of lowering (final sigma) does not see past it, and it is a starter, so no accent is
+# Words are lowered and decomposed one by one in the original, here many at once, with
+# the same result: white space is neither cased nor case-ignorable, so lowering's only
+# context rule (final sigma) does not see past it, and it is a starter, so no accent is
 # reordered across it. No step makes new white space: the only characters that decompose
 # to a space (U+2000, U+2001) became spaces before. A step is one call of a compiled
 # regular expression or of a `str` method: no Python code runs per character.
@@ -50,13 +50,13 @@ _LAST_BMP = 0xFFFF
 
 
 class Patterns(NamedTuple):
-    """Compiled character classes, for text with or without astral characters.
+    """Character classes for text with or without astral characters.
 
-    `re` looks a character of the BMP up in a table, but searches a list of ranges for
-    those of the planes above, which is slow for characters in none of them.
+    `re` looks up characters of the BMP in a table, but searches a list of ranges for
+    the planes above, which is slow for characters that are not in the class.
     """
 
-    rare: re.Pattern[str]  # one character that step 1 or 2 is about
+    rare: re.Pattern[str]  # a character that step 1 or 2 changes
     removed: re.Pattern[str]  # a run of characters of step 1
     cjk_split: re.Pattern[str]  # one ideograph, or a run without any
     accents: re.Pattern[str]  # a run of Mn
@@ -84,7 +84,7 @@ def is_cjk(char: str) -> bool:
 
 
 def _character_class(chars: Iterable[str], last: int) -> str:
-    """The inside of a regular expression's [...], up to a last code point."""
+    """Returns the inside of a regular expression's [...], up to a last code point."""
     ranges: list[list[int]] = []
     for code_point in sorted(map(ord, chars)):
         if code_point > last:
@@ -98,7 +98,7 @@ def _character_class(chars: Iterable[str], last: int) -> str:
 
 @functools.cache
 def patterns(astral: bool) -> Patterns:
-    """The patterns for text with (`astral`) or without characters above U+FFFF."""
+    """Returns patterns for text with (`astral`) or without characters above U+FFFF."""
     last = sys.maxunicode if astral else _LAST_BMP
     removed, space, accents, punctuation = (
         _character_class(chars, last) for chars in _classes()
@@ -135,19 +135,19 @@ _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 _ASCII_REMOVED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+")
 _ASCII_WORDS = re.compile(r"[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
 
-# Removed in step 1, but `str.split` would split at them.
+# Step 1 removes these, but `str.split` would split at them.
 SPLITTING_CONTROLS = re.compile("[\x0b\x0c\x1c-\x1f\x85]+")
 
 
 def patterns_for(text: str) -> Patterns:
-    """The patterns that are right and fast for a text."""
+    """Returns the patterns that are right and fast for a text."""
     return patterns(_ASTRAL.search(text) is not None)
 
 
 def split_words(
     text: str, do_lower_case: bool, segmenter: str = NO_SEGMENTER
 ) -> list[str]:
-    """The words of a text, normalised."""
+    """Returns the words of a text, normalised."""
     if text.isascii():
         if text.isalnum():
             return [text.lower() if do_lower_case else text]
@@ -170,11 +170,11 @@ def split_words(
 
 # Words with their place in the text: the same steps, one by one.
 #
-# Each character carries the span of the text that it was made of through removal,
+# Each character carries the span of text that it was made from, through removal,
 # lowering and decomposition. Slower than `split_words`, with the same words.
 
 Span = tuple[int, int]  # (start, end), half open, in characters
-Placed = tuple[str, Span]  # a character and what it was made of
+Placed = tuple[str, Span]  # a character and what it was made from
 
 _CJK = "".join(rf"\U{first:08x}-\U{end:08x}" for first, end in CJK_RANGES)
 IDEOGRAPH = re.compile(f"[{_CJK}]")
@@ -188,9 +188,9 @@ def words_of_text(
     splits_punctuation: bool = False,
     segmenter: str = NO_SEGMENTER,
 ) -> list[Span]:
-    """Where the words of plain text are: between white space, or each an ideograph.
+    """Returns where plain text has words: between white space, or each ideograph.
 
-    Or a sign of punctuation, or what a segmenter separates, as to the tokenizer.
+    Or each punctuation character, or a segmenter's words, as in the tokenizer.
     """
     spans = [
         match.span()
@@ -230,8 +230,8 @@ def _parts_at_ideographs(run: str, start: int, end: int) -> Iterator[list[Placed
 
 
 def _lower(part: list[Placed]) -> list[Placed]:
-    # The whole part at once, because a sigma's form depends on its context; either
-    # form has the length of the one that sigma has alone.
+    # The whole part at once, because a sigma's form depends on its context; both forms
+    # have the length of a lone sigma's.
     lowered = iter("".join(char for char, _ in part).lower())
     return [
         (next(lowered), span) for char, span in part for _ in range(len(char.lower()))
@@ -239,7 +239,7 @@ def _lower(part: list[Placed]) -> list[Placed]:
 
 
 def _decompose(part: list[Placed]) -> list[Placed]:
-    """Canonical decomposition (Unicode Standard, section 3.11): decompose, reorder."""
+    """Returns the canonical decomposition (Unicode Standard, section 3.11)."""
     decomposed = [
         (piece, span)
         for char, span in part
@@ -259,7 +259,7 @@ def _decompose(part: list[Placed]) -> list[Placed]:
 
 
 def _without_accents(part: list[Placed]) -> list[Placed]:
-    """Removes accents; their source is added to that of the character before."""
+    """Removes accents; adds their source to the source of the character before."""
     kept: list[Placed] = []
     for char, (start, end) in part:
         if unicodedata.category(char) != "Mn":

@@ -1,9 +1,9 @@
 """JSON and Parquet to documents.
 
-Each row is a document, with its text in one of its fields, or in a
-field within one (body.text); the text's lines are its paragraphs. As `wikiextractor
---json` of versions 2 begins the text with the title, a first paragraph that is the
-row's "title" is left out. A chunk's positions are bytes of JSON lines, or groups of
+Each row is a document, with its text in one of its fields, or in a nested
+field (body.text); the text's lines are its paragraphs. `wikiextractor --json` of
+versions 2 begins the text with the title, so a first paragraph equal to the row's
+"title" is left out. A chunk's positions are bytes of JSON lines, or groups of
 rows of Parquet; an array of objects is one chunk.
 """
 
@@ -33,7 +33,7 @@ _BLANK = blocks.BYTE_ORDER_MARK + b" \t\r\n"
 def read_rows(
     source: FileSource, start: int, stop: int | None, dropped: Counter[str]
 ) -> Iterator[list[str]]:
-    """Yields the paragraphs of each document; none where the text is null."""
+    """Yields the paragraphs of each document; an empty list if its text is null."""
     for place, value in _values(source, start, stop, dropped):
         try:
             values = rows.of_object(value)
@@ -52,7 +52,7 @@ def read_rows(
 def _values(
     source: FileSource, start: int, stop: int | None, dropped: Counter[str]
 ) -> Iterator[tuple[Callable[[], str], Any]]:
-    """Yields functions that find the rows' places, and the rows' values."""
+    """Yields functions that return the rows' places, and the rows' values."""
     if source.input_format == PARQUET:
         column = source.text_field
         for number, row in rows.parquet_rows(source.path, column, start, stop):
@@ -100,7 +100,7 @@ def named_format(path: str) -> str:
 def cut_parquet(
     source: FileSource, chunk_bytes: int
 ) -> Iterator[tuple[int, int | None, int]]:
-    """Yields chunks' first groups of rows, the ones behind their last, and bytes."""
+    """Yields each chunk's first group of rows, the group after its last, and bytes."""
     sizes = _group_bytes(source.path, source.text_field)
     start = 0
     for some in grouped(sizes, chunk_bytes, lambda size: size):
@@ -111,7 +111,7 @@ def cut_parquet(
 
 
 def _group_bytes(path: str, column: str) -> list[int]:
-    """The bytes of each group of rows; refuses a column that is not there."""
+    """Returns the bytes of each group of rows; refuses a missing column."""
     with rows.parquet_file(path) as file:
         columns = [file.schema.column(n) for n in range(len(file.schema))]
         names = [one.path for one in columns if not one.max_repetition_level]

@@ -1,9 +1,9 @@
 """Words of scripts that are written without spaces, separated by a library.
 
-To the original's tokenizer a phrase of Thai is one word. With a segmenter, runs of
-letters of these scripts are words and boundaries between them. Only boundaries are
-added, at the ends of such a run and within it: no character changes, and text without
-these letters has the words that it has without a segmenter.
+For the original's tokenizer, a phrase of Thai is one word. A segmenter splits runs of
+letters of these scripts into words. It only adds boundaries, at the ends of such a run
+and within it: no character changes, and text without these letters has the same words
+as without a segmenter.
 """
 
 import functools
@@ -14,25 +14,25 @@ import unicodedata
 
 from bert_tf.base.errors import InputError
 
-# "icu" is the word break iterator of ICU (https://icu.unicode.org), by icu4py.
+# "icu" is the word break iterator of ICU (https://icu.unicode.org), through icu4py.
 NO_SEGMENTER = "none"
 ICU = "icu"
 SEGMENTERS = (NO_SEGMENTER, ICU)
 
-# The blocks of the scripts that ICU has words of: Thai and Lao, Burmese, Khmer, kana.
+# The blocks of scripts whose words ICU knows: Thai and Lao, Burmese, Khmer, kana.
 _BLOCKS = (
     *((0x0E00, 0x0EFF), (0x1000, 0x109F), (0xA9E0, 0xA9FF), (0xAA60, 0xAA7F)),
     *((0x1780, 0x17FF), (0x3040, 0x30FF), (0x31F0, 0x31FF), (0xFF66, 0xFF9F)),
 )
-# Ideographs are words of their own later; before kana they say what its words are.
+# Ideographs become words of their own later; before kana they help to find its words.
 _IDEOGRAPHS = "\u3005\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-# Between the letters of a run there may be spaces of no width, and joiners.
+# Between the letters of a run there may be zero-width spaces and joiners.
 _SPACE = "\u200b"
 _JOINERS = "\u200c\u200d\u2060"
 
 
 def require_segmenter(segmenter: str) -> None:
-    """Raises InputError if there is none of that name, or it is not installed."""
+    """Raises InputError if the segmenter is unknown or not installed."""
     if segmenter not in SEGMENTERS:
         raise InputError(
             f"`segmenter` must be one of {', '.join(SEGMENTERS)}. Received:"
@@ -46,8 +46,8 @@ def require_segmenter(segmenter: str) -> None:
 
 @functools.cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """One letter of the scripts, and a run of them."""
-    # Without digits, which keep ICU from looking at the letters next to them.
+    """Returns patterns of one letter of the scripts, and of a run of them."""
+    # Without digits: at a digit, ICU ignores the letters next to it.
     chars = {"L": "", "M": ""}
     for char in (chr(n) for first, last in _BLOCKS for n in range(first, last + 1)):
         if (kind := unicodedata.category(char)[0]) in chars:
@@ -58,12 +58,12 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def has_letters(text: str) -> bool:
-    """Whether a segmenter separates words of it."""
+    """Whether a segmenter separates words of this text."""
     return _patterns()[0].search(text) is not None
 
 
 def segments(text: str, segmenter: str) -> list[tuple[int, int]]:
-    """The parts of a text, (start, end) of each, between which are boundaries."""
+    """Returns the parts of a text as (start, end); words end at their boundaries."""
     letter, run = _patterns()
     if segmenter == NO_SEGMENTER or not letter.search(text):
         return [(0, len(text))]

@@ -1,4 +1,4 @@
-"""Which text is read, in which formats and encodings, and in which chunks."""
+"""Selects the text to read, its formats and encodings, and the chunks."""
 
 import codecs
 import contextlib
@@ -128,7 +128,7 @@ class TextOptions(Options, title=all_options.DATA, decides="reading"):
     )
 
     def problems(self) -> Iterator[str]:
-        """One of `input_file` and `tfds_name`; known languages and encodings."""
+        """Yields problems with the source, the languages and the encodings."""
         yield from super().problems()
         if (self.input_file is None) == (self.tfds_name is None):
             yield "Give one of `input_file` and `tfds_name`."
@@ -140,14 +140,14 @@ class TextOptions(Options, title=all_options.DATA, decides="reading"):
             yield str(error)
 
 
-# Paths -> those that hold no text: records, and files that accompany them.
+# Paths -> the paths that hold no text: records, and files that accompany them.
 Written = Callable[[Sequence[str]], Iterable[str]]
 
 
 def text_chunks(
     options: TextOptions, written: Written, *, passed_over: Sequence[str] = ()
 ) -> list[Chunk]:
-    """The options' text, in pieces of work."""
+    """Returns the options' text, in pieces of work."""
     if options.tfds_name:
         return addon("tfds").make_tfds_chunks(
             options.tfds_name,
@@ -172,7 +172,7 @@ def file_chunks(
     *,
     passed_over: Sequence[str] = (),
 ) -> list[Chunk]:
-    """Files that a flag names, in pieces of work, to be read as the options say."""
+    """Returns the files that a flag names, in pieces of work, as the options say."""
     found = find_sources(patterns, flag)
     others = {files.identity(path) for path in [*passed_over, *written(found)]}
     paths = [path for path in found if files.identity(path) not in others]
@@ -208,7 +208,7 @@ def file_chunks(
 
 
 def find_sources(patterns: str, flag: str) -> list[str]:
-    """The input files that comma-separated patterns name, in the patterns' order."""
+    """Returns the input files that comma-separated patterns name, in their order."""
     found: list[str] = []
     for pattern in files.split_paths(patterns):
         matches = [
@@ -234,7 +234,7 @@ def make_chunks(
     chunk_bytes: int = _CHUNK_BYTES,
     num_workers: int = 1,
 ) -> list[Chunk]:
-    """Cuts files into chunks, in order, depending only on the arguments."""
+    """Cuts files into chunks, in order; the cuts depend only on the arguments."""
     paths = list(paths)
     for path in paths:
         if not files.exists(path):
@@ -318,9 +318,9 @@ def _cut(source: FileSource, chunk_bytes: int) -> _Cuts:
 
 
 def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
-    """A file's format, by its name, then by its first line that is not blank.
+    """Returns a file's format, by its name, then by its first line that is not blank.
 
-    And the beginning that was read.
+    Also returns the beginning of the file, as far as it was read.
     """
     by_name = addon("objects").named_format(path)
     if by_name in OBJECTS:
@@ -379,10 +379,10 @@ def _is_visible(name: str) -> bool:
 
 
 def encoding_name(encoding: str) -> str:
-    """An encoding's name in Python."""
+    """Returns an encoding's name in Python."""
     try:
         name = codecs.lookup(encoding).name
-        "".encode(name)  # refuses base64, say
+        "".encode(name)  # refuses base64, for example
     except (LookupError, UnicodeError) as error:
         raise InputError(
             f"`encoding={encoding}` must be utf-8, auto or the name of an encoding that"

@@ -54,12 +54,12 @@ def make_tfds_chunks(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatasetSource(Source):
-    """A split of a TensorFlow dataset, or a slice of one: examples from `begin` on."""
+    """Consecutive examples of a TensorFlow dataset's split."""
 
     name: str  # with configuration and version: "wikipedia/20230601.en:1.0.0"
     split: str  # of which the chunks are slices: "train"
-    end: int  # the first example behind the source's
-    # The folder of prepared datasets; None for the library's own.
+    end: int  # the number after the last example
+    # The folder of prepared datasets; None for the library's default.
     data_dir: str | None = None
 
     @property
@@ -96,7 +96,7 @@ class DatasetSource(Source):
 def sources_of(
     rows: TfdsRows, text_field: str, clean: str = NO_CLEANING
 ) -> list[DatasetSource]:
-    """The parts of the split, of which several may be added by +."""
+    """Returns the parts of a split; several may be joined by +."""
     import tensorflow_datasets as tfds
 
     with rows.split_errors():

@@ -150,9 +150,9 @@ class Vocabulary:
     def has_upper_case(self) -> bool:
         """Whether the vocabulary is of text that keeps its case.
 
-        More than one in a hundred tokens is a word or piece with an upper-case letter,
-        which lower-cased text never has: of the released cased vocabularies 29 and 16
-        in a hundred are, of the uncased and the Chinese one none. [CLS] and the like do
+        It is if over 1 % of the tokens are words or pieces with an upper-case letter,
+        which lower-cased text never has: 29 % and 16 % in the released cased
+        vocabularies, none in the uncased and the Chinese ones. [CLS] and the like do
         not count, nor do the few that users may have put in unused lines.
         """
         words = (token.removeprefix(CONTINUATION) for token in self.tokens)

@@ -24,20 +24,20 @@ from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Voca
 
 Tokens = list[int]
 
-# Between the two texts of a pair that is typed as one.
+# Separates the two texts of a pair that is typed as one line.
 PAIR_SEPARATOR = " ||| "
 
-# The places that a vocabulary keeps for tokens to come.
+# Placeholders that a vocabulary keeps for future tokens.
 UNUSED = re.compile(r"\[unused\d+\]")
 
 
 def pair_features(
     pairs: Iterable[tuple[Tokens, Tokens]], vocabulary: Vocabulary, max_seq_length: int
 ) -> dict[str, np.ndarray]:
-    """[CLS] A [SEP], or [CLS] A [SEP] B [SEP], of every pair."""
+    """Returns the features of every pair: [CLS] A [SEP], or [CLS] A [SEP] B [SEP]."""
     cls_id, sep_id = vocabulary.cls_id, vocabulary.sep_id
-    # All records' tokens one after another; the number of each record's tokens, and of
-    # those of its first text.
+    # All records' tokens in sequence; the number of each record's tokens, and of the
+    # tokens of its first part.
     tokens: list[int] = []
     lengths, lengths_a = [], []
     for tokens_a, tokens_b in pairs:
@@ -65,7 +65,7 @@ def pair_features(
 def truncate_pair(
     tokens_a: Tokens, tokens_b: Tokens, max_length: int
 ) -> tuple[Tokens, Tokens]:
-    """Cuts two sequences to `max_length` together, always the longer one at its end."""
+    """Cuts two sequences to `max_length` together, always at the longer one's end."""
     length_a, length_b = len(tokens_a), len(tokens_b)
     excess = length_a + length_b - max_length
     if excess > 0:
@@ -82,7 +82,7 @@ def truncate_pair(
 def text_pairs(
     texts: str | Iterable[str], pairs: str | Iterable[str | None] | None
 ) -> list[tuple[str, str]]:
-    """Texts with their second ones, "" for none."""
+    """Returns texts with their second ones, "" for none."""
     firsts = [texts] if isinstance(texts, str) else list(texts)
     if pairs is None:
         pairs = [""] * len(firsts)
@@ -107,10 +107,10 @@ def text_pairs(
 # `normalization`; each is cut greedily into the longest pieces that the vocabulary has,
 # or becomes [UNK] where that fails or it has over 200 characters.
 #
-# No rule of the tokenizer looks past white space. So the ids of a run without white
-# space depend on that run alone, and a text is its runs (one C call), looked up in a
-# bounded cache, joined. Only a run that is not in the cache is normalised, and only a
-# word that is not in a second cache is cut.
+# No rule of the tokenizer looks past white space, so the ids of a run without white
+# space depend on that run alone. A text is split into runs (one C call), whose ids are
+# looked up in a bounded cache. Only a run that is not in the cache is normalised, and
+# only a word that is not in a second cache is cut.
 
 # A longer word is [UNK].
 MAX_CHARACTERS_PER_WORD = 200
@@ -120,7 +120,7 @@ MAX_CHARACTERS_PER_WORD = 200
 _CACHE_ENTRIES = 1 << 17
 _CACHE_CHARACTERS = 64
 
-# Of 2 to 5, the fastest on the languages of the multilingual vocabulary.
+# The fastest of 2 to 5 on the languages of the multilingual vocabulary.
 _PREFIX = 4
 
 
@@ -129,10 +129,10 @@ class Encoding(NamedTuple):
 
     ids: list[int]
     tokens: list[str]
-    offsets: list[Span]  # half open: text[start:end] is what the token was made of
+    offsets: list[Span]  # half open: the token was made from text[start:end]
 
     def part(self, start: int, stop: int) -> "Encoding":
-        """Some of the tokens."""
+        """Returns some of the tokens."""
         some = slice(start, stop)
         return Encoding(self.ids[some], self.tokens[some], self.offsets[some])
 
@@ -141,7 +141,7 @@ Result = TypeVar("Result")
 
 
 class Cache(dict[str, Result]):
-    """Results by string: a missing key is computed, and kept while there is room."""
+    """Results by string: missing ones are computed, and kept if there is room."""
 
     def __init__(self, compute: Callable[[str], Result]):
         super().__init__()
@@ -157,8 +157,8 @@ class Cache(dict[str, Result]):
 
 
 def _longest(pieces: Iterable[str]) -> dict[str, int]:
-    """The length of the longest piece that begins with each `_PREFIX` characters."""
-    # Most attempts of a greedy search are for lengths that no piece has.
+    """Returns, for each beginning of `_PREFIX` letters, its longest piece's length."""
+    # Most attempts of a greedy search would be with lengths that no piece has.
     longest: dict[str, int] = {}
     for piece in pieces:
         if len(piece) >= _PREFIX:
@@ -236,7 +236,7 @@ class WordPieceTokenizer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that the ids of a text depend on, as JSON."""
+        """Everything that a text's ids depend on, as JSON."""
         has_none = self.segmenter == NO_SEGMENTER
         return {
             "vocabulary": self.vocabulary.sha256,
@@ -245,20 +245,20 @@ class WordPieceTokenizer:
         }
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text's tokens; no [CLS] or [SEP] is added."""
+        """Returns the ids of a text's tokens, without adding [CLS] or [SEP]."""
         ids: list[int] = []
         for part, _, special_id in self._parts(text):
             if special_id is not None:
                 ids.append(special_id)
                 continue
-            # Only now: no special token comes of removing them.
+            # Only now: removing them must not create a special token.
             if SPLITTING_CONTROLS.search(part):
                 part = SPLITTING_CONTROLS.sub("", part)
             ids.extend(chain.from_iterable(map(self._run_ids, part.split())))
         return ids
 
     def tokenize(self, text: str) -> list[str]:
-        """A text's tokens."""
+        """Returns a text's tokens."""
         return self.convert_ids_to_tokens(self.encode(text))
 
     def __call__(
@@ -271,7 +271,7 @@ class WordPieceTokenizer:
         padding: str = "longest",
         return_tensors: str = "np",
     ) -> dict[str, Any]:
-        """The model's inputs for texts, or for pairs of texts: for `model.predict`.
+        """Returns a model's inputs for texts, or for pairs: for `model.predict`.
 
         Args:
             texts: B texts; a str is one.
@@ -324,7 +324,7 @@ class WordPieceTokenizer:
         return {name: tf.constant(value) for name, value in arrays.items()}
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text that a sequence's ids stand for.
+        """Returns the text that a sequence's ids stand for.
 
         Args:
             ids: of one sequence.
@@ -340,10 +340,10 @@ class WordPieceTokenizer:
         return joined(token for token in tokens if token not in (PAD, CLS, SEP))
 
     def encode_with_offsets(self, text: str) -> Encoding:
-        """The ids and tokens of a text, and the characters that each is made of.
+        """Returns the ids and tokens of a text, and each token's characters.
 
-        A token covers the source of its characters: what was lowered or decomposed into
-        them, the accents removed after them, and what was removed between them. [UNK]
+        A token covers the source of its characters: text lowered or decomposed into
+        them, the accents removed after them, and anything removed between them. [UNK]
         covers its whole word. Two tokens share a character that gave both (the parts of
         a Hangul syllable).
         """
@@ -367,7 +367,7 @@ class WordPieceTokenizer:
             cache.clear()
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
-        """The tokens' ids."""
+        """Returns the tokens' ids."""
         ids = self.vocabulary.ids
         try:
             return [ids[token] for token in tokens]
@@ -377,7 +377,7 @@ class WordPieceTokenizer:
             ) from error
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """The tokens of ids."""
+        """Returns the ids' tokens."""
         tokens = self.vocabulary.tokens
         ids = list(ids)
         if ids and (min(ids) < 0 or max(ids) >= len(tokens)):
@@ -405,7 +405,7 @@ class WordPieceTokenizer:
         return tuple(chain.from_iterable(map(self._word_ids, words)))
 
     def _align_run(self, run: str) -> tuple[tuple[int, int, int], ...]:
-        """(id, start, end) of each token of a run without white space."""
+        """Returns (id, start, end) for each token of a run without white space."""
         tokens = self.vocabulary.tokens
         aligned = []
         for word, spans in align_words(run, self.do_lower_case, self.segmenter):
@@ -424,9 +424,9 @@ class WordPieceTokenizer:
         return tuple(aligned)
 
     def cut_word(self, word: str, *, continues: bool = False) -> tuple[int, ...]:
-        """A word's pieces, or those of the rest of one: greedy longest match first.
+        """Returns the pieces of a word, or of a word's rest: greedy longest match.
 
-        One [UNK] if it does not cover the word.
+        Returns one [UNK] if pieces do not cover the word.
         """
         length = len(word)
         if length > MAX_CHARACTERS_PER_WORD:
@@ -461,13 +461,13 @@ class WordPieceTokenizer:
 
 
 def joined(tokens: Iterable[str]) -> str:
-    """The tokens as text: pieces of a word together, else a space between them."""
+    """Returns the tokens as text: pieces of a word together, else spaces between."""
     text = " ".join(tokens).replace(" " + CONTINUATION, "").replace(CONTINUATION, "")
     return " ".join(text.split())
 
 
 class PackedTokenizer:
-    """The ids of `WordPieceTokenizer.encode`, packed."""
+    """Encodes like `WordPieceTokenizer`, into packed ids."""
 
     def __init__(self, tokenizer: WordPieceTokenizer, dtype: type[np.integer]) -> None:
         self._of_run: Cache[bytes] = Cache(
@@ -476,17 +476,17 @@ class PackedTokenizer:
         self._run_ids = self._of_run.__getitem__
 
     def encode(self, text: str) -> bytes:
-        """The bytes of a text's ids."""
+        """Returns the bytes of a text's ids."""
         if SPLITTING_CONTROLS.search(text):
             text = SPLITTING_CONTROLS.sub("", text)
         return b"".join(map(self._run_ids, text.split()))
 
 
 def added_tokens(old: Vocabulary, new: Vocabulary) -> dict[int, tuple[int, ...]]:
-    """The ids of the tokens that a vocabulary adds, with the older pieces of each.
+    """Returns the ids of tokens that a vocabulary adds, each with its older pieces.
 
     Raises:
-        ValueError: it is no extension: a token has another id, or none.
+        ValueError: `new` does not extend `old`: a token has another id, or none.
     """
     if len(new) < len(old):
         raise ValueError(f"it has {len(new)} tokens instead of {len(old)}")
