@@ -13,7 +13,7 @@ from bert_tf.modeling.pooling import LayerMixture, PooledTokens
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class BiLstm(Stored, keras.layers.Bidirectional):
-    """A bidirectional LSTM of the width that it gets, half for each direction."""
+    """A bidirectional LSTM that keeps its input's width."""
 
     def __init__(self, width: int, dtype: Any = None):
         lstm = keras.layers.LSTM(
@@ -32,7 +32,7 @@ class BiLstm(Stored, keras.layers.Bidirectional):
 HIDDEN_SIZE = 768
 NUM_LAYERS = 2
 DROPOUT = 0.1
-# Adam changes a score by about the learning rate per step, here some 1e-3.
+# Adam changes a score by about the learning rate per step, here about 1e-3.
 _MIXTURE_SCORE_SCALE = 1.0
 
 
@@ -46,7 +46,7 @@ class BiLstmTagger(DictInputModel):
     they are learned, like ELMo's (`LayerMixture`).
 
     Inputs: features [B, S, num_vectors, width], and input_mask [B, S], 1 for words and
-    0 for padding behind them. Output, in float32: logits [B, S, C].
+    0 for padding after them. Output, in float32: logits [B, S, C].
     """
 
     def __init__(

@@ -29,22 +29,22 @@ from bert_tf.modeling.weight_names import ADDED
 
 
 class DictInputModel(keras.Model):
-    """A functional model with a dict of inputs that ignores further entries.
+    """A functional model with dict inputs, which ignores further entries.
 
     Keras matches the values of a dict with the inputs by position, so a record's labels
     must be removed first.
 
-    Arrays and eager tensors are checked before the model gets them: a device may look
-    up a wrong row for an invalid id, or none.
+    Arrays and eager tensors are checked before the model runs: a device may look up a
+    wrong row for an invalid id, or none.
     """
 
     def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Runs the model; InputError if an input does not fit it."""
+        """Runs the model. Raises InputError if an input does not fit it."""
         self._check(inputs)
         return super().__call__(inputs, *args, **kwargs)
 
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Keras' own, like the two below; InputError if an input or label is wrong."""
+        """Trains as Keras does. Raises InputError if an input or a label is wrong."""
         keras_backend.refuse_fork()
         self._check(x)
         if isinstance(kwargs.get("validation_data"), tuple | list):
@@ -55,19 +55,19 @@ class DictInputModel(keras.Model):
         return super().fit(x, self._labels(y), *args, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Evaluates as Keras does, with the inputs of `fit`."""
+        """Evaluates as Keras does; checks inputs as `fit` does."""
         keras_backend.refuse_fork()
         self._check(x)
         return super().evaluate(x, self._labels(y), *args, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Predicts as Keras does, with the inputs of `fit`."""
+        """Predicts as Keras does; checks inputs as `fit` does."""
         keras_backend.refuse_fork()
         self._check(x)
         return super().predict(x, *args, **kwargs)
 
     def make_train_function(self, force: bool = False) -> Any:
-        """Keras' own, for an optimizer whose variables exist: a step is traced once."""
+        """Builds the optimizer's variables first, so that a step is traced once."""
         optimizer = getattr(self, "optimizer", None)
         if optimizer is not None and not optimizer.built and self.trainable_variables:
             optimizer.build(self.trainable_variables)
@@ -78,7 +78,7 @@ class DictInputModel(keras.Model):
         raise NotImplementedError
 
     def _labels(self, y: Any) -> Any:
-        """Targets in Keras' form; a head checks them."""
+        """Returns targets in Keras' form; heads also check them."""
         return y
 
     def _check(self, inputs: Any) -> None:
@@ -115,7 +115,7 @@ class DictInputModel(keras.Model):
                 )
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, and which parts are trained."""
+        """Returns the constructor's arguments, and which parts are trained."""
         return {
             **self._constructor_arguments(),
             "trainable": self.trainable,
@@ -124,7 +124,7 @@ class DictInputModel(keras.Model):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "DictInputModel":
-        """The model that `get_config` describes."""
+        """Returns the model that `get_config` describes."""
         config = dict(config)
         if isinstance(config.get("dtype"), dict):
             config["dtype"] = keras.dtype_policies.deserialize(config["dtype"])
@@ -138,7 +138,7 @@ class DictInputModel(keras.Model):
         is_trainable = config.pop("trainable", True)
         flags = config.pop("frozen_parts", None)
         model = cls(**config)
-        # Files of earlier versions lack them; True would thaw what LoRA has frozen.
+        # Older files lack the flags; True would unfreeze what LoRA has frozen.
         if flags is not None:
             freeze_parts(model, is_trainable, flags)
         elif not is_trainable:
@@ -146,7 +146,7 @@ class DictInputModel(keras.Model):
         return model
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        """Runs the model on its own inputs among `inputs`."""
+        """Runs the model on the entries of `inputs` that it reads."""
         return super().call(self._own_inputs(inputs), training=training, mask=mask)
 
     def compute_output_spec(
@@ -188,25 +188,25 @@ def _is_array_of_jax(ids: Any) -> bool:
 #     input_ids [B, S], input_mask [B, S] (1 for tokens, 0 for padding) and
 #     segment_ids [B, S]; on request, position_ids [B, S] and attention_mask
 #     [B, S, S] (row: the attending token; column: the token attended to). For packed
-#     rows sequence_ids [B, S] and cls_positions [B, N], from which positions and
-#     attention masks follow.
+#     rows sequence_ids [B, S] and cls_positions [B, N], which give the positions and
+#     attention masks.
 # Outputs:
-#     sequence_output [B, S, H] and pooled_output [B, H], of packed rows [B, N, H]; on
+#     sequence_output [B, S, H] and pooled_output [B, H], for packed rows [B, N, H]; on
 #     request, hidden_states, the embeddings and every layer's output, each [B, S, H],
 #     and attention_probs, every layer's [B, A, S, S] before dropout.
 #
-# With `left_to_right` in its config a token attends only to itself and earlier ones,
+# With `left_to_right` in its config, a token attends only to itself and earlier ones,
 # and the last token is pooled (Devlin et al. 2018, section 5.1, "LTR"); with
-# `right_to_left` to itself and later ones. With `bilstm` an LSTM reads the sequence
+# `right_to_left`, to itself and later ones. With `bilstm`, an LSTM reads the sequence
 # output both ways; its last states are pooled, without a dense layer. With
-# `cls_normalization` the pooled output is standardized last.
+# `cls_normalization`, the pooled output is standardized last.
 #
 # A call may pass a whole parsed record: features that the model does not read are
 # ignored.
 
 
 def as_config(config: BertConfig | Mapping[str, Any] | str) -> BertConfig:
-    """A BertConfig from itself, from its fields, or from a released size's name."""
+    """Returns a BertConfig from itself, its fields, or the name of a released size."""
     if isinstance(config, BertConfig):
         return config
     if isinstance(config, str):
@@ -231,13 +231,13 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
             `sequence_ids` and `cls_positions`.
         recompute: whether training keeps only each layer's input, and computes the
             rest again in the backward pass: for long sequences.
-        layer_mixture: whether what is pooled, or without a pooler the sequence output,
-            is a learned mixture of all layers.
+        layer_mixture: whether the pooler's input, or without a pooler the sequence
+            output, is a learned mixture of all layers.
         lora_rank: rank of LoRA's product of matrices; 0 for no LoRA. With LoRA or
-            adapters the pre-trained weights are frozen.
+            adapters, the pre-trained weights are frozen.
         adapter_size: size of the layers' adapters; 0 for none.
         train_pooler: whether the pooler is trained with LoRA or adapters.
-        dtype: Keras dtype policy, such as "mixed_bfloat16"; default the global one.
+        dtype: Keras dtype policy, such as "mixed_bfloat16"; default: the global policy.
         name: the model's name, and the first part of its variables' paths.
 
     Attributes:
@@ -337,7 +337,7 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
                 if mixture is None:
                     tokens = pooled_tokens(hidden_states[-1], *masks)
                 else:
-                    # Mixes the pooled tokens alone: the same from far fewer numbers.
+                    # Mixes the pooled tokens alone: the same, from far fewer numbers.
                     tokens = mixture([pooled_tokens(h, *masks) for h in hidden_states])
                 outputs["pooled_output"] = pooler(tokens)
             elif mixture is not None:
@@ -381,19 +381,19 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
             self._freeze_pretrained()
 
     def enable_lora(self, rank: int) -> None:
-        """KerasHub's: LoRA of queries and values; all else is frozen."""
+        """Adds LoRA to queries and values, as KerasHub does; freezes all else."""
         super().enable_lora(rank)
         self.options["lora_rank"] = rank
         self._freeze_pretrained()
 
     def _freeze_pretrained(self) -> None:
-        """Freezes all but the added weights and those trained with them on request."""
+        """Freezes all but the added weights and those trained on request."""
         # Trained while the pre-trained weights are frozen:
         #
         #     LoRA        A and B of queries and values
         #     adapters    the adapters and every LayerNorm, Houlsby et al. 2019
-        #     both        the head, the mixture of layers if there is one, and the
-        #                 pooler on request: no paper trains it, but a checkpoint may
+        #     both        the head, any mixture of layers, and on request the
+        #                 pooler: no paper trains it, but a checkpoint may
         #                 lack one
         #
         # All other weights are frozen: no gradient, no weight decay, no moments.
@@ -403,7 +403,7 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
         if self.options["train_pooler"]:
             trained.append(r"pooler/.*")
         is_trained = re.compile(f".*/({'|'.join(trained)})").fullmatch
-        # Chosen by weight: a layer that is not trainable as a whole would hide them.
+        # Each weight separately: a frozen layer would hide its weights.
         for layer in self.layers:
             layer.trainable = True
         for variable in self.trainable_variables:
@@ -420,7 +420,7 @@ class BertEncoder(DictInputModel, keras_hub.models.Backbone):
 
     @property
     def _shares(self) -> bool:
-        """Whether a head, or another encoder, has the same embeddings."""
+        """Whether a head or another encoder uses the same embeddings."""
         return self.embeddings.is_linked
 
 
@@ -471,7 +471,7 @@ def _inputs(
 
 
 def _mapping_in(config: BertConfig, dtype: Any) -> keras.layers.Dense | None:
-    """The layer from embeddings of another width to the encoder."""
+    """Returns the layer from embeddings of another width to the encoder's."""
     if config.embedding_width == config.hidden_size:
         return None
     return dense(config, config.hidden_size, dtype, "embedding_hidden_mapping_in")
@@ -480,7 +480,7 @@ def _mapping_in(config: BertConfig, dtype: Any) -> keras.layers.Dense | None:
 def _transformer_layers(
     config: BertConfig, recompute: bool, adapter_size: int, dtype: Any
 ) -> list[TransformerLayer]:
-    """The layers in the order in which they are applied."""
+    """Returns the layers in the order in which they are applied."""
     names = [f"layer_{number}" for number in range(config.num_hidden_layers)]
     if config.shares_layers:
         names = ["group_0"]
@@ -488,7 +488,7 @@ def _transformer_layers(
         TransformerLayer(config, recompute, adapter_size, dtype=dtype, name=name)
         for name in names
     ]
-    # Layers that share their weights are one, applied several times.
+    # Layers that share their weights are one layer, applied several times.
     return layers * (config.num_hidden_layers // len(names))
 
 
@@ -499,7 +499,7 @@ def _encode(
     layers: Sequence[TransformerLayer],
     are_shared: bool,
 ) -> tuple[list[Any], list[Any]]:
-    """The embeddings and each layer's output; each layer's probabilities."""
+    """Returns the embeddings and each layer's output; and each one's probabilities."""
     attention_probs = []
     with contextlib.ExitStack() as scopes:
         scopes.enter_context(keras.name_scope("encoder"))

@@ -19,16 +19,16 @@ keras_backend.avoid_ynnpack()
 
 # Small pieces of mathematics as one XLA kernel, where that is faster.
 #
-# On a CPU, TensorFlow runs a chain such as bias, GELU, product as one pass over memory
-# per operation; XLA makes a single pass. Compiling a whole training step is slower
-# there (XLA's matrix products are slower than TensorFlow's), compiling such chains is
-# faster. A kernel is compiled once for each set of shapes, so it should get large
-# tensors that keep their shape.
+# On a CPU, TensorFlow makes one pass over memory for each operation of a chain such as
+# bias, GELU, product; XLA makes a single pass. Compiling a whole training step for a
+# CPU is slower (XLA's matrix products are slower than TensorFlow's), but compiling such
+# chains is faster. A kernel is compiled once for each set of shapes, so it should get
+# large tensors that keep their shape.
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# Local to a thread: a serving thread must not have a training thread's switches.
+# Local to a thread: a training thread's switches must not reach a serving thread.
 _enabled: contextvars.ContextVar[bool] = contextvars.ContextVar("enabled", default=True)
 _in_inference: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "in_inference", default=False
@@ -39,10 +39,10 @@ _by_head: contextvars.ContextVar[bool] = contextvars.ContextVar(
 
 
 def compiled(function: Function) -> Function:
-    """The function, compiled by XLA if the backend is TensorFlow; else unchanged.
+    """Returns the function, compiled by XLA on TensorFlow, else unchanged.
 
-    Within code that XLA already compiles, and within `without_fusion`, it is the
-    identity.
+    It is also unchanged within code that XLA already compiles, and within
+    `without_fusion`.
     """
     compiled_function: Any = None
 
@@ -61,9 +61,9 @@ def compiled(function: Function) -> Function:
 
 
 def compiled_with_gradient(function: Function) -> Function:
-    """`compiled`, with the gradient as one kernel too, computed from the arguments.
+    """Returns the function `compiled`, its gradient one kernel of the arguments too.
 
-    Nothing but the arguments is kept for the backward pass: intermediate results are
+    Only the arguments are kept for the backward pass: intermediate results are
     recomputed in the same pass over memory.
     """
     forward: Any = None
@@ -114,7 +114,7 @@ def _has_gradient(arg: Any) -> bool:
 
 @functools.cache
 def xla_compiles_for_the_cpu() -> bool:
-    """Whether XLA compiles here: TensorFlow's builds for TPUs lack that compiler."""
+    """Whether XLA compiles for the CPU: TensorFlow's builds for TPUs do not."""
     import tensorflow as tf
 
     with tf.init_scope(), tf.device("/CPU:0"):
@@ -134,12 +134,12 @@ def _is_on() -> bool:
 
 
 def without_fusion() -> contextlib.AbstractContextManager:
-    """Context in which `compiled` is the identity: for TPUs and whole XLA programs."""
+    """Returns a context in which `compiled` changes nothing: for TPUs, XLA programs."""
     return set_context((_enabled, False))
 
 
 def fused_inference() -> contextlib.AbstractContextManager:
-    """Context in which inference, too, computes by pieces: for few shapes."""
+    """Returns a context in which inference computes by pieces: for few shapes."""
     return set_context((_in_inference, True))
 
 
@@ -153,28 +153,28 @@ def compiles_inference() -> bool:
 
 
 def products_by_head(is_on: bool) -> contextlib.AbstractContextManager:
-    """Context in which attention's projections are products by head.
+    """Returns a context that sets whether attention's projections are by head.
 
-    A TPU's compiler chooses their layouts, where it copies the results of products of
-    rows; a GPU's transposes them.
+    A TPU's compiler chooses layouts for products by head, but copies the results of
+    products of rows; a GPU's compiler transposes products by head.
     """
     return set_context((_by_head, is_on))
 
 
 def are_products_by_head() -> bool:
-    """Whether it is within `products_by_head`."""
+    """Whether attention's projections are products by head."""
     return _by_head.get()
 
 
 # Dropout whose mask is computed where it is used, and never stored.
 #
-# A number is kept where a word of random bits, a function of a seed and the number's
-# position alone, is at least rate * 2^32. So the probability is exact to 2^-32, the
+# A number is kept if a word of random bits is at least rate * 2^32; the word depends
+# only on a seed and the number's position. So the probability is exact to 2^-32, the
 # same seed always drops the same numbers, and the gradient's kernel recomputes the mask
 # instead of reading it from memory. Each row is a sequence of SplitMix (Steele, Lea,
 # Flood 2014, "Fast splittable pseudorandom number generators") in 32 bits, with
-# MurmurHash3's finalizer (Appleby), that begins at a word of Threefry: two products a
-# number, where Threefry itself takes 13 rounds of five operations.
+# MurmurHash3's finalizer (Appleby), and begins at a word of Threefry. This takes two
+# products per number; Threefry itself would take 13 rounds of five operations.
 _GOLDEN_GAMMA = 0x9E3779B9  # 2^32 over the golden ratio
 _FINALIZER = ((16, 0x85EBCA6B), (13, 0xC2B2AE35))
 
@@ -188,14 +188,14 @@ _NUM_ROUNDS = 13
 
 _examples: contextvars.ContextVar[Any] = contextvars.ContextVar("examples", default=())
 _pass: contextvars.ContextVar[int | None] = contextvars.ContextVar("pass", default=0)
-# How often each generator was asked in this pass, and in a step's first one.
+# How often each generator was used in this pass, and in a step's first pass.
 _drawn: contextvars.ContextVar[Any] = contextvars.ContextVar("drawn", default=None)
 _draws: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 @contextlib.contextmanager
 def set_context(*values: tuple[contextvars.ContextVar, Any]) -> Iterator[None]:
-    """Context in which context variables have other values."""
+    """Sets context variables within a context."""
     tokens = [(variable, variable.set(value)) for variable, value in values]
     try:
         yield
@@ -207,35 +207,35 @@ def set_context(*values: tuple[contextvars.ContextVar, Any]) -> Iterator[None]:
 def per_example_dropout(
     numbers: Any, again: bool = False
 ) -> contextlib.AbstractContextManager:
-    """Context in which a batch has the masks of rows [B] in a larger batch.
+    """Returns a context that gives a batch the masks of rows [B] of a larger batch.
 
-    A replica's part of a batch, or a micro-batch, thus has the masks that its rows
-    would have in the whole. With `again`, the masks follow from the same seeds as the
-    last time. `numbers` are the rows' integers; None for a whole batch.
+    A replica's part of a batch, or a micro-batch, thus has the same masks as its rows
+    in the whole batch. With `again`, the masks use the same seeds as the last time.
+    `numbers` are the rows' integers; None for a whole batch.
     """
     rows = () if numbers is None else (numbers, again)
     return set_context((_examples, rows), (_drawn, collections.Counter()))
 
 
 def dropout_pass(number: int | None) -> contextlib.AbstractContextManager:
-    """Context of another pass in the same step: 1, 2, ...; None: no dropout.
+    """Returns the context of a step's pass 1, 2, ...; without dropout if None.
 
-    Its masks follow from the seeds drawn last, so that no generator's state depends on
+    Its masks are derived from the last seeds, so that no generator's state depends on
     how often a step runs the model.
     """
     return set_context((_pass, number), (_drawn, collections.Counter()))
 
 
 def is_later_micro_batch() -> bool:
-    """Whether a step's first micro-batch has been computed already."""
+    """Whether a step has already computed its first micro-batch."""
     return bool(_examples.get() and _examples.get()[1])
 
 
 def step_seed(generator: keras.random.SeedGenerator) -> Any:
-    """A generator's next seed, [2] integers, or the step's own one for another pass.
+    """Returns a generator's next seed, [2] integers, or the step's in another pass.
 
-    All micro-batches of a step have the same. A layer that is applied several times has
-    another seed each time.
+    All micro-batches of a step have the same seed. A layer that is applied several
+    times has another seed each time.
     """
     number, drawn = _pass.get(), _drawn.get()
     if drawn is None:
@@ -251,9 +251,9 @@ def step_seed(generator: keras.random.SeedGenerator) -> Any:
 
 
 def next_seed(layer: keras.layers.Dropout) -> Any:
-    """The seed of a layer's next mask, [2] integers; None if it drops nothing.
+    """Returns the seed of a layer's next mask, [2] integers; None for no dropout.
 
-    For some rows of a batch it is followed by their numbers.
+    For a part of a batch, the seed is followed by the numbers of the rows.
     """
     if not layer.rate > 0.0 or _pass.get() is None:
         return None
@@ -261,7 +261,7 @@ def next_seed(layer: keras.layers.Dropout) -> Any:
 
 
 def seed_of_rows(seed: Any) -> Any:
-    """A seed, with the numbers of the rows if these are part of a batch."""
+    """Returns a seed, followed by the rows' numbers if they are part of a batch."""
     if not _examples.get():
         return seed
     numbers = _examples.get()[0]
@@ -269,7 +269,7 @@ def seed_of_rows(seed: Any) -> Any:
 
 
 def dropout(x: Any, seed: Any, rate: float) -> Any:
-    """Numbers x / (1 - rate) [N, F] where kept, else 0; x if the seed is None."""
+    """Returns x / (1 - rate) [N, F] where kept, else 0; x if the seed is None."""
     if seed is None:
         return x
     num_rows, num_features = ops.shape(x)
@@ -277,13 +277,13 @@ def dropout(x: Any, seed: Any, rate: float) -> Any:
     turn = ops.cast(ops.arange(num_features, dtype="int32"), "uint32")
     bits = _finalized(begins[:, None] + turn[None, :] * _word(_GOLDEN_GAMMA))
     is_kept = bits >= _word(round(rate * 2**32))
-    # Scaled in float32: bfloat16's 1 / 0.9 is always too small, by 0.16 %.
+    # Scaled in float32: bfloat16's 1 / 0.9 is too small, by 0.16 %.
     scaled = ops.cast(x, "float32") * (1.0 / (1.0 - rate))
     return ops.where(is_kept, ops.cast(scaled, x.dtype), ops.zeros_like(x))
 
 
 def _finalized(bits: Any) -> Any:
-    """MurmurHash3's finalizer of uint32, which spreads each bit over all."""
+    """Returns MurmurHash3's finalizer of uint32, which spreads each bit over all."""
     for distance, factor in _FINALIZER:
         bits = (bits ^ ops.right_shift(bits, _word(distance))) * _word(factor)
     return bits ^ ops.right_shift(bits, _word(16))
@@ -294,10 +294,10 @@ def _key(seed: Any) -> tuple[Any, Any]:
 
 
 def _row_numbers(seed: Any, num_rows: Any) -> Any:
-    """Numbers [N], as uint32, of rows that may be part of a batch: see `next_seed`."""
+    """Returns the numbers [N], as uint32, of rows that may be part of a batch."""
     row = ops.arange(num_rows, dtype="int32")
     if seed.shape[0] > 2:
-        # An example has the same number of rows at its place in the whole batch.
+        # All examples have the same number of rows, also in the whole batch.
         numbers = ops.cast(seed[2:], "int32")
         rows_per_example = num_rows // seed[2:].shape[0]
         offset = ops.arange(rows_per_example, dtype="int32")
@@ -307,9 +307,9 @@ def _row_numbers(seed: Any, num_rows: Any) -> Any:
 
 @compiled
 def normal(seed: Any, like: Any) -> Any:
-    """Standard normal numbers [N, F] (Box and Muller 1958), as float32; like `dropout`.
+    """Returns standard normal numbers [N, F] (Box and Muller 1958) in float32.
 
-    Two words of bits for each: one alone would give no pair of uniform numbers.
+    Each takes two words of bits: one alone would not give two uniform numbers.
     """
     num_rows, num_features = ops.shape(like)
     row = _row_numbers(seed, num_rows)[:, None]
@@ -323,7 +323,7 @@ def normal(seed: Any, like: Any) -> Any:
 
 
 def random_bits(key: tuple[Any, Any], counter: tuple[Any, Any]) -> Any:
-    """The first word of Threefry-2x32 with 13 rounds; all are uint32."""
+    """Returns the first word of Threefry-2x32 with 13 rounds, from uint32."""
     keys = (*key, key[0] ^ key[1] ^ _word(_KEY_PARITY))
     a, b = counter[0] + keys[0], counter[1] + keys[1]
     for number in range(1, _NUM_ROUNDS + 1):
@@ -349,9 +349,9 @@ def _word(number: int) -> Any:
 #
 # On a CPU such chains take about half as long as the products, nearly all of it spent
 # reading and writing memory. In training each is a compiled kernel, forwards and
-# backwards. All compute in float32, whatever their inputs, and return the dtype of
-# their first argument. Gradients are written out where that stores or recomputes less
-# than automatic differentiation.
+# backwards. All compute in float32, for any input type, and return the dtype of their
+# first argument. Gradients are written out where this stores or recomputes less than
+# automatic differentiation.
 #
 # Kernels work on tensors of rows, [N, F]: XLA's sums over columns of any other shape
 # are slower by a factor of ten on a CPU.
@@ -361,7 +361,7 @@ def _word(number: int) -> Any:
 
 
 def bias_activation(x: Any, bias: Any, activation: Callable[[Any], Any]) -> Any:
-    """The activation of x + bias, of [..., F] and [F]."""
+    """Returns the activation of x + bias, from [..., F] and [F]."""
     return _as_before(x, _bias_activation(_rows(x), _tensor(bias), activation))
 
 
@@ -371,7 +371,7 @@ def _bias_activation(x: Any, bias: Any, activation: Callable[[Any], Any]) -> Any
 
 
 def dropped(x: Any, seed: Any, rate: float) -> Any:
-    """Dropout of [..., F] with the probability `rate` of a 0; see `dropout`."""
+    """Returns the dropout of [..., F]: each number is 0 with the probability `rate`."""
     return x if seed is None else _as_before(x, _dropped(_rows(x), seed, rate))
 
 
@@ -379,7 +379,7 @@ _dropped = compiled_with_gradient(dropout)
 
 
 def dropped_residual(x: Any, bias: Any, residual: Any, seed: Any, rate: float) -> Any:
-    """The sum residual + dropout(x + bias) of [..., H] and the bias [H]."""
+    """Returns residual + dropout(x + bias), from [..., H] and the bias [H]."""
 
     @ops.custom_gradient
     def added(x: Any, bias: Any, residual: Any) -> Any:
@@ -399,12 +399,12 @@ def _dropped_residual(x: Any, bias: Any, residual: Any, seed: Any, rate: float) 
 
 
 def plus_bias(x: Any, bias: Any) -> Any:
-    """The sum x + bias, computed in float32, as x."""
+    """Returns x + bias, computed in float32, in x's dtype."""
     return _cast_as(x, _float32(x) + _float32(bias))
 
 
 def layer_norm(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
-    """Layer normalization (Ba, Kiros, Hinton 2016) of [..., H] with [H] and [H].
+    """Returns the layer normalization of x [..., H] (Ba, Kiros, Hinton 2016).
 
     With n = (x - mean) r, r = 1 / sqrt(variance + epsilon) and the gradient g of
     gamma n + beta, where h = gamma g and means are over a row:
@@ -454,14 +454,14 @@ def _scale_gradients(x: Any, mean: Any, inverse: Any, upstream: Any) -> tuple[An
 
 
 def dropped_softmax(scores: Any, bias: Any, seed: Any, rate: float) -> Any:
-    """Dropout of the softmax of scores + bias over the last dimension.
+    """Returns the dropout of softmax(scores + bias) over the last dimension.
 
     With p the softmax, d = dropout(p) and the gradient g of d, the scores' is
 
         d g - p sum(d g)
 
-    over a row: the mask, which is kept in d, is made once. Scores are [B, A, S, S]; the
-    bias, [B, 1, 1 or S, S], comes from masks and gets no gradient.
+    over a row: d contains the mask, so it is computed once. Scores are [B, A, S, S];
+    the bias, [B, 1, 1 or S, S], comes from masks and gets no gradient.
     """
 
     @ops.custom_gradient
@@ -486,7 +486,7 @@ def _softmax_gradient(p: Any, d: Any, upstream: Any) -> Any:
 
 
 def softmax(scores: Any, bias: Any) -> Any:
-    """The softmax of scores + bias in float32, where a row sums to 1; as `scores`.
+    """Returns the softmax of scores + bias, computed in float32, in their dtype.
 
     Not compiled: TensorFlow's own kernel is faster than XLA's.
     """
@@ -494,7 +494,7 @@ def softmax(scores: Any, bias: Any) -> Any:
 
 
 def split_heads(x: Any, bias: Any, num_heads: int) -> tuple[Any, Any, Any]:
-    """Queries, keys and values [B, A, S, D], from their product [B, S, 3 H]."""
+    """Splits a product [B, S, 3 H]. Returns queries, keys and values [B, A, S, D]."""
 
     @ops.custom_gradient
     def split(x: Any, bias: Any) -> Any:
@@ -524,17 +524,17 @@ def _column_sums(x: Any) -> Any:
 
 
 def _tensor(variable: Any) -> Any:
-    """A variable's value. `convert_to_tensor` may return the variable itself."""
+    """Returns a variable's value: `convert_to_tensor` may return the variable."""
     return ops.copy(variable)
 
 
 def _rows(x: Any) -> Any:
-    """[..., F] to [N, F]."""
+    """Maps [..., F] to [N, F]."""
     return ops.reshape(x, (-1, ops.shape(x)[-1]))
 
 
 def _as_before(x: Any, rows: Any) -> Any:
-    """The rows of x in the shape of x."""
+    """Returns rows in the shape of x."""
     return ops.reshape(rows, ops.shape(x))
 
 

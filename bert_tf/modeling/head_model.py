@@ -15,7 +15,7 @@ from bert_tf.modeling.objectives import Objective, check_labels
 
 
 class HeadModel(DictInputModel):
-    """The encoder with a task's head: a functional model with named outputs."""
+    """The encoder with a task's head and named outputs."""
 
     # The records' names of the labels that the objective needs.
     label_names: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class HeadModel(DictInputModel):
         name: str,
         **arguments: Any,
     ):
-        """The arguments are the head's own, for `get_config`; not the encoder's."""
+        """Takes the head's own arguments, for `get_config`, without the encoder's."""
         super().__init__(inputs=inputs, outputs=outputs, name=name)
         self.encoder = encoder
         self.bert_config = encoder.bert_config
@@ -44,7 +44,7 @@ class HeadModel(DictInputModel):
     def compile(
         self, optimizer: Any = "rmsprop", loss: Any = None, **kwargs: Any
     ) -> None:
-        """Keras' own; without a loss the model's objective is minimised.
+        """Compiles as Keras does; without a loss, the model's objective is minimised.
 
         Losses and metrics of probabilities are refused: the outputs are logits.
         """
@@ -57,7 +57,7 @@ class HeadModel(DictInputModel):
         super().compile(optimizer, loss, **kwargs)
 
     def compile_from_config(self, config: Mapping[str, Any]) -> None:
-        """Compiles a loaded model, like Keras' own with its own `compile`."""
+        """Compiles a loaded model by its own `compile`, as Keras does."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built:
             self.optimizer.build(self.trainable_variables)
@@ -67,7 +67,7 @@ class HeadModel(DictInputModel):
         return self._arguments.get("problem_type") or SINGLE_LABEL
 
     def _labels(self, y: Any) -> Any:
-        """Targets in Keras' form, checked."""
+        """Returns checked targets in Keras' form."""
         if isinstance(y, list | tuple):
             y = np.asarray(y)
         if not isinstance(y, np.ndarray):
@@ -87,19 +87,19 @@ class HeadModel(DictInputModel):
         return y
 
     def _with_rank(self, y: Any, y_pred: Any) -> Any:
-        """Labels for a compiled loss, which cannot do without their rank."""
-        # A step that is traced anew, for [B, 1] after [B], does not know it.
+        """Returns labels whose rank is known, for a compiled loss that needs it."""
+        # Unknown in a step that is traced again, for [B, 1] after [B].
         if not hasattr(y, "shape") or getattr(y.shape, "rank", 0) is not None:
             return y
         shape = ops.shape(y_pred["logits"])
         return ops.reshape(y, shape[:-1] if self._kind == SINGLE_LABEL else shape)
 
     def fit(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Keras' own; InputError if an input or label is wrong."""
+        """Trains as Keras does. Raises InputError if an input or a label is wrong."""
         if kwargs.get("class_weight") is not None and (
             self._kind != SINGLE_LABEL or "label_weights" in self.label_names
         ):
-            # Keras would take the place of the largest for a row's class.
+            # Keras would take the position of the largest number as a row's class.
             raise InputError(
                 "`class_weight` is for models that choose one class for each example."
                 " Give `sample_weight`."
@@ -107,7 +107,7 @@ class HeadModel(DictInputModel):
         return super().fit(x, y, *args, **kwargs)
 
     def _records(self, x: Any, y: Any, sample_weight: Any) -> Any:
-        """A batch with its targets under the records' names."""
+        """Returns a batch with its targets under the records' names."""
         del sample_weight
         if y is not None:
             x = {**x, **(y if isinstance(y, Mapping) else {"label_ids": y})}
@@ -127,7 +127,7 @@ class HeadModel(DictInputModel):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        """Keras' extension point: without a compiled loss, the model's objective."""
+        """Returns the compiled loss, or else the model's objective; called by Keras."""
         if self.loss is not None:
             y = self._with_rank(y, y_pred)
             return super().compute_loss(x, y, y_pred, sample_weight, training)
@@ -141,7 +141,7 @@ class HeadModel(DictInputModel):
     def compute_metrics(
         self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None
     ) -> dict[str, Any]:
-        """Keras' extension point: the metrics of the records, or the compiled ones."""
+        """Returns the compiled metrics, or else the records'; called by Keras."""
         if self.loss is None:
             x = self._records(x, y, sample_weight)
             means = self.objective.means(x, y_pred)
@@ -153,7 +153,7 @@ class HeadModel(DictInputModel):
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
-        """Returns Keras' metrics, without the records' ones if a loss is compiled."""
+        """Keras' metrics; the records' only without a compiled loss."""
         if self.loss is None:
             return super().metrics
         return [m for m in super().metrics if m not in self._record_metrics]
@@ -174,16 +174,16 @@ class _ScaledLoss(keras.losses.Loss):
     """A loss already computed, scaled as Keras expects of a strategy's replica."""
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
-        """The loss itself, as a batch of one: Keras does not scale a scalar."""
+        """Returns the loss as a batch of one, because Keras does not scale a scalar."""
         del y_true
         return ops.reshape(y_pred, (1,))
 
 
 # Keras' losses and metrics of probabilities are refused: a head's outputs are logits,
-# and Keras takes outputs for probabilities wherever `from_logits=True` is not given.
+# and Keras treats outputs as probabilities unless `from_logits=True` is given.
 
 
-# They compare probabilities, or hold them against a threshold; none takes logits.
+# They compare probabilities, or apply a threshold to them; none takes logits.
 _OF_PROBABILITIES = {
     "BinaryAccuracy",
     "BinaryIoU",
@@ -213,7 +213,7 @@ def is_of_logits(losses: Any) -> bool:
 def refuse_probabilities(
     given: Any, module: Any, kind: str, outputs: Mapping[str, Any]
 ) -> None:
-    """Raises InputError, with the line to write, for what reads probabilities.
+    """Raises InputError for losses and metrics of probabilities, with the remedy.
 
     Args:
         given: losses or metrics in any form that `compile` takes.
@@ -241,7 +241,7 @@ def _refuse(given: Any, module: Any, kind: str, outputs: Mapping[str, Any]) -> N
     found = module.get("sparse_categorical_crossentropy" if is_chosen else given)
     name = _class_name(found)
     has_threshold = name in ("F1Score", "FBetaScore") and _option(found, "threshold")
-    # A label's logit is one among several in a softmax.
+    # In a softmax, a label's logit alone does not give its probability.
     is_area = name == "AUC" and kind == SINGLE_LABEL
     if name in _OF_PROBABILITIES or has_threshold or is_area:
         raise _without_logits(given, kind)
@@ -260,7 +260,7 @@ def _refuse(given: Any, module: Any, kind: str, outputs: Mapping[str, Any]) -> N
 
 
 def _class_name(found: Any) -> str:
-    """Returns the name of one of Keras' own classes, or of its function's; else ""."""
+    """Returns the name of a class of Keras, or of its function's class; else ""."""
     if isinstance(found, keras.losses.Loss | keras.metrics.Metric):
         name = type(found).__name__
         is_own = type(found).__module__.split(".")[0] == "keras"
@@ -274,11 +274,11 @@ def _class_name(found: Any) -> str:
 
 
 def _option(found: Any, name: str) -> Any:
-    """Returns an option of one of Keras' losses or metrics; None if it has none."""
+    """Returns an option of a loss or metric of Keras; None if it has none."""
     if callable(found) and hasattr(found, "__kwdefaults__"):  # a function
         parameter = inspect.signature(found).parameters.get(name)
         return None if parameter is None else parameter.default
-    # A user's own may have no config.
+    # A user's own class may have no config.
     if type(found).__module__.split(".")[0] != "keras":
         return None
     config = found.get_config() if hasattr(found, "get_config") else {}

@@ -67,7 +67,7 @@ class GatherPositions(Stored, keras.layers.Layer):
     """`at_positions` in a functional model."""
 
     def call(self, sequence_output: Any, positions: Any) -> Any:
-        """[B, S, H] and positions [B, P] to [B, P, H]."""
+        """Maps [B, S, H] and positions [B, P] to [B, P, H]."""
         return at_positions(sequence_output, positions)
 
 
@@ -75,8 +75,8 @@ class GatherPositions(Stored, keras.layers.Layer):
 class MaskedLMHead(Stored, keras.layers.Layer):
     """Scores of every token at the masked positions.
 
-    LayerNorm(act(Dense(x))), as wide as the word embeddings, then the product with
-    these, which the head shares with the encoder, plus its own bias.
+    LayerNorm(act(Dense(x))), as wide as the word embeddings, then the product with the
+    word embeddings, which the head shares with the encoder, plus its own bias.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class MaskedLMHead(Stored, keras.layers.Layer):
         self.built = True
 
     def call(self, x: Any, training: bool | None = None) -> Any:
-        """[B, P, H] to logits [B, P, V] in float32."""
+        """Maps [B, P, H] to logits [B, P, V] in float32."""
         x = self.layer_norm(self.activation(self.dense(x)))
         table = ops.cast(self.embeddings.word_embeddings, x.dtype)
         if not training:
@@ -127,7 +127,7 @@ class HeadDropout(keras.layers.Dropout):
     """Dropout of [..., H], with different masks on each replica."""
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
-        """[..., H] to [..., H]."""
+        """Maps [..., H] to [..., H]."""
         if not training:
             return inputs
         return fused.dropped(inputs, next_seed(self), self.rate)
@@ -135,23 +135,23 @@ class HeadDropout(keras.layers.Dropout):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class MergeChoices(Stored, keras.layers.Layer):
-    """The choices of all questions, each as a sequence."""
+    """Makes each choice of all questions a sequence of the batch."""
 
     def call(self, x: Any) -> Any:
-        """Integers [B, N, ...] to [B N, ...]."""
+        """Maps integers [B, N, ...] to [B N, ...]."""
         return ops.reshape(x, (-1, *ops.shape(x)[2:]))
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class SplitChoices(Stored, keras.layers.Layer):
-    """Each question's scores of its choices."""
+    """Groups the choices' scores by question."""
 
     def __init__(self, dtype: Any = None, name: str | None = None):
         # Scores stay in float32 under any policy.
         super().__init__(autocast=False, dtype=dtype, name=name)
 
     def call(self, scores: Any, input_ids: Any) -> Any:
-        """Scores [B N, 1] and ids [B, N, S], whose shape gives N, to [B, N]."""
+        """Maps scores [B N, 1] to [B, N]; the shape of the ids [B, N, S] gives N."""
         return ops.reshape(scores, ops.shape(input_ids)[:2])
 
     def compute_output_spec(self, scores: Any, input_ids: Any) -> Any:
@@ -164,15 +164,15 @@ class WindowAttention(Stored, keras.layers.Layer):
     """The mean of a text's windows, weighted by attention to them.
 
     The weights are softmax(u . p_k) over the windows k. As their pooled outputs p_k are
-    the tanh of a dense layer, that is the attention to sentences of Yang et al. 2016
-    (equations 8 and 9).
+    the tanh of a dense layer, this equals the attention to sentences of Yang et al.
+    2016 (equations 8 and 9).
     """
 
     def __init__(self, dtype: Any = None, name: str | None = None):
         super().__init__(dtype=dtype, name=name)
 
     def build(self, pooled_shape: tuple, input_mask_shape: tuple) -> None:
-        """Makes u; as it is 0, training begins with the plain mean."""
+        """Makes u, 0 at first: training begins with the plain mean."""
         del input_mask_shape
         self.query = self.add_weight(
             name="query", shape=pooled_shape[-1:], initializer="zeros", autocast=False
@@ -180,13 +180,13 @@ class WindowAttention(Stored, keras.layers.Layer):
         self.built = True
 
     def call(self, pooled: Any, input_mask: Any) -> Any:
-        """[B N, W] and the mask [B, N, S] to [B, W]; a window begins with [CLS]."""
+        """Maps [B N, W] and the mask [B, N, S] to [B, W]; windows begin with [CLS]."""
         pooled = ops.reshape(pooled, (*ops.shape(input_mask)[:2], pooled.shape[-1]))
         single = ops.cast(pooled, "float32")
         scores = ops.matmul(single, self.query)
-        # Not -inf: a batch's padding has no window at all.
+        # Not -inf: padding rows of a batch have no window at all.
         scores = ops.where(input_mask[:, :, 0] > 0, scores, -1e9)
-        # Keras' softmax warns of a single window.
+        # Keras' softmax gives a warning for a single window.
         weights = ops.exp(scores - ops.max(scores, axis=-1, keepdims=True))
         weights = (weights / ops.sum(weights, axis=-1, keepdims=True))[..., None]
         return ops.cast(ops.sum(weights * single, axis=1), self.compute_dtype)
@@ -200,7 +200,7 @@ class WindowAttention(Stored, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class OutputProjection(Stored, keras.layers.Layer):
-    """A dense layer whose kernel is stored as the original's: [outputs, inputs]."""
+    """A dense layer with the original's kernel: [outputs, inputs]."""
 
     def __init__(
         self, units: int, initializer_range: float, dtype: Any = None, name: str = ""
@@ -208,11 +208,11 @@ class OutputProjection(Stored, keras.layers.Layer):
         super().__init__(dtype=dtype, name=name or None)
         self.units = units
         self.initializer_range = initializer_range
-        # Padding has scores like any word; they are never used.
+        # Padding has scores like any word, but they are never used.
         self.supports_masking = True
 
     def build(self, input_shape: tuple) -> None:
-        """Makes the kernel [units, H], as the original's, and the bias."""
+        """Makes the kernel [units, H], as in the original, and the bias."""
         self.output_weights = self.add_weight(
             name="output_weights",
             shape=(self.units, input_shape[-1]),
@@ -225,12 +225,12 @@ class OutputProjection(Stored, keras.layers.Layer):
         self.built = True
 
     def call(self, x: Any) -> Any:
-        """[..., H] to [..., units] in float32."""
+        """Maps [..., H] to [..., units] in float32."""
         return _project(x, self.output_weights, self.output_bias)
 
 
 def _project(x: Any, table: Any, bias: Any) -> Any:
-    """The rows of `table` as scores of x, in float32."""
+    """Returns the scores of x for each row of `table`, in float32."""
     logits = ops.matmul(x, ops.transpose(ops.cast(table, x.dtype)))
     return ops.cast(logits, "float32") + bias
 
@@ -245,18 +245,18 @@ class BertClassifier(HeadModel):
     Inputs: the encoder's. Output, in float32: logits [B, C]. Labels in the records:
     label_ids, and, where present, is_real_example [B, 1]. label_ids are [B, 1] ints;
     for regression the numbers, [B, C] floats; for several labels at once [B, C] floats,
-    1.0 where a label is there, else 0.0.
+    1.0 for each label that applies, else 0.0.
 
     Args:
         config: a BertConfig, a dict of its fields, or a size's name.
-        num_labels: C, how many labels or numbers.
+        num_labels: C, the number of labels or of numbers.
         problem_type: SINGLE_LABEL, REGRESSION or MULTI_LABEL of `bert_tf.base.config`.
             Default: regression of one number where `num_labels` is 1, else
             SINGLE_LABEL.
         dropout: dropout rate of the pooled output, in training.
         window_pooling: "attention" for texts in several windows: the inputs are
-            [B, N, S], windows that are not there have mask 0, and their pooled outputs
-            are averaged, weighted by attention. Default: one sequence, [B, S].
+            [B, N, S], missing windows have mask 0, and the pooled outputs are averaged,
+            weighted by attention. Default: one sequence, [B, S].
         dtype: Keras dtype policy, such as "mixed_bfloat16".
         name: the model's name.
         **options: BertEncoder's: recompute, layer_mixture, lora_rank, adapter_size,
@@ -342,7 +342,7 @@ class BertClassifier(HeadModel):
 
 
 def in_parallel(encoder: BertEncoder, name: str) -> tuple[dict[str, Any], Any]:
-    """Inputs [B, N, S] of several sequences each, and the encoder's outputs [B N]."""
+    """Returns inputs [B, N, S], several sequences each, and the outputs [B N]."""
     merge = MergeChoices(dtype=encoder.dtype_policy, name=name)
     inputs = {
         key: keras.Input((None, *tensor.shape[1:]), dtype="int32", name=key)
@@ -360,9 +360,9 @@ class BertMultipleChoice(HeadModel):
     choices.
 
     Inputs: the encoder's, each with a dimension for the choices: input_ids, input_mask,
-    segment_ids [B, N, S]. N may be another one in each batch. Output, in float32:
-    logits [B, N]. Labels in the records: label_ids [B, 1], the number of the right
-    choice, and, where present, is_real_example [B, 1].
+    segment_ids [B, N, S]. N may differ between batches. Output, in float32: logits
+    [B, N]. Labels in the records: label_ids [B, 1], the number of the right choice,
+    and, where present, is_real_example [B, 1].
 
     Args:
         config: a BertConfig, a dict of its fields, or a size's name.
@@ -414,7 +414,7 @@ class BertMultipleChoice(HeadModel):
         )
 
 
-# The models below take every token's output and have no pooler: nothing would train it.
+# The models below use every token's output and have no pooler: nothing would train it.
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
@@ -423,10 +423,10 @@ class BertSpanPredictor(HeadModel):
 
     One linear layer on every token, without dropout, as in the original's code.
 
-    Inputs: the encoder's. Outputs, in float32: start_logits and end_logits [B, S], of
-    padding and the question too. Labels in the records: start_positions and
-    end_positions [B, 1], where the answer's first and last token stand, 0 ([CLS]) where
-    there is no answer; and, where present, is_real_example [B, 1].
+    Inputs: the encoder's. Outputs, in float32: start_logits and end_logits [B, S], also
+    for padding and the question. Labels in the records: start_positions and
+    end_positions [B, 1], the positions of the answer's first and last token, 0 ([CLS])
+    if there is no answer; and, where present, is_real_example [B, 1].
 
     Args:
         config: a BertConfig, a dict of its fields, or a size's name.
@@ -486,7 +486,7 @@ class BertTagger(HeadModel):
 
     Args:
         config: a BertConfig, a dict of its fields, or a size's name.
-        num_labels: how many labels.
+        num_labels: the number of labels.
         dropout: dropout rate of the tokens' output, in training.
         dtype: as BertClassifier's.
         name: the model's name.
@@ -544,7 +544,7 @@ class BertTagger(HeadModel):
         self.num_labels = num_labels
 
     def _records(self, x: Any, y: Any, sample_weight: Any) -> Any:
-        """Returns the records; tokens with a sample weight count as words."""
+        """Returns the records; each token with a sample weight counts as a word."""
         names = {*x, *(y if isinstance(y, Mapping) else ())}
         if sample_weight is not None and "label_weights" not in names:
             sample_weight = ops.convert_to_tensor(sample_weight)
@@ -562,12 +562,12 @@ class BertPretrainer(HeadModel):
     masked_lm_logits [B, P, V] and next_sentence_logits [B, 2]. Labels in the records:
     masked_lm_ids, masked_lm_weights [B, P], next_sentence_labels [B, 1].
 
-    Packed, next_sentence_logits are [B, N, 2], of each of a row's sequences, labels
-    next_sentence_labels and next_sentence_weights [B, N]. The weights are the same, so
-    that a checkpoint can be used for rows of both kinds.
+    For packed rows, next_sentence_logits are [B, N, 2], for each sequence of a row; the
+    labels are next_sentence_labels and next_sentence_weights [B, N]. The variables are
+    the same, so a checkpoint can be used for rows of both kinds.
 
-    With `left_to_right` in the config it is a language model: records made by
-    `bert_tf.records.dynamic_masking` ask for the next token at every position.
+    With `left_to_right` in the config, it is a language model: the targets of
+    `bert_tf.records.dynamic_masking` are the next token at every position.
 
     Args:
         config: a BertConfig, a dict of its fields, or a size's name.
@@ -576,8 +576,8 @@ class BertPretrainer(HeadModel):
         num_pair_labels: 2, or 3 if B may also be the sentence before A.
         dtype: as BertClassifier's.
         name: the model's name.
-        **options: as BertClassifier's; of the options also
-            `packed`, for rows that hold several sequences.
+        **options: as BertClassifier's, and `packed`, for rows that hold several
+            sequences.
 
     Examples:
         >>> config = bert_tf.BertConfig(

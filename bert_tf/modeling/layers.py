@@ -34,7 +34,7 @@ _observer: contextvars.ContextVar[Observer] = contextvars.ContextVar(
 
 
 def observing(function: Observer) -> contextlib.AbstractContextManager:
-    """Context in which a model replaces x by `function(point, x)` at these points."""
+    """Returns a context that replaces x by `function(point, x)` at these points."""
     return fused.set_context((_observer, function))
 
 
@@ -45,12 +45,12 @@ def observe(point: str, x: Any) -> Any:
 
 # Which parts of a model are trained.
 #
-# Keras stores the flag `trainable` of a model as a whole. Each layer below it, and each
-# weight, has its own flag, which a copy or a saved model must have too.
+# Keras stores the flag `trainable` only for a whole model. Each layer below it, and
+# each weight, has its own flag, which a copy or a saved model must keep.
 
 
 def frozen_parts(model: Any) -> dict[str, bool]:
-    """Returns `trainable` of layers and weights whose owner has another flag.
+    """Returns `trainable` of layers and weights whose flag differs from their owner's.
 
     The keys are paths of a layer's names, or "weight:" and a weight's path. A layer
     with several owners has one entry per owner.
@@ -71,7 +71,7 @@ def freeze_parts(model: Any, is_trainable: bool, flags: dict) -> None:
     """Gives a model, its layers and its weights the flags of `frozen_parts`."""
     left = dict(flags)
     model.trainable = is_trainable
-    # One by one: Keras hands a flag down only where it changes.
+    # One by one: Keras passes a flag on only where it changes.
     for path, layer, owner in _layers_below(model):
         layer.trainable = left.pop(path, owner.trainable)
     owners = _owners(model)
@@ -88,7 +88,7 @@ def _weight_key(model: Any, weight: keras.Variable) -> str:
 
 
 def _owners(model: Any) -> dict[int, Any]:
-    """The layer that each weight belongs to, by the weight's id."""
+    """Returns the layer that each weight belongs to, by the weight's id."""
     owners = {id(weight): model for weight in model.weights}
     for _, layer, _ in _layers_below(model):
         owners.update((id(weight), layer) for weight in layer.weights)
@@ -96,7 +96,7 @@ def _owners(model: Any) -> dict[int, Any]:
 
 
 def _layers_below(owner: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Each layer's path, itself and its owner; owners before what they own."""
+    """Yields each layer's path, itself and its owner; owners before their layers."""
     names: collections.Counter[str] = collections.Counter()
     for layer in owner._flatten_layers(include_self=False, recursive=False):
         names[layer.name] += 1
@@ -107,13 +107,13 @@ def _layers_below(owner: Any, prefix: str = "") -> Iterator[tuple[str, Any, Any]
 
 
 class Stored:
-    """Lets Keras save and copy a layer: its constructor's arguments are its config."""
+    """Lets Keras save and copy a layer by its constructor's arguments."""
 
     _given: dict[str, Any]
     _flags: Any
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Keeps the arguments, which `get_config` returns."""
+        """Stores the arguments, which `get_config` returns. Returns the layer."""
         layer = super().__new__(cls, *args, **kwargs)
         bound = inspect.signature(cls.__init__).bind(layer, *args, **kwargs)
         _, *given = bound.arguments.items()
@@ -124,7 +124,7 @@ class Stored:
         return layer
 
     def get_config(self: Any) -> dict[str, Any]:
-        """The constructor's arguments, and which parts are trained."""
+        """Returns the constructor's arguments, and which parts are trained."""
         config = dict(self._given)
         for name, value in config.items():
             if isinstance(value, BertConfig):
@@ -138,7 +138,7 @@ class Stored:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Any:
-        """The layer that `get_config` describes."""
+        """Returns the layer that `get_config` describes."""
         config = dict(config)
         is_trainable = config.pop("trainable", True)
         flags = config.pop("frozen_parts", {})
@@ -156,7 +156,7 @@ class Stored:
         return layer
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Keras' own; with the first call there are weights to freeze."""
+        """Calls the layer; after the first call its weights exist and can be frozen."""
         outputs = super().__call__(*args, **kwargs)  # type: ignore[misc]
         flags = self._flags
         if flags is not None:
@@ -177,7 +177,7 @@ class Stored:
 
 
 def truncated_normal(stddev: float) -> keras.initializers.Initializer:
-    """Normal values, redrawn beyond two `stddev`; not rescaled to that deviation.
+    """Returns an initializer: normal, redrawn beyond two `stddev`, not rescaled.
 
     Each weight needs its own: an unseeded Keras initializer repeats its values.
     """
@@ -185,7 +185,7 @@ def truncated_normal(stddev: float) -> keras.initializers.Initializer:
 
 
 def gelu(x: Any) -> Any:
-    """The tanh approximation of GELU (Hendrycks and Gimpel 2016, section 2).
+    """Returns the tanh approximation of GELU (Hendrycks and Gimpel 2016, section 2).
 
     0.5 x (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3), written as
     x sigmoid(2u): the same function in fewer passes over memory, and exact where
@@ -196,7 +196,7 @@ def gelu(x: Any) -> Any:
 
 
 def gelu_erf(x: Any) -> Any:
-    """GELU itself, x P(X <= x) for a standard normal X."""
+    """Returns GELU itself, x P(X <= x) for a standard normal X."""
     return ops.gelu(x, approximate=False)
 
 
@@ -210,14 +210,14 @@ _ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def activation(name: str) -> Callable[[Any], Any]:
-    """The function that a config's `hidden_act` names."""
+    """Returns the function that a config's `hidden_act` names."""
     return _ACTIVATIONS[name]
 
 
 def layer_norm(
     epsilon: float, dtype: Any, name: str = "LayerNorm"
 ) -> keras.layers.LayerNormalization:
-    """Layer normalization, under the original's name."""
+    """Returns layer normalization under the original's name."""
     return keras.layers.LayerNormalization(epsilon=epsilon, dtype=dtype, name=name)
 
 
@@ -230,7 +230,7 @@ def dense(
     kind: type[keras.layers.Dense] = keras.layers.Dense,
     **kwargs: Any,
 ) -> keras.layers.Dense:
-    """A dense layer with the original's initial values: truncated normal, zero bias."""
+    """Returns a dense layer with the original's truncated normal values, zero bias."""
     return kind(
         units,
         kernel_initializer=truncated_normal(config.initializer_range),
@@ -244,8 +244,8 @@ def at_positions(sequence_output: Any, positions: Any) -> Any:
     """Returns the hidden states [B, S, H] at the sequences' positions [B, P]."""
     positions = ops.cast(positions, "int32")
     if keras_backend.is_jax():
-        # XLA divides a lookup among devices by its batch dimension. To look up in the
-        # flattened batch each of them would need the rows of all.
+        # XLA divides a lookup among devices by its batch dimension. In the flattened
+        # batch, each device would need the rows of all.
         return ops.take_along_axis(sequence_output, positions[:, :, None], axis=1)
     # One lookup of whole rows in the flattened batch: TensorFlow's `take_along_axis`
     # takes ten times as long on a CPU.
@@ -262,7 +262,7 @@ class Embeddings(Stored, keras.layers.Layer):
     def __init__(self, config: BertConfig, dtype: Any = None):
         super().__init__(dtype=dtype, name="embeddings")
         self.bert_config = config
-        self.is_linked = False  # a head, or another encoder, has them too
+        self.is_linked = False  # whether a head, or another encoder, uses them too
         self.layer_norm = layer_norm(config.layer_norm_eps, self.dtype_policy)
         self.dropout = keras.layers.Dropout(
             config.hidden_dropout_prob, dtype=self.dtype_policy, name="dropout"
@@ -296,7 +296,7 @@ class Embeddings(Stored, keras.layers.Layer):
         position_ids: Any = None,
         training: bool | None = None,
     ) -> Any:
-        """Ids [B, S] to [B, S, E]; positions are 0, 1, 2, ... unless given."""
+        """Maps ids [B, S] to [B, S, E]; positions are 0, 1, 2, ... unless given."""
         words = observe("words", ops.take(self.word_embeddings, input_ids, axis=0))
         # With so few segments a matrix product is faster than a lookup, especially
         # backwards. It is exact: 1 * row + 0 * the others.
@@ -319,7 +319,7 @@ class Embeddings(Stored, keras.layers.Layer):
         return observe("embeddings", fused.dropped(x, seed, dropout.rate))
 
     def compute_output_shape(self, input_ids_shape: tuple, *_: Any) -> tuple:
-        """[B, S, E]: JAX cannot find it where S is unknown."""
+        """Returns [B, S, E]: JAX cannot infer it where S is unknown."""
         return (*input_ids_shape, self.bert_config.embedding_width)
 
     def get_config(self) -> dict[str, Any]:
@@ -329,7 +329,7 @@ class Embeddings(Stored, keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Any:
-        """Makes embeddings from a config: the same ones for all who share a link."""
+        """Returns embeddings from a config: the same for all configs with one link."""
         config = dict(config)
         link = config.pop("link", None)
         if link is None:
@@ -338,15 +338,15 @@ class Embeddings(Stored, keras.layers.Layer):
         return _linked(link, cls.__name__, lambda: build(config))
 
     def link(self) -> int:
-        """A number by which the configs of those who share these refer to them."""
+        """Returns the number by which configs refer to these shared embeddings."""
         if self not in _links:
             _links[self] = next(_numbers)
         return _links[self]
 
 
 # A copied or loaded model is made layer by layer, each layer from its config alone;
-# layers that shared embeddings must share the copies, too. The first layer to ask makes
-# them; when it asks again another copy has begun.
+# layers that shared embeddings must share the copies, too. The first layer that asks
+# for them makes them; if it asks again, it belongs to another copy.
 _numbers = itertools.count(1)
 _links: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _made: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -354,7 +354,7 @@ _asked: dict[int, set[str]] = {}
 
 
 def linked_embeddings(link: int, owner: str, config: BertConfig, dtype: Any) -> Any:
-    """The copy of shared embeddings, for one of those that share them."""
+    """Returns the copy of shared embeddings, for one of the layers that share them."""
     return _linked(link, owner, lambda: Embeddings(config, dtype=dtype))
 
 
@@ -384,7 +384,7 @@ class Pooler(Stored, keras.layers.Layer):
         self.built = True
 
     def call(self, x: Any) -> Any:
-        """[..., H] to [..., H]."""
+        """Maps [..., H] to [..., H]."""
         return self.dense(x)
 
 
@@ -405,9 +405,9 @@ class AttentionBias(Stored, keras.layers.Layer):
     def call(
         self, input_mask: Any, attention_mask: Any = None, sequence_ids: Any = None
     ) -> Any:
-        """The bias [B, 1, 1 or S, S] of masks [B, S] and [B, S (from), S (to)].
+        """Returns the bias [B, 1, 1 or S, S] of masks [B, S], [B, S (from), S (to)].
 
-        In a packed row a token attends only to those with its own sequence's id.
+        In a packed row, a token attends only to tokens of its own sequence.
         """
         # Indexing by None would be a strided slice, which LiteRT does not have.
         visible = ops.expand_dims(ops.cast(input_mask, self.compute_dtype), (1, 2))
@@ -461,9 +461,9 @@ class SelfAttention(keras.layers.Layer):
         training: bool | None = None,
         seed: Any = None,
     ) -> tuple[Any, Any]:
-        """The context [B, S, H] and the probabilities before dropout [B, A, S, S].
+        """Returns the context [B, S, H] and the probabilities [B, A, S, S] undropped.
 
-        The bias is added to the scores; the dropout's seed is drawn if it is not given.
+        The bias is added to the scores. If no seed is given, dropout draws one.
         """
         if training or compiles_inference():
             if training and seed is None:
@@ -476,9 +476,9 @@ class SelfAttention(keras.layers.Layer):
         return ops.reshape(context, ops.shape(x)), probabilities
 
     def probabilities(self, x: Any, attention_bias: Any) -> Any:
-        """The attention probabilities [B, A, S, S]; arguments as the call's."""
-        # The original scales the scores. Scaling the queries is the same, on fewer
-        # numbers, and exact where D is a power of 4 (64 in every release).
+        """Returns the attention probabilities [B, A, S, S]; arguments as in `call`."""
+        # The original scales the scores. Scaling the queries is equivalent, changes
+        # fewer numbers, and is exact if D is a power of 4 (64 in every release).
         query = self._by_head(self.query(x) * self.head_size**-0.5)
         key = self._by_head(self.key(x))
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
@@ -488,7 +488,7 @@ class SelfAttention(keras.layers.Layer):
     def _attend_by_pieces(
         self, x: Any, attention_bias: Any, seed: Any
     ) -> tuple[Any, Any]:
-        """Returns the call's outputs, with a context [B, S, A, D]."""
+        """Returns the outputs of `call`, but a context [B, S, A, D]."""
         query, key, value = self.query, self.key, self.value
         scale = self.head_size**-0.5
         kernels = [query.kernel * scale, key.kernel, value.kernel]
@@ -518,7 +518,7 @@ class SelfAttention(keras.layers.Layer):
         return context, probabilities
 
     def _projected(self, x: Any, kernel: Any, bias: Any) -> Any:
-        """[B, S, H] to [B, S, A, D]."""
+        """Maps [B, S, H] to [B, S, A, D]."""
         heads = (self.num_heads, self.head_size)
         if fused.are_products_by_head():
             kernel, bias = ops.reshape(kernel, (-1, *heads)), ops.reshape(bias, heads)
@@ -527,7 +527,7 @@ class SelfAttention(keras.layers.Layer):
         return ops.reshape(x, (*ops.shape(x)[:2], *heads))
 
     def _by_head(self, x: Any) -> Any:
-        """[B, S, H] to [B, A, S, D]."""
+        """Maps [B, S, H] to [B, A, S, D]."""
         batch, length = ops.shape(x)[:2]
         x = ops.reshape(x, (batch, length, self.num_heads, self.head_size))
         return ops.transpose(x, (0, 2, 1, 3))
@@ -537,7 +537,7 @@ class SelfAttention(keras.layers.Layer):
 
 
 class ResidualOutput(keras.layers.Layer):
-    """LayerNorm(residual + Dropout(Dense(x))), an adapter after the dropout if any."""
+    """LayerNorm(residual + Dropout(Dense(x))), with any adapter after the dropout."""
 
     def __init__(
         self,
@@ -548,7 +548,7 @@ class ResidualOutput(keras.layers.Layer):
         num_heads: int = 1,
     ):
         super().__init__(dtype=dtype, name="output")
-        self.num_heads = num_heads  # whose outputs the inputs are
+        self.num_heads = num_heads  # heads whose outputs are the inputs
         self.dense = dense(config, config.hidden_size, self.dtype_policy)
         self.adapter = (
             Adapter(adapter_size, config.hidden_size, self.dtype_policy)
@@ -563,7 +563,7 @@ class ResidualOutput(keras.layers.Layer):
         )
 
     def build(self, input_shape: tuple, *_: Any) -> None:
-        """Builds the projection and, unless it has been, the normalization."""
+        """Builds the projection, and the normalization unless it is built."""
         self.dense.build(input_shape)
         output_shape = (*input_shape[:-1], self.dense.units)
         self.dropout.build(output_shape)
@@ -576,7 +576,7 @@ class ResidualOutput(keras.layers.Layer):
     def call(
         self, x: Any, residual: Any, training: bool | None = None, seed: Any = None
     ) -> Any:
-        """[B, S, any] and a residual [B, S, H] to [B, S, H]; see `SelfAttention`."""
+        """Maps [B, S, any] and a residual to [B, S, H]; see `SelfAttention`."""
         dense, norm, dropout = self.dense, self.layer_norm, self.dropout
         by_pieces = self.adapter is None and compiles_inference()
         if not training and not by_pieces:
@@ -603,12 +603,12 @@ class ResidualOutput(keras.layers.Layer):
 class TransformerLayer(Stored, keras.layers.Layer):
     """Self-attention, then the feed-forward network, each with its residual.
 
-    With `recompute` the backward pass computes the layer again from its input instead
-    of keeping what it computed (Chen et al. 2016, "Training deep nets with sublinear
-    memory cost"): with the same masks of dropout, less memory and about a third more
+    With `recompute`, the backward pass computes the layer again from its input instead
+    of keeping the results (Chen et al. 2016, "Training deep nets with sublinear memory
+    cost"), with the same dropout masks. This takes less memory and about a third more
     time.
 
-    Where a config's layers share their weights, these have ALBERT's names.
+    Weights that a config's layers share have ALBERT's names.
     """
 
     def __init__(
@@ -667,7 +667,7 @@ class TransformerLayer(Stored, keras.layers.Layer):
     def call(
         self, x: Any, attention_bias: Any, training: bool | None = None
     ) -> tuple[Any, Any]:
-        """The layer's output [B, S, H] and its attention probabilities."""
+        """Returns the layer's output [B, S, H] and its attention probabilities."""
         if training and self.recompute:
             # These cost nothing in a graph that does not use them.
             probabilities = self.attention.probabilities(x, attention_bias)
@@ -676,10 +676,10 @@ class TransformerLayer(Stored, keras.layers.Layer):
         return observe("layer", x), probabilities
 
     def _recomputed(self, x: Any, attention_bias: Any) -> Any:
-        """The output in training, of which only the input is kept.
+        """Returns the output in training, keeping only the input.
 
-        The seeds are drawn once, for both times that the layer is computed. Within a
-        stateless scope the layer is a function of its weights.
+        The seeds are drawn once, for both computations of the layer. Within a stateless
+        scope, the layer is a function of its weights.
         """
         parts = (self.attention, self.attention_output, self.feed_forward_output)
         seeds = [next_seed(part.dropout) for part in parts]
@@ -743,12 +743,12 @@ class TransformerLayer(Stored, keras.layers.Layer):
 class LowRankDense(keras.layers.Dense):
     """A dense layer whose A and B are saved separately.
 
-    Keras' own saves W + A B and loads it with A = B = 0, from where neither would get
+    Keras' own layer saves W + A B and loads it with A = B = 0, where neither would get
     a gradient.
     """
 
     def save_own_variables(self, store: Any) -> None:
-        """Keras' extension point, for .keras and .h5 files."""
+        """Saves the weights; Keras calls it for .keras and .h5 files."""
         if not self.lora_enabled:
             super().save_own_variables(store)
             return
@@ -756,7 +756,7 @@ class LowRankDense(keras.layers.Dense):
             store[str(number)] = variable
 
     def load_own_variables(self, store: Any) -> None:
-        """Keras' extension point; takes files without LoRA too."""
+        """Loads the weights; Keras calls it. Also reads files without LoRA."""
         if not self.lora_enabled or len(store.keys()) < len(self._saved()):
             super().load_own_variables(store)
             return
@@ -781,12 +781,12 @@ class LowRankDense(keras.layers.Dense):
 # Shapes: B batch, S sequence, H hidden, M the adapter's size.
 
 
-# The default of the paper's code; all below 1e-2 work alike (section 3.6).
+# The default of the paper's code; all values below 1e-2 work alike (section 3.6).
 INITIALIZER_RANGE = 1e-3
 
 
 class Adapter(keras.layers.Layer):
-    """A bottleneck of `size` numbers, M, with its own residual."""
+    """A bottleneck of M = `size` numbers, with its own residual."""
 
     def __init__(self, size: int, hidden_size: int, dtype: Any = None):
         super().__init__(dtype=dtype, name="adapter")
@@ -807,7 +807,7 @@ class Adapter(keras.layers.Layer):
         self.built = True
 
     def call(self, x: Any, training: bool | None = None) -> Any:
-        """[B, S, H] to [B, S, H]."""
+        """Maps [B, S, H] to [B, S, H]."""
         down, up = self.down, self.up
         if not training:
             return x + up(gelu(down(x)))

@@ -6,13 +6,13 @@ the mean cross-entropy of its labels (section 4.1). So do multiple choice (4.4),
 labels are the choices, span prediction (4.2), whose labels are the tokens, and a tagger
 (5.3), whose examples are words.
 
-Each is a `Mean`: a weighted sum and the weight that it is divided by. Both are summed
+Each is a `Mean`: a weighted sum and the weight that divides it. Both are summed
 separately over replicas, micro-batches and evaluation batches and divided once, so N
 replicas, or k micro-batches, equal one large batch. All are computed in float32.
 
 A contrastive loss compares the rows of a batch with each other: it is `across_rows`,
-and each replica computes its rows' values from the rows of all replicas. Micro-batches
-of it are refused.
+and each replica computes its rows' values from the rows of all replicas. It refuses
+micro-batches.
 
 Shapes: B batch, S sequence, P predictions, N rows of scores, V vocabulary, C classes.
 """
@@ -44,38 +44,38 @@ class Mean(NamedTuple):
     factor: float = 1.0  # multiplies the mean that is minimised, not the reported one
 
     def value(self, weight: Any = None) -> Any:
-        """The mean, 0 if nothing has a weight; of a part, with the whole's weight."""
+        """Returns the mean, 0 without weight; a part's uses the given weight."""
         weight = self.weight if weight is None else weight
         mean = ops.divide_no_nan(self.total, weight + self.epsilon)
         return mean if self.factor == 1.0 else self.factor * mean
 
 
 class RowsOfReplica(Protocol):
-    """One replica's rows of a batch, among all replicas' rows."""
+    """One replica's rows among all replicas' rows."""
 
     def of_all(self, arrays: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The rows of all replicas, in order; gradients reach each row's replica."""
+        """Returns all replicas' rows, in order; gradients reach each row's replica."""
 
     def own(self, values: Any) -> Any:
-        """This replica's of the rows of all replicas."""
+        """Returns this replica's part of all replicas' rows."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Loss:
     """A mean whose weights depend on the records alone.
 
-    So that the weight of a global batch is known before any part of it is computed.
+    Thus the weight of a global batch is known before any part of it is computed.
     """
 
     values: Callable[[Records, Outputs], Any]  # of any shape, float32
     weights: Callable[[Records], Any]  # of the same shape
     epsilon: float = 0.0
     factor: float = 1.0  # multiplies the mean that is minimised
-    # The names of the scores that it is of, [..., C] each, and what they are scores of:
-    # SINGLE_LABEL, MULTI_LABEL or REGRESSION of `bert_tf.base.config`.
+    # The names of its scores, [..., C] each, and their kind: SINGLE_LABEL, MULTI_LABEL
+    # or REGRESSION of `bert_tf.base.config`.
     logits: tuple[str, ...] = ()
     kind: str = config.SINGLE_LABEL
-    # A row's values, [B, ...], depend on the other rows of the batch, too.
+    # Whether a row's values, [B, ...], also depend on the other rows of the batch.
     across_rows: bool = False
 
     def __call__(
@@ -103,18 +103,18 @@ class Loss:
         return Mean(ops.sum(values), ops.sum(weights), self.epsilon, self.factor)
 
     def weight(self, records: Records) -> Any:
-        """The sum of a batch's weights."""
+        """Returns the sum of a batch's weights."""
         return ops.sum(ops.cast(self.weights(records), "float32"))
 
     def scaled(self, factor: float) -> "Loss":
-        """The loss times a factor."""
+        """Returns the loss times a factor."""
         return dataclasses.replace(self, factor=self.factor * factor)
 
     def of_scores(self, function: Callable[..., Any], *prefixes: str) -> "Loss":
-        """A mean with the same weights, of a function of the scores, [N, C] to [N].
+        """Returns a mean, equally weighted, of a function of the scores, [N, C] to [N].
 
-        It gets the kind, and the scores under their names with each of the prefixes.
-        Of several scores, a span's start and end, it is the mean.
+        The function gets the kind, and the scores named with each of the prefixes. For
+        several scores (a span's start and end), the values are averaged.
         """
 
         def values(records: Records, outputs: Outputs) -> Any:
@@ -143,14 +143,14 @@ class Objective:
     )
 
     def __add__(self, other: "Objective") -> "Objective":
-        """Both objectives at once."""
+        """Returns both objectives as one."""
         return Objective(
             {**self.losses, **other.losses}, {**self.metrics, **other.metrics}
         )
 
     @property
     def across_rows(self) -> list[str]:
-        """The losses and metrics that compare the rows of a whole batch."""
+        """The losses and metrics that compare a batch's rows."""
         functions = {**self.losses, **self.metrics}
         return [
             name
@@ -161,7 +161,7 @@ class Objective:
     def means(
         self, records: Records, outputs: Outputs, rows: RowsOfReplica | None = None
     ) -> dict[str, Mean]:
-        """All losses and metrics of a batch, or of a replica's rows of it."""
+        """Returns all losses and metrics of a batch, or of a replica's rows of it."""
         functions: dict[str, Any] = {**self.losses, **self.metrics}
         compared = self.across_rows
         return {
@@ -170,7 +170,7 @@ class Objective:
         }
 
     def weights(self, records: Records) -> dict[str, Any]:
-        """The weights of the losses of a batch, from its records alone."""
+        """Returns the weights of a batch's losses, from its records alone."""
         return {name: loss.weight(records) for name, loss in self.losses.items()}
 
 
@@ -182,7 +182,7 @@ class Objective:
 
 
 def _masked_lm_loss(records: Records, outputs: Outputs) -> Any:
-    """log(sum_v exp(logits_v)) - logits_id: [N]."""
+    """Returns log(sum_v exp(logits_v)) - logits_id: [N]."""
     logits, ids = _masked_lm_rows(records, outputs)
     logits = ops.cast(logits, "float32")
 
@@ -203,7 +203,7 @@ def _masked_lm_accuracy(records: Records, outputs: Outputs) -> Any:
 
 
 def _masked_lm_rows(records: Records, outputs: Outputs) -> tuple[Any, Any]:
-    """Logits [N, V] and int32 ids [N]."""
+    """Returns logits [N, V] and int32 ids [N]."""
     ids = ops.cast(_flat(records["masked_lm_ids"]), "int32")
     return _rows(outputs["masked_lm_logits"]), ids
 
@@ -224,7 +224,7 @@ def _likelihood_gradient(logits: Any, ids: Any, log_sum: Any, upstream: Any) -> 
 
 @compiled
 def _is_first_of_largest(logits: Any, ids: Any) -> Any:
-    """1.0 where the id is the first of the largest, as argmax's, else 0.0: [N]."""
+    """Returns 1.0 where the id is the first of the largest (argmax), else 0.0: [N]."""
     own = _at(logits, ids)[:, None]
     is_before = _index(logits) < ids[:, None]
     is_better = ops.where(is_before, logits >= own, logits > own)
@@ -233,12 +233,12 @@ def _is_first_of_largest(logits: Any, ids: Any) -> Any:
 
 
 def _at(logits: Any, ids: Any) -> Any:
-    """logits[i, ids[i]] of [N, V] and [N]: [N]."""
+    """Returns logits[i, ids[i]] of [N, V] and [N]: [N]."""
     return ops.take_along_axis(logits, ids[:, None], axis=1)[:, 0]
 
 
 def _index(logits: Any) -> Any:
-    """0, 1, 2, ... V - 1: [1, V]."""
+    """Returns 0, 1, 2, ... V - 1: [1, V]."""
     return ops.arange(ops.shape(logits)[1], dtype="int32")[None, :]
 
 
@@ -261,12 +261,12 @@ MASKED_LM = Objective(
 
 
 # Replaced-token detection (Clark et al. 2020, "ELECTRA", section 2): the mean over all
-# tokens, padding apart, of -log p(replaced, or not), with p the sigmoid of the
-# discriminator's logits [B, S]. Which tokens the generator has replaced is an output.
+# tokens but padding of -log p(replaced, or not), with p the sigmoid of the
+# discriminator's logits [B, S]. The model also outputs which tokens were replaced.
 
 
 def replaced_tokens(weight: float) -> Objective:
-    """The discriminator's loss, with the given weight, and its metrics."""
+    """Returns the discriminator's loss, with the given weight, and its metrics."""
 
     def loss(records: Records, outputs: Outputs) -> Any:
         logits = ops.cast(_flat(outputs["discriminator_logits"]), "float32")
@@ -296,7 +296,7 @@ def replaced_tokens(weight: float) -> Objective:
 
 
 def check_labels(labels: Any, scores: Any, kind: str) -> None:
-    """Raises InputError for labels of another shape than those of such scores."""
+    """Raises InputError for labels whose shape does not fit such scores."""
     # While a step is traced, their rank or length may be unknown.
     if getattr(labels.shape, "rank", 0) is None:
         return
@@ -322,7 +322,7 @@ def check_labels(labels: Any, scores: Any, kind: str) -> None:
 
 
 def _label_loss(logits: Any, ids: Any) -> Any:
-    """-log p(id): [N]."""
+    """Returns -log p(id): [N]."""
     ids = ops.convert_to_tensor(ids)
     check_labels(ids, logits, config.SINGLE_LABEL)
     return ops.sparse_categorical_crossentropy(
@@ -331,7 +331,7 @@ def _label_loss(logits: Any, ids: Any) -> Any:
 
 
 def _label_accuracy(logits: Any, ids: Any) -> Any:
-    """1.0 where the likeliest label is right, else 0.0: [N]."""
+    """Returns 1.0 where the likeliest label is right, else 0.0: [N]."""
     likeliest = ops.argmax(_rows(logits), axis=-1)
     return ops.cast(
         ops.equal(likeliest, ops.cast(_flat(ids), likeliest.dtype)), "float32"
@@ -339,7 +339,7 @@ def _label_accuracy(logits: Any, ids: Any) -> Any:
 
 
 def _of_labels(logits_name: str, ids_name: str, weights: Callable, *names: str) -> Any:
-    """The loss and the accuracy of labels, of these names, as an Objective."""
+    """Returns the loss and the accuracy of labels, by these names, as an Objective."""
     loss_name, accuracy_name = names
 
     def of(function: Callable) -> Loss:
@@ -355,7 +355,7 @@ def _of_labels(logits_name: str, ids_name: str, weights: Callable, *names: str) 
 
 
 def real_examples(labels: str) -> Callable[[Records], Any]:
-    """The weights of examples, 0 for what fills up a batch; `labels` has their rows."""
+    """Returns a function for examples' weights, 0 for padding in `labels`' rows."""
 
     def weights(records: Records) -> Any:
         if "is_real_example" in records:
@@ -399,16 +399,16 @@ TAGGING = _of_labels(
 
 
 def _squared_error(records: Records, outputs: Outputs) -> Any:
-    """An example's mean squared error, of one number or of several."""
+    """Returns an example's mean squared error, over one number or several."""
     logits, labels = _outputs_and_labels(records, outputs, config.REGRESSION)
     return ops.mean(ops.square(logits - labels), axis=-1)
 
 
 def _multi_label_loss(records: Records, outputs: Outputs) -> Any:
-    """The mean over an example's labels of the binary cross-entropy.
+    """Returns the mean binary cross-entropy over an example's labels.
 
-    Each label is a separate question, with p its sigmoid; so the whole is the mean over
-    B C of them, as in Hugging Face's multi-label classifiers.
+    Each label is a separate question, with p its sigmoid; so the loss is the mean over
+    B C questions, as in Hugging Face's multi-label classifiers.
     """
     logits, labels = _outputs_and_labels(records, outputs, config.MULTI_LABEL)
     likelihood = ops.binary_crossentropy(labels, logits, from_logits=True)
@@ -416,7 +416,7 @@ def _multi_label_loss(records: Records, outputs: Outputs) -> Any:
 
 
 def _exact_match(records: Records, outputs: Outputs) -> Any:
-    """1.0 where all labels are right, each there if p > 0.5, else 0.0."""
+    """Returns 1.0 where all labels are right, each present if p > 0.5, else 0.0."""
     logits, labels = _outputs_and_labels(records, outputs, config.MULTI_LABEL)
     is_right = ops.equal(logits > 0, labels > 0.5)
     return ops.min(ops.cast(is_right, "float32"), axis=-1)
@@ -425,7 +425,7 @@ def _exact_match(records: Records, outputs: Outputs) -> Any:
 def _outputs_and_labels(
     records: Records, outputs: Outputs, kind: str
 ) -> tuple[Any, Any]:
-    """Both as float32 [B, C]."""
+    """Returns both as float32 [B, C]."""
     logits = ops.cast(outputs["logits"], "float32")
     labels = ops.cast(records["label_ids"], "float32")
     check_labels(labels, logits, kind)
@@ -457,14 +457,14 @@ CLASSIFIERS = {
 
 
 def _span_loss(records: Records, outputs: Outputs) -> Any:
-    """The mean of -log p(start) and -log p(end); the paper takes their sum."""
+    """Returns the mean of -log p(start) and -log p(end); the paper uses their sum."""
     start = _label_loss(outputs["start_logits"], records["start_positions"])
     end = _label_loss(outputs["end_logits"], records["end_positions"])
     return 0.5 * (start + end)
 
 
 def _span_accuracy(records: Records, outputs: Outputs) -> Any:
-    """1.0 where both the likeliest start and end are right, else 0.0."""
+    """Returns 1.0 where the likeliest start and end are both right, else 0.0."""
     start = _label_accuracy(outputs["start_logits"], records["start_positions"])
     end = _label_accuracy(outputs["end_logits"], records["end_positions"])
     return start * end
@@ -483,15 +483,15 @@ SPAN = Objective(
 )
 
 
-# Terms of a training loss in addition to the labels' likelihood. Means over labels, or
+# Terms added to the labels' likelihood in a training loss. Means over labels, or
 # numbers, are defined as in the losses above.
 
 
 def smoothed(loss: Loss, share: float) -> Loss:
-    """The loss with the labels (1 - e) y + e u, u being uniform (Szegedy et al. 2016).
+    """Returns the loss for the labels (1 - e) y + e u, uniform u (Szegedy et al. 2016).
 
-    Of C classes u is 1 / C; of several labels it is 1 / 2 for each. The loss is linear
-    in the labels.
+    For C classes, u is 1 / C; for several labels, 1 / 2 for each. The loss is linear in
+    the labels.
     """
     uniform = loss.of_scores(_uniform_loss, "")
 
@@ -509,10 +509,10 @@ def _uniform_loss(kind: str, logits: Any) -> Any:
 
 
 def with_class_weights(loss: Loss, weights: Sequence[float]) -> Loss:
-    """The mean in which an example counts with its class's weight.
+    """Returns the loss as a mean weighted by the examples' classes.
 
-    sum w_y loss / sum w_y, as torch.nn.CrossEntropyLoss(weight=w), so that the weight
-    of a batch depends on its labels alone.
+    It is sum w_y loss / sum w_y, as in torch.nn.CrossEntropyLoss(weight=w), so that the
+    weight of a batch depends on its labels alone.
     """
     table = np.array(weights, np.float32)
 
@@ -525,7 +525,7 @@ def with_class_weights(loss: Loss, weights: Sequence[float]) -> Loss:
 
 
 def kl_divergence(kind: str, p: Any, q: Any) -> Any:
-    """KL(P, Q) of what two rows of scores mean, the mean over labels or numbers: [N].
+    """Returns KL(P, Q) of two rows of scores, the mean over labels or numbers: [N].
 
     A number stands for a normal distribution of deviation 1: (p - q)^2 / 2.
     """
@@ -540,14 +540,14 @@ def kl_divergence(kind: str, p: Any, q: Any) -> Any:
 
 
 def divergence(kind: str, one: Any, other: Any) -> Any:
-    """KL(P, Q) + KL(Q, P); of numbers it is the squared difference: [N]."""
+    """Returns KL(P, Q) + KL(Q, P); for numbers, the squared difference: [N]."""
     return kl_divergence(kind, one, other) + kl_divergence(kind, other, one)
 
 
 def soft_targets(temperature: float) -> Callable[[str, Any, Any], Any]:
-    """T^2 KL(teacher, student) of scores divided by T (Hinton et al. 2015): [N].
+    """Returns a function for T^2 KL(teacher, student) at T (Hinton et al. 2015): [N].
 
-    With the factor the gradient's size does not depend on T.
+    The factor T^2 makes the gradient's size independent of T.
     """
 
     def values(kind: str, student: Any, teacher: Any) -> Any:
@@ -558,7 +558,7 @@ def soft_targets(temperature: float) -> Callable[[str, Any, Any], Any]:
 
 
 def of_tokens(name: str) -> Loss:
-    """The mean over all tokens but padding of an output of this name, [..., S]."""
+    """Returns the mean over all tokens but padding of an output [..., S]."""
 
     def weights(records: Records) -> Any:
         mask = ops.cast(records["input_mask"], "float32")
@@ -571,9 +571,9 @@ def of_tokens(name: str) -> Loss:
 
 
 def _rows(logits: Any) -> Any:
-    """[..., V] to [N, V]."""
+    """Maps [..., V] to [N, V]."""
     logits = ops.convert_to_tensor(logits)
-    # The tokens of a span may be of unknown number.
+    # A span's number of tokens may be unknown.
     return logits if logits.ndim == 2 else ops.reshape(logits, (-1, logits.shape[-1]))
 
 

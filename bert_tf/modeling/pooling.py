@@ -16,9 +16,9 @@ from bert_tf.modeling.layers import Stored, at_positions
 # BERT's layers Tenney et al. 2019, "BERT rediscovers the classical NLP pipeline"). It
 # starts as the mean: s = 0, gamma = 1.
 #
-# c is ours; ELMo's is 1. Adam changes a number by about the learning rate per step;
-# with the rates used to fine-tune BERT, some 1e-5, the scores of ELMo's softmax would
-# hardly leave 0.
+# ELMo has c = 1. Adam changes a number by about the learning rate per step; with the
+# rates used to fine-tune BERT, about 1e-5, the scores of ELMo's softmax would hardly
+# leave 0.
 
 
 # So that s moves as with ELMo's learning rate, 1e-3.
@@ -27,7 +27,7 @@ SCORE_SCALE = 100.0
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class LayerMixture(Stored, keras.layers.Layer):
-    """The mixture of tensors of one shape; c is the `score_scale`."""
+    """A mixture of tensors; c is the `score_scale`."""
 
     def __init__(self, score_scale: float = SCORE_SCALE, dtype: Any = None):
         super().__init__(dtype=dtype, name="layer_mixture")
@@ -47,7 +47,7 @@ class LayerMixture(Stored, keras.layers.Layer):
         self.built = True
 
     def call(self, states: Sequence[Any]) -> Any:
-        """Tensors [..., H], each of the same shape, to one."""
+        """Maps tensors [..., H], all of the same shape, to one."""
         weights = self.gamma * ops.softmax(self.score_scale * self.scores)
         weights = ops.cast(weights, self.compute_dtype)
         return ops.tensordot(weights, ops.stack(states), axes=1)
@@ -64,10 +64,10 @@ class LayerMixture(Stored, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class PackedPositions(Stored, keras.layers.Layer):
-    """Layer that returns tokens' positions in their own sequences."""
+    """Computes tokens' positions in their own sequences."""
 
     def call(self, sequence_ids: Any, cls_positions: Any) -> Any:
-        """[B, S] and [B, N] to [B, S] int32; 0 for padding."""
+        """Maps [B, S] and [B, N] to [B, S] int32; 0 for padding."""
         index = ops.arange(ops.shape(sequence_ids)[1], dtype="int32")[None, :]
         number = ops.maximum(sequence_ids - 1, 0)
         begins = ops.take_along_axis(cls_positions, number, axis=1)
@@ -76,10 +76,10 @@ class PackedPositions(Stored, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class PooledTokens(Stored, keras.layers.Layer):
-    """The hidden states that represent whole sequences.
+    """Selects the hidden states that represent whole sequences.
 
-    [CLS], the first token; or the last one if tokens only attend to earlier ones:
-    there [CLS] has seen nothing of the sequence.
+    [CLS], the first token; or the last one if tokens only attend to earlier ones,
+    because then [CLS] has not seen the sequence.
     """
 
     def __init__(self, left_to_right: bool, dtype: Any = None, name: str | None = None):
@@ -93,7 +93,7 @@ class PooledTokens(Stored, keras.layers.Layer):
         sequence_ids: Any = None,
         cls_positions: Any = None,
     ) -> Any:
-        """[B, S, H] to [B, H], for packed rows (with the last two) to [B, N, H]."""
+        """Maps [B, S, H] to [B, H] or, for packed rows (the last two), to [B, N, H]."""
         if sequence_ids is None or cls_positions is None:
             if not self.left_to_right:
                 return sequence_output[:, 0, :]
@@ -119,7 +119,7 @@ POOLINGS = ("mean", "max", "cls")
 
 
 def pooled_tokens(states: Any, input_mask: Any, pooling: str) -> Any:
-    """Tokens' outputs [B, S, ...] and the mask [B, S] to vectors [B, ...]."""
+    """Maps tokens' outputs [B, S, ...] and the mask [B, S] to vectors [B, ...]."""
     if pooling == "cls":
         return states[:, 0]
     mask = input_mask
@@ -128,21 +128,21 @@ def pooled_tokens(states: Any, input_mask: Any, pooling: str) -> Any:
     if pooling == "max":
         return ops.max(ops.where(mask > 0, states, -1e9), axis=1)
     is_token = ops.cast(mask, states.dtype)
-    # A row of padding has no token.
+    # A row of padding has no tokens.
     count = ops.maximum(ops.sum(is_token, axis=1), 1.0)
     return ops.sum(states * is_token, axis=1) / count
 
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class SentencePooling(Stored, keras.layers.Layer):
-    """Layer that pools texts into vectors, in float32 under any policy."""
+    """Pools texts into vectors, in float32 under any policy."""
 
     def __init__(self, pooling: str, dtype: Any = None, name: str | None = None):
         super().__init__(autocast=False, dtype=dtype, name=name)
         self.pooling = pooling
 
     def call(self, sequence_output: Any, input_mask: Any) -> Any:
-        """Outputs [B N, S, H] and the mask [B, N, S] to [B, N, H]."""
+        """Maps outputs [B N, S, H] and the mask [B, N, S] to [B, N, H]."""
         mask = ops.reshape(input_mask, ops.shape(sequence_output)[:2])
         states = ops.cast(sequence_output, "float32")
         vectors = pooled_tokens(states, mask, self.pooling)

@@ -1,9 +1,9 @@
-"""The original's variable names, of a model's weights.
+"""The original's variable names for a model's weights.
 
-A weight's Keras path is its name already, apart from two things that this file takes
-away: a scope around the model or another name than "bert" for the encoder, and the
-layer that owns the classifier's output_weights and output_bias, which the original
-keeps at the top.
+A weight's Keras path already is its name, except for two things that this file removes:
+a scope around the model or another name than "bert" for the encoder, and the layer that
+owns the classifier's output_weights and output_bias, which the original keeps at the
+top.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import keras
 
-# The names of what fine-tuning adds to a pre-trained encoder.
+# The names of weights that fine-tuning adds to a pre-trained encoder.
 #
 # The pooled output's mean and deviation: `cls_normalization`.
 STANDARDIZATION = ("bert/standardization/mean", "bert/standardization/deviation")
@@ -23,10 +23,10 @@ ADDED = (
 
 
 def weights_by_name(model: "keras.Model") -> dict[str, "keras.Variable"]:
-    """The weights of a BertEncoder, or of a model with an `encoder`, by original name.
+    """Returns the weights of a BertEncoder, or a model with one, by original name.
 
     Args:
-        model: a BertEncoder, BertPretrainer, BertClassifier, ...; or a head alone, on
+        model: a BertEncoder, BertPretrainer, BertClassifier, ...; or a lone head on
             an encoder's features.
 
     Returns:
@@ -34,7 +34,7 @@ def weights_by_name(model: "keras.Model") -> dict[str, "keras.Variable"]:
         too: kernels [inputs, outputs], output_weights [outputs, inputs].
 
     Raises:
-        ValueError: a weight has no name, or two have the same.
+        ValueError: a weight has no name, or two weights have the same name.
 
     Examples:
         >>> config = bert_tf.BertConfig(
