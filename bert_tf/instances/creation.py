@@ -36,12 +36,12 @@ _LAST_UINT16 = 0xFFFF
 
 
 def token_dtype(vocab_size: int) -> type[np.integer]:
-    """The smallest type that holds the ids of a vocabulary of that size."""
+    """Returns the smallest type that holds the ids of a vocabulary of this size."""
     return np.uint16 if vocab_size <= _LAST_UINT16 + 1 else np.int32
 
 
 class Documents(NamedTuple):
-    """A corpus: documents of sentences of token ids. None of them is empty."""
+    """A corpus: documents of sentences of token ids, none empty."""
 
     # uint16 or int32 [num_tokens], the tokens of all sentences one after another.
     tokens: np.ndarray
@@ -54,7 +54,7 @@ class Documents(NamedTuple):
 
 
 def starts(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Where pieces of these lengths begin, and where the last one ends."""
+    """Returns where pieces of these lengths begin, and where the last one ends."""
     result = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=result[1:])
     return result
@@ -82,15 +82,15 @@ class Pair(NamedTuple):
     first_stop: int  # where it ends
     second_start: int  # where segment B begins
     second_stop: int  # where it ends
-    # 1 if B was drawn at random rather than follows A; for sentence order, if B
-    # comes before A in the text; 2 if B comes before A, where there are three labels.
+    # 1 if B was drawn at random and does not follow A; for sentence order, if B comes
+    # before A in the text. With three labels, 2 if B comes before A.
     label: int
     next_sentence: int  # where the document is to be cut next
 
 
 @compiled
 def target_length(max_num_tokens, short_seq_prob, stream):
-    """The target length of a document's sequences: the most, or sometimes less.
+    """Returns the target length of a document's sequences: the most, or sometimes less.
 
     Draws: `random()`, and the target if it is short.
     """
@@ -108,11 +108,11 @@ def next_sentence_pair(
     target: int,
     stream: np.ndarray,
 ) -> Pair:
-    """The original's pair: gathered sentences, split, the second part maybe random.
+    """Returns the original's pair: sentences split in two, the second maybe random.
 
-    Sentences are gathered until they reach the target or the document ends. Of n of
-    them the first 1 to n - 1 are A. B is either the others, or random; then the others
-    are gathered again. A lone sentence always gets a random B.
+    Sentences are gathered until they reach the target or the document ends. A is the
+    first 1 to n - 1 of n sentences. B is the others, or random; if it is random, the
+    others are gathered again. A lone sentence always gets a random B.
     """
     sentence_starts = documents.sentence_starts
     end = _gathered(documents, order[document], sentence, target, 1)
@@ -139,11 +139,11 @@ def next_sentence_pair(
 
 @compiled
 def neighbour_pair(documents, order, document, sentence, target, kind, stream):
-    """Two neighbouring segments, whose label only the text reveals.
+    """Returns two segments of consecutive text whose label only the text reveals.
 
     Half of the time B comes from another document (exact next sentences), or precedes A
-    (sentence order); with three labels a third each is the next, of another
-    document, and the previous segment.
+    (sentence order). With three labels, B is the next segment, one of another document,
+    or the previous segment, a third each.
     """
     pair = _neighbours(documents, order[document], sentence, target, stream)
     if pair.second_start == pair.second_stop:
@@ -171,7 +171,7 @@ def neighbour_pair(documents, order, document, sentence, target, kind, stream):
 
 @compiled
 def _neighbours(documents, number, sentence, target, stream):
-    """Two consecutive segments."""
+    """Returns two consecutive segments."""
     sentence_starts = documents.sentence_starts
     end = _gathered(documents, number, sentence, target, 2)
     start, stop = sentence_starts[sentence], sentence_starts[end]
@@ -187,7 +187,7 @@ def _neighbours(documents, number, sentence, target, stream):
 
 @compiled
 def _gathered(documents, number, sentence, target, at_least):
-    """The sentence after those that reach the target, or the document's end."""
+    """Returns the sentence after those that reach the target, or the document's end."""
     sentence_starts = documents.sentence_starts
     document_end = documents.document_starts[number + 1]
     end = sentence
@@ -201,7 +201,7 @@ def _gathered(documents, number, sentence, target, at_least):
 
 @compiled
 def _random_segment(documents, number, target, stream):
-    """Sentences from a random place of a document, up to a length, at least one."""
+    """Returns a random run of a document's sentences, up to a length, at least one."""
     sentence_starts = documents.sentence_starts
     document_start = documents.document_starts[number]
     document_end = documents.document_starts[number + 1]
@@ -214,9 +214,9 @@ def _random_segment(documents, number, target, stream):
 
 @compiled
 def truncated(pair, max_num_tokens, stream):
-    """A pair's ends, cut token by token until both segments together fit.
+    """Returns a pair's bounds, cut token by token until both segments together fit.
 
-    Each time the longer one loses a token, the second if they are equal: randomly from
+    Each time the longer one, or the second of equal ones, loses a token, randomly from
     its front or its back, so that neither end is always complete.
 
     Draws: one `random()` for each token cut.
@@ -240,23 +240,23 @@ def truncated(pair, max_num_tokens, stream):
 # A cursor marks where in the corpus the next sequence begins, so that making
 # sequences can stop when memory is full, and resume.
 
-# The fields of a cursor: the place in the pool; the sentence (-1 before a document is
-# begun); the target length of the document's pairs, or how many tokens of the sentence
-# are used up; and how many lone tokens were left out.
+# The fields of a cursor: the place in the pool; the sentence (-1 before a document
+# begins); the target length of the document's pairs, or the number of the sentence's
+# tokens already used; and the number of lone tokens left out.
 DOCUMENT, SENTENCE, TARGET, LEFT_OUT = range(4)
 OFFSET = TARGET
 
 
 def new_cursor() -> np.ndarray:
-    """A cursor at the beginning of the pool."""
+    """Returns a cursor at the beginning of the pool."""
     return np.array([0, -1, 0, 0], np.int64)
 
 
 @compiled
 def pair_sequence(documents, order, recipe, cursor, stream, is_cut, to):
-    """Builds the next [CLS] A [SEP] B [SEP]: its length, that of segment 0, a label.
+    """Builds the next [CLS] A [SEP] B [SEP]. Returns both lengths and the label.
 
-    `is_cut` is false at the corpus's tokens that a sequence has had; or it is empty.
+    `is_cut` becomes false for the corpus's tokens in the sequence, unless it is empty.
     """
     max_num_tokens = len(to) - NUM_SPECIAL_TOKENS
     while cursor[DOCUMENT] < len(order):
@@ -351,7 +351,7 @@ def packed_sequence(documents, order, recipe, cursor, stream, to):
 # `dupe_factor` passes every document is cut into pairs and each pair masked, with fresh
 # draws; finally all instances are shuffled.
 
-# Instances made between two reports of progress, for which memory is reserved, and
+# The number of instances made, in reserved memory, between two reports of progress, and
 # their tokens at most.
 _AT_A_TIME = 1 << 14
 _OF_TOKENS = ("input_ids", "input_mask", "segment_ids", "sequence_ids")
@@ -361,7 +361,7 @@ _TOKENS_AT_A_TIME = 1 << 22
 
 
 class Buffers(NamedTuple):
-    """The instances in the order in which they were made, the n-th one's parts at n."""
+    """The instances in the order in which they were made."""
 
     tokens: np.ndarray  # masked: uint16 or int32
     stops: np.ndarray  # int64 [n], where in `tokens` each ends
@@ -369,11 +369,11 @@ class Buffers(NamedTuple):
     next_sentence_labels: np.ndarray  # uint8 [n]
     prediction_stops: np.ndarray  # int64 [n], where in `positions` each ends
     positions: np.ndarray  # uint16 or int32
-    labels: np.ndarray  # the ids that stood at `positions`
+    labels: np.ndarray  # the original ids at `positions`
 
 
 class _Recipe(NamedTuple):
-    """The ids and settings in the form for compiled code."""
+    """The ids and settings in a form for compiled code."""
 
     kind: int  # of sequences: see above
     max_seq_length: int
@@ -386,31 +386,31 @@ class _Recipe(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Instances:
-    """The instances of a corpus, in the order in which they are written."""
+    """The instances of a corpus, in writing order."""
 
-    buffers: Buffers  # all of them, in the order in which they were made
+    buffers: Buffers  # all instances, in the order in which they were made
     order: np.ndarray  # their numbers in the buffers
     settings: InstanceSettings
     num_documents: int  # the documents that they were made from
-    # Documents' last lone tokens, of which no exact pair can be made, each counted once
+    # Lone last tokens of documents, of which no exact pair can be made, counted once
     # per pass.
     num_left_out: int
-    # Tokens of sentences longer than a sequence that none of the instances has.
+    # Tokens of sentences longer than a sequence that are in none of the instances.
     num_cut: int
 
     def __len__(self) -> int:
         return len(self.order)
 
     def lengths(self) -> np.ndarray:
-        """The tokens of each, without padding."""
+        """Returns each instance's number of tokens, without padding."""
         return np.diff(self.buffers.stops, prepend=0)[self.order]
 
     def num_predictions(self) -> np.ndarray:
-        """The predictions of each; none if they are not masked."""
+        """Returns each instance's number of predictions: 0 if it is not masked."""
         return np.diff(self.buffers.prediction_stops, prepend=0)[self.order]
 
     def blocks(self, block_size: int) -> Iterator[dict[str, np.ndarray]]:
-        """Yields the instances, a given number at a time, padded."""
+        """Yields the instances in blocks of a given number, padded."""
         unpacked = dataclasses.replace(self.settings, packed_length=None)
         for start in range(0, len(self), block_size):
             numbers = self.order[start : start + block_size]
@@ -422,7 +422,7 @@ class Instances:
     def rows(
         self, numbers: np.ndarray, starts: np.ndarray, settings: InstanceSettings
     ) -> dict[str, np.ndarray]:
-        """Packed rows of these instances; row n holds those from starts[n] on."""
+        """Returns packed rows of instances; row n holds the ones from starts[n] on."""
         num_rows = len(starts) - 1
         columns: dict[str, np.ndarray] = {
             name: np.zeros(
@@ -443,7 +443,7 @@ class Instances:
 
 
 def log_compilation() -> None:
-    """Logs that `create_instances` will be compiled, unless it was before."""
+    """Logs that `create_instances` will be compiled, unless it already was."""
     log_compilation_of(_make_instances)
 
 
@@ -453,7 +453,7 @@ def create_instances(
     settings: InstanceSettings,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Instances:
-    """The instances of a corpus, in the order in which they are written."""
+    """Returns the instances of a corpus, in the order in which they are written."""
     num_documents = len(documents.document_starts) - 1
     assert num_documents >= settings.least_documents
     stream = random_stream(settings.random_seed)
@@ -523,7 +523,7 @@ def _recipe(vocabulary: Vocabulary, settings: InstanceSettings) -> _Recipe:
 def _resize(
     buffers: Buffers, num_instances: int, num_more: int, settings: InstanceSettings
 ) -> None:
-    """Gives room for more instances than there are; in place, for it is large."""
+    """Makes room for more instances; in place, because the buffers are large."""
     num_tokens = num_predictions = 0
     if num_instances:
         num_tokens = int(buffers.stops[num_instances - 1])

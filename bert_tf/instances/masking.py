@@ -5,15 +5,15 @@ chosen; of these 80 % become [MASK], 10 % a random token, 10 % stay. Record-for-
 equality with the original depends on its order of random draws, which the
 docstrings give.
 
-What is chosen together, until the tokens are as many as the limit:
+Tokens are chosen in units, until they reach the limit:
 
 - piece: a single token.
 - word: a whole word. One that no longer fits is skipped, and a shorter one may follow.
-  A piece with ## joins the word before it, even over a [SEP].
+  A piece with ## joins the word before it, even across a [SEP].
 - span (SpanBERT, Joshi et al. 2020, section 3.1): consecutive whole words. Their number
-  is geometric with p = 0.2, of at most 10 (mean 3.8). A span ends before a [SEP],
-  before a word already chosen, and before the word that would exceed the limit; all its
-  tokens are replaced alike, each random one by its own draw.
+  is geometric with p = 0.2, at most 10 (mean 3.8). A span ends before a [SEP], before a
+  word already chosen, and before a word that would exceed the limit. All its tokens get
+  the same treatment, each random one by its own draw.
 """
 
 from typing import NamedTuple
@@ -35,7 +35,7 @@ from bert_tf.text.vocabulary import MASK, Vocabulary
 _SPAN_STOP_RATE = 0.2
 _MAX_SPAN_WORDS = 10
 
-# What becomes of a token that is chosen.
+# The treatments of a token that is chosen.
 _MASKED, _KEPT, _RANDOM = range(3)
 
 
@@ -45,16 +45,16 @@ class Masking(NamedTuple):
     cls_id: int  # never masked
     sep_id: int  # likewise
     mask_id: int
-    # int32, what a random token is drawn from: all tokens, special ones included.
+    # int32, the ids that a random token is drawn from: all, including special ones.
     word_ids: np.ndarray
-    # bool [vocab_size], which ids belong to the word before them; all false where
+    # bool [vocab_size], whether an id belongs to the word before it; all false if
     # pieces are masked one by one.
     joins: np.ndarray
     has_spans: bool
     masked_lm_prob: float
     max_predictions_per_seq: int
     mask_rate: float
-    keep_rate_of_rest: float  # of those that do not become [MASK]
+    keep_rate_of_rest: float  # among the tokens that do not become [MASK]
 
 
 def masking_of(
@@ -67,7 +67,7 @@ def masking_of(
     random_rate: float = RANDOM_RATE,
     mask_token: str = MASK,
 ) -> Masking:
-    """How to mask sequences of a vocabulary's ids."""
+    """Returns how to mask sequences of a vocabulary's ids."""
     joins = np.zeros(len(vocabulary), np.bool_)
     if unit != PIECE:
         joins[vocabulary.continuation_ids] = True
@@ -89,7 +89,7 @@ def masking_of(
 
 @compiled
 def num_predictions(num_tokens, masked_lm_prob, max_predictions_per_seq):
-    """How many tokens of a sequence are chosen: at least one."""
+    """Returns how many tokens of a sequence are chosen: at least one."""
     share = int(np.rint(num_tokens * masked_lm_prob))
     return min(max_predictions_per_seq, max(1, share))
 
@@ -110,10 +110,10 @@ def warn_if_few(max_predictions: int, max_tokens: int, masked_lm_prob: float) ->
 
 @compiled
 def mask_rows(rows, owners, masking, seed, epochs, numbers, slots):
-    """Masks records in place, each by a stream of (seed, epoch, its number) alone.
+    """Masks records in place, each with a stream of (seed, epoch, its number) alone.
 
     A row's sequences are the runs of equal positive `owners`; each is masked as if it
-    were alone. `slots` are masked_lm_positions, _ids and _weights, zeros before.
+    were alone. `slots` are masked_lm_positions, _ids and _weights, initially zeros.
     """
     positions, labels, weights = slots
     stream = np.empty(STREAM_WORDS, np.uint32)
@@ -139,7 +139,7 @@ def mask_rows(rows, owners, masking, seed, epochs, numbers, slots):
 
 @compiled
 def mask(sequence, masking, stream, positions, labels):
-    """Masks one sequence in place; returns how many tokens are to be predicted."""
+    """Masks one sequence in place; returns the number of tokens to predict."""
     members, starts = _words(sequence, masking)
     num_words = len(starts) - 1
     order = np.arange(num_words)
@@ -167,7 +167,7 @@ def mask(sequence, masking, stream, positions, labels):
                 break  # a long word that no longer fits; a shorter one may
             for position in members[start:stop]:
                 if not masking.has_spans:
-                    # A draw for each piece, even of one word.
+                    # One draw per piece, even within a word.
                     treatment = _treatment(masking, stream)
                 chosen[position] = True
                 replacements[position] = _replacement(
@@ -186,7 +186,7 @@ def mask(sequence, masking, stream, positions, labels):
 
 @compiled
 def _words(sequence, masking):
-    """The positions of the words, or single pieces, and where each starts in them."""
+    """Returns the positions of words, or pieces, and where each word starts in them."""
     members = np.empty(len(sequence), np.int64)
     starts = np.empty(len(sequence) + 1, np.int64)
     num_members = num_words = 0
@@ -208,7 +208,7 @@ def _words(sequence, masking):
 
 @compiled
 def _span_length(stream):
-    """A number of words: geometric, given that it is at most 10; by its inverse."""
+    """Returns a number of words: geometric, at most 10, by the inverse distribution."""
     goes_on = 1.0 - _SPAN_STOP_RATE
     share = 1.0 - random(stream) * (1.0 - goes_on**_MAX_SPAN_WORDS)
     return min(1 + int(np.log(share) / np.log(goes_on)), _MAX_SPAN_WORDS)

@@ -1,4 +1,4 @@
-"""Random numbers by position, and how the functions that use them are compiled."""
+"""Random numbers by position, and compilation of the functions that use them."""
 
 import contextlib
 import functools
@@ -13,20 +13,20 @@ from absl import logging
 
 # Inner loops are Python functions on numpy arrays. numba compiles them at their first
 # call and keeps the machine code next to the source (or in the user's cache folder, if
-# that is not writable), so that only the first run on a machine waits for it. If
-# neither is writable, each run waits.
+# the source's is not writable), so that only the first run on a machine waits for it.
+# If neither is writable, each run waits.
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator: the function, compiled."""
+    """Returns the function, compiled: a decorator."""
     try:
         dispatcher = numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:
-        # numba's message if there is no folder for the machine code.
+        # numba's error if there is no folder for the machine code.
         return numba.njit(**_OPTIONS)(function)
-    if hasattr(dispatcher, "stats"):  # unless NUMBA_DISABLE_JIT says not to compile
+    if hasattr(dispatcher, "stats"):  # absent if NUMBA_DISABLE_JIT forbids compiling
         forget_older_code(dispatcher.stats.cache_path)
     return dispatcher
 
@@ -66,7 +66,7 @@ def forget_older_code(cache_folder: str) -> None:
 # The original draws from `random.Random(seed)`: the Mersenne Twister MT19937 (Matsumoto
 # and Nishimura 1998). The records are the original's only if each draw is the same, bit
 # for bit, so the generator and `random`'s functions are reimplemented here. A
-# stream is an array: the generator's 624 words, and how many of them are used up.
+# stream is an array: the generator's 624 words, and the number of them already used.
 
 _NUM_WORDS = 624
 STREAM_WORDS = _NUM_WORDS + 1
@@ -77,7 +77,7 @@ _MATRIX = 0x9908B0DF
 
 
 def random_stream(seed: int) -> np.ndarray:
-    """The stream of `random.Random(seed)` at its start."""
+    """Returns the stream of `random.Random(seed)` at its start."""
     _, state, _ = python_random.Random(seed).getstate()
     return np.array(state, np.uint32)
 
@@ -91,10 +91,10 @@ _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 
 @compiled
 def restart(stream, key):
-    """Makes a stream a function of a tuple of uint64 alone."""
+    """Makes a stream depend only on a tuple of uint64."""
     state = np.uint64(0)
     for number in key:
-        # Each step is a bijection: keys that differ in one number have other states.
+        # Each step is a bijection: keys that differ in one number give other states.
         state = _mixed((state ^ number) + _GAMMA)
     for index in range(0, _NUM_WORDS, 2):
         state += _GAMMA
@@ -125,7 +125,7 @@ def _renew(stream):
 
 @compiled
 def random_word(stream):
-    """32 random bits."""
+    """Returns 32 random bits."""
     if stream[_NUM_WORDS] >= _NUM_WORDS:
         _renew(stream)
     word = np.int64(stream[stream[_NUM_WORDS]])
@@ -138,7 +138,7 @@ def random_word(stream):
 
 @compiled
 def random(stream):
-    """`Random.random()`: a float in [0, 1) of 53 bits."""
+    """Returns `Random.random()`: a float in [0, 1) of 53 bits."""
     high = random_word(stream) >> 5
     low = random_word(stream) >> 6
     return (high * 67108864.0 + low) / 9007199254740992.0
@@ -146,7 +146,7 @@ def random(stream):
 
 @compiled
 def random_below(stream, limit):
-    """`Random.randrange(limit)`: an integer in [0, limit), for a limit below 2**32."""
+    """Returns `Random.randrange(limit)`: an integer in [0, limit), limit < 2**32."""
     num_bits = 0
     while limit >> num_bits:
         num_bits += 1
@@ -158,13 +158,13 @@ def random_below(stream, limit):
 
 @compiled
 def random_between(stream, first, last):
-    """`Random.randint(first, last)`: an integer in [first, last]."""
+    """Returns `Random.randint(first, last)`: an integer in [first, last]."""
     return first + random_below(stream, last - first + 1)
 
 
 @compiled
 def shuffle(stream, values):
-    """`Random.shuffle(values)`: in place."""
+    """Shuffles values in place, like `Random.shuffle(values)`."""
     for index in range(len(values) - 1, 0, -1):
         other = random_below(stream, index + 1)
         values[index], values[other] = values[other], values[index]

@@ -1,4 +1,4 @@
-"""What instances depend on in addition to the text."""
+"""The settings that determine instances, in addition to the text."""
 
 import math
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ NUM_SPECIAL_TOKENS = 3
 # Both segments must keep a token.
 MIN_SEQ_LENGTH = NUM_SPECIAL_TOKENS + 2
 
-# What a sequence is made of: a segment and the next or a random one (Devlin et al.
+# The contents of a sequence: a segment and the next or a random one (Devlin et al.
 # 2018); whole sentences in one segment (Liu et al. 2019, RoBERTa, arXiv:1907.11692,
 # "FULL-SENTENCES"); two neighbouring segments, in order or swapped (Lan et al. 2019);
 # a segment and the next, a random or the previous one (Wang et al. 2019, StructBERT).
@@ -24,16 +24,16 @@ ORIGINAL_LABELS = "original"
 EXACT_LABELS = "exact"
 NSP_LABELS = (ORIGINAL_LABELS, EXACT_LABELS)
 
-# Of the tokens that are chosen to be predicted (Devlin et al. 2018, appendix A.1): the
-# share that becomes [MASK], and that becomes a random token.
+# The shares of the tokens to predict that become [MASK] or a random token (Devlin et
+# al. 2018, appendix A.1).
 MASK_RATE = 0.8
 RANDOM_RATE = 0.1
-# What is chosen together.
+# The units that are chosen together.
 PIECE = "piece"
 WORD = "word"
 SPAN = "span"
 
-# The masks are in the instances, or drawn again in each epoch of the training.
+# The masks are in the instances, or drawn anew in each epoch of the training.
 STATIC_MASKING = "static"
 DYNAMIC_MASKING = "dynamic"
 MASKING = (STATIC_MASKING, DYNAMIC_MASKING)
@@ -44,7 +44,7 @@ _TOKENS_PER_SLOT = 32
 
 
 class InstanceSettings(Options, decides="numbers"):
-    """What instances depend on in addition to the text."""
+    """The settings that instances depend on, besides the text."""
 
     max_seq_length: int = option(
         128,
@@ -109,7 +109,7 @@ class InstanceSettings(Options, decides="numbers"):
     )
 
     def problems(self) -> Iterator[str]:
-        """Refuses `nsp_labels` without pairs, and rows shorter than a sequence."""
+        """Yields problems with labels without pairs, and with too short rows."""
         yield from super().problems()
         if self.pairs != NEXT_SENTENCE and self.nsp_labels != ORIGINAL_LABELS:
             yield "`nsp_labels=exact` is only for `pairs=nsp`."
@@ -121,12 +121,12 @@ class InstanceSettings(Options, decides="numbers"):
 
     @property
     def record_length(self) -> int:
-        """Tokens of a record: of a row, or of a sequence."""
+        """Tokens of a record: a row or a sequence."""
         return self.packed_length or self.max_seq_length
 
     @property
     def max_predictions_per_record(self) -> int:
-        """Masked-LM slots of a record: the same ratio to tokens as in a sequence."""
+        """Masked-LM slots of a record, in proportion to its tokens."""
         slots = self.max_predictions_per_seq * self.record_length
         return -(-slots // self.max_seq_length)
 
@@ -138,6 +138,6 @@ class InstanceSettings(Options, decides="numbers"):
 
     @property
     def least_documents(self) -> int:
-        """How many documents a corpus needs: exact labels need another one."""
+        """The documents that a corpus needs: exact labels need another one."""
         needs_another = self.pairs == NEXT_SENTENCE and self.nsp_labels == EXACT_LABELS
         return 2 if needs_another else 1

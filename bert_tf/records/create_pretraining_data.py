@@ -14,7 +14,7 @@ from bert_tf.text.sources import TextOptions, text_chunks
 
 
 class PretrainingDataOptions(InstanceSettings, TextOptions, decides="nothing"):
-    """Which records are made, of which text."""
+    """The records to make, and their text."""
 
     vocab_file: str = with_default(ModelOptions, "vocab_file", REQUIRED)
     do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)

@@ -8,7 +8,7 @@ from bert_tf.base.options import Options, Path, option
 
 
 class InspectionOptions(Options, decides="nothing"):
-    """What is shown of records."""
+    """The records to show, and how."""
 
     vocab_file: str | None = option(
         None, "The WordPiece vocabulary: one token per line.", path=Path.FILE
