@@ -8,7 +8,7 @@ import functools
 import pkgutil
 from typing import Any
 
-# Name -> "module", or "module:object" in it.
+# Name -> "module", or "module:object" within it.
 ADDONS = {
     # Text and its records.
     "tfds": "bert_tf.text.tfds",
@@ -31,12 +31,12 @@ ADDONS = {
     "kerashub": "bert_tf.conversion.kerashub",
     "model_garden": "bert_tf.addons.methods.model_garden",
     "onnx": "bert_tf.addons.serving.onnx_files",
-    # Several processes: who they are.
+    # Several processes: their launch and roles.
     "multi_worker": "bert_tf.training.cluster",
     # Steps on devices, by Keras' back end.
     "tensorflow": "bert_tf.training.tensorflow_step",
     "jax": "bert_tf.training.jax_step",
-    # Callbacks of a training: of every one, and by the option that asks for them.
+    # Callbacks of a training: of every training, and by the option that requests them.
     "divergence": "bert_tf.training.divergence:Divergence",
     "curves": "bert_tf.training.reporting:Curves",
     "profile_steps": "bert_tf.training.throughput:StepProfiler",

@@ -42,7 +42,7 @@ _SECONDS_FOR_OTHERS = 3.0
 
 
 def command(run: Callable[[T], Any], **settings: Any) -> Callable[[], None]:
-    """The `main` of a script, which passes its `run` and the settings to `main`."""
+    """Returns the `main` of a script, which passes `run` and the settings to `main`."""
     return lambda: main(run, **settings)
 
 
@@ -54,13 +54,13 @@ def main(
 ) -> None:
     """Parses `sys.argv`, runs the script and exits."""
     # `arguments` names the positional arguments, whose kind is `argument_kind`.
-    # TensorFlow and Keras are a million objects that stay, and a graph some 100,000: to
-    # look for garbage among them every 700 objects is a tenth of a short run's time.
+    # TensorFlow and Keras keep a million objects, and a graph about 100,000: searching
+    # them for garbage every 700 objects takes a tenth of a short run's time.
     gc.set_threshold(20_000, 10, 10)
     kind = options_of(run)
     options.define(flags.FLAGS, kind)
     names = list(options.declarations(kind))
-    if "version" not in names:  # evaluate_squad's own flag: SQuAD's version
+    if "version" not in names:  # evaluate_squad has such a flag: SQuAD's version
         version = f"bert_tf {bert_tf.__version__}"
         flags.DEFINE_flag(_PrintingFlag("version", "the version", lambda: version))
     module = inspect.getmodule(run)
@@ -70,7 +70,7 @@ def main(
     sys.modules["__main__"].__doc__ = (module and module.__doc__) or ""
     _set_up_logging()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # For text that the terminal's encoding lacks; stderr does so anyway.
+        # For text that the terminal's encoding lacks; stderr already does this.
         sys.stdout.reconfigure(errors="backslashreplace")
     read: list[T] = []
 
@@ -94,7 +94,7 @@ def main(
             _leave_other_processes()
             sys.exit(EXIT_INPUT_ERROR)
         except KeyboardInterrupt:
-            # A second one, while Python ends, would be a traceback.
+            # A second Ctrl-C, while Python ends, would print a traceback.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             print(
                 f"{script}: interrupted. Start the same command again to resume.",
@@ -103,9 +103,9 @@ def main(
             sys.exit(128 + signal.SIGINT)
 
     def parsed(argv: Sequence[str]) -> list[str]:
-        # Flags after a stray word are flags, too.
+        # Flags after a stray argument are flags, too.
         flags.FLAGS.set_gnu_getopt()
-        # Replaces absl's, which app.run has defined.
+        # Replaces absl's flag, which app.run has defined.
         flag = _PrintingFlag("help", "this help", lambda: _help(kind), short_name="?")
         flags.DEFINE_flag(flag)
         if _methods(kind):
@@ -141,12 +141,12 @@ def main(
 
 
 def options_of(run: Callable[[T], Any]) -> type[T]:
-    """The class of a script's options."""
+    """Returns the class of a script's options."""
     return typing.get_type_hints(run)["options"]
 
 
 def parse(run: Callable[[T], Any], arguments: Sequence[str]) -> T:
-    """A script's options from given arguments; absl's global flags stay as they are."""
+    """Returns a script's options from arguments; absl's global flags do not change."""
     kind = options_of(run)
     flag_values = flags.FlagValues()
     flag_values.set_gnu_getopt()
@@ -160,7 +160,7 @@ def parse(run: Callable[[T], Any], arguments: Sequence[str]) -> T:
 
 
 def run_script(script: Any, **values: Any) -> None:
-    """Runs a script in this process, with flags as on its command line; no Nones."""
+    """Runs a script in this process, with flags as on its command line but no Nones."""
     arguments = [
         f"--{name}={','.join(map(str, value)) if isinstance(value, tuple) else value}"
         for name, value in values.items()
@@ -188,7 +188,7 @@ class _OurLines(python_logging.Filter):
     """Keeps bert_tf's log, and warnings of any library."""
 
     def filter(self, record: python_logging.LogRecord) -> bool:
-        # Harmless: each run in a process has its own functions, for a few shapes.
+        # Harmless: each run in a process has its own functions, for few shapes.
         if "triggered tf.function retracing" in record.getMessage():
             return False
         return record.levelno >= python_logging.WARNING or record.pathname.startswith(
@@ -197,7 +197,7 @@ class _OurLines(python_logging.Filter):
 
 
 class _PlainFormatter(python_logging.Formatter):
-    """The message alone; preceded by its level unless it is just information."""
+    """Formats a message alone, or after its level unless that is INFO."""
 
     def format(self, record: python_logging.LogRecord) -> str:
         message = super().format(record)
@@ -217,7 +217,7 @@ def _set_up_logging() -> None:
 
 
 def show_log() -> None:
-    """Shows the log of a `run` that Python calls, unless its level has been chosen."""
+    """Shows the log if Python calls a `run`, unless a log level was already set."""
     own = logging.get_absl_logger()
     is_set_up = logging.get_absl_handler() in python_logging.root.handlers
     if is_set_up or own.level != python_logging.NOTSET:
@@ -225,12 +225,12 @@ def show_log() -> None:
     if python_logging.root.handlers:  # set up by a notebook or by the calling program
         own.setLevel(min(python_logging.INFO, own.getEffectiveLevel()))
         return
-    flags.FLAGS.mark_as_parsed()  # absl would warn of flags that it has not read
+    flags.FLAGS.mark_as_parsed()  # absl would warn that its flags have not been parsed
     _set_up_logging()
 
 
 def _users_errors() -> tuple[type[Exception], ...]:
-    """An error of files, disks, networks or memory, not of our code."""
+    """Returns errors of files, disks, networks or memory, rather than of our code."""
     tensorflow = sys.modules.get("tensorflow")
     if tensorflow is None:
         return InputError, OSError
@@ -253,12 +253,12 @@ def _users_errors() -> tuple[type[Exception], ...]:
 
 
 def _leave_other_processes() -> None:
-    """Exits at once where JAX would wait minutes for processes that have failed."""
+    """Exits at once if JAX would wait minutes for processes that have failed."""
     jax = sys.modules.get("jax")
     if jax is None or not jax.distributed.is_initialized():
         return
     if jax.process_index() == 0:
-        # Without the first process the others end without a message of their own.
+        # If the first process is gone, the others end without a message of their own.
         time.sleep(_SECONDS_FOR_OTHERS)
     for stream in filter(None, (sys.stdout, sys.stderr)):
         stream.flush()
@@ -266,9 +266,9 @@ def _leave_other_processes() -> None:
 
 
 def import_tensorflow(given: options.Options | None = None) -> None:
-    """Imports TensorFlow without what its C++ parts print at import, before any log.
+    """Imports TensorFlow, without the messages that its C++ code prints at import.
 
-    With Keras' back end as given, and with a log.
+    Also chooses Keras' back end as given, and shows the log.
     """
     show_log()
     keras_backend.choose(getattr(given, "backend", None))
@@ -289,7 +289,7 @@ def import_tensorflow(given: options.Options | None = None) -> None:
 def require_packages(needed_for: str, *names: str) -> None:
     """Checks for rarely needed packages before any work, without importing them."""
     specs = {name: importlib.util.find_spec(name) for name in names}
-    # A folder of this name, where the command runs, is a package without a file.
+    # A folder of this name in the working directory is a package without a file.
     missing = [name for name, spec in specs.items() if not (spec and spec.origin)]
     if missing:
         install = f"pip install {' '.join(missing)}"
@@ -297,7 +297,7 @@ def require_packages(needed_for: str, *names: str) -> None:
 
 
 def _with_flags(message: str, names: Container[str] | None = None) -> str:
-    """A message with `max_seq_length=640`, for Python callers, as a flag."""
+    """Returns a message with a Python caller's `max_seq_length=640` as a flag."""
     known = set(flags.FLAGS) if names is None else names
 
     def flag(match: re.Match[str]) -> str:
@@ -307,11 +307,11 @@ def _with_flags(message: str, names: Container[str] | None = None) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """An exception's message as one line; for TensorFlow's traces their cause."""
+    """Returns an exception's message in one line; for TensorFlow's, the cause."""
     if isinstance(error, OSError) and error.strerror:
         return ": ".join([error.strerror, *filter(None, [error.filename])])
     text = str(error)
-    # Only TensorFlow's have lines about the graph.
+    # Only TensorFlow's errors have lines about the graph.
     if not isinstance(error, (InputError, OSError)):
         text = cause_of(text)
         if "gs://" in text and "HTTP" in text:
@@ -320,8 +320,8 @@ def one_line(error: Exception) -> str:
                 " application-default login"
             )
     text = _with_flags(without_nodes(text))
-    # By its name: nothing here imports TensorFlow.
-    # A full disk is one too, and its message is clear.
+    # By its name, because nothing here imports TensorFlow.
+    # A full disk raises this error, too, but its message is clear.
     of_disks = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
     is_exhausted = type(error).__name__ == "ResourceExhaustedError" or text.startswith(
         "RESOURCE_EXHAUSTED"
@@ -333,7 +333,7 @@ def one_line(error: Exception) -> str:
         )
     line = " ".join(text.split())
     if len(line) > _LONGEST_LINE:
-        # A line of a file may be a megabyte; the advice comes last.
+        # A line of a file may have a megabyte; the advice comes last.
         line = f"{line[: _LONGEST_LINE // 2]} ... {line[-_LONGEST_LINE // 2 :]}"
     return line
 
@@ -345,7 +345,7 @@ _SAYS_ITS_DEFAULT = ("Default:", "default is", "unless given", "by default")
 
 
 class _PrintingFlag(flags.BooleanFlag):
-    """--help or --version: prints a text, and exits."""
+    """A flag that prints a text and exits: --help, --version."""
 
     def __init__(self, name: str, what: str, text: Callable[[], str], **kwargs: Any):
         super().__init__(name, False, f"show {what}", allow_hide_cpp=True, **kwargs)
@@ -360,8 +360,8 @@ class _PrintingFlag(flags.BooleanFlag):
 
 
 def _help(kind: type[options.Options], of_methods: bool = False) -> str:
-    """The page of the main module's flags, or of its methods alone."""
-    # Flags given before --help are no defaults.
+    """Returns the page of the main module's flags, or of its methods alone."""
+    # Flags given before --help are not defaults.
     flags.FLAGS.unparse_flags()
     flags.FLAGS.mark_as_parsed()
     if of_methods:
@@ -437,10 +437,10 @@ def _default(flag: flags.Flag) -> str:
     return f"(default: {value})" if value != "" else ""
 
 
-# Other packages' names of flags, for command lines that use them.
+# Flag names of other packages, for command lines that use them.
 
-# A name with dashes between its words is looked up with underscores. If commands have
-# different names for it, all are listed, and the one that the command has is suggested.
+# A name with dashes is looked up with underscores. If commands have different names for
+# it, all are listed, and this command's own name is suggested.
 _OURS = {
     "adam_beta1": "--beta_1",
     "adam_beta2": "--beta_2",
@@ -504,7 +504,7 @@ _OURS = {
 
 
 def _meaning(name: str, names: Sequence[str]) -> str:
-    """This command's name for an unknown flag; "" if there is none."""
+    """Returns this command's name for an unknown flag; "" if there is none."""
     name = name.replace("-", "_")
     if name in names:
         return f"--{name}"

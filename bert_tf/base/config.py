@@ -17,13 +17,13 @@ LAYER_NORM_EPSILON = 1e-12
 CLASSIFIER_DROPOUT = 0.1
 ATTENTION_MASK_PENALTY = -10000.0
 
-# ELECTRA's (Clark et al. 2020): the generator's share of the width, and the weight of
-# the discriminator's loss beside the masked LM's.
+# ELECTRA's constants (Clark et al. 2020): the generator's share of the width, and the
+# weight of the discriminator's loss, where the masked LM's has weight 1.
 GENERATOR_SIZE = 0.25
 DISCRIMINATOR_WEIGHT = 50.0
 
 # A classifier predicts one of its labels, numbers, or any number of its labels. The
-# values are those of Hugging Face's `problem_type`.
+# values are the same as in Hugging Face's `problem_type`.
 SINGLE_LABEL = "single_label_classification"
 REGRESSION = "regression"
 MULTI_LABEL = "multi_label_classification"
@@ -33,7 +33,7 @@ PROBLEM_TYPES = (SINGLE_LABEL, REGRESSION, MULTI_LABEL)
 # "gelu").
 HIDDEN_ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
-# Fields that BERT's files do not have, but ALBERT's albert_config.json.
+# Fields that BERT's files lack, but ALBERT's albert_config.json has.
 ALBERT_FIELDS = ("embedding_size", "num_hidden_groups", "inner_group_num")
 
 # Keys of released configs that the original's code never reads (the Chinese and
@@ -89,30 +89,30 @@ class BertConfig:
         hidden_act: one of HIDDEN_ACTIVATIONS.
         hidden_dropout_prob: dropout of embeddings, attention output and layer output.
         attention_probs_dropout_prob: dropout of the attention probabilities.
-        max_position_embeddings: the longest sequence the model can take.
+        max_position_embeddings: length of the longest sequence.
         type_vocab_size: number of segment ids (2 in every release, 16 by default).
         initializer_range: standard deviation of the truncated normal initializer.
         left_to_right: whether a token sees only itself and earlier ones, the
             ablation "LTR" of section 5.1.
         right_to_left: whether a token sees only itself and later ones.
-        bilstm: whether a bidirectional LSTM stands on top of the encoder, as in the
+        bilstm: whether a bidirectional LSTM is on top of the encoder, as in the
             ablation "+ BiLSTM" of section 5.1.
         cls_normalization: whether the pooled output is standardized, by a mean and a
-            deviation that training leaves alone (Zhou et al. 2019).
-        layer_norm_eps: what layer normalization adds to the variance; 1e-12 in the
-            original's code.
+            deviation that training does not change (Zhou et al. 2019).
+        layer_norm_eps: the number that layer normalization adds to the variance; 1e-12
+            in the original's code.
         masked_lm_hidden_act: the activation in the masked LM's head; None for
-            `hidden_act`. KerasHub's head has another one than its encoder.
+            `hidden_act`. KerasHub's head and encoder have different ones.
         masked_lm_layer_norm_eps: likewise; None for `layer_norm_eps`.
-        embedding_size: width of the embeddings; where it is not `hidden_size`, a dense
-            layer leads from them to the encoder (Lan et al. 2019, "ALBERT", section
-            3.1). None for `hidden_size`.
-        num_hidden_groups: 1 if all layers share the weights of one, as in ALBERT; None
+        embedding_size: width of the embeddings; if it is not `hidden_size`, a dense
+            layer maps them to the encoder (Lan et al. 2019, "ALBERT", section 3.1).
+            None for `hidden_size`.
+        num_hidden_groups: 1 if all layers share one layer's weights, as in ALBERT; None
             if each has its own. Needs `embedding_size`.
-        inner_group_num: 1 or None: how many layers the shared one consists of.
+        inner_group_num: 1 or None: number of layers in the shared one.
 
-    Those from `left_to_right` on are not in the original's files, and in ours only if
-    they differ from the original's constants.
+    The original's files lack the attributes from `left_to_right` on; ours have them
+    only if they differ from the original's constants.
 
     Raises:
         ValueError: a value is out of its range.
@@ -180,7 +180,7 @@ class BertConfig:
 
     @property
     def is_bidirectional(self) -> bool:
-        """Whether a token sees those on both sides, as a masked LM needs."""
+        """Whether a token sees both sides, as a masked LM needs."""
         return not (self.left_to_right or self.right_to_left)
 
     def _check(self, name: str, value: Any, kind: Any) -> None:
@@ -213,7 +213,7 @@ class BertConfig:
     def from_size(
         cls, size: str, *, vocab_size: int = RELEASED_VOCAB_SIZE, **overrides: Any
     ) -> "BertConfig":
-        """The config of a released size.
+        """Returns the config of a released size.
 
         Args:
             size: "base", "large", "tiny", "mini", "small", "medium", or one of the 24
@@ -248,7 +248,7 @@ class BertConfig:
     def from_dict(
         cls, values: Mapping[str, Any], source: str = "bert_config"
     ) -> "BertConfig":
-        """A config from the keys and values of a bert_config.json.
+        """Returns a config from the keys and values of a bert_config.json.
 
         Args:
             values: the JSON object. Unknown keys are named in a warning.
@@ -266,7 +266,7 @@ class BertConfig:
         fields = [field.name for field in dataclasses.fields(cls)]
         unknown = sorted(set(values) - set(fields) - _KNOWN_AND_UNUSED)
         for key in unknown:
-            # 0.8: one or two letters differ, or a word's ending; "model_type" and such
+            # 0.8: one or two letters differ, or a word's ending; keys like "model_type"
             # are far below it.
             near = difflib.get_close_matches(key, fields, n=1, cutoff=0.8)
             if near:
@@ -293,7 +293,7 @@ class BertConfig:
 
     @classmethod
     def from_json_file(cls, path: str) -> "BertConfig":
-        """Reads a bert_config.json.
+        """Returns the config in a bert_config.json.
 
         Raises:
             InputError: no such file, not a JSON object, or as `from_dict`.
@@ -318,12 +318,12 @@ class BertConfig:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, as in bert_config.json."""
+        """Returns the fields, as in bert_config.json."""
         values = ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self))
         return {n: x for n, x in values if n not in _OURS or x != _OURS[n]}
 
     def beyond_the_original(self) -> dict[str, Any]:
-        """The fields with values unknown to the original's code."""
+        """Returns the fields whose values the original's code does not know."""
         values = {name: x for name, x in self.to_dict().items() if name in _OURS}
         if self.shares_layers:  # ALBERT's code computes these
             values = {n: x for n, x in values.items() if n not in ALBERT_FIELDS}
@@ -335,10 +335,10 @@ class BertConfig:
         return values
 
     def to_json_string(self) -> str:
-        """The text of bert_config.json, in the original's format: sorted keys."""
+        """Returns the text of bert_config.json, as the original's: with sorted keys."""
         return json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n"
 
 
-# The fields that the original's files do not have, and its constants for them.
+# The fields that the original's files lack, and its constants for them.
 _FIELDS = {field.name: field.default for field in dataclasses.fields(BertConfig)}
 _OURS = dict(itertools.dropwhile(lambda x: x[0] != "left_to_right", _FIELDS.items()))

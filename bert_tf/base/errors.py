@@ -26,11 +26,11 @@ class InputError(ValueError):
 
 
 class DivergedError(InputError):
-    """Training produced numbers that are not finite: other settings may not."""
+    """Raised if training gave numbers that are not finite; other settings may not."""
 
 
 class NotReachedError(InputError):
-    """`stop_if` has ended a training, whose checkpoint the same command resumes."""
+    """Raised if `stop_if` ends a training, which the same command resumes."""
 
 
 def refuse_not_finite(what: str, values: Any) -> None:
@@ -43,15 +43,15 @@ def refuse_not_finite(what: str, values: Any) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error's message, or its type if it has none."""
+    """Returns the first line of an error's message, or its type if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def cause_of(message: str) -> str:
-    """The line of a TensorFlow error's message that explains what went wrong."""
+    """Returns the line of a TensorFlow error's message that explains the cause."""
     # Errors from a `tf.function` begin with the places in Python that made the graph;
     # the cause precedes the graph's node.
-    # TensorFlow's and JAX's message.
+    # TensorFlow's and JAX's message about a worker that is gone.
     if "Collective ops is aborted" in message or "Gloo" in message:
         return _stopped_worker(message)
     lines = [line.strip() for line in message.split("\n")]
@@ -65,19 +65,19 @@ def cause_of(message: str) -> str:
         if line.startswith("[[{{node"):
             told = [before]
             break
-    # The file that a remote file system could not reach is on a line of its own.
+    # If a remote file system could not reach a file, its name is on the next line.
     cause = " ".join([*told[:1], *(line for line in told[1:2] if _PLACE.match(line))])
     return without_nodes(re.sub(r" *\[Op:[^\]]*\].*$", "", cause))
 
 
 def without_nodes(message: str) -> str:
-    """A message without the names that TensorFlow gives a graph's parts."""
+    """Returns a message without TensorFlow's names for parts of a graph."""
     message = re.sub(r"\{\{function_node [^}]*\}\} *", "", message)
     return re.sub(r" *\[Op:[^\]]*\]( name:)? *", "", message)
 
 
 def _stopped_worker(message: str) -> str:
-    """The message for when other workers can no longer be reached."""
+    """Returns the message for other workers that can no longer be reached."""
     found = re.search(r"/job:(\w+)/replica:\d+/task:(\d+)", message)
     worker = f"{found[1]} {found[2]}" if found else "another worker"
     return (

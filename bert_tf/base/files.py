@@ -26,17 +26,17 @@ from bert_tf.base.errors import InputError
 
 
 def is_remote(path: str) -> bool:
-    """Whether `path` has a scheme, such as gs://, which needs TensorFlow to read."""
+    """Whether `path` has a scheme, such as gs://, which needs TensorFlow to read it."""
     return "://" in path
 
 
 def absolute(path: str) -> str:
-    """The absolute path of the same file, independent of the working directory."""
+    """Returns a file's absolute path, independent of the working directory."""
     return path if is_remote(path) else os.path.abspath(path)
 
 
 def expanded(path: str) -> str:
-    """The path with the user's folder in place of a leading `~`."""
+    """Returns the path with the user's folder in place of a leading `~`."""
     return os.path.expanduser(path)
 
 
@@ -53,7 +53,7 @@ def remote_errors() -> tuple[type[Exception], ...]:
 
 
 def identity(path: str) -> str:
-    """A key equal for all names of a file, including links."""
+    """Returns a key that is equal for all names of a file, including links."""
     return path if is_remote(path) else os.path.realpath(path)
 
 
@@ -75,7 +75,7 @@ def is_folder(path: str) -> bool:
 
 
 def can_be_read_again(path: str) -> bool:
-    """Whether it is a file, and no folder, pipe or device of this machine."""
+    """Whether it is a file, not a folder, pipe or device of this machine."""
     return is_remote(path) or os.path.isfile(path)
 
 
@@ -93,20 +93,20 @@ def make_folder(path: str) -> None:
 
 
 def lock(path: str, in_use: str) -> int:
-    """Makes a local folder, locked until the handle is closed or the process ends."""
+    """Makes a local folder, locked until the returned handle or the process ends."""
     while True:
         make_folder(path)
         try:
             handle = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
-            continue  # the process that held it has just removed it
+            continue  # its previous holder has just removed it
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             os.close(handle)
             raise InputError(f"{path}: {in_use}") from error
         except OSError as error:
-            # Some file systems of networks have no locks.
+            # Some network file systems have no locks.
             logging.warning("%s cannot be locked: %s", path, error.strerror)
             return handle
         if os.path.exists(path) and os.path.samestat(os.fstat(handle), os.stat(path)):
@@ -115,7 +115,7 @@ def lock(path: str, in_use: str) -> int:
 
 
 class _RemoteFile(io.RawIOBase):
-    """One of `tf.io.gfile`'s files, with the methods of Python's own."""
+    """A file of `tf.io.gfile`, with the methods of Python's own files."""
 
     def __init__(self, path: str, mode: str) -> None:
         self._file = _gfile().GFile(path, mode)
@@ -157,7 +157,7 @@ class _RemoteFile(io.RawIOBase):
 
 
 class _RemoteWriter(io.BufferedWriter):
-    """Flushes the file itself, too, which Python's own has no need of."""
+    """Also flushes the file itself, which Python's own files do not need."""
 
     def flush(self) -> None:
         super().flush()
@@ -168,7 +168,7 @@ _REMOTE_BUFFER = 1 << 20
 
 
 def open_binary(path: str, mode: str = "rb") -> IO[bytes]:
-    """Opens a file of bytes, local or remote."""
+    """Opens a file of bytes, local or remote. Returns it."""
     if not is_remote(path):
         return open(path, mode)
     file = _RemoteFile(path, mode)
@@ -177,7 +177,7 @@ def open_binary(path: str, mode: str = "rb") -> IO[bytes]:
 
 
 def read_bytes(path: str, what: str = "file") -> bytes:
-    """The whole content of a file."""
+    """Returns the whole content of a file."""
     path = expanded(path)
     if not exists(path):
         raise InputError(f"No such {what}: {path}")
@@ -188,12 +188,12 @@ def read_bytes(path: str, what: str = "file") -> bytes:
 
 
 def read_text(path: str, what: str = "file") -> str:
-    """The whole content of a UTF-8 file, line ends as they are."""
+    """Returns the whole content of a UTF-8 file, with its line ends."""
     return decoded(read_bytes(path, what), path)
 
 
 def decoded(content: bytes, path: str, encoding: str = "utf-8") -> str:
-    """A file's content as text; an error names the line."""
+    """Returns a file's content as text; an error names the line."""
     if message := no_text(content, path):
         raise InputError(message)
     try:
@@ -204,7 +204,7 @@ def decoded(content: bytes, path: str, encoding: str = "utf-8") -> str:
 
 
 def _is_plain(path: str) -> bool:
-    """Whether other programs can read it."""
+    """Whether other programs can read the file."""
     return os.path.isfile(path) and not path.endswith((".gz", ".bz2", ".xz", ".zst"))
 
 
@@ -222,7 +222,7 @@ _NO_TEXT = {
 
 
 def no_text(content: bytes, path: str, remedy: str = _AS_TEXT) -> str:
-    """The message for a file of another program's, by its beginning; "" for text."""
+    """Returns the message for a file of another program, by its beginning, or ""."""
     for beginning, what in _NO_TEXT.items():
         if re.match(beginning, content.removeprefix(codecs.BOM_UTF8), re.IGNORECASE):
             return f"{path}: {what}, which is not read. {remedy}"
@@ -230,7 +230,7 @@ def no_text(content: bytes, path: str, remedy: str = _AS_TEXT) -> str:
 
 
 def not_utf8(content: bytes, byte: int, path: str, line: int, remedy: str = "") -> str:
-    """The message for a byte that is not UTF-8's, with the command that converts it."""
+    """Returns the message for a byte that is not UTF-8, with a remedy."""
     if message := no_text(content, path):
         return message
     encoding = "WINDOWS-1252"
@@ -250,12 +250,12 @@ def not_utf8(content: bytes, byte: int, path: str, line: int, remedy: str = "") 
 
 
 def read_json(path: str, what: str = "file") -> Any:
-    """The value that a JSON file holds."""
+    """Returns the value in a JSON file."""
     return parse_json(read_text(path, what), path)
 
 
 def read_object(path: str, what: str = "file") -> dict[str, Any]:
-    """The object that a JSON file holds."""
+    """Returns the object in a JSON file."""
     values = read_json(path, what)
     if not isinstance(values, dict):
         raise InputError(f"{path}: must hold one JSON object.")
@@ -263,31 +263,31 @@ def read_object(path: str, what: str = "file") -> dict[str, Any]:
 
 
 def read_results(path: str) -> dict[str, float]:
-    """The numbers of an eval_results.txt, by name."""
+    """Returns the numbers in an eval_results.txt, by name."""
     rows = (line.split(" = ") for line in read_text(path).splitlines())
     return {name: float(value) for name, value in rows}
 
 
 def parse_json(text: str, path: str, first_line: int = 1) -> Any:
-    """The value that a text is in JSON."""
+    """Returns the value of a JSON text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
         raise InputError(f"{path}:{line}: not valid JSON: {error.msg}.") from error
     except (ValueError, RecursionError) as error:
-        # A number of thousands of digits, or as many nested lists.
+        # A number with thousands of digits, or as many nested lists.
         raise InputError(f"{path}:{first_line}: not valid JSON: {error}.") from error
 
 
 def temporary_name(path: str) -> str:
-    """FILE.tmp-NUMBER, a name that no two writers on any machine share."""
+    """Returns FILE.tmp-NUMBER, which no two writers on any machine share."""
     return f"{path}.tmp-{int.from_bytes(os.urandom(8), 'big')}"
 
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[IO[bytes]]:
-    """A file under a temporary name, which is renamed when it is complete."""
+    """Yields a file under a temporary name, which is renamed when it is complete."""
     path = expanded(path)
     temporary = temporary_name(path)
     try:
@@ -302,7 +302,7 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def written_locally(path: str) -> Iterator[str]:
-    """A local path for a library; what it writes, file or folder, becomes `path`'s."""
+    """Yields a local path for a library, whose file or folder is copied to `path`."""
     if not is_remote(path):
         yield path
         return
@@ -324,7 +324,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def flush(file: IO[bytes], path: str) -> None:
-    """Brings what was written to the disk, so that it survives a power cut."""
+    """Writes buffered data to the disk, so that it survives a power cut."""
     file.flush()
     if not is_remote(path):
         os.fsync(file.fileno())
@@ -337,7 +337,7 @@ def write_atomically(path: str, content: bytes | str) -> None:
 
 
 def append(path: str, text: str) -> None:
-    """Adds text to the end of a file, which is made if it is not there."""
+    """Adds text to the end of a file, which is created if it does not exist."""
     if not is_remote(path):
         with open(path, "a", encoding="utf-8") as file:
             file.write(text)
@@ -347,22 +347,22 @@ def append(path: str, text: str) -> None:
 
 
 def names_in(folder: str) -> list[str]:
-    """The names of all files in a folder, including hidden ones, sorted."""
+    """Returns the names of all files in a folder, including hidden ones, sorted."""
     if is_remote(folder):
         return sorted(name.rstrip("/") for name in _gfile().listdir(folder))
     return sorted(os.listdir(folder))
 
 
 def inside(folder: str, name: str, said_by: str) -> str:
-    """The path of a file named in a downloaded folder's own file."""
-    # As written: caches have links to files elsewhere.
+    """Returns the path of a file that a downloaded folder's own file names."""
+    # Links are not followed: caches have links to files elsewhere.
     if os.path.isabs(name) or is_remote(name) or ".." in name.split("/"):
         raise InputError(f"{said_by}: {name!r} is outside the folder; not opened.")
     return os.path.join(folder, name)
 
 
 def replace(source: str, target: str) -> None:
-    """Renames `source` to `target`, over an existing file."""
+    """Renames `source` to `target`, which may exist."""
     if is_remote(target):
         _gfile().rename(source, target, overwrite=True)
     else:
@@ -380,26 +380,26 @@ def remove(path: str) -> None:
 
 
 def size(path: str) -> int:
-    """A file's bytes."""
+    """Returns a file's size in bytes."""
     if is_remote(path):
         return _gfile().stat(path).length
     return os.path.getsize(path)
 
 
 def time_of_change(path: str) -> int | None:
-    """When a local file was last changed, in nanoseconds; None for a remote one."""
+    """Returns when a local file was last changed, in nanoseconds; None if remote."""
     return None if is_remote(path) else os.stat(path).st_mtime_ns
 
 
 def glob(pattern: str) -> list[str]:
-    """The files that match a pattern, sorted by name: the same order everywhere."""
+    """Returns the files that match a pattern, sorted: the same order everywhere."""
     if is_remote(pattern):
         return sorted(_gfile().glob(pattern))
     return sorted(local_glob.glob(expanded(pattern)))
 
 
 def matching(pattern: str) -> list[str]:
-    """The file of that name, or those that match a pattern, sorted.
+    """Returns the file of that name, or the files that match a pattern, sorted.
 
     Brackets and stars may be part of a file's name, or of its folder's.
     """
@@ -411,12 +411,12 @@ def matching(pattern: str) -> list[str]:
     return glob(pattern)
 
 
-# How many commas a file's name may have.
+# The most commas that a file's name may have.
 _MOST_COMMAS = 8
 
 
 def split_paths(paths: str) -> list[str]:
-    """Paths with commas between them, but for those in an existing file's path."""
+    """Returns comma-separated paths; an existing file's path may have commas in it."""
 
     def is_in_a_folder(path: str) -> bool:
         folder = os.path.dirname(path)
@@ -443,7 +443,7 @@ def exists_here(path: str) -> bool:
 
 
 def expand_globs(patterns: str | Iterable[str], flag: str) -> list[str]:
-    """The files that comma-separated patterns name, in the patterns' order."""
+    """Returns the files that comma-separated patterns name, in the patterns' order."""
     if isinstance(patterns, str):
         patterns = split_paths(patterns)
     found: list[str] = []
@@ -456,7 +456,7 @@ def expand_globs(patterns: str | Iterable[str], flag: str) -> list[str]:
 
 
 def sha256(content: bytes) -> str:
-    """The SHA-256 of some bytes, in hexadecimal."""
+    """Returns the SHA-256 of some bytes, in hexadecimal."""
     return hashlib.sha256(content).hexdigest()
 
 
@@ -464,7 +464,7 @@ _JOINED_BY_RETURN = re.compile(r"\S\r+(?=\S)")
 
 
 def num_joined_by_returns(content: str, path: str) -> int:
-    """How many carriage returns stand between words; refused if they end the lines."""
+    """Counts carriage returns between words; refuses a text whose lines end at them."""
     if "\r" not in content:
         return 0
     found = len(_JOINED_BY_RETURN.findall(content))
@@ -481,5 +481,5 @@ def num_joined_by_returns(content: str, path: str) -> int:
 
 
 def lines(content: str) -> Iterator[str]:
-    r"""The lines of a text, split at \n only, as the original's reader splits them."""
+    r"""Yields the lines of a text, split at \n only, like the original's reader."""
     yield from io.StringIO(content, newline="\n")

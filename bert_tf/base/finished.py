@@ -1,12 +1,12 @@
-"""Finished results in a file, with what they depend on, so that none is made twice.
+"""Finished results and their inputs' digests in a file, so that none is made twice.
 
     {"format_version": 1,
      "results": {"records": {"made_from": SHA-256, "result": ...}}}
 
 `made_from` is a digest of all that a result depends on: the content of its input, its
 settings, and a number to increment when the same input gives another result.
-The same command finds the results that it had when it was killed, or all of them, and
-makes only the others. A file that is damaged, or of another version, holds none.
+After a kill, the same command finds the results that were finished, and makes only the
+others. A file that is damaged, or of another version, counts as empty.
 """
 
 import dataclasses
@@ -27,12 +27,12 @@ T = TypeVar("T")
 
 
 def digest(made_from: Any) -> str:
-    """The SHA-256 of a value that JSON can hold."""
+    """Returns the SHA-256 of a JSON value."""
     return files.sha256(json.dumps(made_from, sort_keys=True).encode())
 
 
 class FinishedResults(Generic[T]):
-    """The results in a file, by name; without a path, of this process alone."""
+    """Results by name in a file, or else in memory."""
 
     def __init__(self, path: str | None, kind: Any) -> None:
         self._path = path
@@ -41,7 +41,7 @@ class FinishedResults(Generic[T]):
         self._entries = _read(path) if path and files.exists(path) else {}
 
     def find(self, name: str, made_from: Any) -> T | None:
-        """A result, if it exists and was made from the same."""
+        """Returns a result if it exists and was made from the same input."""
         entry = self._entries.get(name)
         if entry is None or entry.made_from != digest(made_from):
             return None
@@ -66,7 +66,7 @@ class FinishedResults(Generic[T]):
 
 
 def keep_settings(path: str, values: Mapping[str, Any], what: str) -> None:
-    """Writes a folder's settings; raises InputError if it is one of others."""
+    """Writes a folder's settings. Raises InputError if it has other settings."""
     text = json.dumps(values, indent=1) + "\n"
     if files.exists(path) and (there := files.read_text(path)) != text:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Which of Keras' back ends is in use, and --backend."""
+"""The back end of Keras, and --backend."""
 
 import importlib.util
 import json
@@ -32,7 +32,7 @@ def choose(backend: str | None) -> None:
 
 
 def require_supported() -> None:
-    """Raises InputError if Keras has a back end that is none of ours, or is missing."""
+    """Raises InputError if Keras' back end is not supported or not installed."""
     # Nothing is imported: Keras cannot be imported without its back end's package.
     backend, said_by = _backend()
     if backend not in SUPPORTED:
@@ -49,7 +49,7 @@ def require_supported() -> None:
 
 
 def gradient(function: Callable[[Any], Any], x: Any) -> Any:
-    """The gradient of a function of a tensor, whose value is a scalar."""
+    """Returns the gradient of a scalar function of a tensor."""
     if is_jax():
         import jax
 
@@ -62,16 +62,16 @@ def gradient(function: Callable[[Any], Any], x: Any) -> Any:
     return tape.gradient(value, x)
 
 
-# The flag, and the versions of TensorFlow whose XLA has it and needs it.
+# The flag, and the versions of TensorFlow whose XLA has and needs it.
 _YNN_FLAG, _YNN_VERSIONS = "--xla_cpu_experimental_ynn_fusion_type", ("2.21.",)
 
 
 def avoid_ynnpack() -> None:
-    """Has XLA compile for CPUs without YNNPACK, unless XLA_FLAGS say how.
+    """Makes XLA compile for CPUs without YNNPACK, unless XLA_FLAGS says how.
 
-    In TensorFlow 2.21, threads that run such a fusion for the first time at once write
+    In TensorFlow 2.21, if threads first run such a fusion at the same time, they write
     to one list (`EmitYnnSubgraph` of XLA), and the process ends with SIGSEGV. XLA reads
-    its flags when it first compiles; one that it does not know ends the process.
+    its flags when it first compiles; an unknown flag ends the process.
     """
     tensorflow = sys.modules.get("tensorflow")
     given = os.environ.get("XLA_FLAGS", "")
@@ -91,11 +91,11 @@ def require_tensorflow(what: str) -> None:
 
 
 def _backend() -> tuple[str, str]:
-    """The back end that Keras has, or will have, and what says so."""
+    """Returns the back end that Keras has, or will have, and where it was chosen."""
     keras = sys.modules.get("keras")
     if keras is not None and hasattr(keras, "config"):
         return keras.config.backend(), "it was imported with it"
-    # In Keras' own order.
+    # In the same order as Keras.
     if from_environment := os.environ.get("KERAS_BACKEND"):
         return from_environment, "KERAS_BACKEND"
     home = os.path.expanduser("~")
@@ -116,9 +116,9 @@ _computed_in: int | None = None  # the process that has run a model
 
 
 def refuse_fork() -> None:
-    """Notes that a model runs here; InputError in a fork of a process that ran one.
+    """Notes that a model runs here. Raises InputError in a fork after a model ran.
 
-    The threads that compute are not in a fork, which would wait for them for ever.
+    A fork does not have the threads that compute, and would wait for them forever.
     """
     global _computed_in
     if _computed_in not in (None, os.getpid()):

@@ -5,12 +5,12 @@
         num_tpu_cores: int = option(8, "Number of cores.", least=1)
 
 A command's options are one such class, which inherits the groups that it needs, and
-hides what it lacks of them (`hides=["num_tpu_cores"]`). Every option declares what it
-decides, or its class does: no list of options by name is needed to know which runs are
-the same. The
-same object is the Python interface: `run_swag.run(ChoiceOptions(...))`; for other
-settings use `dataclasses.replace(options, learning_rate=3e-5)`. Values are checked
-when the object is made, on the command line before TensorFlow is imported.
+hides the options that it lacks (`hides=["num_tpu_cores"]`). Every option, or its class,
+declares the part of a run that it decides, so no list of options by name is needed to
+know which runs are the same. The same object is the Python interface:
+`run_swag.run(ChoiceOptions(...))`; for other settings use
+`dataclasses.replace(options, learning_rate=3e-5)`. Values are checked when the object
+is made, on the command line before TensorFlow is imported.
 """
 
 import dataclasses
@@ -44,10 +44,10 @@ TITLES = (
     SEVERAL_RUNS := "Several runs",
     RESULTS := "Results",
     DEVICES := "Where to run",
-    METHODS := "Other ways to train",  # by --help_methods
+    METHODS := "Other ways to train",  # listed by --help_methods
 )
 
-# The largest whole number that every part of a run accepts: sizes, steps, seeds.
+# The largest integer that every part of a run accepts: sizes, steps, seeds.
 _MOST = 2**31 - 1
 
 T = TypeVar("T", bound="Options")
@@ -59,9 +59,9 @@ class Path(enum.Enum):
 
     FILE = enum.auto()
     FOLDER = enum.auto()
-    # Files, or folders, as names or globs with commas between.
+    # Files or folders, as comma-separated names or globs.
     FILES = enum.auto()
-    # A folder, a file or a prefix in it, or the name of a preset.
+    # A folder, a file or prefix in it, or the name of a preset.
     CHECKPOINT = enum.auto()
     # Nothing needs to exist yet.
     OUTPUT = enum.auto()
@@ -72,13 +72,13 @@ Decides = Literal[
     "numbers",  # what is computed
     # How texts are read, and so what is computed: later commands read as the training.
     "reading",
-    # The model's heads and objective, and so what is computed: later commands take
+    # The model's heads and objective, and so what is computed; later commands take
     # them from the training.
     "model",
-    "setting",  # what is computed; each run of a selection has its own in its name
-    # What comes out, but no step: where a run begins, which checkpoint is the best.
+    "setting",  # what is computed; a selection puts it into each run's name
+    # The outcome, but no step: where a run begins, which checkpoint is the best.
     "result",
-    "nothing",  # where things are (their content counts), how fast, what is shown
+    "nothing",  # where things are (their content counts), speed, and display
 ]
 
 
@@ -87,22 +87,22 @@ class Declared:
     """A field's declaration, except its type and default."""
 
     help: str
-    decides: Decides | None = None  # None: what its class says
+    decides: Decides | None = None  # None: the class decides
     least: float | None = None  # the smallest value
     most: float | None = None  # the largest value
     above: float | None = None  # a bound that is itself excluded, like `below`
     below: float | None = None
     choices: Sequence[str] = ()  # the values of a string
     path: Path | None = None  # what must exist there
-    # Options of which one must be set for the path to be used.
+    # Options of which one must be set before the path is used.
     needed_for: Sequence[str] = ()
-    within: str | None = None  # the option for the folder that the path is relative to
+    within: str | None = None  # the option with the folder that the path is relative to
     # The option, or option=value, without which this one has no effect.
     only_with: str | None = None
-    title: str | None = None  # the group in --help, if not that of the class
-    in_summary: bool = False  # whether inspect_checkpoint shows it of a run
-    is_dashed: bool = False  # whether the flag may be spelt with dashes too
-    is_repeated: bool = False  # whether each string of several has a flag of its own
+    title: str | None = None  # the group in --help, if not the class's
+    in_summary: bool = False  # whether inspect_checkpoint shows the option for a run
+    is_dashed: bool = False  # whether dashes are also allowed in the flag's name
+    is_repeated: bool = False  # whether each of several strings has a flag of its own
 
 
 # The default of a required option.
@@ -110,32 +110,32 @@ REQUIRED: Any = dataclasses.MISSING
 
 
 def option(default: Any, help_text: str, **declared: Any) -> Any:
-    """A field that is a flag: its default, its text in --help, and see `Declared`."""
+    """Returns a field that is a flag, with default and --help text; see `Declared`."""
     declaration = Declared(help=help_text, **declared)
     return dataclasses.field(default=default, metadata={"option": declaration})
 
 
 def with_default(kind: type["Options"], name: str, default: Any, **changes: Any) -> Any:
-    """Another class's field with another default, and changes of its declaration."""
+    """Returns another class's field with another default and a changed declaration."""
     declared = dataclasses.replace(declarations(kind)[name], **changes)
     return dataclasses.field(default=default, metadata={"option": declared})
 
 
 class _Given(frozenset[str]):
-    """The names that were given, and all values as they were then."""
+    """The names that were given, with all values at that time."""
 
     values: Mapping[str, Any]
 
 
 def _noting(make: Callable[..., None]) -> Callable[..., None]:
-    """A class's __init__ that notes which options it is given."""
+    """Returns a class's __init__ that notes which options it is given."""
 
     @functools.wraps(make)
     def noting(
         self: Any, *, given_names: frozenset[str] | None = None, **values: Any
     ) -> None:
         given = {*(values if given_names is None else given_names)}
-        if isinstance(given_names, _Given):  # `dataclasses.replace` passes all
+        if isinstance(given_names, _Given):  # `dataclasses.replace` passes all values
             before = given_names.values
             given |= {name for name in before if values.get(name) != before[name]}
         names = frozenset(name for name in given if values.get(name) is not None)
@@ -145,15 +145,15 @@ def _noting(make: Callable[..., None]) -> Callable[..., None]:
 
 
 class _Signature(inspect.Signature):
-    """The arguments of a class of options, which its docstring has as well."""
+    """A signature that is short: the docstring lists the options."""
 
     def __str__(self) -> str:
         return "(*, option=value, ...)"
 
 
 class _Kind(type):
-    # The class of the classes of options: of it, `help` shows the docstring alone, to
-    # which the options are added when it is asked for.
+    # The metaclass of options. `help` shows a class's docstring alone, which gets the
+    # options when it is requested.
 
     @property
     def __doc__(cls) -> str:  # type: ignore[override]
@@ -169,22 +169,22 @@ class _Kind(type):
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options(metaclass=_Kind):
-    """The base of all options, which are frozen dataclasses by being below it."""
+    """The base of all options; subclasses become frozen dataclasses."""
 
     title: ClassVar[str] = TASK
 
-    # The options that are on the command line, or else that Python has given; what
-    # `dataclasses.replace` changes is given too. None is no value.
+    # Options set on the command line, or in Python, where `dataclasses.replace` adds
+    # those that it changes. None is not a value.
     given_names: frozenset[str] = dataclasses.field(
         default=frozenset(), repr=False, compare=False
     )
-    # The arguments in addition to flags.
+    # Arguments that are not flags.
     positional: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
     def __init_subclass__(
         cls,
         title: str = TASK,
-        decides: Decides | None = None,  # for own options that do not declare it
+        decides: Decides | None = None,  # for its options that do not declare it
         hides: Sequence[str] = (),
         **kwargs: Any,
     ) -> None:
@@ -198,7 +198,7 @@ class Options(metaclass=_Kind):
                 declared = dataclasses.replace(declared, decides=decides)
                 field.metadata = types.MappingProxyType({"option": declared})
         # Inherited options that the command lacks: attributes with their defaults, or
-        # with the values that the class itself gives them.
+        # with the class's own values.
         for name in hides:
             cls.__annotations__ = {**inspect.get_annotations(cls), name: Any}
             value = dataclasses.field(default=getattr(cls, name), init=False)
@@ -222,7 +222,7 @@ class Options(metaclass=_Kind):
             raise InputError(problem)
 
     def problems(self) -> Iterator[str]:
-        """The errors in the values, each in one sentence."""
+        """Yields the errors in the values, each in one sentence."""
         for name, declared in declarations(type(self)).items():
             value = getattr(self, name)
             empty = "" if is_required(type(self), name) else ()
@@ -247,7 +247,7 @@ class Options(metaclass=_Kind):
         return name in self.given_names
 
     def value_if_given(self, name: str) -> Any:
-        """An option's value if it was given, else None."""
+        """Returns an option's value if it was given, else None."""
         return getattr(self, name) if self.is_given(name) else None
 
     def with_defaults(self: T, **values: Any) -> T:
@@ -256,7 +256,7 @@ class Options(metaclass=_Kind):
         return dataclasses.replace(self, given_names=given, **values)
 
     def to(self, options_class: type[Other], **changes: Any) -> Other:
-        """Options of another class: what both have, and some changes."""
+        """Returns options of another class, with the shared values and some changes."""
         fields = [one for one in dataclasses.fields(options_class) if one.init]
         names = [field.name for field in fields if hasattr(self, field.name)]
         values = {name: getattr(self, name) for name in names}
@@ -264,7 +264,7 @@ class Options(metaclass=_Kind):
         return options_class(**values | changes)
 
     def as_flags(self) -> dict[str, Any]:
-        """Every option's value by name, as JSON."""
+        """Returns every option's value by name, as JSON."""
         values = {name: getattr(self, name) for name in declarations(type(self))}
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -296,7 +296,7 @@ class Options(metaclass=_Kind):
 
     def require_for(self, names: Iterable[str], needs: str) -> Iterator[str]:
         """Yields a problem if options are set without the one that they need."""
-        # A default that is given does no harm.
+        # Giving a default does no harm.
         kind = type(self)
         changed = [
             name for name in names if getattr(self, name) != default_of(kind, name)
@@ -310,7 +310,7 @@ class Options(metaclass=_Kind):
 
 
 def declarations(kind: type[Options]) -> dict[str, Declared]:
-    """The options of a class by name, in the order of its groups."""
+    """Returns the options of a class by name, in the order of its groups."""
     return {
         field.name: field.metadata["option"]
         for field in dataclasses.fields(kind)
@@ -319,13 +319,13 @@ def declarations(kind: type[Options]) -> dict[str, Declared]:
 
 
 def deciding(kind: type[Options], *words: Decides) -> list[str]:
-    """The options of a class that decide one of these."""
+    """Returns the options of a class that decide one of these."""
     found = declarations(kind).items()
     return [name for name, declared in found if declared.decides in words]
 
 
 def default_of(kind: type[Options], name: str) -> Any:
-    """An option's default; MISSING if it must be given."""
+    """Returns an option's default; MISSING if it must be given."""
     return kind.__dataclass_fields__[name].default
 
 
@@ -347,7 +347,7 @@ def title_of(kind: type[Options], name: str) -> str:
 
 
 def _described(kind: Any, text: str) -> str:
-    """A text and the options of a class, in the groups of --help."""
+    """Returns a text with the options of a class, in the groups of --help."""
     names = declarations(kind)
     for title in TITLES:
         if entries := [_entry(kind, n) for n in names if title_of(kind, n) == title]:
@@ -376,7 +376,7 @@ class _Type(NamedTuple):
     is_optional: bool
 
     def converted(self, name: str, value: Any) -> Any:
-        """A value, or its equal of another type, such as 1 for 1.0; else InputError."""
+        """Returns a value, converted if need be (1 to 1.0), or raises InputError."""
         several = self.is_several and isinstance(value, list | tuple)
         values = value if several else [value]
         if self.is_optional and (value is None or not values):
@@ -392,7 +392,7 @@ class _Type(NamedTuple):
         return converted if self.is_several else converted[0]
 
 
-# The values accepted for each type, and their name.
+# The values accepted for each type, and their names.
 _KINDS: dict[type, tuple[Any, str]] = {
     bool: (bool, "True or False"),
     int: (numbers.Integral, "a whole number"),
@@ -404,7 +404,7 @@ _hints: Any = functools.cache(typing.get_type_hints)
 
 
 def _type_of(kind: type[Options], name: str) -> _Type:
-    """An option's type, by its annotation."""
+    """Returns an option's type, from its annotation."""
     hint = _hints(kind)[name]
     members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     (element,) = [member for member in members if member is not type(None)]
@@ -436,7 +436,7 @@ def define(flag_values: flags.FlagValues, kind: type[Options]) -> None:
 def read(
     flag_values: flags.FlagValues, kind: type[T], positional: Sequence[str] = ()
 ) -> T:
-    """The options that a command line gives."""
+    """Returns the options that a command line gives."""
     names = list(declarations(kind))
     values = {name: flag_values[name].value for name in names}
     given = frozenset(name for name in names if flag_values[name].present)
@@ -444,17 +444,17 @@ def read(
 
 
 FLAGS_NAME = "flags.json"  # a run's flags, in its folder
-BEST_FOLDER = "best"  # there: the checkpoint of the best evaluation
+BEST_FOLDER = "best"  # in it, the checkpoint of the best evaluation
 
 
 def flags_of_run(folder: str) -> dict[str, Any]:
-    """The flags of the run in a folder; none if it is not a run's."""
+    """Returns the flags of the run in a folder; none if it has no run."""
     path = os.path.join(folder, FLAGS_NAME)
     return files.read_object(path) if files.exists(path) else {}
 
 
 def problems_of_defaults(kind: type[Options]) -> list[str]:
-    """Returns the problems of the defaults alone, for --help."""
+    """Returns problems of the defaults alone, for --help."""
     blank = object.__new__(kind)
     for field in dataclasses.fields(kind):
         is_required = field.default is dataclasses.MISSING
@@ -464,7 +464,7 @@ def problems_of_defaults(kind: type[Options]) -> list[str]:
 
 
 def check_paths(options: Options) -> None:
-    """Raises InputError unless the given paths exist; without TensorFlow."""
+    """Raises InputError unless the given paths exist. Does not import TensorFlow."""
     for name, declared in declarations(type(options)).items():
         value = getattr(options, name)
         if declared.path is None or not value or not options.is_given(name):
@@ -488,7 +488,7 @@ _STANDARD_INPUT = "-"
 
 
 def check_path(path: str, where: str, kind: Path) -> None:
-    """Raises InputError if a path is of the wrong kind; remote ones are not checked."""
+    """Raises InputError if a local path does not exist or is of the wrong kind."""
     if not path or files.is_remote(path):
         return
     if kind is Path.OUTPUT or files.exists(path):
@@ -511,7 +511,7 @@ def check_path(path: str, where: str, kind: Path) -> None:
 
 
 def no_checkpoint(path: str) -> str:
-    """The message for a missing checkpoint, neither a folder nor a prefix."""
+    """Returns the message for a missing checkpoint, neither a folder nor a prefix."""
     message = f"No checkpoint {path}: there is no such folder, and no {path}.index."
     of_a_folder = "ckpt" in path or files.exists_here(os.path.dirname(path))
     if _ON_THE_HUB.fullmatch(path) and not of_a_folder:
@@ -523,19 +523,19 @@ def no_checkpoint(path: str) -> str:
 
 
 def _expanded(value: str | Sequence[str]) -> Any:
-    """A path, or several, with the user's folder for `~`."""
+    """Returns a path, or several, with the user's folder for `~`."""
     if isinstance(value, str):
         return ",".join(files.expanded(path) for path in value.split(","))
     return tuple(files.expanded(path.strip()) for path in value)
 
 
 def _is_set(value: Any) -> bool:
-    """Whether a value asks for something."""
+    """Whether a value has an effect."""
     return value is not False and value not in ("", ())
 
 
 def _problem(value: Any, declared: Declared) -> str:
-    """The error in a value; "" if there is none."""
+    """Returns the error in a value; "" if there is none."""
     if value is None or isinstance(value, bool):
         return ""
     if declared.choices and value not in declared.choices:
@@ -559,7 +559,7 @@ def _problem(value: Any, declared: Declared) -> str:
 
 
 class _NumbersParser(flags.ArgumentParser):
-    """Numbers with commas between: 5e-5,3e-5. One alone is a list of one."""
+    """Parses comma-separated numbers, such as 5e-5,3e-5, to a list."""
 
     syntactic_help = "numbers with commas between"
 
@@ -568,7 +568,7 @@ class _NumbersParser(flags.ArgumentParser):
         self._number = number
 
     def parse(self, argument: Any) -> list[Any]:
-        """The numbers of a flag's text, or of a default."""
+        """Returns the numbers in a flag's text, or in a default."""
         parts = argument.split(",") if isinstance(argument, str) else argument
         try:
             return [self._number(part) for part in parts]
@@ -577,12 +577,12 @@ class _NumbersParser(flags.ArgumentParser):
             raise ValueError(f"must be {kind} with commas between") from error
 
     def flag_type(self) -> str:
-        """The type's name in --help."""
+        """Returns the type's name in --help."""
         return "numbers"
 
 
 def _definer(of: _Type, declared: Declared) -> Callable[..., Any]:
-    """The function of absl that defines a flag of this type, given by keywords."""
+    """Returns absl's function for defining a flag of this type, with keywords."""
     if of.is_several:
         if declared.is_repeated:
             return flags.DEFINE_multi_string

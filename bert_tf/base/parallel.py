@@ -3,9 +3,9 @@
 The result never depends on the number of workers: each piece is a function of itself,
 and results come back in the order of the pieces.
 
-Workers are spawned, not forked: a fork of a process that has threads (TensorFlow's, a
+Workers are spawned, not forked: a fork of a process with threads (TensorFlow's, a
 progress bar's) may hang. So their arguments must be picklable, and a user's script
-that asks for workers must keep its work under `if __name__ == "__main__"`.
+that uses workers must keep its work under `if __name__ == "__main__"`.
 """
 
 import concurrent.futures
@@ -24,17 +24,17 @@ from typing import Any, TypeVar
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
-# Pieces handed out beyond those being worked on: enough that no worker waits, few
-# enough that results do not pile up behind a slow one.
+# Pieces handed out in advance: enough that no worker waits, few enough that results do
+# not pile up behind a slow one.
 _AHEAD = 2
-# Where Linux shows a container its limits.
+# Where Linux gives a container's limits.
 _CONTROL_GROUP = pathlib.Path("/sys/fs/cgroup")
 
 
 def grouped(
     items: Iterable[Piece], most: int, weight: Callable[[Piece], int] = lambda item: 1
 ) -> Iterator[list[Piece]]:
-    """Yields the items in groups, each complete when it weighs that much."""
+    """Yields the items in groups, each complete when it reaches this weight."""
     group: list[Piece] = []
     total = 0
     for item in items:
@@ -48,7 +48,7 @@ def grouped(
 
 
 def available_cores() -> int:
-    """The cores that this process may run on, as many as a container's quota allows."""
+    """Returns the number of cores to use, by affinity and a container's quota."""
     if hasattr(os, "sched_getaffinity"):
         count = len(os.sched_getaffinity(0))
     else:
@@ -57,7 +57,7 @@ def available_cores() -> int:
 
 
 def _quota() -> float:
-    """How many cores' time the process's control group may use (version 2, or 1)."""
+    """Returns how many cores the process's control group may use (version 2 or 1)."""
     for names in (["cpu.max"], ["cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"]):
         try:
             text = " ".join((_CONTROL_GROUP / name).read_text() for name in names)
@@ -70,12 +70,12 @@ def _quota() -> float:
 
 
 class Workers:
-    """Processes to give work to; a context manager; one worker is this process.
+    """Worker processes, as a context manager; one worker is this process.
 
     Args:
         num_workers: the number of processes.
         shared: the first arguments of every call. A worker gets them once and keeps
-            them, with all that they remember, from one piece to the next.
+            them, with their caches, from one piece to the next.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Workers:
         if self._executor is None:
             return
         if kind is not None:
-            # Not public before Python 3.14; tasks under way may last minutes.
+            # Not public before Python 3.14; running tasks may last minutes.
             processes = getattr(self._executor, "_processes", None) or {}
             for process in list(processes.values()):
                 process.terminate()
@@ -141,14 +141,14 @@ def ordered_map(
         yield from workers.map(function, pieces)
 
 
-# Shared objects, in a worker: an executor's calls get nothing from its initializer.
+# Shared objects in a worker: a call gets nothing from the executor's initializer.
 _kept: tuple[Any, ...] = ()
 
 
 def _start_worker(shared: tuple[Any, ...]) -> None:
     global _kept
     _kept = shared
-    # Ctrl-C is the parent's to answer: it stops the workers.
+    # Only the parent responds to Ctrl-C: it stops the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -162,6 +162,6 @@ def _work(function: Callable[..., Result], piece: object) -> Result:
 
 
 def _end_with(sentinel: int) -> None:
-    """Ends this process as soon as its parent has ended, however that came about."""
+    """Ends this process as soon as its parent has ended, for whatever reason."""
     connection.wait([sentinel])
     os._exit(1)

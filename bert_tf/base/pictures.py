@@ -11,7 +11,7 @@ from typing import Any
 def picture(
     draw: Callable[[Any], None], size: tuple[float, float], title: str = ""
 ) -> bytes:
-    """Returns a PNG of what a function draws on a figure, whose size is in inches."""
+    """Returns a PNG of a function's drawing on a figure of that size in inches."""
     import matplotlib.style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -21,16 +21,16 @@ def picture(
     level = font_log.level
     # Matplotlib's own style, whatever the user's matplotlibrc.
     with matplotlib.style.context("default"), warnings.catch_warnings():
-        # Signs that the font lacks (it has no Chinese) become boxes.
+        # Characters that the font lacks (it has no Chinese) become boxes.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
         font_log.setLevel(logging.ERROR)
         try:
             figure = Figure(figsize=size, layout="constrained")
             draw(figure)
             if title:
-                # Plain text: $ must not begin a formula.
+                # Plain text: $ must not start a formula.
                 figure.axes[0].set_title(title, fontsize="medium", parse_math=False)
-            # Without what varies: no version of the software, no date.
+            # Without metadata that varies: versions of software, dates.
             FigureCanvasAgg(figure).print_png(content, metadata={"Software": None})
         finally:
             font_log.setLevel(level)
@@ -38,7 +38,7 @@ def picture(
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; the first column is left-aligned, the others right-aligned."""
+    """Returns a Markdown table with its first column left-aligned, the others right."""
     widths = [max(3, *map(len, column)) for column in zip(header, *rows, strict=True)]
 
     def line(cells: Sequence[str]) -> str:
@@ -51,5 +51,5 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def figure(value: float, scale: float = 1.0, digits: int = 4) -> str:
-    """A score; a dash if there is none."""
+    """Returns a score as text; a dash if there is none."""
     return "–" if math.isnan(value) else f"{scale * value:.{digits}f}"

@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 def progress_bar(
     total: int | None, *, done: int = 0, unit: str, label: str
 ) -> tqdm.tqdm:
-    """A bar with rate and time left on a terminal; nothing elsewhere."""
+    """Returns a bar with rate and time left on a terminal; nothing elsewhere."""
     return tqdm.tqdm(
         total=total,
         initial=done,
@@ -26,7 +26,7 @@ def progress_bar(
 def with_bar(
     items: Iterable[Item], total: int, *, unit: str, label: str
 ) -> Iterator[Item]:
-    """The items, with a bar; a single one, such as a text, takes less time than it."""
+    """Yields the items, with a bar unless there is only one item."""
     if total == 1:
         yield from items
         return

@@ -5,15 +5,15 @@
     .jsonl, .ndjson, .json    a JSON object per line, or an array of objects
     .parquet, .pq             Apache Parquet
 
-Compressed or not: .gz, .bz2, .xz, .zst; `-` is standard input. A file of another name
-has JSON lines if it begins with a brace, else what its reader takes as the default. A
-field within another one, such as {"body": {"text": ...}}, is the column `body.text`.
-The columns of objects are those that their first 1,000 rows have.
+Files may be compressed: .gz, .bz2, .xz, .zst; `-` is standard input. A file of another
+name has JSON lines if it begins with a brace, else its reader's default format. A field
+within another one, such as {"body": {"text": ...}}, is the column `body.text`. The
+columns of objects are the columns of their first 1,000 rows.
 
-Rows are read as they are used, in flat memory. None is lost:
-a blank row has no cells, and one that cannot be read has a problem. `LeftOutRows` notes
-those that are left out, or refuses the file. A few unusable rows are left out; GLUE's
-own QQP has some. Without labels none is, because predictions are identified by their
+Rows are read as they are used, in constant memory. None is lost: a blank row has no
+cells, and a row that cannot be read has a problem. `LeftOutRows` notes the rows that
+are left out, or refuses the file. A few unusable rows may be left out; GLUE's own QQP
+has some. In a file without labels none is, because predictions are identified by their
 position: a row without text, or a blank one before the last row, is predicted as an
 empty text.
 """
@@ -39,21 +39,21 @@ CSV, TSV, JSONL, PARQUET, TEXT = "csv", "tsv", "jsonl", "parquet", "text"
 OBJECTS = (JSONL, PARQUET)  # each row has names, and values of any type
 STANDARD = "-"
 
-_ROWS_AHEAD = 1000  # of objects, to know their columns
-# An array, rather than lines; spaCy's lines are lists of a text and its spans.
+_ROWS_AHEAD = 1000  # of objects, to find their columns
+# An array rather than lines. spaCy's lines are lists of a text and its spans.
 _ARRAY = re.compile(r'\s*\[(?!\s*")')
 
-Column = int | str  # its name; or its number, from 0 or backwards from -1
+Column = int | str  # its name; or its number, from 0, or from -1 backwards
 Numbered = Iterator[tuple[int, Any]]
 
 
 class Row(NamedTuple):
-    """A row: its cells by column, and where it is."""
+    """A row: its cells by column, and its place."""
 
     path: str
-    number: int  # of its last line, or among the rows
-    cells: Mapping[Any, Any]  # empty if it is blank; without a header by number
-    problem: str = ""  # why it cannot be used, or not all of it
+    number: int  # of its last line, or of the row
+    cells: Mapping[Any, Any]  # empty for a blank row; by number without a header
+    problem: str = ""  # why it cannot be used, wholly or in part
     values: Sequence[str] = ()  # of CSV and TSV: all cells in order
 
     @property
@@ -62,7 +62,7 @@ class Row(NamedTuple):
         return f"{self.path}:{self.number}"
 
     def get(self, column: Column) -> Any:
-        """A cell, or a field within one; None if there is none."""
+        """Returns a cell, or a field within one; None if there is none."""
         if isinstance(column, str):
             return field(self.cells, column)
         values = self.values or [*self.cells.values()]
@@ -94,7 +94,7 @@ def read(
 
 
 def format_of(path: str, default: str = TSV) -> str:
-    """The format that a file's ending names."""
+    """Returns the format that a file's ending names."""
     path = path.removesuffix(unpacking.compression(path))
     ending = os.path.splitext(path)[1].lower()
     found = (kind for kind, each in FORMATS.items() if ending in each.endings)
@@ -111,13 +111,13 @@ def _refuse_nameless(names: Sequence[str], path: str) -> None:
 
 
 def lines(path: str, what: str = "data file", newline: str = "\n") -> Iterator[str]:
-    """The lines of a text of any size, with their ends: see `io.TextIOBase`."""
+    """Returns the lines of a text of any size, with their ends: see `io.TextIOBase`."""
     pieces = _decoded(path, what, refuses_returns=bool(newline))
     return _lines_of(pieces, newline)
 
 
 def _decoded(path: str, what: str, *, refuses_returns: bool = True) -> Iterator[str]:
-    """The pieces of a text of any size, as they are read."""
+    """Yields the pieces of a text of any size, as they are read."""
     if path == STANDARD:
         stdin: Any = sys.stdin.buffer
         pieces = iter(lambda: stdin.read1(1 << 16), b"")
@@ -145,7 +145,7 @@ def _decoded(path: str, what: str, *, refuses_returns: bool = True) -> Iterator[
 
 
 def _lines_of(pieces: Iterable[str], newline: str = "\n") -> Iterator[str]:
-    rest: list[str] = []  # of a line that may have no end yet
+    rest: list[str] = []  # of a line that may not have ended yet
     for text in pieces:
         rest.append(text)
         if "\n" not in text and "\r" not in text:
@@ -162,10 +162,10 @@ def _lines_of(pieces: Iterable[str], newline: str = "\n") -> Iterator[str]:
 
 
 def _csv(path: str, what: str) -> Numbered:
-    # strict: otherwise an unclosed quote takes all following rows into one cell.
+    # strict: otherwise an unclosed quote would put all following rows into one cell.
     reader = csv.reader(lines(path, what, newline=""), strict=True)
     while True:
-        # A cell may be as long as the file. The limit is the whole process's.
+        # A cell may be as long as the file. The limit applies to the whole process.
         limit = csv.field_size_limit(sys.maxsize)
         try:
             cells = next(reader, None)
@@ -200,7 +200,7 @@ def _of_cells(path: str, number: int, values: list[str], names: list[str]) -> Ro
 
 
 def require(column: Column, names: Sequence[str], place: str, flag: str) -> None:
-    """Raises InputError unless one column has this name, which a flag gives."""
+    """Raises InputError unless exactly one column has this name, which a flag gives."""
     if isinstance(column, int) or (count := names.count(column)) == 1:
         return
     hint = f"`{flag}` gives another name."
@@ -213,7 +213,7 @@ def require(column: Column, names: Sequence[str], place: str, flag: str) -> None
 
 
 def columns_of(names: Sequence[str]) -> str:
-    """A file's columns, for a message about a missing one."""
+    """Returns a file's columns, for a message about a missing one."""
     shown = ", ".join(map(repr, names)) or "none (no header)"
     return (
         f"Columns: {shown}. Files named .csv have commas between, .jsonl and .parquet"
@@ -235,12 +235,12 @@ def objects(path: str, what: str = "data file") -> Iterator[tuple[str, Any]]:
 
 
 def _json_values(path: str, what: str) -> Numbered:
-    """Each line's value, None if it is blank, or error; or each entry of an array."""
+    """Yields each line's value, None if blank, or its error; or each array entry."""
     pieces = _decoded(path, what)
     head = ""
     for piece in pieces:
         head += piece
-        if len("".join(head.split())) > 1:  # enough to know an array
+        if len("".join(head.split())) > 1:  # enough to recognize an array
             break
     pieces = itertools.chain([head], pieces)
     if _ARRAY.match(head):
@@ -257,10 +257,10 @@ _SEPARATORS = re.compile(r"\s*\[\s*(\])?"), re.compile(r"\s*(?:,\s*|(\]))")
 
 
 def _entries(pieces: Iterator[str], path: str) -> Iterator[Any]:
-    """The entries of an array, each parsed when enough of the text is read."""
+    """Yields the entries of an array, each parsed when enough text has been read."""
     decoder = json.JSONDecoder()
     separator, others = _SEPARATORS
-    text, line, most = "", 1, 0  # what is left, its first line, what was not enough
+    text, line, most = "", 1, 0  # text left, its first line, too short a length
     while True:
         while len(text) <= most and (piece := next(pieces, "")):
             text += piece
@@ -276,7 +276,7 @@ def _entries(pieces: Iterator[str], path: str) -> Iterator[Any]:
                     return
                 value, end = decoder.raw_decode(text, before.end())
                 if not (is_whole or others.match(text, end)):
-                    break  # a number may continue
+                    break  # a number may go on
                 yield value
                 at, separator = end, others
         except json.JSONDecodeError as error:
@@ -284,7 +284,7 @@ def _entries(pieces: Iterator[str], path: str) -> Iterator[Any]:
                 place = f"{path}:{line + error.lineno - 1}"
                 raise InputError(f"{place}: not valid JSON: {error.msg}.") from error
         except (ValueError, RecursionError) as error:
-            # A number of thousands of digits, or as many nested lists.
+            # A number with thousands of digits, or as many nested lists.
             raise InputError(f"{path}:{line}: not valid JSON: {error}.") from error
         line += text.count("\n", 0, at)
         text = text[at:]
@@ -292,7 +292,7 @@ def _entries(pieces: Iterator[str], path: str) -> Iterator[Any]:
 
 
 def parsed(line: str) -> Any:
-    """The value of a line; InputError says why it has none."""
+    """Returns the value of a line. InputError says why it has none."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -303,7 +303,7 @@ def parsed(line: str) -> Any:
 
 
 def of_object(value: Any) -> Mapping[str, Any]:
-    """The value, if it is an object."""
+    """Returns the value if it is an object."""
     if isinstance(value, InputError):
         raise value
     if not isinstance(value, Mapping):
@@ -329,7 +329,7 @@ def _with_names(found: Iterator[Row], path: str) -> tuple[list[str], Iterator[Ro
 
 
 def names_of(cells: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yields the columns of a row, fields within one another too."""
+    """Yields the columns of a row, including fields within other fields."""
     for name, value in cells.items():
         yield prefix + name
         if isinstance(value, Mapping):
@@ -340,7 +340,7 @@ _NO_FIELD = object()
 
 
 def field(cells: Mapping[str, Any], name: str, default: Any = None) -> Any:
-    """A cell, or a field within one; the default if there is none."""
+    """Returns a cell, or a field within one; the default if there is none."""
     if name in cells:
         return cells[name]
     for place, character in enumerate(name):
@@ -348,18 +348,18 @@ def field(cells: Mapping[str, Any], name: str, default: Any = None) -> Any:
             inner = cells[name[:place]]
             if isinstance(inner, Mapping):
                 return field(inner, name[place + 1 :], default)
-            if inner is None:  # and so is what would be in it
+            if inner is None:  # and so is any field in it
                 return None
     return default
 
 
 def has_field(cells: Mapping[str, Any], name: str) -> bool:
-    """Whether a row has it, if only as null."""
+    """Whether a row has the field, if only as null."""
     return field(cells, name, _NO_FIELD) is not _NO_FIELD
 
 
 def as_text(value: Any, separator: str = ",") -> str:
-    """A cell as text, with the separator between the parts of a list."""
+    """Returns a cell as text, with the separator between the parts of a list."""
     if value is None:
         return ""
     if isinstance(value, list):
@@ -370,10 +370,10 @@ def as_text(value: Any, separator: str = ",") -> str:
 def parquet_rows(
     path: str, column: str | None = None, start: int = 0, stop: int | None = None
 ) -> Numbered:
-    """Number and cells of a Parquet file's rows, a group of them in memory at a time.
+    """Yields the number and cells of a Parquet file's rows, with one batch in memory.
 
-    Only one column's values are read if it is named; only the groups from `start` on
-    and before `stop`.
+    If a column is named, only its values are read; only groups from `start` on and
+    before `stop` are read.
     """
     with parquet_file(path) as file:
         groups = range(file.num_row_groups)
@@ -404,7 +404,7 @@ def _plain(batch: Any, path: str, before: int) -> Iterator[Mapping[str, Any]]:
 
 @contextlib.contextmanager
 def parquet_file(path: str) -> Iterator[Any]:
-    """Opens a Parquet file; InputError for another one."""
+    """Opens a Parquet file. Raises InputError for other files."""
     import pyarrow
     from pyarrow import parquet
 
@@ -415,14 +415,14 @@ def parquet_file(path: str) -> Iterator[Any]:
             yield parquet.ParquetFile(file)
         except (pyarrow.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise  # the disk's, not the reader's
+                raise  # an error of the disk, not the reader
             raise InputError(
                 f"{path}: not a Parquet file, or a damaged one: {first_line(error)}"
             ) from error
 
 
 class Format(NamedTuple):
-    """How the files of some endings are read."""
+    """A format by its endings, and its reader."""
 
     endings: tuple[str, ...]
     read: Callable[[str, str], Numbered]  # takes a path and its name in messages
@@ -438,9 +438,9 @@ FORMATS = {
 }
 
 
-# Rows that are left out.
+# Unusable rows.
 
-# Per file. QQP's train.tsv has a few rows that line ends within a question split.
+# Per file. QQP's train.tsv has a few rows with line ends within a question.
 MAX_UNUSABLE = 0.01
 
 
@@ -457,7 +457,7 @@ def refuse_unusable(
 
 
 class LeftOutRows:
-    """The rows of a file that are left out: few unusable ones, or an error."""
+    """The rows of a file that are left out."""
 
     def __init__(
         self, path: str, limit: float = MAX_UNUSABLE, *, keeps_places: bool = False
@@ -472,9 +472,9 @@ class LeftOutRows:
         self._unusable: dict[int, str] = {}
 
     def count(self, found: Iterable[Row], *, keeps_blank: bool) -> Iterator[Row]:
-        """Yields the rows but the blank ones, which are noted.
+        """Yields the rows except blank ones, which are noted.
 
-        Where `keeps_blank`, those before the last row are rows of empty texts.
+        With `keeps_blank`, blank rows before the last row become rows of empty texts.
         """
         for row in found:
             if not (row.cells or row.problem):
@@ -489,7 +489,7 @@ class LeftOutRows:
             yield row
 
     def empty(self, line: int) -> None:
-        """Notes an example without text, which is not left out."""
+        """Notes an example without text, which is still predicted."""
         self._empty.append(line)
 
     def add(self, line: int, reason: str) -> None:
@@ -498,13 +498,13 @@ class LeftOutRows:
 
     @property
     def number(self) -> int:
-        """How many rows are left out, as `report` says."""
+        """The number of rows left out, as in `report`."""
         return len(self._unusable) + len(self.blank) + len(self.unlabelled)
 
     def report(
         self, *, has_labels: bool, warns: bool = True, nothing: str = "text"
     ) -> None:
-        """Warns of the rows; raises InputError if too many cannot be used."""
+        """Warns of the rows left out; raises InputError if too many are unusable."""
         if self._unusable:
             line, reason = next(iter(self._unusable.items()))
             first = f"{self.path}:{line}: {reason}"

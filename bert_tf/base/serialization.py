@@ -1,7 +1,7 @@
 """Lets Keras find our classes in saved files, without importing Keras or TensorFlow.
 
 A class registers itself with Keras when its module is imported, which `import bert_tf`
-alone does not do. Until then a placeholder has its name.
+alone does not do. Until then, a placeholder is registered under its name.
 """
 
 import importlib
@@ -59,14 +59,14 @@ def register() -> None:
 
 
 class _StandIn:
-    """Stand-in for a class that Keras deserializes before its import."""
+    """A stand-in for a class that is not yet imported."""
 
     def __init__(self, name: str, module: str) -> None:
         self._name = name
         self._module = module
 
     def from_config(self, config: dict[str, Any], **kwargs: Any) -> Any:
-        """An instance of the class, which importing its module registers."""
+        """Returns an instance of the class; importing its module registers it."""
         module = importlib.import_module(self._module)
         return getattr(module, self._name).from_config(config, **kwargs)
 
@@ -86,7 +86,7 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
         path: Sequence[str] | None,
         target: ModuleType | None = None,
     ) -> importlib.machinery.ModuleSpec | None:
-        """Keras' own spec, with a loader that registers; None for other modules."""
+        """Returns Keras' own spec with a loader that registers; else None."""
         if fullname != "keras":
             return None
         # A caller may import Keras later, or never: this finder stays.

@@ -57,7 +57,7 @@ class LengthOptions(Options, title=options.LENGTHS, decides="numbers"):
 
     @property
     def num_lengths(self) -> int | None:
-        """How many lengths batches may have; None for max_seq_length alone."""
+        """The most lengths of batches; None for max_seq_length alone."""
         return None if self.pad == "max" else self.length_buckets
 
 
@@ -104,7 +104,7 @@ class DeviceOptions(Options, title=options.DEVICES, decides="nothing"):
     )
 
     def problems(self) -> Iterator[str]:
-        """Refuses `use_tpu` with another `distribution`."""
+        """Yields a problem if `use_tpu` has another `distribution`."""
         yield from super().problems()
         if self.use_tpu and self.distribution not in ("default", "tpu"):
             yield (

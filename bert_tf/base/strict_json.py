@@ -1,6 +1,6 @@
-"""JSON objects into frozen dataclasses, every key and type checked.
+"""Frozen dataclasses from JSON objects, with every key and type checked.
 
-So a file that was edited or damaged causes an InputError where it is read, and no
+A file that was edited or damaged thus causes an InputError where it is read, and no
 other exception where its values are used.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 
-# Name of a type in messages -> the type that Python's `json` has for it.
+# A type's name in messages -> the type that Python's `json` returns for it.
 _WANTED: dict[Any, tuple[str, Any]] = {
     str: ("a string", str),
     bool: ("true or false", bool),
@@ -25,7 +25,7 @@ _WANTED: dict[Any, tuple[str, Any]] = {
     dict: ("an object", dict),
     collections.abc.Mapping: ("an object", dict),
 }
-# Larger integers are no sizes, counts or steps, and fit no array.
+# Larger integers are not sizes, counts or steps, and fit in no array.
 _LARGEST_INTEGER = 2**63 - 1
 
 
@@ -33,12 +33,12 @@ _T = TypeVar("_T")
 
 
 def read(kind: type[_T], path: str, what: str = "file") -> _T:
-    """A dataclass from a JSON file; see `from_values`."""
+    """Returns a dataclass from a JSON file; see `from_values`."""
     return from_values(kind, files.read_json(path, what), path)
 
 
 def from_values(kind: type[_T], values: Any, source: str) -> _T:
-    """A dataclass from the JSON object that `dataclasses.asdict` gives."""
+    """Returns a dataclass from a JSON object as `dataclasses.asdict` makes it."""
     assert dataclasses.is_dataclass(kind)
     fields = [field.name for field in dataclasses.fields(kind) if field.compare]
     if not isinstance(values, dict):
@@ -71,7 +71,7 @@ def _optional(kind: type) -> set[str]:
 
 
 def checked(wanted: Any, value: Any, source: str, name: str) -> Any:
-    """A value of a JSON object, if it has the expected type."""
+    """Returns a value of a JSON object if it has the expected type."""
     if isinstance(wanted, types.UnionType):
         if value is None:
             return None
@@ -89,7 +89,7 @@ def checked(wanted: Any, value: Any, source: str, name: str) -> Any:
     if is_right and isinstance(value, int):
         is_right = abs(value) <= _LARGEST_INTEGER
     if not is_right:
-        # Commands replace names in backticks by flags of that name.
+        # Commands turn names in backticks into flags of that name.
         raise InputError(
             f'{source}: "{name}" must be {words}. Received: {_shown(value)}'
         )
@@ -102,7 +102,7 @@ def checked(wanted: Any, value: Any, source: str, name: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """A value in a few words, however long or nested it is."""
+    """Returns a value in a few words, however long or nested it is."""
     shorter = reprlib.Repr()
     shorter.maxstring = shorter.maxother = 100
     return shorter.repr(value)

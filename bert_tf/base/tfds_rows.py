@@ -21,7 +21,7 @@ class TfdsRows:
     """The rows of a split, as plain values."""
 
     def __init__(self, name: str, split: str, data_dir: str | None) -> None:
-        """Prepares the set unless it is prepared, which may download it."""
+        """Opens the set; prepares it first if necessary, which may download it."""
         self._builder = builder_of(name, data_dir)
         _prepare(self._builder, name)
         self.data_dir = data_dir
@@ -42,7 +42,7 @@ class TfdsRows:
         ]
 
     def class_names(self, feature: str) -> tuple[str, ...] | None:
-        """The names of a feature's classes, where they have names."""
+        """Returns the names of a feature's classes, if they have names."""
         found = self.features[feature]
         names = getattr(getattr(found, "feature", found), "names", None)
         return None if names is None else tuple(names)
@@ -61,7 +61,7 @@ class TfdsRows:
         """Yields each row with its requested features, numbered from 0."""
         with self.split_errors():
             dataset = dataset_of(self._builder, self.split, wanted)
-        # The library's mocked sets always have all features.
+        # The library's mock data sets always have all features.
         dataset = dataset.map(lambda row: {name: row[name] for name in wanted})
         number = 0
         for batch in dataset.ragged_batch(BATCH_SIZE):
@@ -77,7 +77,7 @@ class TfdsRows:
         """Raises InputError for a split that the set does not have."""
         try:
             yield
-        # The library reports an invalid slice by an AssertionError.
+        # The library raises AssertionError for an invalid slice.
         except (ValueError, AssertionError) as error:
             raise InputError(
                 f"TensorFlow dataset {self.full_name} has no split {self.split!r}; it"
@@ -99,7 +99,7 @@ def dataset_of(builder: Any, split: Any, features: Mapping[str, Any]) -> Any:
 
 
 def not_utf8(where: str, error: UnicodeDecodeError) -> InputError:
-    """The error of a text that is not UTF-8."""
+    """Returns the error for a text that is not UTF-8."""
     return InputError(
         f"{where}: not UTF-8 (byte 0x{error.object[error.start]:02x}); leave this row"
         " out, e.g. by a slice of the split."
@@ -107,7 +107,7 @@ def not_utf8(where: str, error: UnicodeDecodeError) -> InputError:
 
 
 def _unstacked(column: Any) -> Iterator[Any]:
-    """The rows of a batch of tensors, or of dictionaries of them."""
+    """Yields the rows of a batch of tensors, or of dictionaries of tensors."""
     if not isinstance(column, Mapping):
         yield from column.numpy()
         return
@@ -116,7 +116,7 @@ def _unstacked(column: Any) -> Iterator[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A TensorFlow value in Python's types."""
+    """Returns a TensorFlow value in Python's types."""
     if isinstance(value, bytes):
         return value.decode("utf-8")
     if isinstance(value, dict):
@@ -129,13 +129,13 @@ def _plain(value: Any) -> Any:
 
 @functools.lru_cache(maxsize=4)
 def builder_of(name: str, data_dir: str | None) -> Any:
-    """Returns the library's builder of a set."""
+    """Returns the library's builder for a set."""
     import tensorflow_datasets as tfds
 
     try:
         return tfds.builder(name, data_dir=data_dir, try_gcs=False)
     except (ValueError, AssertionError) as error:
-        # The library reports an unknown version by an AssertionError.
+        # The library raises AssertionError for an unknown version.
         # The message may list all existing datasets.
         raise InputError(f"TensorFlow dataset {name!r}: {first_line(error)}") from error
 

@@ -26,7 +26,7 @@ _ZSTD = ".zst"
 
 
 def compression(path: str) -> str:
-    """The suffix of a compressed file; "" for others."""
+    """Returns the suffix of a compressed file; "" for other files."""
     suffix = os.path.splitext(path)[1]
     return suffix if suffix in (*_UNPACKERS, _ZSTD) else ""
 
@@ -50,8 +50,8 @@ def pieces_of(
 
 
 def unpacked(file: IO[bytes], new_unpacker: Callable[[], Any]) -> Iterator[bytes]:
-    """The content of a compressed file; EOFError if it breaks off."""
-    # Not gzip.open and its like: they silently ignore a damaged second stream as
+    """Yields the content of a compressed file. Raises EOFError if it breaks off."""
+    # Not gzip.open and the like: they silently ignore a damaged second stream as
     # trailing garbage, and parallel compressors write many streams.
     unpacker = new_unpacker()
     while packed := file.read(_PACKED_BLOCK_BYTES):
@@ -68,7 +68,7 @@ def unpacked(file: IO[bytes], new_unpacker: Callable[[], Any]) -> Iterator[bytes
 
 
 def _unpacked_zstd(file: IO[bytes], path: str) -> Iterator[bytes]:
-    # Uses pyarrow, a dependency anyway: Python has zstd only from 3.14 on.
+    # Uses pyarrow, already a dependency: Python has zstd only from 3.14 on.
     import pyarrow
 
     source = pyarrow.PythonFile(file, mode="r")
@@ -102,7 +102,7 @@ def _unpacked(file: IO[bytes], path: str) -> Iterator[bytes]:
         ) from error
     except (zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's, not the unpacker's
+            raise  # an error of the disk, not the unpacker
         raise InputError(
             f"{path}: damaged, or not a {suffix} file: {str(error).rstrip('.')}."
             " Download or compress it again."
