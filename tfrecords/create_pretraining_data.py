@@ -6,7 +6,7 @@ wikiextractor, JSON lines, or a TensorFlow dataset. NAME.manifest.json and
 NAME.vocab.txt are written next to the records, where NAME is the first output file
 without a shard suffix such as -00000-of-00008.
 
-The same command again finds its records done, or resumes where it was killed. It
+The same command again finds its records complete, or resumes where it was killed. It
 overwrites other files only with --overwrite.
 """
 

@@ -7,11 +7,11 @@ r"""Adds the words of a domain to the vocabulary of a checkpoint.
 Each new word is the one that saves the most tokens in this text. It takes the place of
 an [unused] token while there is one, then a place at the end; every other token keeps
 its id. With this vocabulary, `--init_checkpoint` of run_pretraining, of the fine-tuning
-commands and of the exports gives each new word the mean of the embeddings of the pieces
-that it was cut into, and the mean of their biases in the masked LM.
+commands and of the exports initializes each new word with the means of its former
+pieces' embeddings and masked LM biases.
 
 The same text, flags and version give the same file for any number of workers. The same
-command again finds its vocabulary done.
+command again finds its vocabulary complete.
 """
 
 from bert_tf.addons.corpora import extension

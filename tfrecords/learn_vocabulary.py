@@ -6,8 +6,8 @@ pieces, most frequent first. The text is read once, on all cores, and split into
 by the tokenizer's own rules. The same text, flags and version give the same file for
 any number of workers.
 
-The same command again finds its vocabulary done. It overwrites another file only with
---overwrite.
+The same command again finds its vocabulary complete. It overwrites another file only
+with --overwrite.
 """
 
 from bert_tf.base import cli
