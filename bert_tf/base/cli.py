@@ -197,7 +197,7 @@ class _OurLines(python_logging.Filter):
 
 
 class _PlainFormatter(python_logging.Formatter):
-    """Formats a message alone, or after its level unless that is INFO."""
+    """Formats a message, after its level unless that is INFO."""
 
     def format(self, record: python_logging.LogRecord) -> str:
         message = super().format(record)

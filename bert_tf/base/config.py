@@ -18,7 +18,7 @@ CLASSIFIER_DROPOUT = 0.1
 ATTENTION_MASK_PENALTY = -10000.0
 
 # ELECTRA's constants (Clark et al. 2020): the generator's share of the width, and the
-# weight of the discriminator's loss, where the masked LM's has weight 1.
+# weight of the discriminator's loss relative to the masked LM's.
 GENERATOR_SIZE = 0.25
 DISCRIMINATOR_WEIGHT = 50.0
 

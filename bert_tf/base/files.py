@@ -355,7 +355,7 @@ def names_in(folder: str) -> list[str]:
 
 def inside(folder: str, name: str, said_by: str) -> str:
     """Returns the path of a file that a downloaded folder's own file names."""
-    # Links are not followed: caches have links to files elsewhere.
+    # The name is checked as written: caches have links to files elsewhere.
     if os.path.isabs(name) or is_remote(name) or ".." in name.split("/"):
         raise InputError(f"{said_by}: {name!r} is outside the folder; not opened.")
     return os.path.join(folder, name)

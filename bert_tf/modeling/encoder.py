@@ -499,7 +499,7 @@ def _encode(
     layers: Sequence[TransformerLayer],
     are_shared: bool,
 ) -> tuple[list[Any], list[Any]]:
-    """Returns the embeddings and each layer's output; and each one's probabilities."""
+    """Returns the hidden states, embeddings first, and the layers' probabilities."""
     attention_probs = []
     with contextlib.ExitStack() as scopes:
         scopes.enter_context(keras.name_scope("encoder"))

@@ -61,7 +61,7 @@ def compiled(function: Function) -> Function:
 
 
 def compiled_with_gradient(function: Function) -> Function:
-    """Returns the function `compiled`, its gradient one kernel of the arguments too.
+    """Returns the function `compiled`, with its gradient compiled as one kernel too.
 
     Only the arguments are kept for the backward pass: intermediate results are
     recomputed in the same pass over memory.

@@ -418,7 +418,7 @@ class PretrainingRecords:
         self, batch_size: int, repeat: bool = False
     ) -> tf.data.Dataset:
         """Returns batches in order; see `pipeline.evaluation_dataset`."""
-        _ = self.counts  # reads whole files: see `first_record`
+        _ = self.counts  # refuses incomplete files: `first_record` does not
         # Every evaluation uses the same masks, in all runs.
         seed = self.manifests[0].random_seed if self.is_dynamic else 0
         return evaluation_dataset(

@@ -62,7 +62,7 @@ def find_encoding(path: str) -> str:
     for block in blocks.read_blocks(path):
         data = block.data
         if block.offset == 0 and data.startswith(b"PAR1"):
-            return blocks.UTF_8  # Parquet decodes its text itself
+            return blocks.UTF_8  # the encoding of Parquet's own text
         if block.offset == 0 and b"\0" in data:  # ASCII as UTF-16 is valid UTF-8, too
             # Not a line: a UTF-16 line ends in the middle of a character.
             return _guess(next(unpacking.read_pieces(path))[:_SAMPLE_BYTES], path)
