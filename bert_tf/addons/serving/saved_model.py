@@ -309,7 +309,7 @@ class ServedClassifier(ServedModel):
         if names.WINDOWS in names.heads_of(source.weights):
             raise InputError(
                 f"{source.path} reads long texts with attention to their windows, which"
-                " a SavedModel cannot. --heads=classifier leaves that out, and longer"
+                " a SavedModel cannot. `heads=classifier` leaves that out, and longer"
                 " texts are truncated."
             )
         attends = found.window_pooling == ATTENTION
