@@ -8,6 +8,7 @@ import shlex
 import shutil
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import bert_tf
@@ -637,6 +638,7 @@ class EncoderTest(RunClassifierTestCase):
         self.run_script("--do_eval", bert_config_file=None)
         self.assertEqual(self.results(), scores)
 
+    @pytest.mark.slow
     def test_a_standardized_pooled_output(self):
         self.write_tsv()
         options = {

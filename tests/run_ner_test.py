@@ -2,6 +2,7 @@ import json
 import os
 
 import numpy as np
+import pytest
 
 import bert_tf
 from bert_tf import run_ner
@@ -115,6 +116,7 @@ class RunNerTest(ScriptCase):
         self.assertIn("f1", self.results())
         self.assertFalse(os.path.exists(self.path("run", "test_report.txt")))
 
+    @pytest.mark.slow
     def test_documents_and_the_test_sets_scores_beside_the_others(self):
         """A training that evaluates goes on by its own evaluations alone."""
         # Documents longer than the model.

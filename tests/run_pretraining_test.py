@@ -315,6 +315,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
         text = card[card.index("## Text") : card.index("![")]
         self.assertIn(text, plain)
 
+    @pytest.mark.slow
     def test_how_much_of_which_text_is_evaluated(self):
         same = self.make_records("same", dupe_factor=4)
         shards = json.loads(self.read("same.manifest.json"))["shards"]
@@ -337,6 +338,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
         # Bits per byte are of as many records as there are batches of masked words.
         self.assertNotEqual(results[0], self.results("run"))
 
+    @pytest.mark.slow
     def test_the_card_has_the_figures_before_training(self):
         first = {"output_dir": self.path("first")}
         self.run_script(do_train=True, do_eval=True, num_train_steps=1, **first)
@@ -365,6 +367,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
         for text in (metrics, again):
             self.assertEqual(text.count('"step": 0, '), 1)
 
+    @pytest.mark.slow
     def test_bits_per_byte_of_a_model_without_knowledge(self):
         model = BertPretrainer(toy.CONFIG)
         for weight in model.weights:
@@ -401,6 +404,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.assertLen(values, 4)
         self.assertEqual(best["value"], min(values))
 
+    @pytest.mark.slow
     def test_records_made_again_from_other_text_are_another_set(self):
         step = {"do_train": True, "do_eval": True, "train_batch_size": 4}
         self.run_script(**step, eval_steps=1, num_train_steps=2)
@@ -423,6 +427,7 @@ class RunPretrainingTest(RunPretrainingTestCase):
         self.assertEqual(after["step"], 3)
         self.assertNotEqual(after["data"], best["data"])
 
+    @pytest.mark.slow
     def test_phases_of_records_without_a_manifest(self):
         """As the original writes them: the records say their lengths."""
         for name, length, slots in (("short", 8, 1), ("long", toy.L, toy.P)):
@@ -540,6 +545,7 @@ class UnmaskedRecordsTest(RunPretrainingTestCase):
         self.run_script(random_seed=2, **options)
         self.assertEqual(self.results(), results)
 
+    @pytest.mark.slow
     def test_the_evaluation_does_not_depend_on_the_rate_of_the_training(self):
         by_recipe = {"recipe": "budget", "next_sentence": True}
         self.run_script(do_train=True, num_train_steps=1, **by_recipe)
@@ -695,6 +701,7 @@ class PreviousOrNextTest(RunPretrainingTestCase):
 
 
 class StackingTest(RunPretrainingTestCase):
+    @pytest.mark.slow
     def test_layers_begin_as_those_of_the_stages_before(self):
         self.make_model(self.config, num_hidden_layers=2)
         given = {"stacking": "1:3", "learning_rate": 0.01, "do_train": True}

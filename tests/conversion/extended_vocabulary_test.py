@@ -5,6 +5,7 @@ import json
 import os
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tokenizers
 
@@ -110,6 +111,7 @@ class ExtendedVocabularyTest(FolderCase):
                 value, there = value[..., kept], there[..., kept]
             self.assertAllEqual(value, there, name)
 
+    @pytest.mark.slow
     def test_all_exports_hold_it(self):
         folder = self.checkpoint(len(TOKENS))
         source = self.extend(folder).source

@@ -4,6 +4,7 @@ import itertools
 import random
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from bert_tf.instances import creation
@@ -113,6 +114,7 @@ class CreateInstancesTest(tf.test.TestCase):
             with self.subTest(shape, **changes):
                 self.assert_same(corpus(number, *shape), **changes)
 
+    @pytest.mark.slow
     def test_a_large_vocabulary(self):
         self.assert_same(corpus(1, 7, 12, 15), dtype=np.int32)
         self.assertEqual(token_dtype(65536), np.uint16)

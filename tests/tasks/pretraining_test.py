@@ -149,6 +149,7 @@ class ElectraTest(tf.test.TestCase):
         return weights, toy.metrics(self.path(name))
 
     @pytest.mark.jax
+    @pytest.mark.slow
     def test_killed_and_in_micro_batches(self):
         whole, metrics = self.train("whole")
         for line in metrics:

@@ -85,6 +85,7 @@ class RunGlueTestCase(ScriptCase):
 
 
 class RunGlueTest(RunGlueTestCase):
+    @pytest.mark.slow
     def test_the_whole_table(self):
         self.write_sst2()
         self.write_mnli()

@@ -436,6 +436,7 @@ class EvaluationTest(LoopTestCase):
 
 
 class PrecisionTest(LoopTestCase):
+    @pytest.mark.slow
     def test_half_precision_learns_about_the_same(self):
         task = toy.task()
         keras.utils.set_random_seed(TrainingConfig.random_seed)

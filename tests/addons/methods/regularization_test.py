@@ -376,6 +376,7 @@ class RunTest(tf.test.TestCase):
         model, _ = loop.train(**plan, folder=self.folder(name))
         return {name: np.array(x) for name, x in weights_by_name(model).items()}
 
+    @pytest.mark.slow
     def test_in_parts(self):
         whole = self.run_of("whole")
         # As it was after half of its steps.

@@ -48,6 +48,7 @@ class ExportModelTest(RunClassifierTestCase):
         printed(export_model, *given, f"--output_dir={output_dir}", *arguments)
         return output_dir
 
+    @pytest.mark.slow
     def test_a_run_begins_and_ends_in_another_format(self):
         self.write_tsv(train=16)
         begin = self.export(self.checkpoint(), "huggingface", self.path("begin"))

@@ -67,6 +67,7 @@ def texts(count, seed, most=9):
 
 
 class TextModelsTest(FolderCase):
+    @pytest.mark.slow
     def test_a_folder_of_sentence_transformers(self):
         run = self.random_checkpoint(BertEncoder(toy.CONFIG))
         folder = self.path("sentences", "0_Transformer")

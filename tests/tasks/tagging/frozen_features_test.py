@@ -187,6 +187,7 @@ class FeatureTaggingTest(ScriptCase):
             with self.assertRaisesRegex(InputError, message):
                 self.run_script("--do_train", **(options | change))
 
+    @pytest.mark.slow
     def test_the_best_run_is_evaluated(self):
         several = {"learning_rates": 1e-2, "output_dir": self.path("several")}
         several |= {"learning_rate": None, "num_train_epochs": 1}
