@@ -16,6 +16,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.addons.planning import budget
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError, NotReachedError
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.records.pipeline import InputShard
@@ -213,8 +214,10 @@ class ResumeTest(LoopTestCase):
             mock.patch.object(loop, "time", types.SimpleNamespace(monotonic=clock))
         )
         clocked = functools.partial(budget.Budget, clock=clock)
-        found = {"max_train_hours": clocked}.__getitem__
-        self.enterContext(mock.patch.object(events, "addon", found))
+        table = {"max_train_hours": clocked}
+        self.enterContext(
+            mock.patch.object(events, "addon", lambda n: table.get(n) or addon(n))
+        )
         # 11 seconds compile and make a step; as many are left for an evaluation.
         self.assertEqual(train(60.0), 39)
         self.assertLen(evaluated, 1)
