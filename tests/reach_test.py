@@ -19,8 +19,8 @@ LIMITS = {
     "bert_tf.run_classifier": (75, 23_070),
     "bert_tf.export_model": (75, 24_050),
 }
-MOST_LINES_OF_THE_CORE = 41_080
-MOST_LINES = 54_110
+MOST_LINES_OF_THE_CORE = 41_082
+MOST_LINES = 54_112
 
 
 class ReachTest(tf.test.TestCase):
