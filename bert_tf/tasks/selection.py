@@ -310,9 +310,9 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
             model, last_step = tuning.fine_tune(folder, settings, until=until)
             last_scores = tuning.scores(model, task.dev_splits[0])
             scores, step = _best_of_run(folder, last_step, last_scores, metric)
-            # The best intermediate evaluation is kept already. A run stopped for a while
-            # not kept: its weights would stay the best even if the whole run ended
-            # worse.
+            # The best intermediate evaluation is kept already. A run stopped here for a
+            # comparison is not kept: its weights would stay the best even if the whole
+            # run ended worse.
             if chief and until == 1.0 and step == last_step and metric in scores:
                 checkpoints.keep_if_best(folder, step, scores[metric], metric)
             return scores, step
