@@ -24,7 +24,7 @@ from bert_tf.base import keras_backend
 from bert_tf.base.parallel import grouped
 from bert_tf.modeling.layers import observing
 
-# A smaller difference of scores has 1 % of it within float32's rounding.
+# 1 % of a smaller difference would be within the rounding of float32 scores.
 _LEAST_DIFFERENCE = 1e-2
 COMPLETE = 0.01
 
