@@ -386,7 +386,7 @@ class _Run:
         return self.step % interval == 0 or is_last
 
     def _evaluate(self, phase: Phase) -> Mapping[str, float]:
-        """Evaluates, records the results and returns them."""
+        """Evaluates, and records and returns the results."""
         assert phase.evaluate is not None
         began = time.monotonic()
         results = phase.evaluate(self.model)

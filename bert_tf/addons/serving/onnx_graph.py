@@ -258,7 +258,7 @@ class ModelGraph:
         return graph.add("Mul", hidden, graph.constant(ATTENTION_MASK_PENALTY))
 
     def _layer(self, x: str, bias: str, number: int) -> str:
-        """Self-attention, then the feed-forward network (Vaswani et al. 2017)."""
+        """Adds self-attention, then the feed-forward network (Vaswani et al. 2017)."""
         graph, config = self.graph, self.config
         query, key, value, projection, norm, inner, outer, last_norm = _rows_of_layer(
             config, number
