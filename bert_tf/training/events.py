@@ -112,7 +112,7 @@ class Call(NamedTuple):
     steps: int
     results: "StepResults"
     seconds: float  # on this worker
-    pace: float | None  # seconds per step, over all workers; None: it compiled
+    pace: float | None  # seconds per step, mean of all workers; None: it compiled
 
 
 class Evaluation(NamedTuple):

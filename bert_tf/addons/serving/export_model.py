@@ -173,7 +173,7 @@ def export(checkpoint: str, output_dir: str, *, format: str, **options: Any) -> 
 
 
 def run(options: ExportOptions) -> None:
-    """Writes the export, after all checks."""
+    """Exports a checkpoint."""
     if options.format == "onnx":
         runtime = ["onnxruntime"] if options.quantize == "int8" else []
         cli.require_packages("--format=onnx", "onnx", *runtime)

@@ -115,8 +115,8 @@ def load(
             else 128, or 384 for a SQuAD model, but at most the model's positions.
         batch_size: number of texts, or windows, per batch.
         runtime: "keras", or "onnxruntime" to run the model on the CPU as an ONNX graph.
-            "auto": "onnxruntime" if it is installed, there is no GPU or TPU, and ONNX
-            can express the model; else "keras".
+            "auto": "onnxruntime" for an ONNX export, or if it is installed, there is no
+            GPU or TPU, and ONNX can express the model; else "keras".
 
     Returns:
         A TextClassifier, MaskFiller, QuestionAnswerer, ChoiceModel or WordTagger,

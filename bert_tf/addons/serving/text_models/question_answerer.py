@@ -54,8 +54,7 @@ class QuestionAnswerer(TextModel):
     ) -> list[list[Answer]]:
         """Answers each question about its text, or all questions about one text.
 
-        The first is the answer that the command writes; the others follow, the
-        likeliest first.
+        The prediction comes first, then the other answers, the likeliest first.
         """
         if is_empty(questions):
             return []
