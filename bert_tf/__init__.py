@@ -15,7 +15,7 @@
     classifier.compile(bert_tf.create_optimizer(2e-5, 1000, 100))
     classifier.fit(tokenizer(["A text.", "Another one."]), [0, 1])
 
-What is here; `help(bert_tf.load)` shows one of them:
+The public names, each with its own `help`, such as `help(bert_tf.load)`:
 
     texts         load, which returns a TextModel: TextClassifier, MaskFiller,
                   QuestionAnswerer, ChoiceModel, WordTagger; Explanation
@@ -130,16 +130,16 @@ _HOMES = {
     "weights_by_name": "bert_tf.modeling.weight_names",
 }
 
-# Without `__all__`: `help(bert_tf)` would print all that is inherited from Keras.
+# No `__all__`: `help(bert_tf)` would also print everything inherited from Keras.
 
 serialization.register()
 
-if not TYPE_CHECKING:  # a checker would take any name
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         if name in _HOMES:
             if _HOMES[name].startswith("bert_tf.addons.serving.text_models"):
-                # It imports Keras before a package that asks.
+                # These import Keras before a package that checks the back end.
                 keras_backend.require_supported()
             value = getattr(importlib.import_module(_HOMES[name]), name)
             globals()[name] = value

@@ -29,11 +29,11 @@ def _installed() -> importlib.metadata.EntryPoints:
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    """The name of each installed command, and what it does."""
+    """Yields the name of each installed command, and a summary."""
     for command in _installed():
         spec = importlib.util.find_spec(command.module)
         if command.module != "bert_tf.__main__" and spec and spec.origin:
-            # The docstring alone: an import would take a second for all of them.
+            # Read without importing: imports would take a second in all.
             tree = ast.parse(pathlib.Path(spec.origin).read_text("utf-8"))
             summary = (ast.get_docstring(tree) or "").partition("\n\n")[0]
             yield command.name, " ".join(summary.split())
@@ -49,7 +49,7 @@ def run(options: Options) -> None:
 
 
 def main() -> None:
-    """Runs the command that is named first, or lists them all."""
+    """Runs the command named by the first argument, or lists all commands."""
     name = next(iter(sys.argv[1:]), "")
     if not name or name.startswith("-"):
         cli.main(run)

@@ -3,8 +3,8 @@ r"""Answers questions about a text, with a model that was fine-tuned on SQuAD.
     python -m bert_tf.answer --checkpoint=/tmp/squad_output --context_file=article.txt \
         "Which team won Super Bowl 50?"
 
-It prints the answer, its probability among the best answers, and its sentence; or that
-the text does not answer the question, if the model was trained on SQuAD 2.0.
+It prints the answer, its probability among the best answers, and its sentence. A model
+trained on SQuAD 2.0 may also find that the text does not answer the question.
 """
 
 from bert_tf.addons.serving import answer

@@ -3,15 +3,15 @@ r"""Explains predictions: what each word of a text contributes.
     python -m bert_tf.explain --checkpoint=/tmp/reviews_output \
         --output_file=why.html "A film of rare charm, if a little long."
 
-It prints each word, and the pieces of those that have several, with a number: positive
-for the predicted label, negative against it; and for a model of SQuAD for its answer
-("Who ...? ||| The text."), for a tagger for the label of each word. A pair of texts has
-" ||| " between them.
+It prints each word, and the pieces of words with several, with a number: positive for
+the predicted label, negative against it. For a model of SQuAD ("Who ...? ||| The
+text.") the number is for or against the answer, for a tagger each word's label. A pair
+of texts is separated by " ||| ".
 
 The numbers are integrated gradients of the word embeddings (Sundararajan et al. 2017).
-They sum to the score less that of the same text without its words; the output has by
-how much they miss it, at most 1 %. --output_file is the same as one page of HTML, with
-the words coloured.
+They sum to the score minus the score of the same text without its words; the relative
+error, usually at most 1 %, is printed too. --output_file writes the same as an HTML
+page, with coloured words.
 """
 
 from bert_tf.addons.serving import explain
@@ -20,7 +20,7 @@ from bert_tf.base import cli
 
 
 def run(options: ExplainOptions) -> None:
-    """Prints, and writes, the explanations of each text."""
+    """Prints the explanations of each text, and writes them if asked to."""
     explain.run(options)
 
 

@@ -21,7 +21,7 @@ from bert_tf.base import cli
 
 
 def run(options: ExportOptions) -> None:
-    """Reads, checks, writes."""
+    """Reads and checks the checkpoint, and writes it in the other format."""
     export_model.run(options)
 
 

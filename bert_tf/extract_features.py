@@ -6,8 +6,8 @@ r"""Writes the contextual vectors of each token of a text, from BERT's layers.
         --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt --layers=-1,-2,-3,-4 \
         --max_seq_length=128 --batch_size=8
 
-The input has one text per line, or two separated by " ||| ". The output file appears
-under its name when it is complete.
+The input has one text per line, or two separated by " ||| ". The output file gets its
+name when it is complete.
 """
 
 from bert_tf.base import cli

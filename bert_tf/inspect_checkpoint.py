@@ -1,6 +1,6 @@
 r"""Shows what a checkpoint is: format, configuration, parameters, heads, vocabulary.
 
-python -m bert_tf.inspect_checkpoint /tmp/pretraining_output
+    python -m bert_tf.inspect_checkpoint /tmp/pretraining_output
 
 Several checkpoints may be given.
 """

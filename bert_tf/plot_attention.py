@@ -6,7 +6,7 @@ r"""Draws the attention between the tokens of a sentence.
 It writes attention.png, with one row per layer and one column per head. Two texts
 separated by " ||| " are a pair of sentences.
 
-Row i, column j of a map is the share of its attention that token i pays to token j
+Row i, column j of a map is the share of token i's attention on token j
 (softmax(Q K^T / sqrt(d)); Vaswani et al. 2017, Devlin et al. 2018, section 3).
 
 Shapes: L layers, A heads, S tokens.
@@ -18,7 +18,7 @@ from bert_tf.base import cli
 
 
 def run(options: AttentionOptions) -> None:
-    """Draws the text's attention."""
+    """Draws the attention in a text."""
     plot_attention.run(options)
 
 

@@ -1,12 +1,12 @@
 """The whole recipe in a few minutes, on text that comes with Python.
 
-Learns a vocabulary from the prose in Python's own documentation, writes masked
+It learns a vocabulary from the prose in Python's own documentation, writes masked
 next-sentence pairs, pre-trains a small BERT, fills in blanks before and after, and
 fine-tunes it on a labelled task, compared with the same network from scratch:
 
     python -m bert_tf.quickstart --output_dir=quickstart_output
 
-Started again, it resumes where it was stopped.
+Started again, it resumes.
 """
 
 from bert_tf.base import cli
@@ -15,7 +15,7 @@ from bert_tf.colab.quickstart import QuickstartOptions
 
 
 def run(options: QuickstartOptions) -> None:
-    """Makes the steps that are not yet done."""
+    """Runs the steps that are not done yet."""
     quickstart.run(options)
 
 

@@ -8,9 +8,9 @@ r"""Fine-tunes BERT on sentences and sentence pairs: train, evaluate, predict.
         --do_train --do_eval --init_checkpoint=$BERT_BASE_DIR/bert_model.ckpt \
         --learning_rate=2e-5 --output_dir=/tmp/mrpc_output/
 
-The data are a table of your own, whose columns are named by flags, a task of GLUE,
-XNLI, or any TensorFlow dataset (--tfds_name). Given several learning rates, batch
-sizes, epochs or restarts, it tries all of them and keeps the best run on the
+The data are a table of your own, with columns named by flags, a task of GLUE, XNLI, or
+any TensorFlow dataset (--tfds_name). Given several learning rates, batch sizes, epochs
+or restarts, it tries all of them, and keeps the run with the best score on the
 development set in OUTPUT_DIR/best.
 """
 

@@ -7,7 +7,7 @@ The defaults are the protocol of Devlin et al. 2018, section 4.1: batches of 32,
 epochs, the best of four learning rates on the development set; --num_restarts for the
 large model. Each task has its own folder in --output_dir, which also gets the table
 (glue.md, glue.json, glue.png) and glue_submission.zip for GLUE's server. Started again,
-it runs only what is missing.
+it makes only the missing runs.
 """
 
 from bert_tf.base import cli

@@ -8,9 +8,9 @@ r"""Fine-tunes BERT on tagged words: named entities, parts of speech, other labe
         --train_batch_size=16 --learning_rate=5e-5 --num_train_epochs=4 \
         --output_dir=/tmp/ner_base/
 
-It writes eval_results.txt, dev_predictions.txt and test_predictions.txt: the columns of
-the input with the predicted label appended, as the official scorer (conlleval) reads
-them.
+It writes eval_results.txt, dev_predictions.txt and test_predictions.txt. Predictions
+have the input's columns, and the predicted label as the last one, for the official
+scorer (conlleval).
 """
 
 from bert_tf.base import cli

@@ -9,7 +9,7 @@ r"""Fine-tunes BERT on SQuAD 1.1 or 2.0, answers questions, and scores the answe
         --doc_stride=128 --output_dir=/tmp/squad_base/
 
 It writes predictions.json, nbest_predictions.json and, for SQuAD 2.0, null_odds.json to
---output_dir, and eval_results.txt if the answers are known.
+--output_dir, and eval_results.txt if the right answers are known.
 """
 
 from bert_tf.base import cli

@@ -1,4 +1,4 @@
-r"""Fine-tunes BERT on multiple choice, SWAG's or others': train, evaluate, predict.
+r"""Fine-tunes BERT on multiple choice, such as SWAG: train, evaluate, predict.
 
     python -m bert_tf.run_swag --vocab_file=$BERT_BASE_DIR/vocab.txt \
         --bert_config_file=$BERT_BASE_DIR/bert_config.json \

@@ -14,7 +14,7 @@ from bert_tf.base import cli
 
 
 def run(options: ScoreOptions) -> None:
-    """Prints a line for each text, in their order."""
+    """Prints a line for each text, in order."""
     score.run(options)
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints of other formats in and out, by the original's variable names.
+"""Checkpoints of other formats, read and written by the original's variable names.
 
 names            the table of every weight's names
 weights          arrays that are read on demand
@@ -14,5 +14,5 @@ export           a source written in another format
 
 from bert_tf.base import keras_backend
 
-# Before a module of this package imports Keras.
+# Must run before a module of this package imports Keras.
 keras_backend.require_supported()

@@ -1,4 +1,4 @@
-"""The weights that LoRA or adapters added to a model: files for bases of its shape.
+"""Adapter files: weights added by LoRA or adapters, for any base of the same shape.
 
 A run with --lora_rank or --adapter_size writes OUTPUT_DIR/adapter/:
 
@@ -12,7 +12,7 @@ A run with --lora_rank or --adapter_size writes OUTPUT_DIR/adapter/:
                           "base": {"hidden_size": 768, ...},
                           "base_sha256": "..."}             of the base's frozen weights
 
-The base must have the same `base` fields as the one in training. If its weights
+The base must have the `base` fields of the one used in training. If its weights
 differ, a warning is logged.
 """
 
@@ -43,7 +43,7 @@ DESCRIPTION_NAME = "adapter.json"
 WEIGHTS_NAME = "adapter.safetensors"
 FORMAT_VERSION = 1
 
-# Arguments of BertClassifier for what was added and trained, and their types.
+# Arguments of BertClassifier for the added and trained weights, and their types.
 MODEL_OPTIONS = {
     "lora_rank": int,
     "adapter_size": int,
@@ -51,7 +51,7 @@ MODEL_OPTIONS = {
     "train_pooler": bool,
 }
 
-# Fields that must be equal in the base.
+# Fields in which the base must be equal.
 _BASE_FIELDS = (
     "hidden_size",
     "num_hidden_layers",
@@ -73,7 +73,7 @@ class AdapterFiles:
     problem_type: str
     base: dict[str, Any]
     base_sha256: str
-    # For an opened adapter: its folder, and its weights by our names.
+    # Of an opened adapter: its folder, and its weights by our names.
     path: str = dataclasses.field(default="", compare=False)
     weights: Weights = dataclasses.field(
         default_factory=lambda: Weights("", {}), compare=False
@@ -107,7 +107,7 @@ def write_adapter(
         "base": {name: getattr(model.bert_config, name) for name in _BASE_FIELDS},
         "base_sha256": _sha256(frozen),
     }
-    # Last: without it, the rest is no adapter.
+    # Written last: without it, the folder is no adapter.
     files.write_atomically(
         os.path.join(path, DESCRIPTION_NAME), json.dumps(description, indent=2) + "\n"
     )
@@ -156,7 +156,7 @@ def open_adapter(path: str) -> AdapterFiles:
 
 
 def refuse_other_base(adapter: AdapterFiles, config: BertConfig) -> None:
-    """Raises InputError if an adapter was trained on a model of another shape."""
+    """Raises InputError if an adapter was trained on a base of another shape."""
     for name in _BASE_FIELDS:
         there, here = adapter.base.get(name), getattr(config, name)
         if there != here:
@@ -169,7 +169,7 @@ def refuse_other_base(adapter: AdapterFiles, config: BertConfig) -> None:
 def load_adapter(
     model: keras.Model, adapter: str | AdapterFiles, *, init_head: bool = True
 ) -> list[str]:
-    """Loads an adapter's weights into a model that has its base's weights."""
+    """Loads an adapter's weights into a model that has the base's weights."""
     if isinstance(adapter, str):
         adapter = open_adapter(adapter)
     refuse_other_base(adapter, model.bert_config)
@@ -212,14 +212,14 @@ def _sha256(variables: dict[str, keras.Variable]) -> str:
 
 
 def load_adapted_classifier(path: str | Source, adapter: str) -> BertClassifier:
-    """A classifier from a base's checkpoint and an adapter.
+    """Returns a classifier from a base's checkpoint and an adapter.
 
     Args:
         path: the base, as for `open_source`, or the opened checkpoint.
         adapter: OUTPUT_DIR/adapter of a run with --lora_rank or --adapter_size.
 
     Raises:
-        InputError: one of them cannot be read, or they do not fit each other.
+        InputError: one of them cannot be read, or they do not match.
 
     Examples:
         >>> model = bert_tf.load_adapted_classifier("pretrained", "run/adapter")

@@ -1,4 +1,4 @@
-"""Writes a checkpoint of any format as one of any other."""
+"""Writes a checkpoint of any format in any other format."""
 
 import contextlib
 import dataclasses
@@ -63,7 +63,7 @@ def completed(
     do_lower_case: bool | None = None,
     heads: Sequence[str] | None = None,
 ) -> Source:
-    """A source, checked as a whole, with the user's options for it."""
+    """Returns a checked source, with the user's options applied."""
     weights = source.weights
     if config is not None:
         refuse_other_function(source, config, "`bert_config_file`")
@@ -101,7 +101,7 @@ def completed(
 
 
 def source_of(options: Any, heads: Sequence[str] | None = None) -> Source:
-    """The source that `checkpoint` names, completed by a command's other options."""
+    """Returns the source at `checkpoint`, completed by a command's other options."""
     config, vocabulary = options.bert_config_file, options.vocab_file
     return completed(
         open_source(options.checkpoint),
@@ -113,7 +113,7 @@ def source_of(options: Any, heads: Sequence[str] | None = None) -> Source:
 
 
 def identity(model: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """All that an export depends on: the model's content, and how it is written."""
+    """Returns all that an export depends on: the model's content, and the settings."""
     digest = hashlib.sha256()
     for name in sorted(model.weights):
         weight = np.asarray(model.weights[name])
@@ -130,15 +130,15 @@ def identity(model: Source, settings: Mapping[str, Any]) -> dict[str, Any]:
     if model.tokenizer.has_segmenter:
         described.append(model.tokenizer.segmenter)
     digest.update(json.dumps(described).encode())
-    # Equal to the values that are read back.
+    # Converted like the values that are read back.
     return json.loads(json.dumps({**settings, "model": digest.hexdigest()}))
 
 
 class NewFolder:
-    """A folder with nothing but an export, whose export.json shows if it is complete.
+    """A folder for one export, marked complete by export.json.
 
-    Within the `with`, the folder is locked and is filled. After an error it is empty,
-    or gone if it is new; after a kill the same command fills it again.
+    As a context manager, it locks the folder while it is filled. After an error, the
+    folder is emptied, or removed if new; after a kill, the same command fills it again.
     """
 
     def __init__(self, folder: str) -> None:
@@ -156,7 +156,7 @@ class NewFolder:
         )
 
     def _look(self) -> Export | None:
-        """The folder's export.json; InputError if the folder has other files."""
+        """Returns export.json; raises InputError if the folder has other files."""
         there_is = files.is_folder(self._folder)
         names = set(files.names_in(self._folder)) if there_is else set()
         there = read_export(self._folder)
@@ -169,7 +169,7 @@ class NewFolder:
         return there
 
     def is_done(self, made_from: dict[str, Any]) -> bool:
-        """Whether the export exists already."""
+        """Whether the same export already exists."""
         self._made_from = made_from
         there = self._look()
         if there is not None and there.made_from != made_from:
@@ -194,7 +194,7 @@ class NewFolder:
             if error is None:
                 names = [n for n in files.names_in(self._folder) if n != EXPORT_NAME]
                 self._record(names, complete=True)
-            elif issubclass(error, Exception):  # else as after a kill
+            elif issubclass(error, Exception):  # otherwise as after a kill
                 self._empty()
                 if self._is_new:
                     files.remove(self._folder)
@@ -204,7 +204,7 @@ class NewFolder:
         export.write(self._folder)
 
     def _empty(self) -> None:
-        # Without export.json, which goes last, the rest would count as the user's.
+        # Removed last: without export.json, other files would count as the user's.
         names = files.names_in(self._folder)
         for name in sorted(names, key=lambda name: name == EXPORT_NAME):
             files.remove(os.path.join(self._folder, name))
@@ -216,7 +216,7 @@ def write_tf1(folder: str, model: Source) -> None:
     _refuse_added(model)
     as_electras = names.is_electra(config, names.heads_of(model.weights))
     beyond = config.beyond_the_original()
-    if as_electras:  # whose "gelu" is the exact one
+    if as_electras:  # its "gelu" is the exact function
         beyond = {k: x for k, x in beyond.items() if k != "embedding_size"}
         if not beyond.pop("hidden_act", None) and config.hidden_act == "gelu":
             beyond["hidden_act"] = "gelu"
@@ -253,21 +253,21 @@ def save(
     labels: Sequence[str] | None = None,
     max_length: int | None = None,
 ) -> None:
-    """Writes a model that Keras has trained as a checkpoint.
+    """Writes a Keras model as a checkpoint.
 
-    `load`, `export`, the loaders and `--init_checkpoint` take the folder, as one of the
-    original's with the model's own bert_config.json.
+    The folder has the format of the original's releases; `load`, `export`, the loaders
+    and `--init_checkpoint` take it.
 
     Args:
         model: an encoder or a model with a head, of this package.
-        output_dir: a new or an empty folder.
-        tokenizer: what has made the model's inputs.
-        labels: the names of a classifier's or tagger's outputs, in their order.
-        max_length: the most tokens of a text in training; `load` cuts texts there.
+        output_dir: a new or empty folder.
+        tokenizer: the tokenizer that made the model's inputs.
+        labels: the names of a classifier's or tagger's outputs, in order.
+        max_length: maximum tokens of a text in training; `load` cuts texts there.
 
     Raises:
-        InputError: the folder has other files, the labels or the vocabulary are not as
-            many as the model's, or the model is not of this package.
+        InputError: the folder has other files, the number of labels or tokens is not
+            the model's, or the model is not of this package.
 
     Examples:
         >>> model = bert_tf.load_classifier("pretrained", num_labels=2)
@@ -325,14 +325,14 @@ def write_huggingface(folder: str, model: Source) -> None:
 
 
 def write_sentence_transformers(folder: str, model: Source) -> None:
-    """Writes a folder that sentence-transformers reads: the encoder and its pooling."""
+    """Writes a sentence-transformers folder: the encoder and its pooling."""
     encoder = dataclasses.replace(model, weights=model.weights.with_heads(()))
     write_huggingface(folder, encoder)
     write_modules(folder, model)
 
 
 def write_modules(folder: str, model: Source) -> None:
-    """Writes what sentence-transformers needs to pool the encoder's outputs."""
+    """Writes the modules by which sentence-transformers pools the encoder's outputs."""
     config, reading = model.require_config(), model.reading
     modules = huggingface.Modules(
         reading.length(config.max_position_embeddings),
@@ -343,7 +343,7 @@ def write_modules(folder: str, model: Source) -> None:
 
 
 def hugging_face_config(model: Source) -> dict[str, Any]:
-    """The content of config.json, with the labels."""
+    """Returns the content of config.json, with the labels."""
     config = model.require_config()
     architecture = huggingface.architecture_of(model.weights, config)
     labels: dict[str, Any] = {}
@@ -358,7 +358,7 @@ def hugging_face_config(model: Source) -> dict[str, Any]:
 
 
 def write_hugging_face_tokenizer(folder: str, model: Source) -> None:
-    """Writes the tokenizer's files, and how the model reads texts."""
+    """Writes the tokenizer's files and reading.json."""
     most = model.require_config().max_position_embeddings
     _write_tokenizer(folder, model, model.reading.length(most))
     _write_reading(folder, model)
@@ -367,7 +367,7 @@ def write_hugging_face_tokenizer(folder: str, model: Source) -> None:
 
 
 def _write_reading(folder: str, model: Source) -> None:
-    """Writes reading.json, without the windows that the weights lack."""
+    """Writes reading.json, without window attention if the weights lack it."""
     reading = model.reading
     attends = names.WINDOWS in names.heads_of(model.weights)
     if reading.window_pooling == "attention" and not attends:
@@ -376,7 +376,7 @@ def _write_reading(folder: str, model: Source) -> None:
 
 
 def write_kerashub(folder: str, model: Source) -> None:
-    """Writes a preset that KerasHub's BertBackbone reads: the encoder."""
+    """Writes the encoder as a preset for KerasHub's BertBackbone."""
     refuse_segmenter(model)
     _refuse_added(model)
     heads = names.heads_of(model.weights)
@@ -395,7 +395,7 @@ def write_kerashub(folder: str, model: Source) -> None:
 
 
 def _refuse_added(model: Source) -> None:
-    """Raises InputError for weights that only this program computes with."""
+    """Raises InputError for weights that no other program can use."""
     config = model.require_config()
     ours = ("right_to_left", "bilstm")
     options = [*added_options(model.weights), *(n for n in ours if getattr(config, n))]

@@ -1,10 +1,10 @@
 """Checkpoints of Hugging Face's transformers, read and written.
 
 A folder of transformers (any BERT or ALBERT with or without a head; ELECTRA's
-discriminator), or of sentence-transformers, whose first module is such a folder:
+discriminator), or of sentence-transformers, whose first module is such a folder, has
 config.json, model.safetensors and the tokenizer's files. Weights are read from
-safetensors, or from tf_model.h5, the file of the TensorFlow classes (TFBertModel, ...)
-that transformers 5 no longer has; not from pickles: opening one can run any code.
+safetensors, or from tf_model.h5, the file of TensorFlow classes (TFBertModel, ...) that
+transformers 5 no longer has; not from pickles, as opening one can run any code.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _MODULES_NAME = "modules.json"
 # PyTorch's pickled weights.
 _PICKLES = (".bin", ".pt", ".pth")
 
-# The types that float32 holds exactly.
+# Types that float32 holds exactly.
 _DTYPES = ("F32", "F16", "BF16")
 
 # Their name -> ours. Their "gelu" is the exact function; the tanh approximation has
@@ -79,7 +79,7 @@ _SAME_FIELDS = (
     "initializer_range",
     "layer_norm_eps",
 )
-# The defaults of transformers that BertConfig does not have, by `model_type`.
+# Defaults in transformers that BertConfig lacks, by `model_type`.
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "bert": {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"},
     "albert": {
@@ -105,7 +105,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "type_vocab_size": 2,
     },
 }
-# The beginnings of BERT's tensor names -> the beginnings in other models.
+# Prefixes of BERT's tensor names -> prefixes in other models.
 _RENAMED: Mapping[str, Mapping[str, str]] = {
     "bert": {},
     "albert": {
@@ -116,8 +116,8 @@ _RENAMED: Mapping[str, Mapping[str, str]] = {
     },
     "electra": {"encoder.embedding_hidden_mapping_in.": "embeddings_project."},
 }
-# DistilBERT (Sanh et al. 2019) is a BERT without segments and pooler: its settings that
-# have other names, with their defaults; its names of tensors and BERT's.
+# DistilBERT (Sanh et al. 2019) is a BERT without segments and pooler. Its settings
+# with other names, and their defaults; its tensor names and BERT's.
 _DISTILBERT = "distilbert"
 _DISTILBERT_FIELDS = {
     "hidden_size": ("dim", 768),
@@ -147,23 +147,23 @@ _DISTILBERT_NAMES = (
 # Settings that change the computation, and their only values in BERT.
 _POSITIONS = "position_embedding_type"
 _FIXED = {_POSITIONS: "absolute", "add_cross_attention": False}
-# The beginning of transformers' names for unnamed labels.
+# Prefix of transformers' names for unnamed labels.
 _NO_LABEL = "LABEL_"
 
-# The classes of transformers without a head -> whether they have a pooler. Those with
+# Classes of transformers without a head -> whether they have a pooler. Classes with
 # heads are in the heads' rows.
 _ENCODERS = {"BertModel": True, "AlbertModel": True, "ElectraModel": False}
 
-# Tensors that repeat another: theirs -> whose values they must have.
+# Tensors that repeat another -> the tensor that they must equal.
 _COPIES = {
     "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-# The beginnings of its tensors' names in a model without a head.
+# Prefixes of the encoder's tensors in a model without a head.
 _ENCODER = ("embeddings.", "embeddings_project.", "encoder.", "pooler.")
 # Constants stored among the weights.
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
-# Older files have TensorFlow's names of these.
+# Older files have TensorFlow's names for these.
 _OLD_ENDINGS = {
     "LayerNorm.gamma": "LayerNorm.weight",
     "LayerNorm.beta": "LayerNorm.bias",
@@ -171,12 +171,12 @@ _OLD_ENDINGS = {
 
 
 def read_tensors(path: str) -> dict[str, Tensor]:
-    """The tensors of a safetensors file by name; only its header is read now."""
+    """Returns a safetensors file's tensors by name; reads only the header now."""
     if not files.exists(path):
         raise InputError(f"No such file: {path}")
     copy = None
     if files.is_remote(path):
-        # The package reads local files alone. The tensors keep the copy alive.
+        # The package reads only local files. The tensors keep the copy alive.
         copy = tempfile.NamedTemporaryFile(suffix=".safetensors")  # noqa: SIM115
         with files.open_binary(path) as file:
             shutil.copyfileobj(file, copy)
@@ -199,7 +199,7 @@ def read_tensors(path: str) -> dict[str, Tensor]:
 
     tensors = {}
     with opened() as file:
-        for name in file.keys():  # noqa: SIM118 (the file is no mapping)
+        for name in file.keys():  # noqa: SIM118 (the file is not a mapping)
             part = file.get_slice(name)
             if part.get_dtype() not in _DTYPES and not name.endswith(_BUFFERS):
                 raise InputError(
@@ -212,11 +212,11 @@ def read_tensors(path: str) -> dict[str, Tensor]:
 
 
 def read_tf_tensors(path: str) -> dict[str, Tensor]:
-    """The tensors of a tf_model.h5, by their names and in their layout in safetensors.
+    """Returns the tensors of a tf_model.h5, named and laid out as in safetensors.
 
     A dataset is called LAYER/tf_bert_model/bert/encoder/layer_._0/.../kernel:0, after
-    the layer on top, the model, and the weight's place in it. A weight that two layers
-    share is there for both.
+    the top layer, the model, and the weight's place in it. A weight that two layers
+    share is stored for both.
     """
     found: dict[str, Tensor] = {}
     for place, tensor in addon("kerashub").stored_in(path).items():
@@ -238,27 +238,27 @@ _FROM_TF = {
 
 
 def _from_tf(place: str, path: str) -> str:
-    """A weight's name in safetensors, from its dataset's in a tf_model.h5."""
+    """Returns a weight's name in safetensors from its place in a tf_model.h5."""
     parts = place.removesuffix(":0").split("/")[2:]
     if len(parts) < 2:
         raise InputError(f"{path}: {place} is not a weight of a transformers model.")
-    # "layer_._0" is number 0 of the list `layer`; "mlm___cls" is `cls`.
+    # "layer_._0" is item 0 of the list `layer`; "mlm___cls" is `cls`.
     parts = [part.rpartition("___")[2].replace("_._", ".") for part in parts]
     parts[-1] = _FROM_TF.get(parts[-1], parts[-1])
     return ".".join(parts)
 
 
 def _is_same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are equal to the bit: NaN equals itself."""
+    """Whether two tensors are bitwise equal: NaN equals itself."""
     return one.shape == other.shape and one.read().tobytes() == other.read().tobytes()
 
 
 def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
-    """Writes a safetensors file as float32, under another name until it is complete.
+    """Writes a safetensors file as float32, under a temporary name until complete.
 
     Tensors are read one at a time; the package's writer needs all of them, twice.
     """
-    # transformers checks for which framework the file was written.
+    # transformers checks which framework wrote the file.
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, tensor in tensors.items():
@@ -279,7 +279,7 @@ def _pickles_in(folder: str) -> list[str]:
 
 
 def refuse_pickles(path: str) -> None:
-    """Raises InputError if `path` is a pickle, or a folder with nothing but pickles."""
+    """Raises InputError if a path is a pickle, or a folder with only pickles."""
     if files.is_folder(path):
         path = next(iter(_pickles_in(path)), "")
     if path.endswith(_PICKLES):
@@ -291,7 +291,7 @@ def refuse_pickles(path: str) -> None:
 
 
 def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
-    """A BertConfig from config.json, and all of the file's settings."""
+    """Returns a BertConfig from config.json, and all of the file's settings."""
     path = os.path.join(folder, CONFIG_NAME)
     values = files.read_object(path, "Hugging Face config")
     model_type = values.get("model_type", "bert")
@@ -330,7 +330,7 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
 
 
 def _distilbert_as_bert(values: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """DistilBERT's settings by the names of BERT's."""
+    """Renames DistilBERT's settings to BERT's."""
     fields = {
         name: values.get(theirs, default)
         for name, (theirs, default) in _DISTILBERT_FIELDS.items()
@@ -348,7 +348,7 @@ def _distilbert_as_bert(values: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def _named_architecture(values: Mapping[str, Any]) -> str | None:
-    """The class of transformers that a config names."""
+    """Returns the class of transformers that a config names."""
     classes = values.get("architectures")
     if isinstance(classes, list) and classes and isinstance(classes[0], str):
         return classes[0]
@@ -356,9 +356,9 @@ def _named_architecture(values: Mapping[str, Any]) -> str | None:
 
 
 def problem_type_in(values: Mapping[str, Any]) -> str | None:
-    """Returns a config's problem type, or None if the config does not give it.
+    """Returns a config's problem type, or None if it gives none.
 
-    As in transformers, one output is a number unless declared to be a label.
+    As in transformers, a single output is a regression unless declared multi-label.
     """
     architecture = _named_architecture(values) or ""
     if names.CLASSIFIER not in _heads_of(architecture):
@@ -370,7 +370,7 @@ def problem_type_in(values: Mapping[str, Any]) -> str | None:
 
 
 def labels_in(values: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """A config's labels in the order of the outputs."""
+    """Returns a config's labels in the order of the outputs."""
     labels = values.get("id2label")
     if problem_type_in(values) == REGRESSION and _num_labels(values) == 1:
         return ()
@@ -388,7 +388,7 @@ def _num_labels(values: Mapping[str, Any]) -> Any:
 
 
 def architecture_of(weights: Iterable[str], config: BertConfig) -> str:
-    """The class of transformers that has exactly these heads."""
+    """Returns the class of transformers with exactly these heads."""
     heads = tuple(names.heads_of(weights))
     if heads == (names.MASKED_LM,) and config.left_to_right:
         return "BertLMHeadModel"
@@ -406,19 +406,19 @@ def architecture_of(weights: Iterable[str], config: BertConfig) -> str:
 
 
 def _heads_of(architecture: str) -> tuple[str, ...]:
-    """The heads of a class of transformers; none of one that is unknown here."""
+    """Returns the heads of a class of transformers; () for an unknown class."""
     rows = names.HEADS.values()
     return tuple(head.name for head in rows if architecture in head.hugging_face)
 
 
 def _model_type_of(architecture: str) -> str:
-    """The `model_type` of a class of transformers: what its name begins with."""
+    """Returns a transformers class's `model_type`, the beginning of its name."""
     lower = architecture.lower()
     return next(model for model in _RENAMED if lower.startswith(model))
 
 
 def _renamed(name: str, model_type: str) -> str:
-    """A tensor's name in a model, from its name in BERT."""
+    """Returns a tensor's name in a model, from its name in BERT."""
     return names.replace_prefix(name, _RENAMED[model_type])
 
 
@@ -430,7 +430,7 @@ def to_config(
     num_labels: int | None = None,
     problem_type: str | None = None,
 ) -> dict[str, Any]:
-    """The content of a model's config.json."""
+    """Returns the content of a model's config.json."""
     heads = _heads_of(architecture)
     for field in ("hidden_act", "layer_norm_eps"):
         own, encoders = getattr(config, f"masked_lm_{field}"), getattr(config, field)
@@ -454,7 +454,7 @@ def to_config(
         "dtype": "float32",
     }
     if model_type == "bert":
-        # transformers 5 leaves it out; CTranslate2 asks for it.
+        # transformers 5 leaves it out, but CTranslate2 requires it.
         values[_POSITIONS] = _FIXED[_POSITIONS]
     if config.left_to_right:
         if model_type != "bert":
@@ -474,7 +474,7 @@ def to_config(
 
 
 def model_folder(folder: str) -> str:
-    """The model's folder: of sentence-transformers, the first module's."""
+    """Returns the model's folder; for sentence-transformers, the first module's."""
     path = os.path.join(folder, _MODULES_NAME)
     if not files.exists(path):
         return folder
@@ -487,18 +487,17 @@ def model_folder(folder: str) -> str:
 
 
 class Modules(NamedTuple):
-    """The settings of sentence-transformers; None: in none of its files."""
+    """Settings of sentence-transformers; None: not given."""
 
     max_seq_length: int | None = None
     pooling: str | None = None  # cls, mean or max
-    normalizes: bool = False  # vectors have length 1
+    normalizes: bool = False  # whether vectors have length 1
 
 
 def read_modules(folder: str) -> Modules | None:
-    """The settings of a sentence-transformers folder; None for any other.
+    """Reads a sentence-transformers folder's settings; returns None for other folders.
 
-    Raises:
-        InputError: a module changes the vectors in a way that is not known here.
+    Logs a warning for modules that are not computed here.
     """
     path = os.path.join(folder, _MODULES_NAME)
     if not files.exists(path):
@@ -528,7 +527,7 @@ _POOLING_MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max"
 
 
 def write_modules(folder: str, settings: Modules, hidden_size: int) -> None:
-    """Writes what sentence-transformers needs next to a model in its folder."""
+    """Writes the files that sentence-transformers needs next to a model."""
     kinds = ["Transformer", "Pooling", *["Normalize"] * settings.normalizes]
     modules = [
         {
@@ -573,12 +572,12 @@ def is_folder_of_hugging_face(folder: str) -> bool:
 
 
 def _is_named_classifier(head: str) -> bool:
-    """Whether a head is `classifier` here: the config decides which one a file has."""
+    """Whether a head is named `classifier`: then the config tells which one it is."""
     return names.HEADS[head].weights[0].hugging_face == "classifier.weight"
 
 
 def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> Weights:
-    """The weights of a folder by the original's names."""
+    """Reads the weights of a folder, by the original's names."""
     heads = _heads_of(_named_architecture(values) or "")
     classifier = next(filter(_is_named_classifier, heads), None)
     heads_rows = (
@@ -637,7 +636,7 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
 def _from_distilbert(
     stored: Mapping[str, Tensor], config: BertConfig
 ) -> dict[str, Tensor]:
-    """The tensors of a DistilBERT by BERT's names, with segments that add nothing."""
+    """Returns DistilBERT's tensors by BERT's names, with zero segment embeddings."""
 
     def named(name: str) -> str:
         for theirs, ours in _DISTILBERT_NAMES:
@@ -651,7 +650,7 @@ def _from_distilbert(
 
 
 def _current_name(name: str) -> str:
-    """A tensor's name in today's transformers."""
+    """Returns a tensor's name in current versions of transformers."""
     for old, new in _OLD_ENDINGS.items():
         if name.endswith(old):
             name = name.removesuffix(old) + new
@@ -659,7 +658,7 @@ def _current_name(name: str) -> str:
 
 
 def _transposed(tensor: Tensor, row: names.Name) -> Tensor:
-    """A tensor in the other layout: see `names`."""
+    """Converts a tensor to the other layout: see `names`."""
     return _turned(tensor) if row.original.endswith("/kernel") else tensor
 
 
@@ -668,7 +667,7 @@ def _turned(tensor: Tensor) -> Tensor:
 
 
 def _stored(folder: str) -> dict[str, Tensor]:
-    """All tensors of a folder's safetensors files, by the names and layout there."""
+    """Returns all tensors of a folder, by their names and layout in safetensors."""
     single = os.path.join(folder, WEIGHTS_NAME)
     index = os.path.join(folder, INDEX_NAME)
     if files.exists(single):
@@ -705,7 +704,7 @@ def write(
     if not heads and names.POOLER[0].original in weights:
         has_pooler = _ENCODERS[name]
     model_type = _model_type_of(name)
-    # The encoder is on top in a model without a head.
+    # A model without a head has no prefix.
     prefix = f"{model_type}." if heads else ""
     encoder = [*names.encoder_names(config), *(names.POOLER if has_pooler else ())]
     rows = {prefix + _renamed(row.hugging_face, model_type): row for row in encoder}

@@ -1,4 +1,4 @@
-"""KerasHub's presets, read and written.
+"""KerasHub presets, read and written.
 
 A preset is a folder written by `save_to_preset`, or a handle of one:
 
@@ -10,8 +10,8 @@ A preset is a folder written by `save_to_preset`, or a handle of one:
     tokenizer.json, assets/tokenizer/vocabulary.txt
 
 The HDF5 files are read tensor by tensor, by the places in the table of names. Keras'
-own `from_preset` would skip tensors that config.json has no layer for, and would
-mistake quantized numbers for weights; here both are errors.
+own `from_preset` would skip tensors without a layer in config.json, and would mistake
+quantized numbers for weights; here both are errors.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ _SCHEMES = ("kaggle://", "hf://", "modelscope://")
 _FILES = ["*.json", "*.weights.h5", "assets/tokenizer/*"]
 
 _BACKBONE = "BertBackbone"
-# KerasHub's setting -> ours.
+# KerasHub's settings -> ours.
 _FIELDS = {
     "vocabulary_size": "vocab_size",
     "num_layers": "num_hidden_layers",
@@ -65,7 +65,7 @@ _FIELDS = {
     "max_sequence_length": "max_position_embeddings",
     "num_segments": "type_vocab_size",
 }
-# Properties of any BertBackbone, whatever its settings.
+# Properties of every BertBackbone, not in its settings.
 _COMPUTATION = {
     "hidden_act": "gelu",
     "layer_norm_eps": LAYER_NORM_EPSILON,
@@ -73,14 +73,14 @@ _COMPUTATION = {
     "embedding_size": None,
     "num_hidden_groups": None,
 }
-# Its masked LM's head has another GELU and another epsilon than the encoder.
+# The masked LM head has another GELU and another epsilon than the encoder.
 _MASKED_LM_COMPUTATION = {
     "masked_lm_hidden_act": "gelu_erf",
     "masked_lm_layer_norm_eps": 1e-5,
 }
 
-# Settings of a BertTokenizer that must equal the original's; not strip_accents, whose
-# default is false even for models whose text had no accents.
+# Settings of a BertTokenizer that must equal the original's. strip_accents is not one:
+# it defaults to false even for models whose texts had no accents.
 _TOKENIZER_FIXED = {
     "split": True,
     "split_on_cjk": True,
@@ -88,15 +88,15 @@ _TOKENIZER_FIXED = {
     "oov_token": "[UNK]",
 }
 
-# Stored next to weights: an optimizer's state, dropout's seeds.
+# Stored next to weights: optimizer state, dropout seeds.
 _NO_WEIGHTS = ("optimizer/", "seed_generator/")
 
 
 def is_handle(path: str) -> bool:
-    """Whether `path` names a preset to be downloaded, rather than a file or folder."""
+    """Whether a path names a preset to download, rather than a file or folder."""
     if path.startswith(_SCHEMES):
         return True
-    # The cheap checks first: the last one imports KerasHub.
+    # The cheap checks come first: the last one imports KerasHub.
     return (
         re.fullmatch(r"[a-z0-9_]+", path) is not None
         and not files.exists(path)
@@ -111,19 +111,19 @@ def is_preset_folder(folder: str) -> bool:
 
 
 def preset_folder(path: str) -> str:
-    """The folder of a preset; the files of a handle are downloaded first."""
+    """Returns a preset's folder; downloads the files of a handle first."""
     return _download(path) if is_handle(path) else path
 
 
 def _built_in() -> Mapping[str, Any]:
-    """The presets that KerasHub knows by name."""
+    """Returns the presets that KerasHub knows by name."""
     import keras_hub
 
     return keras_hub.models.BertBackbone.presets
 
 
 def _download(handle: str) -> str:
-    """All files of a preset, in the cache that `from_preset` uses too."""
+    """Downloads a preset into the cache that `from_preset` also uses."""
     import kagglehub
 
     address = _built_in().get(handle, {}).get("kaggle_handle", handle)
@@ -154,7 +154,7 @@ def _download(handle: str) -> str:
 
 
 def read_model(folder: str) -> tuple[BertConfig, Weights]:
-    """A preset's architecture, and the weights of its encoder and its head."""
+    """Reads a preset's architecture, and the weights of its encoder and its head."""
     path = os.path.join(folder, CONFIG_NAME)
     name, settings = _read_object(path)
     if name != _BACKBONE:
@@ -173,7 +173,7 @@ def read_model(folder: str) -> tuple[BertConfig, Weights]:
 
 
 def read_tokenizer(folder: str) -> TokenizerFiles:
-    """The vocabulary and casing of a preset."""
+    """Reads a preset's vocabulary and casing."""
     path = os.path.join(folder, TOKENIZER_NAME)
     if not files.exists(path):
         return TokenizerFiles(None, None, None)
@@ -200,7 +200,7 @@ def read_tokenizer(folder: str) -> TokenizerFiles:
 
 
 def _read_object(path: str) -> tuple[str, dict[str, Any]]:
-    """The class and the settings of a Keras object in a JSON file."""
+    """Reads the class and settings of a Keras object from a JSON file."""
     values = files.read_json(path, "file of a KerasHub preset")
     try:
         return values["registered_name"].split(">")[-1], dict(values["config"])
@@ -232,7 +232,7 @@ def _head_of(folder: str) -> str | None:
 
 
 def _rows(config: BertConfig, head: str | None) -> dict[str, names.Name]:
-    """The weights of KerasHub's model by their places."""
+    """Returns the weights of KerasHub's model by their places."""
     encoder = (*names.encoder_names(config), *names.POOLER)
     rows = {str(row.keras_hub): row for row in encoder}
     for row in names.HEADS[head].weights if head else ():
@@ -241,7 +241,7 @@ def _rows(config: BertConfig, head: str | None) -> dict[str, names.Name]:
 
 
 def _read_weights(folder: str, config: BertConfig, head: str | None) -> Weights:
-    """The weights of a preset by the original's names."""
+    """Reads a preset's weights by the original's names."""
     path = os.path.join(folder, WEIGHTS_NAME)
     stored = stored_in(path, _NO_WEIGHTS)
     if head is not None:
@@ -269,7 +269,7 @@ def _read_weights(folder: str, config: BertConfig, head: str | None) -> Weights:
 
 
 def _their_shape(row: names.Name, config: BertConfig) -> tuple:
-    """The shape of KerasHub's variable: attention's hidden size is split by heads."""
+    """Returns KerasHub's shape, where attention's hidden size is split by heads."""
     shape = row.dimensions(config)
     if row.keras_hub_transposes:
         return shape[::-1]
@@ -287,7 +287,7 @@ def _in_our_layout(row: names.Name, config: BertConfig, tensor: Tensor) -> Tenso
         return Tensor(tensor.shape[::-1], lambda: tensor.read().T)
     shape = row.dimensions(config)
     if None in shape:
-        # Only the file shows how many outputs a classifier has.
+        # Only the file shows a classifier's number of outputs.
         shape = tensor.shape
     return Tensor(shape, lambda: tensor.read().reshape(shape))
 
@@ -301,8 +301,8 @@ def write(
 ) -> None:
     """Writes the encoder and the pooler as a preset of BertBackbone.
 
-    KerasHub writes a model of the same depth whose every size is 1; then the weights
-    are put into its file one by one, so that no model is in memory whole.
+    KerasHub writes a model of the same depth with all sizes 1; then the weights are put
+    into its file one by one, so that the model is never whole in memory.
     """
     _check_can_be_written(weights, config, vocabulary)
     import h5py
@@ -311,7 +311,7 @@ def write(
 
     settings = {theirs: getattr(config, ours) for theirs, ours in _FIELDS.items()}
     kept = {name: settings[name] for name in ("num_layers", "dropout")}
-    # Held in the machine's memory: a converter needs no accelerator.
+    # Built on the CPU: a conversion needs no accelerator.
     with keras.device("cpu"):
         small = keras_hub.models.BertBackbone(
             **(dict.fromkeys(_FIELDS, 1) | kept), dtype="float32", name="bert_backbone"
@@ -364,17 +364,17 @@ def _check_can_be_written(
         )
 
 
-# Keras' files of weights (HDF5), read without trusting them.
+# Keras' weight files (HDF5), read without trusting them.
 
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[Any]:
-    """The file; InputError if it is damaged, or becomes so while it is read."""
+    """Opens the file; raises InputError if it is, or turns out to be, damaged."""
     import h5py
 
     try:
         with contextlib.ExitStack() as stack:
-            # HDF5 alone reads only local files.
+            # HDF5 by itself reads only local files.
             is_remote = files.is_remote(path)
             where = stack.enter_context(files.open_binary(path)) if is_remote else path
             yield stack.enter_context(h5py.File(where))
@@ -385,7 +385,7 @@ def opened(path: str) -> Iterator[Any]:
 
 
 def stored_in(path: str, ignored: Sequence[str] = ()) -> dict[str, Tensor]:
-    """The tensors of a file by their places; `ignored` are parts of places."""
+    """Returns a file's tensors by place; `ignored` are parts of places."""
     import h5py
     import ml_dtypes
 
@@ -395,7 +395,7 @@ def stored_in(path: str, ignored: Sequence[str] = ()) -> dict[str, Tensor]:
     refused: list[str] = []
 
     def is_bfloat16(item: Any) -> bool:
-        # Keras' mark for numbers of 16 bits that HDF5 has no type for.
+        # Keras' mark for bfloat16, which HDF5 does not have.
         return item.attrs.get("dtype") == "bfloat16"
 
     def read(place: str) -> np.ndarray:
@@ -414,7 +414,7 @@ def stored_in(path: str, ignored: Sequence[str] = ()) -> dict[str, Tensor]:
             return
         if item.shape is None:
             refused.append(f"{place} is empty")
-        # Such a tensor may refer to any file of this machine.
+        # Such a tensor could refer to any file on this machine.
         elif item.external or item.is_virtual:
             refused.append(f"{place} is outside the file")
         elif item.dtype.kind != "f" and not is_bfloat16(item):

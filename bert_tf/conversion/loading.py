@@ -1,7 +1,7 @@
 """Models and tokenizers from a checkpoint of any format.
 
-A weight's name gives its place. A weight of the encoder without a tensor, or a tensor
-without a place, is an error that lists them; a head may be new, and is then logged.
+Weights are matched by name. An encoder weight without a tensor, or a tensor without a
+weight, is an error that lists them; a head may be new, and is then logged.
 """
 
 import dataclasses
@@ -54,21 +54,21 @@ _USE_ITS_CONFIG = f" Use the {CONFIG_NAME} that belongs to the checkpoint."
 def load_weights(
     model: keras.Model, checkpoint: str | Source, *, init_head: bool = True
 ) -> list[str]:
-    """Gives a model the weights of a checkpoint.
+    """Loads a checkpoint's weights into a model.
 
     Args:
         model: a model of `bert_tf.modeling`.
         checkpoint: a path as for `open_source`, or the opened checkpoint.
-        init_head: whether the checkpoint's heads count too, or its encoder alone.
+        init_head: whether the checkpoint's heads are loaded, or only its encoder.
 
     Returns:
-        The names of the model's weights that the checkpoint does not have: heads, the
-        pooler, and what fine-tuning adds, such as LoRA's matrices. They keep their
-        initial values, and are logged in one line.
+        The names of the model's weights that the checkpoint lacks: heads, the pooler,
+        and additions for fine-tuning, such as LoRA's matrices. They keep their initial
+        values, and are logged in one line.
 
     Raises:
-        InputError: no readable checkpoint, a shape differs, a weight of the encoder
-            is missing, or a tensor has no place. Nothing is assigned then.
+        InputError: there is no readable checkpoint, a shape differs, an encoder weight
+            is missing, or a tensor matches no weight. No weight is changed then.
 
     Examples:
         >>> config = bert_tf.open_source("pretrained").config
@@ -83,7 +83,7 @@ def load_weights(
     _refuse_what_does_not_fit(weights, variables)
     missing = [name for name in variables if name not in weights]
     unused = [name for name in weights if name not in variables]
-    # Tensor by tensor: the checkpoint is never whole in memory next to the model.
+    # Tensor by tensor, so that the checkpoint is never whole in memory.
     found = [name for name in variables if name in weights]
     for name in found:
         variables[name].assign(weights[name])
@@ -150,7 +150,7 @@ def _refuse_what_does_not_fit(
 def refuse_other_function(
     source: Source, config: BertConfig, said_by: str = "the model's config"
 ) -> None:
-    """Raises InputError if a config gives other outputs with a source's weights."""
+    """Raises InputError if a config would change the outputs for a source's weights."""
     if source.config is None:
         return
     fields = _FUNCTION
@@ -168,16 +168,16 @@ def refuse_other_function(
 
 
 def opened(checkpoint: str | Source) -> Source:
-    """A checkpoint, which may be open already."""
+    """Opens a checkpoint, unless it is already open."""
     return open_source(checkpoint) if isinstance(checkpoint, str) else checkpoint
 
 
 def load_encoder(path: str | Source, **options: Any) -> BertEncoder:
-    """The encoder of a checkpoint.
+    """Returns the encoder of a checkpoint.
 
     Args:
         path: as for `open_source`: a run's output_dir, a TF1 release, a Hugging Face
-            folder, a KerasHub preset.
+            folder, or a KerasHub preset.
         **options: passed to BertEncoder, such as `output_hidden_states=True`.
 
     Examples:
@@ -193,15 +193,15 @@ def load_encoder(path: str | Source, **options: Any) -> BertEncoder:
 def load_pretrainer(
     path: str | Source, *, init_head: bool = True, **options: Any
 ) -> heads.BertPretrainer:
-    """The model of a pre-training checkpoint, with the heads that it has.
+    """Returns the model of a pre-training checkpoint, with the checkpoint's heads.
 
     Args:
         path: as for `open_source`, or the opened checkpoint.
-        init_head: whether the heads are the checkpoint's, or new ones.
+        init_head: whether to load the checkpoint's heads, or to start with new ones.
         **options: passed to BertPretrainer, such as `output_hidden_states=True`.
 
     Raises:
-        InputError: as `load_weights`, or the checkpoint has no masked LM.
+        InputError: as for `load_weights`, or the checkpoint has no masked LM.
 
     Examples:
         >>> model = bert_tf.load_pretrainer("pretrained")
@@ -227,18 +227,18 @@ def load_classifier(
     init_head: bool = True,
     **options: Any,
 ) -> heads.BertClassifier:
-    """A classifier from a checkpoint.
+    """Returns a classifier from a checkpoint.
 
     Args:
         path: as for `open_source`: a fine-tuned classifier, or an encoder.
         num_labels: the number of outputs. Default: the checkpoint's own.
         problem_type: as for BertClassifier. Default: the checkpoint's own.
-        init_head: whether a classifier in the checkpoint is used, or a new one.
+        init_head: whether to load the checkpoint's classifier, or to start a new one.
         **options: passed to BertClassifier, such as `output_hidden_states=True`.
 
     Raises:
-        InputError: as `load_weights`, or `num_labels` is not given and the checkpoint
-            has no classifier.
+        InputError: as for `load_weights`, or `num_labels` is not given and the
+            checkpoint has no classifier.
 
     Examples:
         >>> model = bert_tf.load_classifier("pretrained", num_labels=3)
@@ -264,7 +264,7 @@ def load_classifier(
 def load_span_predictor(
     path: str | Source, *, init_head: bool = True, **options: Any
 ) -> heads.BertSpanPredictor:
-    """The model of a SQuAD checkpoint; arguments and errors as `load_pretrainer`.
+    """Returns a model for SQuAD; arguments and errors as for `load_pretrainer`.
 
     Examples:
         >>> model = bert_tf.load_span_predictor("squad_model")
@@ -279,7 +279,7 @@ def load_span_predictor(
 def load_multiple_choice(
     path: str | Source, *, init_head: bool = True, **options: Any
 ) -> heads.BertMultipleChoice:
-    """The model of a SWAG checkpoint; arguments and errors as `load_pretrainer`.
+    """Returns a model for SWAG; arguments and errors as for `load_pretrainer`.
 
     Examples:
         >>> model = bert_tf.load_multiple_choice("swag_model")
@@ -302,7 +302,7 @@ def load_tagger(
     init_head: bool = True,
     **options: Any,
 ) -> heads.BertTagger:
-    """A tagger from a checkpoint; arguments and errors as `load_classifier`.
+    """Returns a tagger; arguments and errors as for `load_classifier`.
 
     Examples:
         >>> model = bert_tf.load_tagger("tagger")
@@ -318,7 +318,7 @@ def load_tagger(
 
 
 def load_model(source: Source, head: str, **options: Any) -> keras.Model:
-    """The model of a checkpoint with that head; errors as `load_pretrainer`."""
+    """Returns a checkpoint's model with this head; errors as for `load_pretrainer`."""
     build: Callable[..., keras.Model] = names.HEADS[head].code("model")
     if isinstance(build, type):
         return _with_head(build, head, source, True, **options)
@@ -331,7 +331,7 @@ def refuse_other_teacher(
     vocabulary: Vocabulary | None,
     labels: Sequence[str] | None = None,
 ) -> None:
-    """Raises InputError unless a model can teach one with these heads."""
+    """Raises InputError unless the teacher can teach a model with these heads."""
     path, own = teacher.path, teacher.tokenizer.vocabulary
     there = names.heads_of(teacher.weights)
     for head in heads:
@@ -359,7 +359,7 @@ def _with_head(
     init_head: bool,
     **options: Any,
 ) -> Model:
-    """A model whose head must be in the checkpoint, unless it is to be new."""
+    """Builds a model with a head that is in the checkpoint, or is to be new."""
     for row in names.HEADS[head].weights:
         if init_head and row.original not in source.weights:
             raise InputError(
@@ -377,14 +377,14 @@ def _loaded(
     init_head: bool = True,
     **options: Any,
 ) -> Model:
-    """A model of a checkpoint, with the adapters or the mixture that it has."""
+    """Loads a model, with the checkpoint's adapters or mixture of layers."""
     model = build(source.require_config(), **(added_options(source.weights) | options))
     load_weights(model, source, init_head=init_head)
     return model
 
 
 def _outputs(source: Source, head: str) -> int:
-    """How many outputs a checkpoint's head has."""
+    """Returns the number of outputs of a checkpoint's head."""
     if head not in names.heads_of(source.weights):
         raise InputError(
             f"{source.path}: no checkpoint with a {head} head; give `num_labels` to"
@@ -394,7 +394,7 @@ def _outputs(source: Source, head: str) -> int:
 
 
 class ModelFiles(NamedTuple):
-    """A model's config and tokenizer, and the checkpoint that has them, if any."""
+    """A model's config and tokenizer, and the checkpoint, if any."""
 
     config: BertConfig
     vocabulary: Vocabulary
@@ -404,7 +404,7 @@ class ModelFiles(NamedTuple):
 
     @property
     def tokenizer(self) -> WordPieceTokenizer:
-        """The tokenizer of the vocabulary, its casing and its segmenter."""
+        """The tokenizer of this vocabulary, casing and segmenter."""
         return WordPieceTokenizer(
             self.vocabulary,
             do_lower_case=self.do_lower_case,
@@ -413,7 +413,7 @@ class ModelFiles(NamedTuple):
 
 
 def read_model_files(options: Any, output_dir: str) -> ModelFiles:
-    """The model that a command's options describe, or else the checkpoint's files."""
+    """Reads the model that a command's options or the checkpoint's files describe."""
     start, config_file = options.init_checkpoint, options.bert_config_file
     source = open_source(start) if start else None
     if config_file:
@@ -450,7 +450,7 @@ def read_model_files(options: Any, output_dir: str) -> ModelFiles:
 
 
 def own_file(output_dir: str, name: str, flag: str) -> str:
-    """A file of a run, where no flag says otherwise; InputError if it has none."""
+    """Returns a file of the run's folder; raises InputError if there is none."""
     path = os.path.join(output_dir, name)
     if not files.exists(path):
         raise InputError(
@@ -466,10 +466,10 @@ def extended(
 ) -> tuple[Source, BertConfig]:
     """Returns a checkpoint and config with the tokens that a vocabulary adds.
 
-    The weights of a new token are the mean of its older pieces' weights.
+    A new token's weights are the mean of its pieces' weights in the old vocabulary.
 
     Raises:
-        InputError: the vocabulary does more than add tokens.
+        InputError: the vocabulary changes more than by added tokens.
     """
     own = source.tokenizer.vocabulary
     if own is None or own.sha256 == vocabulary.sha256:
@@ -505,7 +505,7 @@ def checked_casing(
     vocabulary_said_by: str,
     given_by: str = "Received:",
 ) -> bool:
-    """Whether to lower-case: the user's choice, or else the checkpoint's."""
+    """Returns whether to lower-case: the user's choice, or else the checkpoint's."""
     said_by, there = vocabulary_said_by, None
     if source is not None:
         said_by, there = source.path, source.tokenizer.do_lower_case
@@ -529,7 +529,7 @@ def checked_casing(
 def checked_segmenter(
     source: Source | None, segmenter: str | None, said_by: str = "The records have"
 ) -> str:
-    """Returns the segmenter of records or flags, or the checkpoint's; None: unknown."""
+    """Returns the segmenter of the records or flags, or else the checkpoint's."""
     there = source and source.tokenizer.segmenter
     if source and there and segmenter and segmenter != there:
         raise InputError(

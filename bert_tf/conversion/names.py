@@ -1,26 +1,26 @@
-"""The table of BERT's weights by all their names, and the table of heads.
+"""The table of BERT's weights with all their names, and the table of heads.
 
-Import and export read them. A weight's row has the original's name, the weight's shape
-there, and its other names. Three rules, without exceptions, turn the arrays:
+Import and export read both. A weight's row has the original's name, the weight's shape
+there, and its other names. Arrays are converted by three rules, without exceptions:
 
-- Hugging Face keeps a dense layer's kernel as [outputs, inputs]: where the original's
+- Hugging Face stores a dense layer's kernel as [outputs, inputs]: if the original's
   name ends in `kernel`, the array is transposed. `output_weights` are [outputs, inputs]
   in the original too.
 - KerasHub splits the hidden size of attention's weights by heads, [H, A, H / A]: the
   same numbers in the same order, so the array is reshaped.
 - KerasHub's classifier has a kernel, [inputs, outputs], where the original has
-  output_weights: its row describes this.
+  output_weights: its row says so.
 
-KerasHub's files have no names of weights. Keras numbers a model's layers by class and a
+KerasHub's files do not name weights. Keras numbers a model's layers by class and a
 layer's variables in their order: the first layer's query is at
 layers/transformer_encoder/_self_attention_layer/query_dense/vars/0, its bias at vars/1.
 
-The heads of multiple choice and of tagging, which the original does not have, are named
-by us in the manner of its `cls/squad`.
+The original has no heads for multiple choice and tagging; their names here follow its
+`cls/squad`.
 
-Layers that share their weights have the names of ALBERT's original checkpoints, and so
-has the layer from embeddings of another size to the encoder. ELECTRA's discriminator
-has BERT's names, its head and the generator ELECTRA's below `cls/`; see `electra_name`.
+Layers that share their weights have the names of ALBERT's original checkpoints, as has
+the layer from embeddings of another size to the encoder. ELECTRA's discriminator has
+BERT's names; its head and generator have ELECTRA's, below `cls/`: see `electra_name`.
 
 Shapes: V vocabulary, P positions, T segment types, E embedding, H hidden, F
 feed-forward, C labels (of a classifier or a tagger).
@@ -40,13 +40,13 @@ class Name:
     """A weight's names; `{}` stands for the number of the layer."""
 
     original: str  # in the original's checkpoints, and in ours
-    shape: str  # the dimensions there, by their letters or numbers
-    hugging_face: str  # the encoder's without `bert.` before it
-    keras_hub: str | None = None  # its place in KerasHub's files, if it is in them
-    keras_hub_transposes: bool = False  # whether KerasHub's array is the transposed one
+    shape: str  # dimensions in the original, as letters or numbers
+    hugging_face: str  # for the encoder, without the leading `bert.`
+    keras_hub: str | None = None  # its place in KerasHub's files, if any
+    keras_hub_transposes: bool = False  # whether KerasHub's array is transposed
 
     def dimensions(self, config: BertConfig) -> tuple:
-        """The shape in a model; None for the number of labels."""
+        """Returns the shape in a model; None for the number of labels."""
         sizes = {
             "V": config.vocab_size,
             "P": config.max_position_embeddings,
@@ -62,7 +62,7 @@ class Name:
         )
 
     def at(self, layer: int) -> "Name":
-        """The names in one layer."""
+        """Returns the names in one layer."""
         return dataclasses.replace(
             self,
             original=self.original.format(layer),
@@ -73,7 +73,7 @@ class Name:
         )
 
 
-# Below: tf is the original's name, hf Hugging Face's, hub the place in KerasHub's file.
+# Below: tf is the original's name, hf Hugging Face's, hub KerasHub's place.
 
 
 def _dense(tf: str, shape: str, hf: str, hub: str | None = None) -> list[Name]:
@@ -92,7 +92,7 @@ def _layer_norm(tf: str, hf: str, hub: str, size: str = "H") -> list[Name]:
 
 
 def _scores(tf: str, num: str, hf: str, hub: str | None = None) -> list[Name]:
-    """A linear layer whose kernel is [outputs, inputs] in the original."""
+    """Returns a linear layer whose kernel is [outputs, inputs] in the original."""
     kernel, bias = (f"{hub}/vars/0", f"{hub}/vars/1") if hub else (None, None)
     return [
         Name(f"{tf}output_weights", f"{num} H", f"{hf}.weight", kernel, bool(hub)),
@@ -172,14 +172,14 @@ SHARED_LAYER = (
 
 POOLER = tuple(_dense("bert/pooler/dense", "H H", "pooler.dense", "layers/dense"))
 
-# Heads, by name. What belongs to one of them stands in its row below, and only there.
+# Heads, by name. All that belongs to one head is in its row below, and only there.
 MASKED_LM, NEXT_SENTENCE = "masked LM", "next sentence prediction"
 REPLACED_TOKENS = "replaced tokens"
 CLASSIFIER, SPAN = "classifier", "span"
 MULTIPLE_CHOICE, TAGGING = "multiple choice", "tagging"
-# The head for vectors of texts; it has no weights and thus no row below.
+# The head for vectors of texts; it has no weights and so no row below.
 EMBEDDING = "embedding"
-# Added to a classifier that reads all windows of a text at once instead of one.
+# Added to a classifier that reads all windows of a text at once.
 WINDOWS = "window attention"
 
 
@@ -187,45 +187,45 @@ WINDOWS = "window attention"
 class Head:
     """A head, and the code that belongs to it.
 
-    Code is given as "package.module:name", and imported when it is used: this table is
-    read before TensorFlow is imported.
+    Code is given as "package.module:name", and imported when used: this table is read
+    before TensorFlow is imported.
     """
 
     name: str
     weights: tuple[Name, ...]
-    is_pooled: bool = False  # whether it scores the pooled output, not the tokens'
-    has_choices: bool = False  # whether an example is several sequences, [B, N, S]
-    word: str | None = None  # for export_model's `heads`; None: it goes with another
+    is_pooled: bool = False  # whether it scores the pooled output, not each token
+    has_choices: bool = False  # whether an example has several sequences, [B, N, S]
+    word: str | None = None  # for export_model's `heads`; None: goes with another head
     model: str | None = None  # its class, or a function: (source, **options) -> a model
-    objective: str | None = None  # its Objective; a classifier's by problem type
+    objective: str | None = None  # its Objective; for classifiers, by problem type
     task: str | None = None  # the FineTuningTask that trains it
     text_model: str | None = None  # the class that `bert_tf.load` returns
     reader: str | None = None  # the class that reads its rows for `predict`
     server: str | None = None  # the class of its SavedModel
-    onnx: str | None = None  # a function: adds its outputs to a ModelGraph
-    hugging_face: tuple[str, ...] = ()  # the classes of transformers that have it
-    keras_hub: tuple[str, ...] = ()  # KerasHub's tasks that have it
+    onnx: str | None = None  # a function that adds its outputs to a ModelGraph
+    hugging_face: tuple[str, ...] = ()  # its classes in transformers
+    keras_hub: tuple[str, ...] = ()  # its tasks in KerasHub
 
     def code(self, field: str) -> Any:
-        """Returns what a field names, such as "task"; None if it names nothing."""
+        """Returns the object that a field names, such as "task"; None if it is None."""
         path = getattr(self, field)
         return None if path is None else imported(path)
 
     @property
     def has_labels(self) -> bool:
-        """Whether it has an output for each label."""
+        """Whether the head has one output per label."""
         return any("C" in row.shape.split() for row in self.weights)
 
 
-# Name -> head, in the order in which messages list them.
+# Name -> head, in the order of messages.
 HEADS: dict[str, Head] = {}
 
 
 def register(head: Head) -> None:
-    """Adds a head to the table: one of your own, before a checkpoint with it is opened.
+    """Adds a head of your own to the table, before a checkpoint with it is opened.
 
     Raises:
-        ValueError: there is a head of this name.
+        ValueError: the name is taken.
     """
     if head.name in HEADS:
         raise ValueError(f"`name` must be new. Received: {head.name!r}")
@@ -378,7 +378,7 @@ for _head in (
 ):
     register(_head)
 
-# The beginnings of ELECTRA's names in our checkpoints -> in its own; the first match.
+# Prefixes of ELECTRA's names in our checkpoints -> in its own; the first match counts.
 _ELECTRA = {
     "bert/encoder/embedding_hidden_mapping_in/": "electra/embeddings_project/",
     "bert/": "electra/",
@@ -393,17 +393,17 @@ _ELECTRA = {
 
 
 def electra_name(ours: str) -> str:
-    """A weight's name in ELECTRA's original checkpoints."""
+    """Returns a weight's name in ELECTRA's original checkpoints."""
     return replace_prefix(ours, _ELECTRA)
 
 
 def name_of_electra(theirs: str) -> str:
-    """Our name of a weight in ELECTRA's original checkpoints."""
+    """Returns our name for a weight in ELECTRA's original checkpoints."""
     return replace_prefix(theirs, {there: here for here, there in _ELECTRA.items()})
 
 
 def replace_prefix(name: str, prefixes: Mapping[str, str]) -> str:
-    """The name with another prefix in place of the first of these that it has."""
+    """Returns a name with the first matching prefix replaced."""
     for old, new in prefixes.items():
         if name.startswith(old):
             return new + name.removeprefix(old)
@@ -411,29 +411,29 @@ def replace_prefix(name: str, prefixes: Mapping[str, str]) -> str:
 
 
 def is_electra(config: BertConfig, heads: Iterable[str]) -> bool:
-    """Whether a model is of ELECTRA's kind, not of BERT's or ALBERT's."""
+    """Whether a model is an ELECTRA, rather than a BERT or an ALBERT."""
     has_mapping_in = config.embedding_width != config.hidden_size
     return not config.shares_layers and (REPLACED_TOKENS in heads or has_mapping_in)
 
 
 def is_of_a_generator(name: str) -> bool:
-    """Whether a weight is the generator's of ELECTRA, which only pre-training uses."""
+    """Whether a weight is of ELECTRA's generator, which only pre-training uses."""
     return name.startswith(("cls/generator/", "cls/generator_predictions/"))
 
 
-# The weights that have a row, or a number, per token.
+# Weights with one row, or one number, per token.
 OF_VOCABULARY = (
     "bert/embeddings/word_embeddings",
     "cls/predictions/output_bias",
     "cls/generator_predictions/output_bias",
 )
 
-# Before the name of a head's tensor that has no row here: another program's.
+# Prefix for tensors of an unknown head, from another program.
 FOREIGN = "unknown head/"
 
 
 def is_known(name: str) -> bool:
-    """Whether a weight of this name is BERT's, ALBERT's or ELECTRA's of any size."""
+    """Whether BERT, ALBERT or ELECTRA of some size has a weight of this name."""
     rows = (
         *(*EMBEDDINGS, *MAPPING_IN, *LAYER, *SHARED_LAYER, *POOLER),
         *(row for head in HEADS.values() for row in head.weights),
@@ -443,7 +443,7 @@ def is_known(name: str) -> bool:
 
 
 def encoder_names(config: BertConfig) -> Iterator[Name]:
-    """The encoder's weights without the pooler, in network order."""
+    """Yields the encoder's weights without the pooler, in network order."""
     yield from EMBEDDINGS
     if config.embedding_width != config.hidden_size:
         yield from MAPPING_IN
@@ -456,7 +456,7 @@ def encoder_names(config: BertConfig) -> Iterator[Name]:
 
 
 def heads_of(names: Iterable[str]) -> list[str]:
-    """The heads, of HEADS, that have weights among the original's names."""
+    """Returns the heads, of HEADS, with weights among the original's names."""
     there = set(names)
     return [
         head.name
@@ -466,12 +466,12 @@ def heads_of(names: Iterable[str]) -> list[str]:
 
 
 def window_pooling(weights: Iterable[str]) -> str | None:
-    """The `window_pooling` of a BertClassifier with weights of these names."""
+    """Returns the `window_pooling` of a BertClassifier with these weights."""
     return "attention" if WINDOWS in heads_of(weights) else None
 
 
 def names_of(config: BertConfig, names: Iterable[str]) -> list[Name]:
-    """The rows that weights with these original names should have, whole."""
+    """Returns all rows that a model with these weights should have."""
     there = set(names)
     rows = list(encoder_names(config))
     if any(row.original in there for row in POOLER):

@@ -1,11 +1,11 @@
-"""A model's way of reading text, in a run's folder or an export: reading.json.
+"""How a model reads texts, stored as reading.json in a run's folder or an export.
 
     {"columns": {"text_a_column": "review"}, "long_text": "truncate",
      "max_seq_length": 128}
 
-It stands below training, as a checkpoint of any format has one: `Source.reading`. An
-earlier version's run has it in its flags.json, a folder of sentence-transformers in the
-files of its modules. Names are those of the flags; what is not known is left out.
+A checkpoint of any format has a reading: `Source.reading`. Runs of earlier versions
+have it in flags.json, folders of sentence-transformers in the files of their modules.
+Names are those of the flags; unknown values are left out.
 """
 
 import dataclasses
@@ -32,13 +32,13 @@ _COUNTS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reading:
-    """A model's way of reading text; None: unknown."""
+    """How a model reads texts; None: unknown."""
 
     # The flags that name columns, and their values.
     columns: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    data_set: str | None = None  # that decides them, as a task of GLUE
+    data_set: str | None = None  # a data set with fixed columns, such as a GLUE task
     label_separator: str | None = None
-    labels: tuple[str, ...] | None = None  # as given: the names of choices
+    labels: tuple[str, ...] | None = None  # the names of choices, as given
 
     max_seq_length: int | None = None  # of a sequence, or of a window
     long_text: str | None = None  # truncate or window
@@ -52,10 +52,10 @@ class Reading:
     version_2_with_negative: bool | None = None
     null_score_diff_threshold: float | None = None
 
-    pooling: str | None = None  # of the vectors of texts: cls, mean or max
+    pooling: str | None = None  # of text vectors: cls, mean or max
     normalize: bool | None = None  # to length 1
 
-    # Stored in a file of its own, words.json.
+    # Stored separately, in words.json.
     words: TrainedWords = dataclasses.field(default=TrainedWords(), compare=False)
 
     def __post_init__(self) -> None:
@@ -64,12 +64,12 @@ class Reading:
                 raise InputError(f'"{name}" must be at least 1. Received: {value}')
 
     def length(self, positions: int, default: int | None = None) -> int:
-        """The most tokens of a sequence, within a model's positions."""
+        """Returns the maximum length of a sequence, within the model's positions."""
         return min(self.max_seq_length or default or positions, positions)
 
     @property
     def in_windows(self) -> bool:
-        """Whether a classifier reads a long text in windows."""
+        """Whether a classifier reads long texts in windows."""
         return self.long_text == "window"
 
     def without_windows(self) -> "Reading":
@@ -79,12 +79,12 @@ class Reading:
         )
 
     def of_vectors(self) -> "Reading":
-        """Returns itself if it is about vectors of texts, else an empty reading."""
+        """Returns itself if it describes text vectors, else an empty reading."""
         is_known = self.pooling is not None or self.normalize is not None
         return self if is_known else Reading()
 
     def known(self) -> dict[str, Any]:
-        """Returns the known values by name, as JSON."""
+        """Returns the known values by name, for JSON."""
         found = dataclasses.asdict(self)
         del found["words"]
         return {name: x for name, x in found.items() if x is not None and x != {}}
@@ -97,7 +97,7 @@ class Reading:
 
 
 def of_flags(flags: Mapping[str, Any], path: str = FLAGS_NAME) -> Reading:
-    """How the model of a run reads, by the run's flags."""
+    """Returns how a run's model reads texts, from the run's flags."""
     known = {field.name for field in dataclasses.fields(Reading)} - {"words"}
     values = {n: x for n, x in flags.items() if n in known and x is not None}
     values["columns"] = {
@@ -106,16 +106,16 @@ def of_flags(flags: Mapping[str, Any], path: str = FLAGS_NAME) -> Reading:
         if name.endswith(_OF_COLUMNS) and value is not None
     }
     values["data_set"] = flags.get("tfds_name") or flags.get("task_name")
-    # Tuples are lists in JSON.
+    # Tuples become lists in JSON.
     return strict_json.from_values(Reading, json.loads(json.dumps(values)), path)
 
 
 def read_reading(folder: str, whole: str | None = None) -> Reading:
-    """How the model of a folder reads.
+    """Returns how the model of a folder reads texts.
 
     Args:
-        folder: where the weights are.
-        whole: the sentence-transformers folder that has it. Default: the same.
+        folder: the folder of the weights.
+        whole: the sentence-transformers folder around it. Default: the same folder.
 
     Raises:
         InputError: a file is damaged.

@@ -13,15 +13,15 @@
     a KerasHub preset, its folder or its handle   model.weights.h5, config.json
     an ONNX export                                model.onnx, config.json, export.json
 
-A folder that has several is taken as the first of this list.
+A folder with several of them counts as the first in this list.
 
-An exported folder also has export.json, which records what it was made from:
+An exported folder also has export.json, which records the model and the settings:
 
     {"made_from": {"format": "tf1", "model": SHA-256}, "names": ["bert_config.json",
      ...], "complete": true}
 
-`names` are the other files of the folder. While it is filled, and after a kill,
-`complete` is false: the same command then fills it again.
+`names` are the folder's other files. `complete` is false until all are written; after a
+kill, the same command fills the folder again.
 """
 
 import dataclasses
@@ -66,7 +66,7 @@ _OF_KERAS = (
 )
 ONNX_NAME = "model.onnx"
 _EXPORTED = "is an exported model, and not read. Give the checkpoint it was made from."
-# Files by other programs and export_model where a checkpoint is looked for.
+# Files of other programs, or of export_model, that are not read.
 _OTHERS = {
     "flax_model.msgpack": _OF_FLAX,
     **dict.fromkeys(("saved_model.pb", "model.tflite", ONNX_NAME), _EXPORTED),
@@ -83,11 +83,11 @@ class Export:
 
     @property
     def is_onnx(self) -> bool:
-        """Whether it needs neither TensorFlow nor Keras to be read."""
+        """Whether it can be read without TensorFlow and Keras."""
         return ONNX_NAME in self.names
 
     def write(self, folder: str) -> None:
-        """Writes the file, over an older one."""
+        """Writes the file, replacing an older one."""
         files.write_atomically(
             os.path.join(folder, EXPORT_NAME),
             json.dumps(dataclasses.asdict(self), indent=1) + "\n",
@@ -95,7 +95,7 @@ class Export:
 
 
 def read_export(folder: str) -> Export | None:
-    """A folder's export.json; None for one of another program."""
+    """Returns a folder's export.json, or None if it is missing or another program's."""
     path = os.path.join(folder, EXPORT_NAME)
     if not files.exists(path):
         return None
@@ -106,7 +106,7 @@ def read_export(folder: str) -> Export | None:
 
 
 class Format(enum.StrEnum):
-    """The kind of program that wrote a checkpoint."""
+    """The program or kind of file that wrote a checkpoint."""
 
     RUN = "bert_tf run"
     TF1 = "TF1 release"
@@ -121,16 +121,16 @@ OF_TENSORFLOW = (Format.RUN, Format.TF1, Format.MODEL_GARDEN)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
-    """A checkpoint, opened; its weights are read on demand."""
+    """An opened checkpoint; its weights are read on demand."""
 
-    path: str  # as it was given
-    format: Format  # what wrote it
-    folder: str  # the folder of its files; of a handle, the handle
+    path: str  # as given
+    format: Format  # the kind of program that wrote it
+    folder: str  # the folder of its files; the handle if it is one
     weights: Weights  # by the original's names
     config: BertConfig | None  # None if no file gives it
     tokenizer: TokenizerFiles
-    # A classifier's or tagger's labels by output; None if they have no names, empty for
-    # a regression of one number.
+    # A classifier's or tagger's labels by output; None if unnamed, empty for a
+    # regression of one number.
     labels: tuple[str, ...] | None = None
     # A classifier's problem type, of `bert_tf.base.config`; None if no file gives it.
     problem_type: str | None = None
@@ -148,24 +148,24 @@ class Source:
 
     @functools.cached_property
     def reading(self) -> Reading:
-        """How it reads text."""
+        """How the model reads texts."""
         return read_reading(self.folder, folder_of(self.path))
 
     @property
     def checkpoint(self) -> str:
-        """The place of the weights: a checkpoint's path, or else the folder."""
+        """The checkpoint's path, or else the folder of its weights."""
         is_one = self.format in OF_TENSORFLOW
         return tensorflow.find_checkpoint(self.path) if is_one else self.folder
 
     def classifier_problem_type(self) -> str | None:
-        """Returns the problem type of its classifier; None without a classifier."""
+        """Returns a classifier's problem type; None for other models."""
         if names.CLASSIFIER not in names.heads_of(self.weights):
             return None
         number = num_outputs(self.weights, names.CLASSIFIER)
         return self.problem_type or (REGRESSION if number == 1 else SINGLE_LABEL)
 
     def require_config(self) -> BertConfig:
-        """The config; InputError if there is none."""
+        """Returns the config; raises InputError if there is none."""
         if self.config is None:
             raise InputError(
                 f"{self.path}: {os.path.join(self.folder, CONFIG_NAME)} is missing;"
@@ -194,7 +194,7 @@ def _kerashub() -> Any:
 
 
 def find_format(path: str) -> Format:
-    """Returns the format of a path, from the names of files alone."""
+    """Returns the format of a path, judged by file names alone."""
     if files.is_folder(path):
         export = read_export(path)
         if export is not None and not export.complete:
@@ -228,7 +228,7 @@ def find_format(path: str) -> Format:
             else (".h5", Format.KERAS_HUB, _kerashub().WEIGHTS_NAME),
         ):
             if path.endswith(ending):
-                # A file stands for its folder: config and vocabulary are next to it.
+                # A file stands for its folder, which has the config and vocabulary.
                 _refuse_others(os.path.dirname(path), [os.path.basename(path)])
                 if os.path.basename(path) != name or not files.exists(path):
                     raise InputError(
@@ -247,7 +247,7 @@ def find_format(path: str) -> Format:
 
 
 def _refuse_others(folder: str, there: Sequence[str]) -> None:
-    """Raises InputError for files that are not read, with what to do."""
+    """Raises InputError, with advice, for files that are not read."""
     for name, advice in _OTHERS.items():
         if name in there:
             raise InputError(f"{os.path.join(folder, name)} {advice}")
@@ -264,13 +264,13 @@ def _refuse_others(folder: str, there: Sequence[str]) -> None:
 
 
 def open_source(path: str) -> Source:
-    """Opens a checkpoint, whatever its format.
+    """Opens a checkpoint of any format.
 
     Args:
         path: a folder, a file or prefix in it, or a KerasHub handle.
 
     Raises:
-        InputError: there is none, or a file of it is damaged or of something else.
+        InputError: there is no checkpoint, or a file is damaged or of another kind.
 
     Examples:
         >>> source = bert_tf.open_source("classifier")
@@ -327,7 +327,7 @@ def open_source(path: str) -> Source:
 
 
 def open_tokenizer(path: str) -> TokenizerFiles:
-    """The vocabulary and casing of a checkpoint, whose weights are left alone."""
+    """Opens a checkpoint's vocabulary and casing, without its weights."""
     path = files.expanded(path)
     if _kerashub().is_handle(path) or _kerashub().is_preset_folder(folder_of(path)):
         return _kerashub().read_tokenizer(_kerashub().preset_folder(_preset_of(path)))
@@ -335,22 +335,22 @@ def open_tokenizer(path: str) -> TokenizerFiles:
 
 
 def open_reading(path: str) -> Reading:
-    """How the model of a checkpoint reads text, whose weights are left alone."""
+    """Opens a checkpoint's reading, without its weights."""
     folder = folder_of(files.expanded(path))
     return read_reading(huggingface.model_folder(folder), folder)
 
 
 def load_tokenizer(path: str | Source, **options: Any) -> WordPieceTokenizer:
-    """The tokenizer of a checkpoint: its vocabulary, casing and segmenter.
+    """Returns a checkpoint's tokenizer: its vocabulary, casing and segmenter.
 
     Args:
         path: as for `open_source`, or the opened checkpoint.
-        **options: passed to WordPieceTokenizer; `do_lower_case` if nothing gives it:
-            neither files, nor the folder's name, nor upper-case letters in the
+        **options: passed to WordPieceTokenizer, such as `do_lower_case`. Its default
+            comes from the files, the folder's name, or upper-case letters in the
             vocabulary.
 
     Raises:
-        InputError: there is no vocabulary, or its tokenizer splits texts otherwise.
+        InputError: there is no vocabulary, or the tokenizer splits texts differently.
 
     Examples:
         >>> tokenizer = bert_tf.load_tokenizer("pretrained")
@@ -379,10 +379,10 @@ def _preset_of(path: str) -> str:
 
 
 def folder_of(path: str) -> str:
-    """The folder that a checkpoint's config and vocabulary are in, or a handle."""
+    """Returns the folder of a checkpoint's config and vocabulary, or the handle."""
     if not files.is_folder(path):
         return path if _kerashub().is_handle(path) else os.path.dirname(path)
-    best = os.path.join(path, BEST_FOLDER)  # of several runs, without one of its own
+    best = os.path.join(path, BEST_FOLDER)  # of several runs, if needed
     has_own, has_best = (
         files.exists(os.path.join(folder, "checkpoint")) for folder in (path, best)
     )

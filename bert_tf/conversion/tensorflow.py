@@ -1,13 +1,13 @@
-"""TensorFlow's checkpoints: the original's TF1 releases, Model Garden's, a run's own.
+"""TensorFlow checkpoints: the original's TF1 releases, Model Garden's, and our runs'.
 
-All are the same files, told apart by their keys:
+All have the same file format, and are distinguished by their keys:
 
 - ours: a `tf.train.Checkpoint` whose `weights` are a dictionary of the original's
   names (see `bert_tf.training.checkpoints`);
-- the original's, whose keys are those names themselves. What is no weight of BERT's is
-  left out, as the original does: what an optimizer left among them (`adam_m`,
-  `global_step`, a loss scale), and, in one line of the log, what other programs did
-  (`lamb_m`, moving averages, a CRF). ELECTRA's are renamed (see `names`);
+- the original's, whose keys are the names themselves. As in the original, tensors that
+  are not BERT's weights are left out: an optimizer's (`adam_m`, `global_step`, a loss
+  scale), and, with a line in the log, those of other programs (`lamb_m`, moving
+  averages, a CRF). ELECTRA's names are converted (see `names`);
 - Model Garden's, a `tf.train.Checkpoint` of Keras layers (see `model_garden`).
 """
 
@@ -48,7 +48,7 @@ _GLOB = re.compile(r"[\[\\]")  # `*` and `?` match themselves
 KEY_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"  # of a variable in `tf.train.Checkpoint`
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"  # objects and their variables
 _OUR_STEP = "progress/step" + KEY_SUFFIX
-# Adam's and LAMB's moments, and the scalars of steps and loss scales.
+# Moments of Adam and LAMB, and scalars such as steps and loss scales.
 _OPTIMIZERS_OWN = re.compile(
     r".*/(adam_m|adam_v|Adam|Adam_1|LAMB|LAMB_1)|(.*/)?global_step|beta[12]_power"
     r"|.*good_steps|.*loss_scale|.*bad_steps"
@@ -56,22 +56,22 @@ _OPTIMIZERS_OWN = re.compile(
 
 
 class DamagedCheckpointError(InputError):
-    """A checkpoint cannot be read; the message gives the part and the reason."""
+    """The checkpoint is damaged; the message names the part and the reason."""
 
 
 class CheckpointReader:
-    """Reads one checkpoint.
+    """A reader of one checkpoint.
 
-    TensorFlow's reader compares the bytes of every tensor, and of the index itself,
-    with the CRC-32C in the index.
+    TensorFlow's reader checks the bytes of every tensor, and of the index itself,
+    against the CRC-32C in the index.
     """
 
     def __init__(self, prefix: str) -> None:
         import tensorflow as tf
 
         self._prefix = prefix
-        # TensorFlow's reader turns some of its own errors into Python's: missing bytes
-        # are an IndexError.
+        # TensorFlow's reader turns some of its errors into Python's: for missing bytes,
+        # IndexError.
         of_python = (RuntimeError, ValueError, LookupError, MemoryError)
         self._errors = (tf.errors.OpError, *of_python)
         readable, self._link = _without_glob(prefix)
@@ -85,7 +85,7 @@ class CheckpointReader:
         self.shapes = {key: tuple(shape) for key, shape in shapes.items()}
 
     def read(self, key: str) -> np.ndarray:
-        """Reads one tensor; InputError if the file is damaged."""
+        """Reads one tensor; raises InputError if the file is damaged."""
         try:
             return self._reader.get_tensor(key)
         except self._errors as error:
@@ -101,15 +101,15 @@ class CheckpointReader:
 
 
 def is_glob(path: str) -> bool:
-    """Whether TensorFlow's readers take a path for a glob that does not match it."""
+    """Whether TensorFlow would read a path as a glob that does not match itself."""
     return bool(_GLOB.search(path))
 
 
 def _without_glob(prefix: str) -> tuple[str, Any]:
-    """A prefix that TensorFlow can read, and what must live while it is read.
+    """Returns a prefix that TensorFlow can read, and an object to keep while reading.
 
-    Its reader takes the name for a glob, which `run [1]` does not match: it gets a link
-    to the folder.
+    TensorFlow reads a name as a glob, which `run [1]` does not match; a link to the
+    folder avoids this.
     """
     folder, name = os.path.split(prefix)
     if not is_glob(prefix):
@@ -125,7 +125,7 @@ def _without_glob(prefix: str) -> tuple[str, Any]:
 
 
 def find_checkpoint(path: str) -> str:
-    """The prefix of the checkpoint that `path` means."""
+    """Returns the checkpoint prefix at a path."""
     import tensorflow as tf
 
     if files.is_folder(path):
@@ -167,7 +167,7 @@ def is_of_model_garden(prefix: str) -> bool:
 
 
 def config_of_model_garden(path: str, config: BertConfig | None) -> BertConfig | None:
-    """The config of one of Model Garden's checkpoints, whose file does not say all."""
+    """Returns the config of a Model Garden checkpoint, with what its file lacks."""
     shapes = CheckpointReader(find_checkpoint(path)).shapes
     if config and addon("model_garden").masked_lm_is_linear(_shown_shapes(shapes)):
         return dataclasses.replace(config, masked_lm_hidden_act="linear")
@@ -175,7 +175,7 @@ def config_of_model_garden(path: str, config: BertConfig | None) -> BertConfig |
 
 
 def read_weights(path: str) -> Weights:
-    """The weights of a checkpoint."""
+    """Reads the weights of a checkpoint."""
     prefix = find_checkpoint(path)
     reader = CheckpointReader(prefix)
     shapes = reader.shapes
@@ -211,14 +211,14 @@ def read_weights(path: str) -> Weights:
 
 
 def _shown_shapes(shapes: Mapping[str, _Shape]) -> dict[str, _Shape]:
-    """The shapes of Keras' variables by their keys without escapes."""
+    """Returns the shapes of Keras' variables by their unescaped keys."""
     return {
         shown_key(k): shape for k, shape in shapes.items() if k.endswith(KEY_SUFFIX)
     }
 
 
 def _keys_of_model_garden(shapes: Mapping[str, _Shape]) -> dict[str, str]:
-    """The keys of BERT's weights by name; empty for another program's checkpoint."""
+    """Returns the keys of BERT's weights by name; {} if none is Model Garden's."""
     found = addon("model_garden").keys_by_name(_shown_shapes(shapes))
     keys = {shown_key(key): key for key in shapes}
     return {name: keys[shown] for name, shown in found.items()}
@@ -239,7 +239,7 @@ def _weights_of_model_garden(
 
 
 def _is_foreign(name: str, every: Container[str]) -> bool:
-    """Whether a tensor of a release is below another one, or of an unknown head."""
+    """Whether a release's tensor is below another tensor, or of an unknown head."""
     if os.path.dirname(name) in every:
         return True
     return not names.is_known(name) and not name.startswith("bert/")
@@ -250,9 +250,9 @@ def _is_of_electra(keys: Iterable[str]) -> bool:
 
 
 def config_of_electra(path: str, weights: Weights) -> BertConfig | None:
-    """The config of an ELECTRA release, which has no file of it; None for any other.
+    """Returns the config of an ELECTRA release, which has no config file; else None.
 
-    As its code has it: heads of 64, the exact GELU.
+    As in ELECTRA's code, the head size is 64, and GELU is exact.
     """
     if not _is_of_electra(CheckpointReader(find_checkpoint(path)).shapes):
         return None
@@ -281,7 +281,7 @@ def config_of_electra(path: str, weights: Weights) -> BertConfig | None:
 
 
 def step_of(prefix: str) -> int | None:
-    """The number of training steps that a checkpoint records; None if it has none."""
+    """Returns the training steps that a checkpoint records, or None."""
     reader = CheckpointReader(prefix)
     for key in (_OUR_STEP, "global_step"):
         if reader.shapes.get(key) == ():
@@ -290,13 +290,13 @@ def step_of(prefix: str) -> int | None:
 
 
 def write(prefix: str, weights: Weights, *, as_electras: bool = False) -> None:
-    """Writes a checkpoint that TensorFlow 1's Saver, and so the original, reads."""
+    """Writes a checkpoint that TensorFlow 1's Saver, and so the original, can read."""
     import tensorflow as tf
 
     ordered = sorted(weights)
-    # The operation that the Saver runs, which takes all the tensors at once. Identity
-    # makes a copy that is TensorFlow's own, so that the array is dropped before the
-    # next one is read.
+    # The operation that Saver runs; it takes all tensors at once. Identity copies a
+    # tensor into TensorFlow's memory, so that the array is dropped before the next one
+    # is read.
     tf.raw_ops.SaveV2(
         prefix=prefix,
         tensor_names=[
@@ -308,6 +308,6 @@ def write(prefix: str, weights: Weights, *, as_electras: bool = False) -> None:
 
 
 def shown_key(key: str) -> str:
-    """A key of ours without escapes: `.S` stands for a slash, `..` for a dot."""
+    """Returns one of our keys unescaped: `.S` stands for a slash, `..` for a dot."""
     escaped = key.removesuffix(KEY_SUFFIX)
     return re.sub(r"\.(.)", lambda match: "/" if match[1] == "S" else ".", escaped)

@@ -1,24 +1,24 @@
-"""The files in a folder that define its tokenizer and its labels.
+"""The files of a folder that define its tokenizer and its labels.
 
     vocab.txt              one token per line
     tokenizer_config.json  {"do_lower_case": true, ...}; "segmenter" if there is one
-    tokenizer.json         Hugging Face's: vocabulary, casing and rules in one; newer
-                           versions write it instead of vocab.txt
+    tokenizer.json         Hugging Face's vocabulary, casing and rules in one file;
+                           newer versions write it instead of vocab.txt
     special_tokens_map.json, added_tokens.json
-                           what older versions of it write next to vocab.txt
+                           older versions write these next to vocab.txt
     labels.txt             the labels, one per line, in the order of the outputs; empty
                            for a regression of one number. If a label has a line end in
                            it: a JSON list of the labels in one line
-    problem_type.txt       `multi_label_classification` if any of the labels may hold at
-                           once, `regression` for several numbers: Hugging Face's words.
+    problem_type.txt       Hugging Face's words: `multi_label_classification` if several
+                           labels may hold at once, `regression` for several numbers.
                            Without it, one of several labels is chosen, or one number is
                            predicted
-    words.json             what a tagger's training words were like (`TrainedWords`)
+    words.json             properties of a tagger's training words (`TrainedWords`)
 
-A TF1 release has vocab.txt alone; its folder's name gives the casing. Hugging Face's
-files may describe a tokenizer that splits text in other places than the original's.
-Using it is an error, which names the first setting that differs. One difference is in
-all of them and is passed over: a word of 101 to 200 characters is [UNK] there.
+A TF1 release has only vocab.txt; its folder's name gives the casing. Hugging Face's
+files may describe a tokenizer that splits text differently from the original's. Using
+it is an error, which names the first setting that differs. One difference is in all of
+them and is ignored: a word of 101 to 200 characters is [UNK] there.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ TOKENIZER_NAME = "tokenizer.json"
 _SPECIAL_TOKENS_NAME = "special_tokens_map.json"
 _ADDED_TOKENS_NAME = "added_tokens.json"
 
-# SentencePiece's models, as in ALBERT's releases.
+# SentencePiece models, as in ALBERT's releases.
 _SENTENCE_PIECES = ("spiece.model", "30k-clean.model")
 
 _SPECIAL_TOKENS = {
@@ -54,27 +54,27 @@ _SPECIAL_TOKENS = {
     "cls_token": CLS,
     "mask_token": MASK,
 }
-# Classes whose rules are the original's, or are in tokenizer.json.
+# Classes whose rules are the original's, or are given in tokenizer.json.
 _CLASSES = (
     "BertTokenizer",
     "BertTokenizerFast",
     "PreTrainedTokenizerFast",
     "TokenizersBackend",
 )
-# Settings of tokenizer_config.json that must be as they are in the original.
+# Settings of tokenizer_config.json that must equal the original's.
 _CONFIG_FIXED = {
     "tokenize_chinese_chars": True,
     "do_basic_tokenize": True,
     **_SPECIAL_TOKENS,
 }
-# Its settings, and special_tokens_map.json's, for words that are tokens as they are.
+# Settings there, and in special_tokens_map.json, for words that are never split.
 _ADDED_WORDS = (
     "added_tokens_decoder",
     "additional_special_tokens",
     "extra_special_tokens",
     "never_split",
 )
-# And of the parts of tokenizer.json.
+# Settings of tokenizer.json that must equal the original's.
 _JSON_FIXED = {
     ("model", "type"): "WordPiece",
     ("model", "unk_token"): UNK,
@@ -105,7 +105,7 @@ def write_labels(
 
 
 def read_labels(folder: str) -> tuple[tuple[str, ...] | None, str | None]:
-    """The labels and the problem type; None for what no file gives."""
+    """Reads the labels and the problem type; None if no file gives them."""
     labels = problem_type = None
     labels_path, problem_path = (
         os.path.join(folder, name) for name in (LABELS_NAME, PROBLEM_TYPE_NAME)
@@ -124,13 +124,13 @@ def read_labels(folder: str) -> tuple[tuple[str, ...] | None, str | None]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainedWords:
-    """The words that a tagger was trained on, by which it splits plain text."""
+    """Properties of a tagger's training words, used to split plain text."""
 
-    longest: int | None = None  # the pieces of the longest; None if unknown
-    # Whether each ideograph is a word, as to the tokenizer: unless most of the words
+    longest: int | None = None  # number of pieces of the longest; None if unknown
+    # Whether each ideograph is a word, as in the tokenizer: false if most of the words
     # with ideographs had several.
     splits_cjk: bool = True
-    splits_punctuation: bool = False  # whether each of its signs is a word
+    splits_punctuation: bool = False  # whether each punctuation character is a word
 
 
 def write_words(folder: str, words: TrainedWords) -> None:
@@ -155,26 +155,26 @@ def _labels(content: str) -> tuple[str, ...]:
                 tuple[str, ...], json.loads(lines[0]), LABELS_NAME, "labels"
             )
         except (ValueError, RecursionError):
-            pass  # A label that begins so.
+            pass  # A label that begins with a bracket.
     return tuple(lines)
 
 
 class TokenizerFiles(NamedTuple):
-    """A folder's tokenizer; None for what no file gives."""
+    """A folder's tokenizer; None: not given by any file."""
 
     vocabulary: Vocabulary | None
     path: str | None  # the vocabulary's file, for messages
     do_lower_case: bool | None
-    difference: str | None = None  # from ours: the file and the first setting
+    difference: str | None = None  # the first setting that differs from ours
     segmenter: str | None = None
 
     @property
     def has_segmenter(self) -> bool:
-        """Whether words are separated first, which no other program does."""
+        """Whether a segmenter splits text into words first, as in no other program."""
         return self.segmenter not in (None, NO_SEGMENTER)
 
     def require_same(self) -> None:
-        """Raises InputError if the folder's tokenizer is another one than ours."""
+        """Raises InputError if the folder's tokenizer differs from ours."""
         if self.difference:
             raise InputError(
                 f"{self.difference} The tokenizer here cannot do that: give"
@@ -184,7 +184,7 @@ class TokenizerFiles(NamedTuple):
 
 
 def read_tokenizer(folder: str) -> TokenizerFiles:
-    """The tokenizer's files of a folder."""
+    """Reads a folder's tokenizer files."""
     vocab_path = os.path.join(folder, VOCAB_NAME)
     json_path = os.path.join(folder, TOKENIZER_NAME)
     vocabulary = path = tokenizer = None
@@ -225,7 +225,7 @@ def write_tokenizer(
     max_length: int | None = None,
     segmenter: str | None = None,
 ) -> None:
-    """Writes vocab.txt and tokenizer_config.json, as transformers reads them too."""
+    """Writes vocab.txt and tokenizer_config.json, which transformers also reads."""
     settings: dict[str, Any] = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": do_lower_case,
@@ -247,9 +247,9 @@ def write_tokenizer(
 def write_tokenizer_json(
     folder: str, vocabulary: Vocabulary, do_lower_case: bool
 ) -> None:
-    """Writes tokenizer.json, with which the `tokenizers` library gives our ids.
+    """Writes tokenizer.json, with which the `tokenizers` library returns our ids.
 
-    As in `recognize_special_tokens`, a [MASK] in the text is the special token.
+    As with `recognize_special_tokens`, a [MASK] in the text is the special token.
     """
     special = [
         {"id": vocabulary.ids[token], "content": token, "single_word": False}
@@ -291,7 +291,7 @@ def write_tokenizer_json(
 
 
 def casing_of(folder: str) -> bool | None:
-    """A checkpoint folder's casing; None if nothing gives it."""
+    """Returns a checkpoint folder's casing, or None if it is not given."""
     for name, part, key in (
         (TOKENIZER_CONFIG_NAME, None, "do_lower_case"),
         (TOKENIZER_NAME, "normalizer", "lowercase"),
@@ -307,7 +307,7 @@ def casing_of(folder: str) -> bool | None:
             return casing
     name = os.path.basename(os.path.normpath(files.absolute(folder or ".")))
     # The releases' names, such as multi_cased_L-12_H-768_A-12; the first multilingual
-    # model and the Chinese one are lower-cased without it in their names.
+    # model and the Chinese one are lower-cased, though their names do not say so.
     match = re.fullmatch(
         r"(?:wwm_)?(?:multi_)?(uncased|cased|multilingual|chinese)_L-\d+_H-\d+_A-\d+",
         name,
@@ -316,7 +316,7 @@ def casing_of(folder: str) -> bool | None:
 
 
 def segmenter_of(folder: str) -> str | None:
-    """A checkpoint folder's segmenter; None if nothing gives it."""
+    """Returns a checkpoint folder's segmenter, or None if it is not given."""
     path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     if not files.exists(path):
         return None
@@ -330,7 +330,7 @@ def segmenter_of(folder: str) -> str | None:
 
 
 def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]:
-    """Yields the files' requests that the original's tokenizer does not meet."""
+    """Yields settings in the files that the original's tokenizer cannot have."""
     config_path = os.path.join(folder, TOKENIZER_CONFIG_NAME)
     json_path = os.path.join(folder, TOKENIZER_NAME)
     special_path = os.path.join(folder, _SPECIAL_TOKENS_NAME)
@@ -347,7 +347,7 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
                 f"{path} is a SentencePiece vocabulary: the weights can be read and"
                 " written, but text needs a WordPiece vocabulary of your own."
             )
-    # (file, setting, its value, the values that are the original's)
+    # (file, setting, value, values equal to the original's)
     found: list[tuple[str, str, Any, tuple]] = []
     for key, wanted in _CONFIG_FIXED.items():
         for path, settings in ((config_path, config), (special_path, special)):
@@ -384,19 +384,19 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
 
 
 def _content(token: Any) -> Any:
-    """A token's text, which may stand in an object."""
+    """Returns a token's text, which may be inside an object."""
     return token.get("content") if isinstance(token, dict) else token
 
 
 def _vocabulary_in(tokenizer: dict[str, Any], path: str) -> dict[str, int]:
-    """The tokens of a tokenizer.json and their ids; none but a WordPiece model's."""
+    """Returns the tokens and ids of a tokenizer.json; {} if it is not WordPiece."""
     model = _part(tokenizer, "model")
     if model.get("type") != "WordPiece":
         return {}
     ids = model.get("vocab")
     if not isinstance(ids, dict) or not all(type(i) is int for i in ids.values()):
         raise InputError(f"{path}: `model.vocab` must map tokens to their ids.")
-    # White space round a token is no part of it, as in vocab.txt.
+    # White space around a token is not part of it, as in vocab.txt.
     return {token.strip(): number for token, number in ids.items()}
 
 

@@ -1,4 +1,4 @@
-"""Weights by the original's names, whatever the format; each is read on demand."""
+"""Weights by the original's names, for every format; each is read on demand."""
 
 import functools
 import re
@@ -25,7 +25,7 @@ _LORA_A, _LORA_B = "/lora_kernel_a", "/lora_kernel_b"
 # ELECTRA's generator has as many layers.
 _LAYER = re.compile(r"(?P<scope>(?:bert|cls/generator)/encoder)/layer_(?P<number>\d+)/")
 
-# An error names at most this many tensors, and counts the rest.
+# Errors name at most this many tensors, and count the rest.
 _MOST_NAMED = 8
 
 
@@ -37,7 +37,7 @@ class Tensor(NamedTuple):
 
 
 class Weights(Mapping[str, np.ndarray]):
-    """The weights of a checkpoint by the original's names."""
+    """A checkpoint's weights by the original's names."""
 
     def __init__(self, path: str, tensors: Mapping[str, Tensor]) -> None:
         self.path = path
@@ -57,7 +57,7 @@ class Weights(Mapping[str, np.ndarray]):
         return name in self.tensors
 
     def stacked(self, num_layers: int) -> "Weights":
-        """Returns more layers: layer i is layer i mod L of the L existing ones.
+        """Repeats layers: new layer i is layer i mod L of the L existing ones.
 
         Gong et al. 2019, "Efficient Training of BERT by Progressively Stacking".
         """
@@ -70,7 +70,7 @@ class Weights(Mapping[str, np.ndarray]):
         return self.with_layers([i % len(found) for i in range(num_layers)])
 
     def with_heads(self, heads: Iterable[str]) -> "Weights":
-        """Returns the weights without other heads in the table of names."""
+        """Returns the weights without those of other known heads."""
         others = {
             row.original
             for head in HEADS.values()
@@ -87,7 +87,7 @@ class Weights(Mapping[str, np.ndarray]):
         return Weights(self.path, kept)
 
     def with_layers(self, layers: Sequence[int]) -> "Weights":
-        """Keeps only these layers, renumbered in this order."""
+        """Returns the weights of only these layers, renumbered in this order."""
         tensors = {}
         for name, tensor in self.tensors.items():
             match = _LAYER.match(name)
@@ -191,14 +191,14 @@ def added_options(weights: Weights) -> dict[str, Any]:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for a message: all, or the first ones and how many more there are."""
+    """Lists names for a message: all, or the first ones and the number of others."""
     names = list(names)
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def check_against_config(weights: Weights, config: BertConfig) -> list[Name]:
-    """Compares a checkpoint's tensors with its config, before any of them is read."""
+    """Compares a checkpoint's tensors with its config before reading any."""
     rows = names_of(config, weights)
     missing = [row.original for row in rows if row.original not in weights]
     known = {row.original for row in rows}
@@ -227,7 +227,7 @@ def check_against_config(weights: Weights, config: BertConfig) -> list[Name]:
 
 
 def refuse_foreign(weights: Weights, advice: str) -> None:
-    """Raises InputError if there are tensors of a head that is unknown here."""
+    """Raises InputError for tensors of an unknown head."""
     foreign = [n.removeprefix(FOREIGN) for n in weights if n.startswith(FOREIGN)]
     if foreign:
         raise InputError(
@@ -255,17 +255,17 @@ def refuse_differences(
 
 
 def num_outputs(weights: Weights, head: str) -> int:
-    """How many outputs a head has, of its output_weights."""
+    """Returns a head's number of outputs, from its output_weights."""
     return weights.shapes[HEADS[head].weights[0].original][0]
 
 
 def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
-    """Whether a shape is the wanted one, where None is any size."""
+    """Whether a shape is the wanted one; None stands for any size."""
     return len(shape) == len(wanted) and all(
         size in (None, there) for there, size in zip(shape, wanted, strict=True)
     )
 
 
 def shown(shape: Iterable[int | None]) -> str:
-    """A shape for a message: [2, ?]."""
+    """Returns a shape for messages: [2, ?]."""
     return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"

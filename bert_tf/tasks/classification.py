@@ -56,22 +56,22 @@ MEAN_LOSS = "eval_loss"
 class LabelledTask(FineTuningTask[np.ndarray]):
     """A task that predicts a label, several labels, or a number for each example."""
 
-    options: Any  # ClassifierOptions, or others with the same reports
+    options: Any  # ClassifierOptions, or other options with the same reports
     examples: Mapping[str, Sequence[Any]]
     featurizers: Mapping[str, TextFeaturizer]  # one for each split
-    where: str | None  # the training examples are from
+    where: str | None  # where the training examples are from
 
     def data(self) -> RunData:
-        """The training set."""
+        """Returns the training set, as a run's folder records it."""
         count = len(self.examples[TRAIN])
         return RunData(f"{count} examples of {self.where}", self._digest(TRAIN))
 
     def identity(self, split: str) -> str:
-        """A digest of a split's records."""
+        """Returns a digest of a split's records."""
         return self.records(split).made_from
 
     def predict(self, split: str, outputs: Predict) -> np.ndarray:
-        """The model's outputs, [N, C] float32, in the order of the examples."""
+        """Returns the model's outputs, [N, C] float32, in the order of the examples."""
         options, records = self.options, self.records(split)
         is_test = split in self.test_splits
         size = options.predict_batch_size if is_test else options.eval_batch_size
@@ -79,7 +79,7 @@ class LabelledTask(FineTuningTask[np.ndarray]):
         return featurizer.logits(outputs, records, size, options.num_lengths)
 
     def score(self, split: str, logits: np.ndarray) -> dict[str, float]:
-        """A split's losses and metrics; none for a test set."""
+        """Returns a split's losses and metrics; {} for a test set."""
         if split in self.test_splits:
             return {}
         target, size = self.featurizers[split].target, self.options.eval_batch_size
@@ -108,7 +108,7 @@ class LabelledTask(FineTuningTask[np.ndarray]):
         return results
 
     def baseline(self, split: str, metric: str) -> float | None:
-        """The score of always predicting the most frequent label, or the mean."""
+        """Returns the score of always predicting the commonest label, or the mean."""
         if metric not in metrics.METRICS:
             return None
         labels, kind = self._labels(split), self.featurizers[split].target.kind
@@ -124,7 +124,7 @@ class LabelledTask(FineTuningTask[np.ndarray]):
         return metrics.scores([metric], answers, labels)[metric]
 
     def class_counts(self) -> np.ndarray | None:
-        """How many examples of the training set each class has, if each has one."""
+        """Returns each class's number of training examples; None without classes."""
         target = self.featurizers[TRAIN].target
         if target.kind != SINGLE_LABEL:
             return None
@@ -135,11 +135,11 @@ class LabelledTask(FineTuningTask[np.ndarray]):
         return np.array([encode(one.label, one.source) for one in self.examples[split]])
 
     def _digest(self, split: str) -> str:
-        # Not the line: the same rows in another file are equal.
+        # Without the line number: the same rows in another file are equal.
         return rows_digest(one[:-1] for one in self.examples[split])
 
     def make_records(self, split: str) -> ExampleTable:
-        """A split's tokens."""
+        """Converts a split's examples to records."""
         examples, featurizer = self.examples[split], self.featurizers[split]
         made_from = {**featurizer.settings, "examples": self._digest(split)}
         records = ExampleTable(featurizer.blocks(examples), featurizer.spec, made_from)
@@ -159,7 +159,7 @@ class LabelledTask(FineTuningTask[np.ndarray]):
 
 
 class ClassificationTask(LabelledTask):
-    """Classifies texts, or pairs of texts, of the options' data set or another."""
+    """Classification of texts, or pairs of texts."""
 
     head = names.CLASSIFIER
     options: ClassifierOptions
@@ -187,7 +187,7 @@ class ClassificationTask(LabelledTask):
         examples: dict[str, Sequence[Example]] = {}
         holds_out = options.holds_out and not submission_dir
         splits = splits_of(options, data_set, holds_out=holds_out)
-        self._num_left_out = 0  # of all splits
+        self._num_left_out = 0  # in all splits
         if TRAIN in splits:
             examples[TRAIN] = read = data_set.read(options.folder, TRAIN)
             self._num_left_out = read.num_left_out
@@ -221,7 +221,7 @@ class ClassificationTask(LabelledTask):
             self._built["window_pooling"] = ATTENTION
         self.name = data_set.name
         self.dev_splits, self.test_splits = data_set.dev_splits, data_set.test_splits
-        # Always the accuracy, which the original reports, and what chooses the best.
+        # Always the accuracy, which the original reports, and the best run's metric.
         original = ["accuracy"] if target.kind == SINGLE_LABEL else []
         best = [options.best_metric] if options.best_metric in target.metrics else []
         scores = list(dict.fromkeys([*data_set.metrics, *original, *best]))
@@ -235,16 +235,16 @@ class ClassificationTask(LabelledTask):
 
     @property
     def trains_task(self) -> str | None:
-        """The task whose model predicts a set without training data, GLUE's AX."""
+        """The task, or None for a set without training data, GLUE's AX."""
         return self.name if TRAIN in self._data_set.splits else None
 
     @property
     def objective(self) -> Objective:
-        """The head's, for this problem type."""
+        """The head's objective for this problem type."""
         return CLASSIFIERS[self._target.kind]
 
     def build_model(self) -> BertClassifier:
-        """A classifier, or a model that predicts numbers."""
+        """Returns a classifier, or a model that predicts numbers."""
         return BertClassifier(
             self._config,
             self._target.num_outputs,
@@ -330,7 +330,7 @@ class ClassificationTask(LabelledTask):
 def train_and_dev(
     options: Any, examples: Sequence[Any], *, by_label: bool
 ) -> dict[str, Sequence[Any]]:
-    """The training and the development set of one file."""
+    """Returns the training and the development set, split from one file."""
     share, seed = options.dev_share, options.random_seed
     train, dev = held_out(examples, share, seed, by_label=by_label)
     if not dev:
@@ -354,8 +354,8 @@ def _target(
     train: Sequence[Example] | None,
 ) -> Target:
     """Returns the target of the model's predictions."""
-    # Without training, a table's classes are those that the run recorded, or that the
-    # checkpoint was trained with, so that prediction needs no training file.
+    # Without training, a table's classes are those recorded by the run or given by the
+    # checkpoint, so that prediction needs no training file.
     if data_set.labels is None and not options.do_train:
         recorded, _ = read_labels(folder_of_model(options))
         labels = recorded or (trained.labels if trained else None)
@@ -379,13 +379,13 @@ def _refuse_other_head(
 ) -> None:
     """Raises InputError if a trained head predicts something else.
 
-    Training may add labels to a whole model.
+    Training may add labels, unless the head is an adapter's.
     """
     if isinstance(trained, AdapterFiles):
         kind: str | None = trained.problem_type
     else:
         kind = trained.classifier_problem_type()
-    # Labels without names have the same number, or their weights will not fit.
+    # Unnamed labels must be as many, or the weights will not fit.
     labels = target.labels if trained.labels is None else trained.labels
     if may_add and isinstance(trained, Source) and kind == target.kind:
         may_add = {*labels} < {*target.labels}

@@ -1,4 +1,4 @@
-"""The options of labelled texts, and the data set that they describe."""
+"""The options of labelled texts, and the data set they describe."""
 
 import dataclasses
 import os
@@ -59,7 +59,7 @@ class SentenceOptions(FineTuningOptions, title=options.LENGTHS, decides="reading
     )
 
     def problems(self) -> Iterator[str]:
-        """`max_seq_length` must leave room for two texts."""
+        """Yields an error if `max_seq_length` leaves no room for two texts."""
         yield from super().problems()
         if self.max_seq_length < 4:
             yield f"`max_seq_length={self.max_seq_length}` must be at least 4."
@@ -144,7 +144,7 @@ class TableOptions(TfdsOptions, title=options.DATA, decides="numbers"):
 class ClassifierOptions(
     SentenceOptions, TableOptions, title=options.DATA, decides="numbers"
 ):
-    """Sentences and sentence pairs of one data set."""
+    """Classification of sentences and sentence pairs."""
 
     data_dir: str | None = option(
         None,
@@ -180,7 +180,7 @@ class ClassifierOptions(
     )
 
     def problems(self) -> Iterator[str]:
-        """Refuses options that do not fit the data set."""
+        """Yields the options that do not fit the data set."""
         yield from super().problems()
         if not (self._gives_files or self.task_name or self.tfds_name):
             yield (
@@ -198,12 +198,12 @@ class ClassifierOptions(
 
     @property
     def folder(self) -> str | None:
-        """The folder of the files: "" where they are given alone."""
+        """The folder of the files; "" if only the files are given."""
         return "" if self.data_dir is None and self._gives_files else self.data_dir
 
     @property
     def holds_out(self) -> bool:
-        """Whether the development set is a part of the training file."""
+        """Whether the development set is part of the training file."""
         own = is_own_table(self.task_name) and self.tfds_name is None
         if not own or not self.is_given("train_file") or self.is_given("dev_file"):
             return False
@@ -217,7 +217,7 @@ def is_own_table(task_name: str | None) -> bool:
 
 
 def data_set_of(given: ClassifierOptions) -> tables.DataSet:
-    """The data set of the options."""
+    """Returns the data set that the options describe."""
     found = _data_set(given)
     _refuse_useless(given, found)
     if given.tfds_name is not None:
@@ -235,7 +235,7 @@ def data_set_of(given: ClassifierOptions) -> tables.DataSet:
 def splits_of(
     given: ClassifierOptions, found: tables.DataSet, *, holds_out: bool
 ) -> list[str]:
-    """The splits that are read, the training set first."""
+    """Returns the splits to read, the training set first."""
     trains = given.do_train or (holds_out and given.looks_at_dev)
     return [
         *(["train"] if trains else []),
@@ -289,7 +289,7 @@ def _refuse_useless(given: ClassifierOptions, found: tables.DataSet) -> None:
 
 
 def _own(given: ClassifierOptions) -> tables.DataSet:
-    """The user's own table, or any set of TensorFlow Datasets."""
+    """Returns the user's own table, or any set of TensorFlow Datasets."""
     if given.regression and given.several_labels:
         raise InputError(
             "`regression` predicts numbers, `several_labels` predicts"
@@ -343,7 +343,7 @@ def _own(given: ClassifierOptions) -> tables.DataSet:
 
 
 def as_column(value: str) -> Column:
-    """A column's number if the flag has one, else its name."""
+    """Returns a column's number if the flag has one, else its name."""
     return int(value) if re.fullmatch(r"-?[0-9]+", value) else value
 
 

@@ -1,4 +1,4 @@
-"""Fine-tuning: the runs on a task: train or restore, evaluate, predict."""
+"""Fine-tuning: the runs on a task, which train or restore, evaluate, predict."""
 
 import dataclasses
 import functools
@@ -41,7 +41,7 @@ from bert_tf.training.training_options import LossOptions, TrainingConfig
 def opened_adapter(
     options: FineTuningOptions, config: BertConfig
 ) -> adapter_files.AdapterFiles | None:
-    """The adapter that `init_adapter` names; None if it is not given."""
+    """Opens the adapter at `init_adapter`; returns None if it is not given."""
     if not options.init_adapter:
         return None
     adapter = adapter_files.open_adapter(options.init_adapter)
@@ -52,7 +52,7 @@ def opened_adapter(
 def model_options(
     options: FineTuningOptions, config: BertConfig, *, has_pooler: bool = True
 ) -> dict[str, Any]:
-    """A head's arguments: LoRA, adapters, a mixture of layers, recomputing."""
+    """Returns a head's arguments: LoRA, adapters, a mixture of layers, recomputing."""
     for name in ("train_pooler", "cls_normalization"):
         if getattr(options, name) and not has_pooler:
             raise InputError(
@@ -150,7 +150,7 @@ def training_plan(
 def steps_of(
     num_batches: float, num_train_epochs: float, *, is_whole: bool, flag: str
 ) -> int:
-    """How many steps some epochs have."""
+    """Returns the number of steps in some epochs."""
     passed = num_batches * num_train_epochs
     if passed > np.iinfo(np.int32).max:
         raise InputError(
@@ -166,7 +166,7 @@ def steps_of(
 
 
 def _of_one_length(phase: Phase, records: batching.ExampleTable, seed: int) -> Phase:
-    """The phase with a stream of all records, padded to max_seq_length."""
+    """Returns the phase with one stream of all records, padded to max_seq_length."""
 
     def data(position: int, shard: InputShard) -> tf.data.Dataset:
         rows = batching.endless_rows(
@@ -180,7 +180,7 @@ def _of_one_length(phase: Phase, records: batching.ExampleTable, seed: int) -> P
 def _endless(
     records: batching.ExampleTable, rows: np.ndarray, length: int, shard: InputShard
 ) -> tf.data.Dataset:
-    """Planned batches; tf.distribute keeps the size static only of endless data."""
+    """Marks planned batches as endless: else tf.distribute loses their static size."""
     batches = records.dataset(rows, length, shard=shard)
     if keras_backend.is_jax():
         return batches
@@ -192,7 +192,7 @@ def _endless(
 def _by_length(
     phase: Phase, records: batching.ExampleTable, seed: int, num_lengths: int
 ) -> Phase:
-    """The phase with a stream for each of the static lengths."""
+    """Returns the phase with a stream for each static length."""
     batch_size = phase.batch_size
     buckets = batching.batch_lengths(
         records.lengths,
@@ -209,7 +209,7 @@ def _by_length(
     )
 
     # A run that began with other batches may be further in the records than its
-    # steps show: this is the upper bound of the batches still to make.
+    # number of steps shows: this bounds the batches still to make.
     @functools.lru_cache(maxsize=1)
     def planned(start: int) -> batching.PlannedBatches:
         return plan.batches(start, start + phase.end_step)
@@ -252,7 +252,7 @@ def with_losses(
     options: FineTuningOptions,
     model_files: ModelFiles,
 ) -> Task:
-    """The task with the training losses that the options add."""
+    """Returns the task with the training losses that the options add."""
     losses = LossOptions.of(options)
     if not losses.changed:
         return trained
@@ -276,7 +276,7 @@ def with_losses(
 def _some_batches(
     records: batching.ExampleTable, batch_size: int, most: int = 1024
 ) -> Iterator[batching.Arrays]:
-    """Batches of at most this many examples, evenly spaced."""
+    """Yields batches of at most this many examples, evenly spaced."""
     count = min(len(records), most)
     rows = np.linspace(0, len(records) - 1, count).astype(int)
     for start in range(0, count, batch_size):
@@ -286,7 +286,7 @@ def _some_batches(
 
 @dataclasses.dataclass(eq=False)
 class FineTuning:
-    """The runs on one task: the only runner."""
+    """The only runner: all runs on one task."""
 
     task: FineTuningTask
     options: FineTuningOptions
@@ -297,7 +297,7 @@ class FineTuning:
 
     def __post_init__(self) -> None:
         task, options = self.task, self.options
-        # The start of a run.
+        # The checkpoint that the run starts from.
         self.init_checkpoint: str | Source | None = None
         if task.is_restorable:
             source = self.model_files.source
@@ -331,11 +331,11 @@ class FineTuning:
 
     @property
     def metric(self) -> str:
-        """The metric by which checkpoints and runs are chosen."""
+        """The metric that chooses checkpoints and runs."""
         return self.options.best_metric or self.task.metric
 
     def prepare(self, folder: str, data: RunData | None = None) -> None:
-        """Makes a run's folder, with all files that must accompany its checkpoints."""
+        """Creates a run's folder, with all files that go with its checkpoints."""
         task = self.task
         task.prepare(folder)
         run_folder.prepare(
@@ -360,7 +360,7 @@ class FineTuning:
         until: float = 1.0,
         epochs_flag: str = "num_train_epochs",
     ) -> tuple[keras.Model, int]:
-        """Trains a run in a folder, resuming there, up to a share of its steps."""
+        """Trains or resumes a run in a folder, up to a share of its steps."""
         task, options = self.task, self.options
         data = task.data()
         self.prepare(folder, data)
@@ -396,7 +396,7 @@ class FineTuning:
         return model, step
 
     def restore(self, folder: str) -> tuple[keras.Model, int]:
-        """The model of a folder's last checkpoint, or else of the one to start from."""
+        """Returns the model of a folder's last checkpoint, or the initial model."""
         self.prepare(folder)
         return restore_or_initialize(
             self.trained,
@@ -408,11 +408,11 @@ class FineTuning:
         )
 
     def predict(self, model: keras.Model, split: str) -> Any:
-        """The predictions of a split."""
+        """Returns the predictions of a split."""
         return self.task.predict(split, self.outputs(model))
 
     def outputs(self, model: keras.Model) -> batching.Predict:
-        """Runs a model over batches; its step is compiled once."""
+        """Returns the model's prediction of batches; its step is compiled once."""
         if self._predictor is None or self._predictor[0] is not model:
             compiled = self.options.jit_compile
             step = on_devices().prediction_step(
@@ -423,11 +423,11 @@ class FineTuning:
         return self._predictor[1].run
 
     def scores(self, model: keras.Model, split: str) -> dict[str, float]:
-        """A split's losses and metrics."""
+        """Returns a split's losses and metrics."""
         return self.task.score(split, self.predict(model, split))
 
     def save_adapter(self, model: keras.Model, folder: str) -> None:
-        """Writes the weights of LoRA or adapters; nothing if all are trained."""
+        """Writes the weights of LoRA or adapters, if the model has any."""
         config = model.get_config()
         if (config.get("lora_rank") or config.get("adapter_size")) and self.is_chief:
             adapter_files.write_adapter(
@@ -438,7 +438,7 @@ class FineTuning:
             )
 
     def forget_model(self) -> None:
-        """Releases the model that predicted last, so that its memory can be freed."""
+        """Releases the last model that predicted, so that its memory can be freed."""
         self._predictor = None
 
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
@@ -446,7 +446,7 @@ class FineTuning:
 
 
 def files_of(options: FineTuningOptions, folder: str) -> ModelFiles:
-    """The model's files: of a run's folder, of a checkpoint, or as given."""
+    """Returns the model's files: from a run's folder, a checkpoint, or the flags."""
     model_files = read_model_files(options, folder)
     model_files.config.check_sequence_length(options.max_seq_length)
     changed: dict[str, Any] = {
@@ -458,7 +458,7 @@ def files_of(options: FineTuningOptions, folder: str) -> ModelFiles:
 
 
 def folder_of_model(options: FineTuningOptions) -> str:
-    """The folder of a run's checkpoints; after a selection, of the best one's."""
+    """Returns the folder of a run's checkpoints; after a selection, the best run's."""
     output_dir = options.output_dir
     best = checkpoints.folder_of(output_dir)
     is_selection = (

@@ -1,4 +1,4 @@
-"""GLUE's tasks and submission, XNLI, and the tasks that a program adds."""
+"""GLUE's tasks and submission, XNLI, and tasks added by a program."""
 
 import dataclasses
 import difflib
@@ -46,7 +46,7 @@ def _task(
     names: Mapping[str, str] = _NAMES,
     **values: Any,
 ) -> DataSet:
-    """A task with all splits; `texts` and `binary` are TensorFlow Datasets' names."""
+    """Returns a task with all splits; `texts` and `binary` are names in TFDS."""
     text_b = texts[1] if len(texts) > 1 else None
     table = table or TableSplit(text_a=texts[0], text_b=text_b, label=label)
     test = test or dataclasses.replace(table, label=None)
@@ -76,7 +76,7 @@ def _task(
 
 _SENTENCES = ("sentence1", "sentence2")
 # The diagnostics, predicted by a model of MNLI. GLUE scores them itself: their labels
-# are in diagnostic-full.tsv, which is not among the files of its tasks.
+# are in diagnostic-full.tsv, which is not among the task's files.
 _AX = DataSet(
     name="AX",
     folder="diagnostic",
@@ -93,7 +93,7 @@ _AX = DataSet(
     ),
 )
 
-# Ordered like GLUE's own table.
+# In the order of GLUE's own table.
 GLUE_TASKS: dict[str, DataSet] = {
     task.name: task
     for task in (
@@ -148,7 +148,7 @@ GLUE_TASKS: dict[str, DataSet] = {
 
 
 def xnli(language: str = "zh") -> DataSet:
-    """XNLI (Conneau et al. 2018): the training set machine-translated."""
+    """Returns XNLI (Conneau et al. 2018), with the machine-translated training set."""
     labelled = TableSplit(text_a=6, text_b=7, label=1, only={0: language})
     train = TableSplit(
         text_a=0, text_b=1, label=2, rename={"contradictory": "contradiction"}
@@ -207,17 +207,17 @@ _BUILT_IN = (*TASKS, OWN_TABLE)
 
 
 def add_task(data_set: DataSet) -> None:
-    """Adds a data set for --task_name and `find`.
+    """Adds a data set for --task_name.
 
-    It replaces one that was added under the same name, so that a notebook's cell can be
-    run again.
+    It replaces a data set added under the same name, so that a notebook cell can be run
+    again.
 
     Args:
         data_set: its description; see docs/python.md, "A task of your own".
 
     Raises:
-        ValueError: the name is that of a task of this package, or the splits, files,
-            labels and metrics do not fit together.
+        ValueError: the name is taken by a task of this package, or the splits, files,
+            labels and metrics do not match.
 
     Examples:
         >>> table = bert_tf.TableSplit(text_a="review", label="stars")
@@ -243,14 +243,14 @@ def add_task(data_set: DataSet) -> None:
             f" {', '.join(splits)}; {', '.join(wanted)}."
         )
     if data_set.labels is not None:
-        data_set.target()  # raises where a label is there twice, or a metric is none
+        data_set.target()  # raises for a repeated label or an unknown metric
     for old in [old for old in TASKS if _key(old) == _key(name)]:
         del TASKS[old]
     TASKS[name] = data_set
 
 
 def find(name: str) -> DataSet:
-    """A task by its name, in any case, with its hyphen or without."""
+    """Returns a task by name, ignoring case, hyphens and blanks."""
     found = {_key(task): data_set for task, data_set in TASKS.items()}
     if _key(name) in found:
         return found[_key(name)]
@@ -269,7 +269,7 @@ def _key(name: str) -> str:
 
 # The zip for the GLUE server (gluebenchmark.com): the test sets' predictions.
 #
-# One TSV per test set, at the top of the zip, under the names of `TASK_FILES`. Each has
+# It has one TSV per test set, in no folder, with the names of `TASK_FILES`. Each has
 # the header `index<tab>prediction`, then one line per example of the test set, in its
 # order, counted from 0. Predictions are the words of the task's data: 0 or 1, or
 # entailment and so on; for STS-B a number from 0 to 5. The server refuses a zip that
@@ -283,7 +283,7 @@ _NO_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 class TaskFile(NamedTuple):
-    """The predictions of a test set in the server's format."""
+    """A test set's predictions in the server's format."""
 
     task_name: str
     split: str
@@ -292,7 +292,7 @@ class TaskFile(NamedTuple):
     words: tuple[str, ...]  # the possible predictions; () for a number
 
 
-# The numbers count the lines of GLUE's own test files.
+# The numbers are the lines of GLUE's own test files.
 TASK_FILES = (
     TaskFile("CoLA", "test", "CoLA.tsv", 1063, _BINARY),
     TaskFile("SST-2", "test", "SST-2.tsv", 1821, _BINARY),
@@ -309,7 +309,7 @@ TASK_FILES = (
 
 
 def task_file(task_name: str, split: str) -> TaskFile | None:
-    """The file of a task's test split; None for one that GLUE does not have."""
+    """Returns the file of a task's test split, or None if GLUE has none."""
     wanted = (task_name.lower(), split)
     found = (one for one in TASK_FILES if (one.task_name.lower(), one.split) == wanted)
     return next(found, None)
@@ -323,7 +323,7 @@ def write_task_file(
     if file is None:
         return
     if not file.words:
-        # The larger first: of 0.0 and -0.0 this keeps the one without a sign.
+        # 0.0 comes first, so that -0.0 loses its sign.
         scores = [min(max(0.0, float(word)), _LARGEST_SCORE) for word in words]
         words = [f"{score:.3f}" for score in scores]
     files.make_folder(folder)
@@ -339,7 +339,7 @@ def write_task_file(
 def write_submission(
     folder: str, path: str, *, fill_missing: bool = False
 ) -> list[TaskFile]:
-    """Packs the test sets' predictions into the zip; the test sets that are missing."""
+    """Writes the zip of the test sets' predictions; returns the missing test sets."""
     missing = []
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
@@ -357,13 +357,13 @@ def write_submission(
                     )
                     continue
                 logging.warning("A placeholder stands for %s.", file.file_name)
-                # A constant number would have no correlation.
+                # A constant number has no correlation.
                 values = file.words[:1] or ("0.000", "5.000")
                 table = _table((values * file.num_examples)[: file.num_examples])
             member = zipfile.ZipInfo(file.file_name, _NO_DATE)
             member.compress_type = zipfile.ZIP_DEFLATED
             member.external_attr = 0o644 << 16
-            member.create_system = 3  # as on Unix, on every system
+            member.create_system = 3  # Unix, whatever the system
             archive.writestr(member, table)
     if len(missing) == len(TASK_FILES):
         raise InputError(
@@ -381,7 +381,7 @@ def _table(predictions: Sequence[str]) -> str:
 
 
 def _checked(path: str, file: TaskFile) -> str:
-    """A file's content, if it has the test set's rows."""
+    """Returns a file's content, if it has the test set's rows."""
     content = files.read_text(path, "predictions")
     header, *rows = content.removesuffix("\n").split("\n")
     if header != _HEADER or len(rows) != file.num_examples:

@@ -1,4 +1,4 @@
-"""All of GLUE: its tasks one by one, the table of scores, the submission."""
+"""All of GLUE: the runs of its tasks, the table of scores, the submission."""
 
 import dataclasses
 import json
@@ -51,19 +51,19 @@ TABLE_NAME = "glue.json"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskResult:
-    """A task's result; scores are from 0 to 1 (correlations from -1)."""
+    """A task's result; scores from 0 to 1, correlations from -1."""
 
-    task: str  # as GLUE spells it
-    # The best run's, on the development set; MNLI's second set has `_mismatched`.
+    task: str  # spelled as by GLUE
+    # Of the best run, on the development set; MNLI's second set has `_mismatched`.
     scores: Mapping[str, float]
-    metric: str  # by which the run was chosen
+    metric: str  # chose the best run
     run: str  # the best run's name, which shows its settings
-    restarts: tuple[float, ...]  # the scores of all runs with these settings
-    num_runs: int  # that were started
-    num_failed: int  # that diverged or learned nothing
-    seconds: float  # their total time
-    predicted: tuple[str, ...] = ()  # the test splits whose predictions are written
-    # Split -> digest of what was scored or predicted.
+    restarts: tuple[float, ...]  # scores of all runs with these settings
+    num_runs: int  # runs that were started
+    num_failed: int  # runs that diverged or learned nothing
+    seconds: float  # total time of the runs
+    predicted: tuple[str, ...] = ()  # test splits with written predictions
+    # Split -> digest of the examples that were scored or predicted.
     inputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -79,7 +79,7 @@ def result_of(
     predicted: tuple[str, ...] = (),
     inputs: Mapping[str, str] = types.MappingProxyType({}),
 ) -> TaskResult:
-    """The result of a task whose best run has these scores."""
+    """Returns the result of a task whose best run has these scores."""
     records, metric = selection.records, selection.metric
     same = selection.best.settings[:3]
     return TaskResult(
@@ -98,13 +98,13 @@ def result_of(
     )
 
 
-# The table of GLUE: OUTPUT_DIR/glue.md, glue.png, and glue.json, which also is the
-# record of what is done: {"tasks": {"MRPC": {...}}, "average": 0.84, "average_over":
-# ["MRPC"]}, each task as `TaskResult`.
+# The table of GLUE: OUTPUT_DIR/glue.md, glue.png, and glue.json, which also records the
+# finished tasks: {"tasks": {"MRPC": {...}}, "average": 0.84, "average_over": ["MRPC"]},
+# each task as `TaskResult`.
 #
 # Our scores are on the development sets, of runs chosen by those same scores; the
 # paper's (Devlin et al. 2018, table 1) are the server's, on the test sets. The table
-# states this: expect lower scores on the test sets.
+# says so: expect lower scores on the test sets.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class _Table:
 
 
 def write_report(results: Mapping[str, TaskResult], folder: str) -> None:
-    """Writes the table in its three forms."""
+    """Writes the table as JSON, Markdown and a picture."""
     rows = [results[name] for name in GLUE_TASKS if name in results]
     average, tasks = average_of(rows)
     values = _Table(
@@ -132,7 +132,7 @@ def write_report(results: Mapping[str, TaskResult], folder: str) -> None:
 
 
 def read_results(folder: str) -> dict[str, TaskResult]:
-    """The results of earlier starts in a folder's table; none if it is damaged."""
+    """Reads earlier results from a folder's table; returns {} if it is damaged."""
     path = os.path.join(folder, TABLE_NAME)
     if not files.exists(path):
         return {}
@@ -149,14 +149,14 @@ def read_results(folder: str) -> dict[str, TaskResult]:
 
 
 def short_name(metric: str) -> str:
-    """A metric's name, short enough for a table's column."""
+    """Shortens a metric's name for a table's column."""
     name = metric.removesuffix(MISMATCHED)
     name = {"matthews_correlation": "MCC", "f1": "F1"}.get(name, name)
     return f"{name} (mm)" if metric.endswith(MISMATCHED) else name
 
 
 def picture(results: Sequence[TaskResult]) -> bytes:
-    """The tasks' scores as bars, ours next to the paper's, as a PNG."""
+    """Draws the tasks' scores as bars, ours next to the paper's, as a PNG."""
     bars = [
         (result, metric)
         for result in results
@@ -190,13 +190,13 @@ def picture(results: Sequence[TaskResult]) -> bytes:
 
 
 def average_of(results: Sequence[TaskResult]) -> tuple[float, list[str]]:
-    """GLUE's average over the tasks that count, and those tasks; NaN if none."""
+    """Returns GLUE's average (NaN without tasks), and the tasks in it."""
     scores = {one.task: one.scores for one in results if one.task not in NOT_AVERAGED}
     return (glue_average(scores) if scores else math.nan), [*scores]
 
 
 def report(results: Sequence[TaskResult]) -> str:
-    """The table as Markdown; scores in per cent."""
+    """Returns the table as Markdown, with scores in per cent."""
     header = [
         *("task", "metric", "best, dev", "mean ± sd of restarts", "runs", "failed"),
         *("best settings", "duration"),
@@ -229,7 +229,7 @@ def report(results: Sequence[TaskResult]) -> str:
 def _averages(
     results: Sequence[TaskResult], average: float, num_tasks: int
 ) -> list[list[str]]:
-    """GLUE's average, and the paper's kind, which alone compares with the paper's."""
+    """Returns rows of GLUE's average, and of an average like the paper's."""
     scores = {result.task: result.scores for result in results}
     columns = [one for one in COLUMNS if one[1] in scores.get(one[0], {})]
 
@@ -286,7 +286,7 @@ SECOND_STAGE = ("MRPC", "STS-B", "RTE")
 
 
 def chosen_tasks(options: GlueOptions) -> list[DataSet]:
-    """The tasks of --tasks, in the order in which they are to be run."""
+    """Returns the tasks of --tasks in the order of their runs."""
     if not files.is_folder(options.glue_dir):
         raise InputError(f"`glue_dir`: no such folder: {options.glue_dir}")
     wants_all = [name.lower() for name in options.tasks] == [ALL]
@@ -322,12 +322,12 @@ def chosen_tasks(options: GlueOptions) -> list[DataSet]:
         raise InputError(f"`glue_dir={options.glue_dir}` has none of GLUE's folders.")
     if options.two_stage and not has_mnli and {*chosen} & {*SECOND_STAGE}:
         raise InputError("`two_stage` begins with MNLI's model: add MNLI to `tasks`.")
-    # Other tasks start from MNLI's model, or are predicted by it.
+    # MNLI comes first: other tasks start from its model, or are predicted by it.
     return sorted(chosen.values(), key=lambda data_set: data_set.name != "MNLI")
 
 
 def check_examples(data_set: DataSet, options: GlueOptions) -> None:
-    """Reads all that a task needs, so that errors appear before any training."""
+    """Reads all examples of a task, so that errors appear before any training."""
     folder = _data_dir(data_set, options)
     data_set = dataclasses.replace(
         data_set, max_unusable_rows=options.max_unusable_rows
@@ -354,7 +354,7 @@ def check_examples(data_set: DataSet, options: GlueOptions) -> None:
 def run(options: GlueOptions) -> RunResult:
     """Runs the tasks, then writes the table and the submission.
 
-    The scores are the best runs', as in `scores["MRPC/accuracy"]`.
+    Returns the best runs' scores, such as `scores["MRPC/accuracy"]`.
     """
     options = with_recipe(options)
     tasks = chosen_tasks(options)
@@ -401,7 +401,7 @@ def run_task(
     strategy: tf.distribute.Strategy,
     there: TaskResult | None,
 ) -> TaskResult | None:
-    """Runs a task, unless `there`: selection, the best run's scores, predictions."""
+    """Runs a task: selection, the best run's scores, predictions; reuses `there`."""
     if data_set.name == "AX" and not options.do_predict:
         return None
     logging.info("***** %s *****", data_set.name)
@@ -443,7 +443,7 @@ def run_task(
 def _scores(
     run: FineTuning, model: keras.Model, splits: Sequence[str], metrics: Sequence[str]
 ) -> dict[str, float]:
-    """Predicts splits, writes the predictions, and scores them by some metrics."""
+    """Predicts splits, writes the predictions, and returns scores by some metrics."""
     scores: dict[str, float] = {}
     for split in splits:
         predictions = run.predict(model, split)
@@ -456,10 +456,10 @@ def _scores(
 
 
 def _options_of(data_set: DataSet, options: GlueOptions) -> ClassifierOptions:
-    """The options of one task's runs."""
+    """Returns the options of one task's runs."""
     changes: dict[str, Any] = {
         "task_name": data_set.name,
-        "do_train": bool(data_set.dev_splits),  # AX has a test set alone
+        "do_train": bool(data_set.dev_splits),  # AX has only a test set
         "data_dir": _data_dir(data_set, options),
         "output_dir": os.path.join(options.output_dir, data_set.name),
         "do_eval": bool(data_set.dev_splits),
@@ -470,7 +470,7 @@ def _options_of(data_set: DataSet, options: GlueOptions) -> ClassifierOptions:
 
 
 def _splits(data_set: DataSet, options: GlueOptions) -> Sequence[str]:
-    """The splits that are read."""
+    """Returns the splits to read."""
     training = ("train", *data_set.dev_splits) if data_set.dev_splits else ()
     return (*training, *(data_set.test_splits if options.do_predict else ()))
 
@@ -480,5 +480,5 @@ def _data_dir(data_set: DataSet, options: GlueOptions) -> str:
 
 
 def _best_of(options: GlueOptions, task: str) -> str:
-    """The folder of a task's best run."""
+    """Returns the folder of a task's best run."""
     return checkpoints.folder_of(os.path.join(options.output_dir, task))

@@ -20,7 +20,7 @@ _OTHER = "other"
 
 
 def report(source: "Source") -> str:
-    """A page on a checkpoint."""
+    """Returns a page on a checkpoint."""
     lines = [source.path, f"  {'format':30} {source.format}"]
     lines += [f"  {name:30} {value}".rstrip() for name, value in _facts(source)]
     return "\n".join(lines)
@@ -89,7 +89,7 @@ def summary_names() -> list[str]:
 
 
 def _training(source: "Source") -> Iterator[tuple[str, str]]:
-    """Yields the contents of a run's files, and its records' manifests, if any."""
+    """Yields the contents of a run's files, and of its records' manifests, if any."""
     from bert_tf.records.manifest import find_manifests, manifest_lines
 
     values = flags_of_run(source.folder)

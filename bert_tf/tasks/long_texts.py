@@ -1,10 +1,10 @@
-"""Texts longer than the model, read in windows that overlap.
+"""Texts longer than the model's input, read in overlapping windows.
 
-If r tokens of a text fit, window k is its tokens [k s, k s + r), with the stride s; the
+If r tokens fit, window k has a text's tokens [k s, k s + r), with the stride s; the
 last window is the first that reaches the text's end. So each token is in at least one
 window. This module does not import TensorFlow.
 
-N examples, R windows of them, C outputs.
+N examples, R windows in all, C outputs.
 """
 
 from collections.abc import Sequence
@@ -14,22 +14,22 @@ import numpy as np
 
 from bert_tf.text.wordpiece import Tokens
 
-# The `window_pooling` that the model computes.
+# The `window_pooling` that the model itself computes.
 ATTENTION = "attention"
 
-# The value of one more token in a window's length, in tokens of context.
+# The value of one more token in a window, in tokens of context.
 _WORTH_OF_LENGTH = 0.01
 
 
 class Window(NamedTuple):
-    """A part of a text: its first token there, and its number of tokens."""
+    """A part of a text: its first token, and its number of tokens."""
 
     start: int
     length: int
 
 
 def windows(num_tokens: int, room: int, stride: int | None = None) -> list[Window]:
-    """A text's windows; without a stride they overlap by half."""
+    """Returns a text's windows; without a stride they overlap by half."""
     stride = min(stride or max(1, room // 2), room)
     last = max(0, num_tokens - room)
     return [
@@ -41,9 +41,9 @@ def windows(num_tokens: int, room: int, stride: int | None = None) -> list[Windo
 def best_windows(found: Sequence[Window], num_tokens: int) -> np.ndarray:
     """Returns every token's window with the most context, the first of equal ones.
 
-    A token's context is the smaller number of tokens on its two sides. A longer window
-    counts for a hundredth of a token more for each of its tokens, as in the original's
-    SQuAD.
+    A token's context is the smaller number of tokens on either side. As in the
+    original's SQuAD, each token of a window's length counts as another hundredth of a
+    token of context.
     """
     best = np.zeros(num_tokens, np.int64)
     if len(found) == 1:
@@ -51,7 +51,7 @@ def best_windows(found: Sequence[Window], num_tokens: int) -> np.ndarray:
     best_score = np.zeros(num_tokens)
     for number, (start, length) in enumerate(found):
         left = np.arange(length)
-        # Float arithmetic decides ties, so it is the same as the original's.
+        # Float arithmetic decides ties, so it equals the original's.
         score = np.minimum(left, left[::-1]) + _WORTH_OF_LENGTH * length
         part = slice(start, start + length)
         is_better = score > best_score[part]
@@ -63,10 +63,10 @@ def best_windows(found: Sequence[Window], num_tokens: int) -> np.ndarray:
 def windows_of_pair(
     tokens_a: Tokens, tokens_b: Tokens, room: int, stride: int | None = None
 ) -> tuple[list[tuple[Tokens, Tokens]], bool]:
-    """The windows of a text or a pair, and whether tokens are in none of them.
+    """Splits a text or pair into windows; returns them, and whether tokens are lost.
 
-    The longer text (the second, if they are equally long) is split, and each window has
-    the whole of the other text, up to half of the room.
+    The longer text (the second, if they are equally long) is split, and each window
+    also has the other text, cut to half of the room.
     """
     if len(tokens_a) + len(tokens_b) <= room:
         return [(tokens_a, tokens_b)], False
@@ -84,10 +84,10 @@ def windows_of_pair(
 def pooled_windows(
     logits: np.ndarray, counts: Sequence[int], pooling: str = "mean"
 ) -> np.ndarray:
-    """The outputs of examples [N, C]: the mean of their windows' logits [R, C].
+    """Returns the outputs of examples [N, C], the means of windows' logits [R, C].
 
-    For classes it is the geometric mean of their probabilities. Or the maximum. A
-    model with attention to windows has pooled them; without counts there are none.
+    For classes, this is the geometric mean of probabilities. `pooling` may be "max".
+    With attention to windows, or without counts, the logits are returned unchanged.
     """
     if pooling == ATTENTION or not counts:
         return logits

@@ -13,16 +13,16 @@ from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 LOSS = "loss"
 MAJORITY = "majority"
 
-# Correlations of predicted with true scores, as GLUE's STS-B reports them.
+# Correlations of predicted with true scores, as GLUE reports for STS-B.
 
 
 def pearson_and_spearman(
     predictions: Sequence[float] | np.ndarray, labels: Sequence[float] | np.ndarray
 ) -> tuple[float, float]:
-    """Pearson's r and Spearman's rho; 0 where one side is constant."""
+    """Returns Pearson's r and Spearman's rho; 0 if one side is constant."""
     from scipy import stats
 
-    # In float32, predictions that are nearly constant lose the third decimal.
+    # In float32, nearly constant predictions lose the third decimal.
     predictions = np.asarray(predictions, np.float64)
     labels = np.asarray(labels, np.float64)
     if len(predictions) < 2 or np.ptp(predictions) == 0 or np.ptp(labels) == 0:
@@ -42,7 +42,7 @@ def pearson_and_spearman(
 
 Metric = Callable[[np.ndarray, np.ndarray], float]
 
-# The suffix of a metric's name for MNLI's second development set.
+# The suffix of metrics for MNLI's second development set.
 MISMATCHED = "_mismatched"
 
 
@@ -51,7 +51,7 @@ def scores(
     predictions: Sequence[float] | np.ndarray,
     labels: Sequence[float] | np.ndarray,
 ) -> dict[str, float]:
-    """Scores predictions by each of some metrics."""
+    """Returns the scores of predictions by some metrics."""
     predictions, labels = np.asarray(predictions), np.asarray(labels)
     if predictions.shape != labels.shape or not len(labels):
         raise ValueError(
@@ -63,7 +63,7 @@ def scores(
 
 def glue_average(scores_by_task: Mapping[str, Mapping[str, float]]) -> float:
     """Returns the mean over tasks of their metrics' means, as GLUE's server does."""
-    # Wang et al. 2018, section 5; the leaderboard's figure is of all tasks but AX.
+    # Wang et al. 2018, section 5; the leaderboard averages all tasks but AX.
     # Devlin et al. 2018 average differently: one metric per task, MNLI's sets as two,
     # no WNLI.
     means = [sum(of.values()) / len(of) for of in scores_by_task.values()]
@@ -71,7 +71,7 @@ def glue_average(scores_by_task: Mapping[str, Mapping[str, float]]) -> float:
 
 
 def _accuracy(predictions: np.ndarray, labels: np.ndarray) -> float:
-    """The share of examples whose every output is right."""
+    """Returns the share of examples with all outputs right."""
     right = predictions == labels
     return right.reshape(len(labels), -1).all(axis=-1).mean()
 
@@ -83,7 +83,7 @@ def _matthews_correlation(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 
 def _of_sklearn(name: str, average: str) -> Metric:
-    """F1, precision or recall: of class 1 ("binary") or over classes or labels."""
+    """Returns F1, precision or recall of class 1 ("binary"), or over all classes."""
 
     def metric(predictions: np.ndarray, labels: np.ndarray) -> float:
         import sklearn.metrics
@@ -95,7 +95,7 @@ def _of_sklearn(name: str, average: str) -> Metric:
 
 
 def _correlation(which: int) -> Metric:
-    """Pearson's or Spearman's, the mean over outputs."""
+    """Returns Pearson's or Spearman's correlation, averaged over outputs."""
 
     def metric(predictions: np.ndarray, labels: np.ndarray) -> float:
         shape = (len(labels), -1)
@@ -125,7 +125,7 @@ METRICS: dict[str, Metric] = {
     "mean_squared_error": _mean_squared_error,
 }
 
-# Metrics of class 1 against class 0, which more classes do not have.
+# Metrics of class 1 against class 0, undefined for more classes.
 OF_TWO_CLASSES = ("f1", "precision", "recall")
 # The metrics for each kind of prediction.
 METRICS_OF: dict[str, tuple[str, ...]] = {
@@ -143,7 +143,7 @@ OWN_METRICS: dict[str, tuple[str, ...]] = {
 
 # Scores of several runs, or trials.
 
-LEVEL = 0.95  # of confidence
+LEVEL = 0.95  # confidence level
 
 
 def expected_best(scores: Sequence[float]) -> list[float]:
@@ -171,17 +171,17 @@ def standard_deviation(scores: Sequence[float]) -> float:
 class PairedTest(NamedTuple):
     """A paired t-test over the seeds of two runs; NaN for fewer than two seeds.
 
-    If all differences are the same, their deviation is unknown: there is no interval,
-    and the p-value comes from the exact sign test: 2 / 2^n.
+    If all differences are equal, their deviation is unknown: there is no interval, and
+    the p-value is the exact sign test's, 2 / 2^n.
     """
 
     p_value: float = math.nan
-    low: float = math.nan  # of the mean difference's interval, at LEVEL
+    low: float = math.nan  # bounds of the mean difference, at LEVEL
     high: float = math.nan
 
 
 def paired_test(one: Mapping[Any, float], other: Mapping[Any, float]) -> PairedTest:
-    """Tests how much `other` is above `one`, by seed."""
+    """Tests by how much `other` exceeds `one`, paired by seed."""
     from scipy import stats
 
     seeds = sorted({*one} & {*other})
@@ -189,7 +189,7 @@ def paired_test(one: Mapping[Any, float], other: Mapping[Any, float]) -> PairedT
     if len(differences) < 2:
         return PairedTest()
     largest = np.abs(differences).max()
-    if np.ptp(differences) <= 1e-9 * largest:  # equal to rounding
+    if np.ptp(differences) <= 1e-9 * largest:  # equal up to rounding
         return PairedTest(2.0 ** (1 - len(differences)) if largest else 1.0)
     found = stats.ttest_1samp(differences, 0.0)
     low, high = found.confidence_interval(LEVEL)

@@ -1,4 +1,4 @@
-"""Names the format of a file that a command does not read, by its beginning."""
+"""Names the format of a file that a command does not read, from its beginning."""
 
 import contextlib
 import re
@@ -9,7 +9,7 @@ from bert_tf.base.errors import InputError
 
 _NUM_CHARACTERS = 20_000
 _OFFSETS = r'\[\s*[\[(]\s*\d+\s*,\s*\d+\s*,\s*["\']'
-# Spans as Label Studio, Prodigy, spaCy and doccano write them.
+# Spans as written by Label Studio, Prodigy, spaCy and doccano.
 _SPANS = (
     r'\s*\[?\s*\{.*("(annotations|completions)"\s*:\s*\[.*"result"\s*:'
     r'|"_(input|task)_hash"|"spans"\s*:\s*\[\s*\{|"start_offset"\s*:'
@@ -17,7 +17,7 @@ _SPANS = (
     rf'|.*\{{\s*["\']entities["\']\s*:\s*({_OFFSETS}|\[\s*\])'
 )
 
-# The commands for which it says nothing new, what its beginning has, what to say.
+# Commands without this hint, the format's beginning, its description.
 _FORMATS = tuple(
     (commands, re.compile(pattern, re.DOTALL), said)
     for commands, pattern, said in (
@@ -48,7 +48,7 @@ _FORMATS = tuple(
 
 
 def format_of(text: str, command: str) -> str:
-    """Returns the apparent format of a text, if known and not the command's, or ""."""
+    """Names the apparent format of a text; "" if unknown or the command's own."""
     for commands, pattern, said in _FORMATS:
         if pattern.match(text):
             return "" if command in commands.split() else said

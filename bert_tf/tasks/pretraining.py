@@ -1,4 +1,4 @@
-"""Pre-training: the task, its data, and a run."""
+"""Pre-training: the task, its data, and the run."""
 
 import dataclasses
 import functools
@@ -57,7 +57,7 @@ from bert_tf.training.strategy import (
 from bert_tf.training.task import ENDLESS, Phase, Task
 from bert_tf.training.training_options import LossOptions, TrainingConfig
 
-# Pre-training as a task: the masked LM, with next sentence prediction or alone.
+# Pre-training as a task: the masked LM, with or without next sentence prediction.
 
 
 def pretraining_task(
@@ -68,7 +68,7 @@ def pretraining_task(
     num_pair_labels: int = 2,
     electra: Mapping[str, Any] | None = None,
 ) -> Task:
-    """The task of pre-training a model, with ELECTRA's objective if it has options."""
+    """Returns the pre-training task; with `electra`, ELECTRA's objective."""
     settings: dict[str, Any] = {"packed": packed, "recompute": recompute}
     if electra is not None:
         return Task(
@@ -81,7 +81,7 @@ def pretraining_task(
 
     def build_model() -> BertPretrainer:
         model = BertPretrainer(config, num_pair_labels=num_pair_labels, **settings)
-        if not next_sentence:  # weights without a gradient would still decay
+        if not next_sentence:  # otherwise decayed without a gradient
             model.encoder.get_layer("pooler").trainable = False
             model.get_layer("seq_relationship").trainable = False
         return model
@@ -95,7 +95,7 @@ def pretraining_task(
 
 
 def _as_trained(options: PretrainingOptions) -> PretrainingOptions:
-    """Takes the heads and objective from the training if a model is only evaluated."""
+    """Takes heads and objective from the training if a model is only evaluated."""
     folder = options.output_dir
     if not files.exists(os.path.join(folder, STATE_NAME)):
         folder = folder_of(options.init_checkpoint or folder)
@@ -105,14 +105,14 @@ def _as_trained(options: PretrainingOptions) -> PretrainingOptions:
     return with_flags_of(options, names_of_options, flags_of_run(folder), folder)
 
 
-# A run of pre-training: records in, a model and its evaluation out.
+# A run of pre-training: from records to a model and its evaluation.
 
-# Callbacks of every run, from `bert_tf.base.addons`, in this order.
+# Callbacks of every run, from `bert_tf.base.addons`, in order.
 _CALLBACKS = ("bits_per_byte", "reference_curves", "card")
 
 
 class PretrainingRun(Run):
-    """A run of pre-training, in phases, perhaps after stages with fewer layers."""
+    """A pre-training run in phases, perhaps after stacking stages."""
 
     options: PretrainingOptions
 
@@ -120,13 +120,13 @@ class PretrainingRun(Run):
         self,
         options: PretrainingOptions,
         strategy: Strategy | None = None,
-        num_layers: int | None = None,  # another number than the options'
+        num_layers: int | None = None,  # overrides the options' number
     ) -> None:
         self.options = options = _as_trained(with_recipe(options, RECIPES))
         self.strategy = strategy = strategy or create_strategy(options)
         self.specs = parse_phases(options.phases) if options.phases else []
         self.init_checkpoint: str | Source | None = None
-        # Errors that would otherwise appear after hours of training.
+        # Finds errors that would otherwise appear after hours of training.
         self._refuse_uneven_batches()
         self.electra: dict[str, float] | None = None
         if options.electra:
@@ -139,7 +139,7 @@ class PretrainingRun(Run):
             self.config = dataclasses.replace(self.config, num_hidden_layers=num_layers)
         if source is not None and source.config is not None:
             refuse_other_function(source, self.config, "this run's model")
-        # The phases' records for training, and for evaluation.
+        # The phases' records, for training and for evaluation.
         self.records = self._open("input_file", options)
         self.held_out = self.records
         rate = options.eval_masked_lm_prob
@@ -160,7 +160,7 @@ class PretrainingRun(Run):
                 first.max_seq_length, options.num_train_steps, options.train_batch_size
             )
         ]
-        # If some records are packed, the others are read as rows of one.
+        # If some records are packed, the others are read as rows of one sequence.
         self.is_packed = any(records.is_packed for records in every)
         self._fit_to_records(source, every)
         self.task = pretraining_task(
@@ -222,7 +222,7 @@ class PretrainingRun(Run):
         )
 
     def phases(self) -> list[Phase]:
-        """The run's parts, each with its records, their length and its batch size."""
+        """Returns the phases, each with its records, their length and batch size."""
         phases: list[Phase] = []
         for spec, records, held_out in zip(
             self.specs, self.records, self.held_out, strict=True
@@ -235,7 +235,7 @@ class PretrainingRun(Run):
                 spec.batch_size,
                 spec.max_seq_length,
             )
-            # Evaluation takes the first records, however many there are.
+            # Evaluation reads the first records, whatever their number.
             evaluation_ids = held_out.fingerprints([0] * len(held_out.paths))
             begin = phases[-1].end_step if phases else 0
             phases.append(
@@ -259,7 +259,7 @@ class PretrainingRun(Run):
         return phases
 
     def first_stages(self) -> None:
-        """Trains the stages of `stacking`; the run starts from the last one's model."""
+        """Trains the stages of `stacking`, from the last of which the run starts."""
         options = self.options
         stages = parse_stacking(options.stacking) if options.stacking else []
         layers = [
@@ -286,7 +286,7 @@ class PretrainingRun(Run):
                 num_train_steps=stage.num_steps,
                 num_warmup_steps=min(options.num_warmup_steps, stage.num_steps // 10),
                 num_schedule_steps=None,
-                random_seed=options.random_seed + 1 + number,  # other batches
+                random_seed=options.random_seed + 1 + number,  # different batches
                 init_checkpoint=checkpoint,
                 stack_layers=number > 0 or options.stack_layers,
             )
@@ -294,7 +294,7 @@ class PretrainingRun(Run):
             self.init_checkpoint = checkpoint = folder
 
     def restore(self) -> tuple[keras.Model, int]:
-        """The model of --output_dir's last checkpoint, or else of --init_checkpoint."""
+        """Returns --output_dir's last checkpoint's model, or --init_checkpoint's."""
         self._prepare()
         return restore_or_initialize(
             self.task,
@@ -329,7 +329,7 @@ class PretrainingRun(Run):
     def _evaluation(
         self, records: PretrainingRecords
     ) -> Callable[[keras.Model], Mapping[str, float]]:
-        """Evaluates a model on the first batches of some records, repeated if few."""
+        """Returns an evaluation on the first batches of records, repeated if few."""
         options = self.options
         size = options.eval_batch_size
         dataset = functools.partial(records.evaluation_dataset, size)
@@ -363,7 +363,7 @@ class PretrainingRun(Run):
         return math.ceil(sum(records.counts) / self.options.eval_batch_size)
 
     def _refuse_uneven_batches(self) -> None:
-        """Raises InputError if some batch cannot be split over the devices."""
+        """Raises InputError if a batch cannot be split over the devices."""
         options = self.options
         flag, sizes = "train_batch_size", [options.train_batch_size]
         if self.specs:
@@ -377,7 +377,7 @@ class PretrainingRun(Run):
             check_batch_size(self.strategy, size, flag="eval_batch_size")
 
     def _open(self, flag: str, masking: MaskingOptions) -> list[PretrainingRecords]:
-        """Returns the phases' records, checked; equal lengths are opened once."""
+        """Opens and checks the phases' records; equal lengths are opened once."""
         options = self.options
         return records_of_lengths(
             getattr(options, flag),
@@ -429,7 +429,7 @@ class PretrainingRun(Run):
         self._segmenter = checked_segmenter(source, every[0].segmenter)
 
     def _refuse_other_metrics(self) -> None:
-        """Raises InputError now for errors that the first evaluation would meet."""
+        """Raises InputError for wrong metrics, before the first evaluation."""
         objective = self.task.objective
         of_training = ["loss", *objective.losses, *objective.metrics]
         metrics = [*of_training]
@@ -446,7 +446,7 @@ class PretrainingRun(Run):
 
     @property
     def _trained_config(self) -> BertConfig:
-        """The model's config, with the dropout of this training."""
+        """The model's config, with this training's dropout."""
         if (rate := self.options.dropout) is None:
             return self.config
         return dataclasses.replace(
@@ -455,14 +455,14 @@ class PretrainingRun(Run):
 
     @property
     def _continues(self) -> bool:
-        """Whether the run begins with a model that predicts masked tokens."""
+        """Whether the initial model already predicts masked tokens."""
         source = self.init_checkpoint
         return isinstance(source, Source) and names.MASKED_LM in names.heads_of(
             source.weights
         )
 
     def _prepare(self) -> None:
-        """Makes --output_dir, with all files that must accompany its checkpoints."""
+        """Creates --output_dir, with all files that go with its checkpoints."""
         run_folder.prepare(
             self.options.output_dir,
             self.config,

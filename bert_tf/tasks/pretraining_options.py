@@ -33,13 +33,13 @@ def _warmup_of_six_percent(given: "PretrainingOptions") -> int:
 
 
 def _share_to_mask(given: "PretrainingOptions") -> float | None:
-    # ELECTRA's loss, which is on every token, was not measured.
+    # Not measured for ELECTRA's loss, which is on every token.
     return None if given.electra else 0.25
 
 
-# Recipe -> option -> its default. What records are made with, such as packing or whole
-# words, is not here; benchmarks/recipe.py measures each part. What these papers also
-# have, and what gained nothing there, is left out: beta_2 of 0.98, clip_norm of 0.5.
+# Recipe -> option -> its default. Settings of the records, such as packing or whole
+# words, are not here. benchmarks/recipe.py measures each part. Left out, as they gained
+# nothing there: the papers' beta_2 of 0.98 and clip_norm of 0.5.
 RECIPES: Mapping[str, Mapping[str, Any]] = {
     # Devlin et al. 2018, appendix A.2.
     "paper": {
@@ -57,9 +57,9 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "num_warmup_steps": _warmup_of_six_percent,  # I
         "bias_correction": True,  # I, G: plain AdamW
         "masked_lm_prob": _share_to_mask,  # G; for records without masks
-        "learning_rate_schedule": "wsd",  # Hu et al. 2024; I and G fall all the time
+        "learning_rate_schedule": "wsd",  # Hu et al. 2024; I and G decay throughout
         # The original's default. I has 4,096 and G up to 8,192, for billions of tokens;
-        # with the tens of millions that a laptop sees in an hour more steps are better.
+        # with tens of millions, as a laptop reads in an hour, more steps are better.
         "train_batch_size": 32,
     },
 }
@@ -74,7 +74,7 @@ class PretrainingOptions(
     decides="numbers",
     hides=_OF_FINE_TUNING,
 ):
-    """A run of pre-training."""
+    """The options of a pre-training run."""
 
     output_dir: str = with_default(FineTuningOptions, "output_dir", REQUIRED)
     do_train: bool = with_default(FineTuningOptions, "do_train", False)
@@ -179,7 +179,7 @@ class PretrainingOptions(
         least=0.0,
         below=1.0,
     )
-    # The paper's ablations, its section 5.1.
+    # The paper's ablations, section 5.1.
     next_sentence: bool = option(
         True,
         "Predict the next sentence if the records have pairs; false is the ablation"
@@ -224,10 +224,10 @@ class PretrainingOptions(
     )
 
     def problems(self) -> Iterator[str]:
-        """Options that exclude each other, such as those that the phases give."""
+        """Yields options that exclude each other, and missing options."""
         yield from super().problems()
         yield from self.refuse_together("bert_config_file", "bert_size")
-        if self.do_train or not self.do_eval:  # else the run's folder has it
+        if self.do_train or not self.do_eval:  # else the run's folder has one
             yield from self.need_one_given(
                 "bert_config_file", "bert_size", "init_checkpoint"
             )
@@ -248,7 +248,7 @@ class PretrainingOptions(
 
     @property
     def schedule(self) -> str:
-        """Returns the schedule that is given, or else the recipe's."""
+        """The schedule given, or else the recipe's."""
         own = super().schedule
         if self.recipe is None or self.is_given("learning_rate_schedule"):
             return own
@@ -256,7 +256,7 @@ class PretrainingOptions(
 
     @property
     def last_step(self) -> int:
-        """The step to train to, of all phases."""
+        """The last step of all phases."""
         if not self.phases:
             return self.num_train_steps
         return sum(phase.num_steps for phase in parse_phases(self.phases))
@@ -273,7 +273,7 @@ class PhaseSpec(NamedTuple):
     """One phase of --phases: LENGTH:STEPS:BATCH."""
 
     max_seq_length: int
-    num_steps: int  # of this phase alone
+    num_steps: int  # of this phase only
     batch_size: int
 
 
@@ -292,7 +292,7 @@ def parse_phases(text: str) -> list[PhaseSpec]:
 
 
 def _numbers(flag: str, text: str, count: int, wanted: str) -> Iterator[list[int]]:
-    """Yields the numbers in every part of a flag's text."""
+    """Yields the numbers in each part of a flag's text."""
     for part in text.split(","):
         numbers = part.strip().split(":")
         if len(numbers) != count or not all(n.isdecimal() and int(n) for n in numbers):
@@ -301,7 +301,7 @@ def _numbers(flag: str, text: str, count: int, wanted: str) -> Iterator[list[int
 
 
 def model_config(options: PretrainingOptions, source: "Source | None") -> BertConfig:
-    """The architecture of the flags, the initial checkpoint, or the run's folder."""
+    """Returns the config by flags, the initial checkpoint, or the run's folder."""
     if options.bert_size:
         config = BertConfig.from_size(options.bert_size)
     elif options.bert_config_file:

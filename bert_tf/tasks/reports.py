@@ -1,4 +1,4 @@
-"""A classifier's predictions as a table and as pictures.
+"""A classifier's predictions as tables and pictures.
 
 N examples, M of them with a label, C outputs.
 """
@@ -22,7 +22,7 @@ from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Example, Target
 def kept_order(
     labels: tuple[str, ...], output_dir: str, head: Sequence[str] | None
 ) -> tuple[str, ...]:
-    """The labels in the order of the folder's run or runs, or of a trained head."""
+    """Returns the labels in the order of the folder's runs, or of a trained head."""
     runs = files.matching(os.path.join(output_dir, "runs", "*"))
     folders = [output_dir, os.path.join(output_dir, BEST_FOLDER), *runs]
     orders = [*(read_labels(folder)[0] for folder in folders), head]
@@ -31,9 +31,9 @@ def kept_order(
 
 
 def write_probabilities(path: str, target: Target, logits: np.ndarray) -> None:
-    """Writes one line per example, as the original's test_results.tsv, with tabs.
+    """Writes one line per example with tabs, as in the original's test_results.tsv.
 
-    It has no header; a column is a label's, in the order of labels.txt.
+    There is no header, and one column per label, in the order of labels.txt.
     """
     rows = target.probabilities(logits)
     lines = ["\t".join(str(value) for value in row) + "\n" for row in rows]
@@ -49,7 +49,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 def prediction_cells(
     examples: Sequence[Any], target: Target, logits: np.ndarray
 ) -> list[list[str]]:
-    """A header, then each example's number, label, prediction, and how right it is."""
+    """Returns a header, then each example's number, label, prediction and scores."""
     words = target.words(logits)
     probabilities = target.probabilities(logits)
     errors = dict(zip(*_errors(examples, target, logits), strict=True))
@@ -80,18 +80,18 @@ def write_predictions(
     *,
     rows: Sequence[int] | None = None,
 ) -> None:
-    r"""Writes the table of the predictions, of all examples or of some rows.
+    r"""Writes the table of predictions, for all examples or some rows.
 
     It has a header, then one line per example, with tabs between the cells:
 
         index       the example's number in its split, from 0
         label       the true label as in the data; empty if there is none
-        prediction  the predicted one, written alike: entailment, or a,c, or 3.214
-        correct     1 or 0, for several labels all together; empty if there is no label
+        prediction  in the same form: entailment, or a,c, or 3.214
+        correct     1 or 0, for several labels together; empty if there is no label
         p_LABEL     each label's probability
         text_a, text_b
 
-    For numbers there is `error`, prediction minus label, instead of `correct` and the
+    For numbers, `error`, prediction minus label, replaces `correct` and the
     probabilities. In a cell a backslash is written \\, a tab \t, a line feed \n and a
     carriage return \r; nothing is quoted: pandas' read_csv(path, sep="\t", quoting=3).
     """
@@ -104,13 +104,13 @@ def write_predictions(
 
 
 def write_table(path: str, rows: Iterable[Iterable[str]]) -> None:
-    """Writes cells with tabs between, escaped as `write_predictions` says."""
+    """Writes cells with tabs between them, escaped as by `write_predictions`."""
     lines = ("\t".join(cell.translate(_ESCAPES) for cell in row) for row in rows)
     files.write_atomically(path, "".join(f"{line}\n" for line in lines))
 
 
 def labelled(examples: Sequence[Any], target: Target) -> tuple[np.ndarray, np.ndarray]:
-    """The rows whose label is known [M], and their labels as `Target.predictions`."""
+    """Returns the rows with known labels [M], and labels like `Target.predictions`."""
     rows = [row for row, example in enumerate(examples) if example.label is not None]
     encoded = [target.encode(examples[row].label, examples[row].source) for row in rows]
     labels = np.array(encoded).reshape(len(rows), target.label_length)
@@ -124,10 +124,10 @@ def labelled(examples: Sequence[Any], target: Target) -> tuple[np.ndarray, np.nd
 def mistakes(
     examples: Sequence[Example], target: Target, logits: np.ndarray, count: int
 ) -> list[int]:
-    """The most confident wrong predictions, the most confident first."""
-    # Confidence is the probability of what was predicted; for several labels, the
-    # largest of a wrong decision on one; for numbers, the absolute error (its sum over
-    # several).
+    """Returns the wrong predictions, the most confident first."""
+    # Confidence is the probability of the prediction; for several labels, the highest
+    # among wrong decisions; for numbers, the absolute error (for several numbers, the
+    # sum).
     rows, errors = _errors(examples, target, logits)
     if target.kind == REGRESSION:
         sureness = np.abs(errors).reshape(len(rows), -1).sum(axis=-1)
@@ -145,7 +145,7 @@ def mistakes(
 def _errors(
     examples: Sequence[Any], target: Target, logits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rows with a label, and prediction minus label; of classes, if they differ."""
+    """Returns the labelled rows, and prediction minus label; inequality for classes."""
     rows, labels = labelled(examples, target)
     predictions = target.predictions(logits)[rows]
     if target.kind in (MULTI_LABEL, REGRESSION):
@@ -167,9 +167,9 @@ def write_reports(
 ) -> list[str]:
     """Writes a split's predictions, and their scores if it has labels.
 
-    SPLIT_predictions.tsv is every example; SPLIT_mistakes.tsv the most confident
-    mistakes in the same columns; SPLIT_confusion.png which label is given for which;
-    SPLIT_calibration.png how reliable the probabilities are. Numbers have no picture.
+    SPLIT_predictions.tsv has every example; SPLIT_mistakes.tsv the most confident
+    mistakes, in the same columns; SPLIT_confusion.png the confusion matrix; and
+    SPLIT_calibration.png the calibration. Regressions have no pictures.
     """
     written = []
 
@@ -198,14 +198,14 @@ def write_reports(
     return written
 
 
-# Larger matrices have neither numbers nor names.
+# Larger matrices are drawn without numbers and names.
 _MOST_NUMBERED = 40
 
 
 def confusion_matrix(
     target: Target, predictions: np.ndarray, labels: np.ndarray
 ) -> np.ndarray:
-    """Counts of true and predicted labels; for several, of right and wrong ones."""
+    """Counts true and predicted labels; for several, right and wrong decisions."""
     if target.kind == MULTI_LABEL:
         # 2 true + predicted: 3 both, 2 only true, 1 only predicted, 0 neither.
         outcomes = 2 * labels + predictions
@@ -218,7 +218,7 @@ def confusion_matrix(
 def confusion_picture(
     target: Target, predictions: np.ndarray, labels: np.ndarray, title: str
 ) -> bytes:
-    """`confusion_matrix` as a PNG: each cell's count and its share of the row."""
+    """Draws `confusion_matrix` as a PNG: each cell's count and its share of the row."""
     counts = confusion_matrix(target, predictions, labels)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     columns: Sequence[str] = target.labels
@@ -246,16 +246,16 @@ def confusion_picture(
 
 
 NUM_BINS = 15
-# More curves than the eye can distinguish by colour.
+# More curves cannot be distinguished by colour.
 _MOST_CURVES = 10
 
 
 class Reliability(NamedTuple):
-    """Predictions by bins of their confidence (Guo et al. 2017); 0 in empty ones."""
+    """Predictions binned by confidence (Guo et al. 2017); 0 in empty bins."""
 
-    counts: np.ndarray  # the predictions in each bin
+    counts: np.ndarray  # number of predictions in each bin
     confidence: np.ndarray  # their mean confidence
-    accuracy: np.ndarray  # the share of them that were right
+    accuracy: np.ndarray  # share of right predictions
 
     @property
     def expected_calibration_error(self) -> float:
@@ -281,9 +281,9 @@ def reliability(
 def calibration_picture(
     target: Target, probabilities: np.ndarray, labels: np.ndarray, title: str
 ) -> bytes:
-    """A reliability diagram with the histogram of the confidence below it, as a PNG."""
-    # Each of several labels has its curve, or all decisions share one if there are more
-    # labels than colours. The Brier score is the mean squared distance from the truth.
+    """Draws a reliability diagram above the histogram of the confidence, as a PNG."""
+    # Each of several labels has a curve; beyond the number of colours, all share
+    # one. The Brier score is the mean squared distance from the truth.
     if target.kind == MULTI_LABEL:
         columns = zip(probabilities.T, labels.T, strict=True)
         curves = dict(zip(target.labels, columns, strict=True))

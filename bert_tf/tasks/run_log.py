@@ -1,6 +1,6 @@
-"""The file of a selection, OUTPUT_DIR/selection.jsonl: a record of every run.
+"""The file of a selection, OUTPUT_DIR/selection.jsonl: a record of each run.
 
-Its first line has what the runs have in common. Then comes one JSON object per run:
+Its first line describes all runs. Then comes one JSON object per run:
 
     {"made_with": {"init_checkpoint": ..., ...}, "metric": "accuracy"}
     {"name": "lr5e-05_bs16_ep3_seed12345", "learning_rate": 5e-05,
@@ -8,9 +8,9 @@ Its first line has what the runs have in common. Then comes one JSON object per 
      "status": "finished", "scores": {"0.3": {"accuracy": 0.7}, "1.0": {...}},
      "step": 687, "seconds": 41.2}
 
-`scores` are those on the development set, by the share of the run's steps at which they
-were measured; `step` is the step of the last ones. `status` is `finished`, `stopped`
-(before its last step, to be resumed later) or `failed` (its numbers were not finite:
+`scores` are measured on the development set; each key is the share of the run's steps
+before it, and `step` is the step of the last ones. `status` is `finished`, `stopped`
+(before the last step, to be resumed later) or `failed` (its numbers were not finite:
 `failure` gives the step). `seconds` count the starts that led to a score.
 """
 
@@ -33,14 +33,14 @@ Scores = Mapping[str, float]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunRecord:
-    """One run."""
+    """A run of a selection."""
 
     settings: RunSetting
-    # The share of its steps -> its scores by name after them.
+    # Share of the run's steps -> scores by name after them.
     scores: Mapping[float, Scores] = dataclasses.field(default_factory=dict)
-    step: int = 0  # of the last of these scores
+    step: int = 0  # step of the last scores
     seconds: float = 0.0
-    failure: str = ""  # why it ended without a score
+    failure: str = ""  # reason for a run without scores
 
     @property
     def status(self) -> str:
@@ -51,16 +51,16 @@ class RunRecord:
 
     @property
     def share(self) -> float:
-        """The share of its steps that the run has done."""
+        """The share of the run's steps that are done."""
         return max(self.scores, default=0.0)
 
     def score(self, metric: str, share: float = 1.0) -> float:
-        """The score after a share of the steps, or the next larger one; NaN if none."""
+        """Returns the score after a share of the steps, or at the next one; or NaN."""
         later = [at for at in self.scores if at >= share]
         return self.scores[min(later)][metric] if later else math.nan
 
     def has_failed(self, metric: str, baseline: float | None) -> bool:
-        """Whether it diverged, or is no better than the baseline (Mosbach et al.)."""
+        """Whether the run diverged, or does not beat the baseline (Mosbach et al.)."""
         if self.status != FINISHED:
             return self.status == FAILED
         score = self.score(metric)
@@ -68,7 +68,7 @@ class RunRecord:
         return math.isnan(score) or is_worse
 
     def to_json(self) -> dict[str, Any]:
-        """The object in the file."""
+        """Returns the run's object in the file."""
         return {
             "name": self.settings.name,
             **self.settings._asdict(),
@@ -81,7 +81,7 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, values: Any, metric: str, source: str) -> "RunRecord":
-        """The record that such an object describes."""
+        """Returns the record of an object in the file."""
         line = strict_json.from_values(_Line, values, source)
         try:
             scores = {float(share): named for share, named in line.scores.items()}
@@ -102,9 +102,9 @@ class RunRecord:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Header:
-    """The header of a selection's file, common to its runs."""
+    """The header of a selection's file, common to all runs."""
 
-    made_with: dict  # values that decide a run's result besides its settings, by name
+    made_with: dict  # values that decide a run's result besides its settings
     metric: str  # chooses the best run
 
 
@@ -123,12 +123,12 @@ class _Line:
 
 
 def path_in(folder: str) -> str:
-    """A selection's file in its output_dir."""
+    """Returns the path of a selection's file."""
     return os.path.join(folder, NAME)
 
 
 def read(folder: str) -> tuple[Header, list[RunRecord]]:
-    """The file's lines; InputError with its line number, and what to do."""
+    """Reads the file; an InputError gives the line number and advice."""
     path = path_in(folder)
     header: Header | None = None
     records: list[RunRecord] = []
@@ -144,12 +144,12 @@ def read(folder: str) -> tuple[Header, list[RunRecord]]:
                 records.append(RunRecord.from_json(values, header.metric, source))
     except InputError as error:
         raise InputError(f"{error} {advice}") from error
-    assert header is not None  # an empty file has an empty first line
+    assert header is not None  # an empty file counts as one empty line
     return header, records
 
 
 def write(folder: str, header: Header, records: Iterable[RunRecord]) -> None:
-    """Replaces the file, in one step."""
+    """Replaces the file atomically."""
     lines = [dataclasses.asdict(header), *(one.to_json() for one in records)]
     files.make_folder(folder)
     text = "".join(json.dumps(line) + "\n" for line in lines)

@@ -1,4 +1,4 @@
-"""The options of fine-tuning commands, in groups, and the result of a run."""
+"""The options of fine-tuning commands, in groups, and a run's result."""
 
 import itertools
 import re
@@ -20,7 +20,7 @@ class RunResult(NamedTuple):
     """The result of a task command's `run`.
 
     Attributes:
-        scores: scores by name, such as `scores["accuracy"]`; the names for a second
+        scores: scores by name, such as `scores["accuracy"]`; names of a second
             development set or a test set have a prefix, as in "test_accuracy".
             Empty if nothing was evaluated.
         output_dir: the run's folder, which `bert_tf.load` opens.
@@ -81,13 +81,13 @@ class SelectionOptions(Options, title=options.SEVERAL_RUNS, decides="setting"):
     )
 
     def problems(self) -> Iterator[str]:
-        """Options that exclude each other."""
+        """Yields options that exclude each other."""
         yield from super().problems()
         yield from self.refuse_together("learning_rates", "learning_rate")
         yield from self.refuse_together("train_batch_sizes", "train_batch_size")
 
 
-# Option -> its default, where a recipe differs from the original's.
+# Option -> its default in a recipe, where it differs from the original's.
 RECIPES: Mapping[str, Mapping[str, Any]] = {
     "devlin": {},
     "mosbach": {
@@ -98,8 +98,8 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "train_batch_size": 16,
     },
 }
-# Options that give the same: of a selection, which list the values to try (those with a
-# default), and of pre-training in phases.
+# Options for the same setting: those of a selection list the values to try (if they
+# have a default), and those of pre-training are given by phases.
 _SAME = {
     "learning_rate": ("learning_rates",),
     "train_batch_size": ("train_batch_sizes", "phases"),
@@ -108,7 +108,7 @@ _SAME = {
 
 
 class UnusableRowsOptions(Options, title=options.DATA):
-    """The rows of a file that cannot be used."""
+    """The number of unusable rows allowed in a file."""
 
     max_unusable_rows: float = option(
         MAX_UNUSABLE,
@@ -120,7 +120,7 @@ class UnusableRowsOptions(Options, title=options.DATA):
     )
 
     def problems(self) -> Iterator[str]:
-        """A share or a number."""
+        """Yields an error unless the limit is a share or a whole number."""
         yield from super().problems()
         most = self.max_unusable_rows
         if most >= 1 and not most.is_integer():
@@ -128,7 +128,7 @@ class UnusableRowsOptions(Options, title=options.DATA):
 
 
 class RunSetting(NamedTuple):
-    """What may differ between the runs on one task."""
+    """The settings in which runs on one task may differ."""
 
     learning_rate: float
     train_batch_size: int
@@ -145,7 +145,7 @@ class RunSetting(NamedTuple):
 
     @classmethod
     def of_name(cls, name: str) -> "RunSetting":
-        """The settings that have this name."""
+        """Returns the settings with this name."""
         match = re.fullmatch(r"lr(.+)_bs(\d+)_ep(.+)_seed(\d+)", name)
         if match is None:
             raise InputError(f"{name!r} is no name of a run's settings.")
@@ -154,7 +154,7 @@ class RunSetting(NamedTuple):
 
 
 def _short(number: float) -> str:
-    """The shortest digits that give a number: 3 for 3.0."""
+    """Returns the shortest digits of a number: 3 for 3.0."""
     return repr(float(number)).removesuffix(".0")
 
 
@@ -177,7 +177,7 @@ class FineTuningOptions(
         "stack_layers",
     ),
 ):
-    """The options of fine-tuning; a command hides what it has no use for."""
+    """The options of fine-tuning; commands hide those without effect."""
 
     output_dir: str = option(
         REQUIRED,
@@ -261,7 +261,7 @@ class FineTuningOptions(
     predict_batch_size: int = option(32, "Sequences per prediction step.", least=1)
 
     def problems(self) -> Iterator[str]:
-        """Options that exclude each other, or are without effect."""
+        """Yields options that exclude each other, or have no effect."""
         yield from super().problems()
         frozen = self.lora_rank or self.adapter_size or self.init_adapter
         if self.lora_rank and self.adapter_size:
@@ -283,7 +283,7 @@ class FineTuningOptions(
 
     @property
     def settings(self) -> list[RunSetting]:
-        """The settings of the requested runs, each once, in the order of the runs."""
+        """The settings of the requested runs, without repetition, in order."""
 
         def values(plural: str, singular: str) -> Sequence[Any]:
             several = getattr(self, plural)
@@ -292,7 +292,7 @@ class FineTuningOptions(
                 return [getattr(self, singular)]
             return several
 
-        # Seeds change slowest, so that every combination is run once early.
+        # Seeds change slowest, so that every combination runs once early on.
         combinations = itertools.product(
             range(self.random_seed, self.random_seed + self.num_restarts),
             dict.fromkeys(values("train_batch_sizes", "train_batch_size")),
@@ -306,13 +306,13 @@ class FineTuningOptions(
 
     @property
     def asks_for_selection(self) -> bool:
-        """Whether the best of several runs is requested, or of a single one."""
+        """Whether several runs are requested, to choose the best."""
         plurals = ("learning_rates", "train_batch_sizes")
         return any(map(self.is_given, plurals)) or len(self.settings) > 1
 
     @property
     def selects(self) -> bool:
-        """Whether several runs are trained, of which the best one is kept."""
+        """Whether several runs are trained, to keep the best."""
         return self.do_train and self.asks_for_selection
 
     @property
@@ -323,7 +323,7 @@ class FineTuningOptions(
 
 
 def warn_of_stride(doc_stride: int | None, max_seq_length: int) -> None:
-    """Warns if windows do not overlap: [CLS] and two [SEP] are no text."""
+    """Warns if windows do not overlap; [CLS] and two [SEP] take three places."""
     room = max_seq_length - 3
     if doc_stride is not None and doc_stride >= room:
         logging.warning(
@@ -335,7 +335,7 @@ def warn_of_stride(doc_stride: int | None, max_seq_length: int) -> None:
 
 
 class TfdsOptions(Options, title=options.DATA, decides="numbers"):
-    """TensorFlow Datasets instead of files; each command names its own splits."""
+    """TensorFlow Datasets instead of files; each command names its splits."""
 
     tfds_name: str | None = option(None, "Read a TensorFlow dataset instead of files.")
     tfds_data_dir: str | None = option(
@@ -348,7 +348,7 @@ class TfdsOptions(Options, title=options.DATA, decides="numbers"):
     tfds_splits: tuple[str, ...] = option((), "The splits of --tfds_name to use.")
 
     def problems(self) -> Iterator[str]:
-        """Either files or a data set, and the usual number of splits."""
+        """Yields an error for files and a data set, or a wrong number of splits."""
         yield from super().problems()
         for file, declared in options.declarations(type(self)).items():
             for use in declared.needed_for:
@@ -364,7 +364,7 @@ class TfdsOptions(Options, title=options.DATA, decides="numbers"):
 
 
 def tfds_splits(uses: Mapping[str, str]) -> Any:
-    """The option that names the splits, with their usual names and their purposes."""
+    """Returns the option for the splits, with their usual names and purposes."""
     purposes = ", ".join(uses.values())
     return option(
         tuple(uses),
@@ -379,10 +379,10 @@ T = TypeVar("T", bound=Options)
 
 
 def with_recipe(given: T, recipes: Mapping[str, Mapping[str, Any]] = RECIPES) -> T:
-    """The options with the recipe's values where not given; logs them.
+    """Returns the options, with a recipe's values for those not given; logs them.
 
-    A value that is a function is made of the options, with the values before it, and
-    None leaves the default.
+    A function as value is called with the options and the values before it; None
+    leaves the default.
     """
     recipe: str | None = given.recipe  # type: ignore[attr-defined]
     if recipe is None:
@@ -401,7 +401,7 @@ def with_recipe(given: T, recipes: Mapping[str, Mapping[str, Any]] = RECIPES) ->
             continue
         for each in names:
             if each != name and defaults[each].default is None:
-                continue  # it is not asked for
+                continue  # this option is not in use
             is_list = isinstance(defaults[each].default, tuple)
             changed[each] = (value,) if is_list else value
     flags = " ".join(_as_flag(name, value) for name, value in changed.items())
@@ -436,7 +436,7 @@ def _as_flag(name: str, value: Any) -> str:
 
 
 def sources(options: Any) -> Iterator[tuple[str, str | TfdsRows]]:
-    """Yields the splits to read, each with its file or TensorFlow dataset's rows."""
+    """Yields the splits to read, each with its file or a TensorFlow dataset's rows."""
     wanted = (options.do_train, options.looks_at_dev, options.do_predict)
     for number, split in enumerate(("train", "dev", "test")):
         if not wanted[number]:

@@ -31,12 +31,12 @@ from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME
 from bert_tf.training.strategy import Strategy, check_batch_size, create_strategy
 
-# A task, or what makes one.
+# A task, or a function that makes one.
 MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
 
 
 class FineTuningRun(Run):
-    """One setting, or several to choose the best of, on a task."""
+    """A run on a task: one setting, or the best of several."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
         options = as_trained(with_recipe(options))
@@ -54,14 +54,14 @@ class FineTuningRun(Run):
         self.tuning = FineTuning(task, options, model_files, self.strategy)
 
     def first_stages(self) -> None:
-        """Runs the task's first stage, if it has one."""
+        """Runs the task's first stage, if any."""
         if folder := self.tuning.task.first_stage(
             self.tuning.model_files, self.strategy
         ):
             self.tuning.init_checkpoint = folder
 
     def train(self) -> tuple[keras.Model, int]:
-        """Trains; for a selection returns the best run's model."""
+        """Trains the model; after a selection, returns the best run's."""
         folder, tuning = self.options.output_dir, self.tuning
         if not self.options.selects:
             return tuning.fine_tune(folder)
@@ -80,9 +80,9 @@ class FineTuningRun(Run):
 
 
 def as_trained(options: FineTuningOptions) -> FineTuningOptions:
-    """Takes the options that are not given from the training of the model that is used.
+    """Takes options that are not given from the earlier training of the model.
 
-    One that is trained on reads texts as before, if it keeps its head.
+    A model that is trained further reads texts as before, if it keeps its head.
     """
     folder = folder_of_model(options)
     names = deciding(type(options), "reading")
@@ -91,7 +91,7 @@ def as_trained(options: FineTuningOptions) -> FineTuningOptions:
             return options
         folder = folder_of(options.init_checkpoint)
         trained = flags_of_run(folder)
-        # A run of another kind of task, or of pre-training, lacks some of its options.
+        # Runs of another kind of task, or of pre-training, lack some of the options.
         if not {"recipe", *names} <= trained.keys():
             return options
     elif files.exists(os.path.join(folder, STATE_NAME)):
@@ -100,7 +100,7 @@ def as_trained(options: FineTuningOptions) -> FineTuningOptions:
         if adapter_files.is_adapter(options.output_dir):
             trained |= adapter_files.open_adapter(options.output_dir).model
     elif options.init_checkpoint:
-        # Its own layers are in its weights, or taken into them.
+        # The weights show or include added layers.
         folder = folder_of(options.init_checkpoint)
         trained = open_reading(options.init_checkpoint).known()
     else:
@@ -109,9 +109,9 @@ def as_trained(options: FineTuningOptions) -> FineTuningOptions:
 
 
 def check_batches(options: FineTuningOptions, strategy: Strategy) -> None:
-    """Raises InputError now for errors that would otherwise appear after training."""
+    """Raises InputError for batch sizes that would otherwise fail after training."""
     kinds = ("eval_batch_size", "predict_batch_size")
-    of_dev = next(filter(options.has, kinds))  # SQuAD has the second alone
+    of_dev = next(filter(options.has, kinds))  # SQuAD has only the second
     wanted = [of_dev] if options.looks_at_dev else []
     if options.do_predict:
         wanted.append("predict_batch_size")
@@ -139,8 +139,8 @@ def evaluate_and_predict(
     run: FineTuning, model: keras.Model, step: int
 ) -> dict[str, float]:
     """Scores the development sets, predicts the test sets, and writes the results."""
-    # The metrics of a second development set, MNLI's mismatched one, are prefixed with
-    # its name; the metrics of a test set with labels, with "test_".
+    # Metrics of a second development set, MNLI's mismatched one, are prefixed with its
+    # name; metrics of a labelled test set, with "test_".
     task, options = run.task, run.options
     results: dict[str, float] = {}
     names: dict[str, str] = {}

@@ -1,22 +1,22 @@
-"""Several runs with other options, and the best of them.
+"""Several runs with different settings, and the best of them.
 
 Devlin et al. 2018, section 4.1: each task's learning rate is chosen among four by the
 score on the development set, for the large model with several random restarts. Each run
 has its own folder, OUTPUT_DIR/runs/NAME, and a record. A selection can be killed at any
-time; started again, it completes what is missing. Runs with
-other settings are added to the existing ones.
+time; started again, it makes only the missing runs. Runs with other settings are added
+to the existing ones.
 
 Early stopping is the scheme of Dodge et al. 2020 (arXiv 2002.06305): start many runs,
 stop all of them after a share of their steps, and continue only the best.
 
 OUTPUT_DIR/selection.jsonl (`bert_tf.tasks.run_log`) is written before the first run, so
-that a selection with other data cannot resume it, and again after each run; a run
-listed in it is not repeated.
+that a selection with other data cannot resume it, and again after each run; runs listed
+in it are not repeated.
 
-OUTPUT_DIR/best has the weights of the best run, so that it can be given as
---init_checkpoint: `model.ckpt-STEP...` (hard links, or copies), best.json, which also
-names the run, and the other files of that run's best/. It is replaced as a whole and
-never mixes the files of two runs.
+OUTPUT_DIR/best has the best run's weights, and can be given as --init_checkpoint: it
+has `model.ckpt-STEP...` (hard links, or copies), best.json, which also names the run,
+and the other files of that run's best/. It is replaced as a whole, and never mixes the
+files of two runs.
 """
 
 import dataclasses
@@ -64,7 +64,7 @@ REPORT_NAME = "selection.md"
 
 @dataclasses.dataclass(eq=False)
 class RunLog:
-    """The records of a folder, in the order in which its runs were first recorded."""
+    """A folder's run records, in the order of the runs' first records."""
 
     folder: str
     metric: str
@@ -72,7 +72,7 @@ class RunLog:
     is_chief: bool = True
 
     def __post_init__(self) -> None:
-        # Equal to the values that are read back: tuples become lists.
+        # Converted like the values that are read back: tuples become lists.
         made_with = json.loads(json.dumps(dict(self.made_with)))
         self._header = run_log.Header(made_with=made_with, metric=self.metric)
         self._records: dict[RunSetting, RunRecord] = {}
@@ -82,27 +82,27 @@ class RunLog:
             self._write()
 
     def __getitem__(self, settings: RunSetting) -> RunRecord:
-        """The run with these settings, or a new record of it."""
+        """Returns the run with these settings, or a new record."""
         return self._records.get(settings, RunRecord(settings=settings))
 
     def all(self) -> list[RunRecord]:
-        """Returns all runs, including earlier starts' with other settings."""
+        """Returns all runs, including other settings of earlier starts."""
         return list(self._records.values())
 
     def put(self, record: RunRecord) -> None:
-        """Adds a run, or replaces it in its place."""
+        """Adds a run, or replaces its record."""
         self._records[record.settings] = record
         self._write()
 
     def best(self) -> RunRecord | None:
-        """The finished run with the best score, the first of equals, if any."""
+        """Returns the best finished run (the first of equals), or None."""
         finished = [one.settings for one in self.all() if one.status == FINISHED]
         return self[self.ranked(finished)[0]] if finished else None
 
     def ranked(
         self, settings: Iterable[RunSetting], share: float = 1.0
     ) -> list[RunSetting]:
-        """The runs by their score after a share of the steps, best first, NaN last."""
+        """Sorts runs by score after a share of the steps, best first, NaN last."""
         sign = -1.0 if is_better(1.0, 0.0, self.metric) else 1.0
         scores = {one: sign * self[one].score(self.metric, share) for one in settings}
         return sorted(scores, key=lambda one: (math.isnan(scores[one]), scores[one]))
@@ -114,13 +114,13 @@ class RunLog:
     def _read(self) -> None:
         there, records = run_log.read(self.folder)
         self._records = {one.settings: one for one in records}
-        # Without a record, a run may still have a checkpoint to resume from.
+        # Even without a record, a run may have a checkpoint to resume from.
         runs = os.path.join(glob.escape(self.folder), RUNS_NAME)
         if not self._records and not files.glob(os.path.join(runs, "*", STATE_NAME)):
             return
         old = {**there.made_with, "the metric": there.metric}
         new = {**self._header.made_with, "the metric": self._header.metric}
-        # A name that only one of them has is a flag that the other version lacks.
+        # A name in only one of them is a flag that the other version lacks.
         for name in new:
             if name in old and new[name] != old[name]:
                 raise InputError(
@@ -132,14 +132,14 @@ class RunLog:
 
 @dataclasses.dataclass
 class BestRun:
-    """Keeps the best run's weights and removes all others."""
+    """The best run's weights; removes all others."""
 
     output_dir: str
     keep_all_runs: bool = False
     is_chief: bool = True
 
     def keep(self, folder: str) -> None:
-        """Makes the best checkpoint of the run in this folder the selection's."""
+        """Makes a run's best checkpoint the best of the selection."""
         if not self.is_chief:
             return  # nor may it read files that the chief is replacing
         name, target = os.path.basename(folder), checkpoints.folder_of(self.output_dir)
@@ -153,7 +153,7 @@ class BestRun:
                 f"{source} has no checkpoint, but its run is the best one. Bring its"
                 " files back, or remove the run's line from selection.jsonl."
             )
-        # Left incomplete by a kill.
+        # An incomplete copy of a killed run.
         for leftover in files.glob(f"{glob.escape(target)}.tmp-*"):
             files.remove(leftover)
         temporary = files.temporary_name(target)
@@ -173,7 +173,7 @@ class BestRun:
         files.replace(temporary, target)
 
     def discard(self, folder: str) -> None:
-        """Removes a run's checkpoints, but not its metrics and flags."""
+        """Removes a run's checkpoints, but keeps its metrics and flags."""
         if not self.is_chief or self.keep_all_runs or not files.is_folder(folder):
             return
         for prefix in candidates(folder):
@@ -184,9 +184,9 @@ class BestRun:
                 files.remove(path)
 
 
-# A setting, the run's folder, the share of its steps to train for -> its scores on the
-# development set, and the step at which they were measured. A second call with a larger
-# share resumes the run in its folder. DivergedError: the run has failed.
+# (setting, the run's folder, share of its steps to train) -> (scores on the development
+# set, their step). A call with a larger share resumes the run in its folder.
+# DivergedError: the run has failed.
 Run = Callable[[RunSetting, str, float], tuple[Scores, int]]
 
 
@@ -195,7 +195,7 @@ class Selection(NamedTuple):
 
     metric: str
     best: RunRecord  # the finished run with the best score, the first of equals
-    # All runs, including earlier starts' with other settings.
+    # All runs, including other settings of earlier starts.
     records: Sequence[RunRecord]
     baseline: float | None = None  # the majority class's score; None if unknown
 
@@ -206,14 +206,14 @@ def select(
     records: RunLog,
     keeper: BestRun,
     *,
-    stop_early_at: float | None = None,  # the share of the steps; None: no run stops
-    stop_early_keep: int | None = None,  # a third, rounded up, by default
+    stop_early_at: float | None = None,  # share of the steps; None: never
+    stop_early_keep: int | None = None,  # default: a third, rounded up
 ) -> RunRecord:
-    """Makes the missing runs, and finds the best one."""
+    """Makes the missing runs, and returns the best one."""
     metric, runs = records.metric, os.path.join(records.folder, RUNS_NAME)
 
     def tidy() -> None:
-        """Keeps the best run's weights; removes the other ended runs' weights."""
+        """Keeps the best run's weights; removes those of other ended runs."""
         best = records.best()
         if best is not None:
             keeper.keep(os.path.join(runs, best.settings.name))
@@ -222,7 +222,7 @@ def select(
                 keeper.discard(os.path.join(runs, record.settings.name))
 
     def make(wanted: Sequence[RunSetting], share: float) -> bool:
-        """Trains runs to a share of their steps, unless they are there already."""
+        """Trains runs to a share of their steps; returns whether any was left to do."""
         missing = [
             one
             for one in wanted
@@ -250,14 +250,14 @@ def select(
             )
         return bool(missing)
 
-    tidy()  # it may have been killed between a record and its weights
+    tidy()  # a kill may have come between record and weights
     if stop_early_at is None:
         make(settings, 1.0)
     else:
         count = min(stop_early_keep or math.ceil(len(settings) / 3), len(settings))
         make(settings, stop_early_at)
         logging.info("The best %d of the %d runs continue.", count, len(settings))
-        # If one of them fails, the next best takes its place.
+        # If one fails, the next best takes its place.
         is_changed = True
         while is_changed:
             going = [one for one in settings if records[one].status != FAILED]
@@ -274,7 +274,7 @@ def select(
 
 
 def _made(run: Run, before: RunRecord, folder: str, share: float) -> RunRecord:
-    """The record of a run after it was trained to a share of its steps."""
+    """Trains a run to a share of its steps, and returns its record."""
     began = time.monotonic()
     try:
         scores, step = run(before.settings, folder, share)
@@ -310,9 +310,9 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
             model, last_step = tuning.fine_tune(folder, settings, until=until)
             last_scores = tuning.scores(model, task.dev_splits[0])
             scores, step = _best_of_run(folder, last_step, last_scores, metric)
-            # The best of the intermediate evaluations is kept already. A run stopped
-            # for comparison is not kept: its weights would stay the best even if it
-            # ends worse.
+            # The best intermediate evaluation is kept already. A run stopped here for a
+            # comparison is not kept: its weights would stay the best even if the whole
+            # run ended worse.
             if chief and until == 1.0 and step == last_step and metric in scores:
                 checkpoints.keep_if_best(folder, step, scores[metric], metric)
             return scores, step
@@ -336,13 +336,13 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
     selection = Selection(metric, best, records.all(), baseline)
     if chief:
         write_report(selection, output_dir)
-    # The best run's files are read after the chief has written them.
+    # Wait until the chief has written the best run's files.
     sum_over_workers(tuning.strategy, [0.0])
     return selection
 
 
 def made_with(tuning: FineTuning) -> dict[str, Any]:
-    """Name -> value of all that decides a run's result, except its settings."""
+    """Returns all values that decide a run's result, except its settings, by name."""
     task = tuning.task
     found: dict[str, Any] = {"the task": task.name}
     names = deciding(type(tuning.options), "numbers", "reading", "model", "result")
@@ -351,7 +351,7 @@ def made_with(tuning: FineTuning) -> dict[str, Any]:
     for name in sorted(names):
         value = values[name]
         if declared[name].path and value and files.exists(value):
-            # The best of a selection also has the name of its run.
+            # A selection's best checkpoint also has the name of its run.
             best = checkpoints.read_best(folder_of(value))
             value = files.absolute(value)
             value += f" ({best.run})" if best and best.run else ""
@@ -380,19 +380,19 @@ def _best_of_run(
 
 
 def clock(seconds: float) -> str:
-    """HH:MM:SS."""
+    """Returns seconds as HH:MM:SS."""
     hours, rest = divmod(round(seconds), 3600)
     return f"{hours:02d}:{rest // 60:02d}:{rest % 60:02d}"
 
 
 def finished_scores(records: Sequence[RunRecord], metric: str) -> tuple[float, ...]:
-    """The scores of the runs that are finished and have one."""
+    """Returns the scores of finished runs that have one."""
     scores = (one.score(metric) for one in records if one.status == FINISHED)
     return tuple(score for score in scores if not math.isnan(score))
 
 
 def write_report(selection: Selection, folder: str) -> None:
-    """Writes the report, and logs its part on each of the settings."""
+    """Writes the report, and logs its part on the settings."""
     files.write_atomically(os.path.join(folder, REPORT_NAME), report(selection))
     for line in (*_groups(selection).splitlines(), _headline(selection)):
         logging.info("%s", line)
@@ -420,7 +420,7 @@ def report(selection: Selection) -> str:
 
 
 def _what_seeds_explain(selection: Selection) -> str:
-    """Whether the best settings are better than chance, and how much trying helps."""
+    """Describes whether the best settings beat chance, and how much trying helps."""
     metric = selection.metric
     groups: dict[tuple, dict[int, float]] = {}
     for record in selection.records:
@@ -465,7 +465,7 @@ def _headline(selection: Selection) -> str:
 
 
 def _groups(selection: Selection) -> str:
-    """The runs of the same settings, whatever their seed."""
+    """Returns a table of settings: their runs' scores over all seeds."""
     header = [
         *("learning rate", "batch", "epochs", "runs"),
         *("mean", "standard deviation", "maximum", "minimum", "failed"),

@@ -1,4 +1,4 @@
-"""Tables of labelled texts, and the data sets that name their columns."""
+"""Tables of labelled texts, and data sets with named columns."""
 
 import dataclasses
 import functools
@@ -31,21 +31,21 @@ class Example(NamedTuple):
 
 
 class Examples(list[Example]):
-    """The examples of a file."""
+    """A file's examples, as a list."""
 
-    num_left_out = 0  # rows of it: unusable, blank, and without a label
+    num_left_out = 0  # rows: unusable, blank, or without a label
 
 
-# Raises InputError unless the label, written at "file:line", is one of the task's.
+# Raises InputError if the label, found at "file:line", is not one of the task's.
 LabelCheck = Callable[[str, str], object]
-# A row's number, its texts and its label.
+# A row's number, texts and label.
 Texts = tuple[int, str, str | None, str | None]
 
 
 def _checked(
     texts: Iterable[Texts], check: LabelCheck | None, left_out: rows.LeftOutRows
 ) -> Iterator[tuple[int, Example]]:
-    """The rows whose label is one of the task's."""
+    """Yields the rows whose label is one of the task's."""
     known: set[str] = set()
     for number, text_a, text_b, label in texts:
         source = f"{left_out.path}:{number}"
@@ -67,22 +67,22 @@ def _checked(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TableSplit:
-    """The columns of a table that hold one split's examples.
+    """The columns of a table with one split's examples.
 
     Attributes:
         text_a: the first sentence's column: a number from 0 (negative: from the end) or
             a name in the header.
         text_b: the second sentence's column, if any.
         label: the label's column; None if there are no labels, or several columns.
-        label_columns: label -> its own column, which has 1 where a row has the label,
-            else 0; or the number that is to be predicted.
-        separator: what is written between several labels, or numbers.
-        numbers: whether the labels' columns have numbers.
+        label_columns: label -> its own column, which has 1 if a row has the label, else
+            0; or, for a regression, the number to predict.
+        separator: the separator of several labels or numbers in a cell.
+        numbers: whether the label columns hold numbers.
         has_header: whether the first row names the columns.
         only: column -> the value that a row must have to be used.
         rename: label as written -> label meant.
-        no_label: what is written where the annotators did not agree: such rows are
-            left out, as many as there are.
+        no_label: the mark of rows on which the annotators did not agree; any number of
+            such rows is left out.
 
     Examples:
         >>> table = bert_tf.TableSplit(text_a="review", label="stars")
@@ -109,7 +109,7 @@ class TableSplit:
         max_unusable_rows: float = rows.MAX_UNUSABLE,
         warns: bool = True,
     ) -> Examples:
-        """The examples of a file; `check` raises InputError for a wrong label."""
+        """Returns a file's examples; `check` raises InputError for a wrong label."""
         left_out = rows.LeftOutRows(path, max_unusable_rows)
         with other_formats.naming(path, "run_classifier"):
             texts = self._texts(path, left_out)
@@ -125,7 +125,7 @@ class TableSplit:
         return examples
 
     def check(self, path: str) -> None:
-        """Raises InputError if the file has no rows, or not these columns."""
+        """Raises InputError if the file has no rows, or lacks a column."""
         with other_formats.naming(path, "run_classifier"):
             next(self._texts(path, rows.LeftOutRows(path)), None)
 
@@ -155,7 +155,7 @@ class TableSplit:
             cells = {
                 column: rows.as_text(value, self.separator)
                 for column, value in values
-                if not (value is None and row.values)  # a short row's
+                if not (value is None and row.values)  # missing in a short row
             }
             if any(cells.get(column, v) != v for column, v in self.only.items()):
                 continue
@@ -182,7 +182,7 @@ class TableSplit:
 
 
 def _joined(cells: Mapping[str, str], separator: str, *, numbers: bool) -> str:
-    """One cell with a row's labels or numbers, from one column per label or number."""
+    """Joins labels or numbers from separate columns into one cell."""
     found = {name: cell.strip() for name, cell in cells.items()}
     if numbers:
         return separator.join(found.values())
@@ -196,9 +196,9 @@ _FLAGS = {"0": False, "1": True, "0.0": False, "1.0": True}
 _FLAGS |= {"false": False, "true": True, "False": False, "True": True}
 
 
-# TensorFlow Datasets shuffles a set when it prepares it. GLUE's sets keep each row's
-# number in the feature "idx"; their examples are returned in that order, which the GLUE
-# server expects.
+# TensorFlow Datasets shuffles the sets it prepares. GLUE's sets keep each row's number
+# in the feature "idx"; their examples are returned in that order, which the GLUE server
+# expects.
 
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
@@ -208,11 +208,11 @@ SPLITS = {"train": "train", "dev": "validation", "test": "test"}
 class TfdsSet:
     """The place of a data set in TensorFlow Datasets."""
 
-    name: str  # such as "glue/cola"
+    name: str  # for example "glue/cola"
     # Our split -> theirs, or a slice of it: "train[:90%]".
     splits: Mapping[str, str] = dataclasses.field(default_factory=lambda: SPLITS)
     text_a: str  # the first sentence's feature
-    text_b: str | None = None  # the second one's, if any
+    text_b: str | None = None  # the second sentence's, if any
     label: str = "label"
     # One feature per label or number, instead of `label`; see `TableSplit`.
     label_columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -221,12 +221,12 @@ class TfdsSet:
     rename: Mapping[str, str] = dataclasses.field(
         default_factory=dict
     )  # class -> label
-    folder: str | None = None  # of prepared data sets; None for the library's own
+    folder: str | None = None  # of prepared data sets; None: the library's own
 
 
 @dataclasses.dataclass(frozen=True)
 class TfdsSplit:
-    """The place of a split's examples in TensorFlow Datasets."""
+    """A split's place in TensorFlow Datasets."""
 
     of: TfdsSet
     split: str
@@ -240,7 +240,7 @@ class TfdsSplit:
         max_unusable_rows: float = rows.MAX_UNUSABLE,
         warns: bool = True,
     ) -> Examples:
-        """Returns the examples without class -1, in the order of the set's `index`."""
+        """Returns the examples without class -1, ordered by the set's `index`."""
         source = self._rows()
         left_out = rows.LeftOutRows(source.path, max_unusable_rows)
         texts = self._texts(source, left_out, separator)
@@ -255,7 +255,7 @@ class TfdsSplit:
         return found
 
     def class_names(self) -> tuple[str, ...] | None:
-        """The labels in the set's own order, if it names them."""
+        """Returns the labels in the set's own order, if it names them."""
         if not self.has_labels:
             return None
         if self.of.label_columns:
@@ -286,7 +286,7 @@ class TfdsSplit:
         names = source.class_names(of.label) if has_one else None
 
         def named(value: Any) -> str | None:
-            """Our name of a label; None for a class of -1, which means no label."""
+            """Returns our name of a label; None for class -1, which means no label."""
             if isinstance(value, list):
                 return separator.join(filter(None, map(named, value)))
             if names is not None and not isinstance(value, str):
@@ -320,13 +320,13 @@ __all__ = ["MULTI_LABEL", "REGRESSION", "SINGLE_LABEL", "Target"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Target:
-    """The target of a classifier: one label, several labels, or numbers."""
+    """A classifier's target: one label, several labels, or numbers."""
 
     kind: str  # SINGLE_LABEL, MULTI_LABEL or REGRESSION
-    # The classes in the order of the outputs; for a regression of several numbers their
-    # names; () for one number.
+    # The classes in the order of the outputs; for a regression, the names of several
+    # numbers, or () for one number.
     labels: tuple[str, ...] = ()
-    separator: str = ","  # of several labels, or several numbers, in a cell
+    separator: str = ","  # between several labels, or several numbers, in a cell
 
     @property
     def num_outputs(self) -> int:
@@ -335,7 +335,7 @@ class Target:
 
     @property
     def label_length(self) -> int:
-        """How many values a record's label has: 1, or C."""
+        """The number of values in a record's label: 1, or C."""
         return 1 if self.kind == SINGLE_LABEL else self.num_outputs
 
     @property
@@ -352,7 +352,7 @@ class Target:
         return known
 
     def encode(self, label: str | None, source: str) -> list[int] | list[float]:
-        """A record's label_ids: a class's id, the numbers, or 0.0 or 1.0 per label."""
+        """Returns label_ids: a class's id, the numbers, or 0.0 or 1.0 per label."""
         if self.kind == SINGLE_LABEL:
             return [0 if label is None else self._id(label, source)]
         if label is None:
@@ -376,7 +376,7 @@ class Target:
         return numbers
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """[N, C]: each class's, each label's own, or the numbers themselves."""
+        """Returns [N, C]: probabilities of classes or labels, or the numbers."""
         logits = np.asarray(logits, np.float32)
         if self.kind == REGRESSION:
             return logits
@@ -388,7 +388,7 @@ class Target:
         return powers / powers.sum(axis=-1, keepdims=True)
 
     def predictions(self, logits: np.ndarray) -> np.ndarray:
-        """The predictions, in the form that metrics take."""
+        """Returns the predictions in the form of metrics' arguments."""
         logits = np.asarray(logits)
         if self.kind == SINGLE_LABEL:
             return logits.argmax(axis=-1)
@@ -397,7 +397,7 @@ class Target:
         return logits[:, 0] if self.num_outputs == 1 else logits
 
     def words(self, logits: np.ndarray) -> list[str]:
-        """The predictions as text: "entailment", "a,c", "3.214"."""
+        """Returns the predictions as text: "entailment", "a,c", "3.214"."""
         predictions = self.predictions(logits)
         if self.kind == SINGLE_LABEL:
             return [self.labels[index] for index in predictions]
@@ -421,12 +421,12 @@ class Target:
         )
 
 
-_MOST_LABELS = 20  # that a message has
+_MOST_LABELS = 20  # shown in messages
 _NUMBER = re.compile(r"[+-]?\d+([.]\d+)?")
 
 
 def in_order(labels: Iterable[str]) -> list[str]:
-    """Labels in output order: numbers by value, others alphabetically."""
+    """Returns labels in output order: numbers by value, others alphabetically."""
 
     def key(label: str) -> tuple[bool, float, str]:
         is_number = _NUMBER.fullmatch(label) is not None
@@ -438,9 +438,9 @@ def in_order(labels: Iterable[str]) -> list[str]:
 def held_out(
     examples: Sequence[Example], share: float, seed: int, *, by_label: bool
 ) -> tuple[list[Example], list[Example]]:
-    """Returns the remaining examples and a held-out share, both in the original order.
+    """Returns the remaining examples and a held-out share, both in original order.
 
-    `by_label` takes the share from every label: at least one example if it has several.
+    `by_label` takes the share of every label: at least one example of any with several.
     """
     rows: dict[str | None, list[int]] = {}
     for number, example in enumerate(examples):
@@ -457,7 +457,7 @@ def held_out(
 
 
 def split_cell(cell: str, separator: str) -> list[str]:
-    """The labels in a cell that may hold several; an empty cell has none."""
+    """Returns the labels in a cell that may hold several; none for an empty cell."""
     words = (word.strip() for word in cell.split(separator))
     return [word for word in words if word]
 
@@ -467,21 +467,21 @@ class DataSet:
     """A classification or regression data set.
 
     Attributes:
-        name: as GLUE spells it: "CoLA".
+        name: the task's name, spelled as in GLUE: "CoLA".
         metrics: names in `bert_tf.tasks.metrics`; a selection uses the first one.
         files: split -> file name under --data_dir; none for TensorFlow Datasets.
-        splits: split ("train", "dev", "test") -> where its examples are.
-        kind: what a classifier predicts: SINGLE_LABEL, MULTI_LABEL or REGRESSION.
-        labels: the classes in the order of the model's outputs; the names of the
-            numbers of a regression of several, () for one number; None for a custom
-            table whose labels are those of its training split.
+        splits: split ("train", "dev", "test") -> the place of its examples.
+        kind: the kind of prediction: SINGLE_LABEL, MULTI_LABEL or REGRESSION.
+        labels: the classes in the order of the model's outputs; for a regression, the
+            names of several numbers, or () for one number; None for a table with the
+            labels of its training split.
         separator: the separator of several labels or numbers in a cell.
         dev_splits: the splits on which a model is scored.
         test_splits: the splits whose predictions are the result.
         folder: its folder in GLUE's distribution.
-        tfds: where it is in TensorFlow Datasets; None if it is not.
-        max_unusable_rows: how many rows of a split may be left out: a share, or a
-            number from 1.
+        tfds: its place in TensorFlow Datasets, if any.
+        max_unusable_rows: the rows of a split that may be left out: a share below 1, or
+            a number.
 
     Examples:
         >>> table = bert_tf.TableSplit(text_a="review", label="stars")
@@ -515,7 +515,7 @@ class DataSet:
 
     @property
     def class_names(self) -> dict[str, str]:
-        """Label -> its meaning, if the files have a number: "1", "acceptable"."""
+        """Label -> its meaning, if files have a number: "1", "acceptable"."""
         if self.tfds is None:
             return {}
         return {label: name for name, label in self.tfds.rename.items()}
@@ -545,7 +545,7 @@ class DataSet:
         return dataclasses.replace(self, files={}, splits=splits)
 
     def read(self, data_dir: str | None, split: str, *, warns: bool = True) -> Examples:
-        """The examples of a split."""
+        """Returns the examples of a split."""
         found = self.splits.get(split)
         if found is None:
             raise InputError(
@@ -565,7 +565,7 @@ class DataSet:
         return found.read(self.path(data_dir, split), check, **how)
 
     def path(self, data_dir: str | None, split: str) -> str:
-        """The file of a split."""
+        """Returns the path of a split's file."""
         if data_dir is None:
             raise InputError(f"{self.name} is read from files: give `data_dir`.")
         if data_dir and not files.is_folder(data_dir):
@@ -595,7 +595,7 @@ class DataSet:
     ) -> Target:
         """Returns a classifier's target; logs the labels of the training examples.
 
-        The examples are read if they are not given and the set has no fixed labels.
+        The examples are read if they are not given, and the labels are not fixed.
         """
         split = self.splits.get("train")
         names = self.labels
@@ -621,19 +621,19 @@ class DataSet:
 
 
 def described(labels: Mapping[str, int]) -> str:
-    """The labels, and how many examples have each."""
+    """Lists labels with their number of examples."""
     found = [f"{label} ({number:,})" for label, number in labels.items()]
     more = ", ..." * (len(found) > _MOST_LABELS)
     return f"{len(found)} labels: {', '.join(found[:_MOST_LABELS])}{more}"
 
 
 def _report(labels: Counter[str], target: Target, *, is_given: bool) -> None:
-    """Logs the labels that were found, and warns if they look wrong."""
+    """Logs the labels found, and warns if they look wrong."""
     logging.info("%s", described({label: labels[label] for label in target.labels}))
     if once := [label for label in target.labels if labels[label] == 1]:
         shown = ", ".join(map(repr, once[:_MOST_LABELS]))
         logging.warning("%d labels occur once: %s.", len(once), shown)
-    if is_given:  # which labels are alike, or numbers, is known to who gave them
+    if is_given:  # then similar or numeric labels are intended
         return
     alike: dict[str, list[str]] = {}
     for label in in_order(labels):
@@ -644,7 +644,7 @@ def _report(labels: Counter[str], target: Target, *, is_given: bool) -> None:
             logging.warning("The labels %s differ only in blanks or case.", said)
     numbers = [label for label in labels if _NUMBER.fullmatch(label)]
     if len(numbers) > 2:
-        # Several labels in a cell are no number.
+        # Several labels in a cell are not a number.
         advice = "; `regression` predicts the number" * (target.kind == SINGLE_LABEL)
         logging.warning(
             "%d labels are numbers, and are classes here%s.", len(numbers), advice

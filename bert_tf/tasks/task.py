@@ -21,18 +21,18 @@ from bert_tf.training.strategy import Strategy
 
 TRAIN = "train"
 
-P = TypeVar("P")  # the predictions of a split
+P = TypeVar("P")  # a split's predictions
 
 
 class Run(abc.ABC):
-    """A command's work in its output_dir; making one checks all input."""
+    """A command's work in output_dir; construction checks all input."""
 
     options: Any
     strategy: Strategy
 
     def main(self) -> RunResult:
-        """Trains or restores, then evaluates and predicts, as the options ask."""
-        asked_for(self.options)  # raises InputError now if something is missing
+        """Trains or restores, then evaluates and predicts, as the options say."""
+        asked_for(self.options)  # raises InputError early if something is missing
         if self.options.do_train:
             with run_folder.held_for_training(self.options.output_dir, self.strategy):
                 self.first_stages()
@@ -45,69 +45,69 @@ class Run(abc.ABC):
 
     @abc.abstractmethod
     def first_stages(self) -> None:
-        """Trains the stages before the run, if any, which it then starts from."""
+        """Trains the stages, if any, from which the run starts."""
 
     @abc.abstractmethod
     def train(self) -> tuple[keras.Model, int]:
-        """The trained model and its step, resuming where an earlier start ended."""
+        """Trains or resumes; returns the trained model and its step."""
 
     @abc.abstractmethod
     def restore(self) -> tuple[keras.Model, int]:
-        """The last checkpoint's model, or else the one to start from, and its step."""
+        """Returns the last checkpoint's model, or the initial one, and its step."""
 
     @abc.abstractmethod
     def report(self, model: keras.Model, step: int) -> Mapping[str, float]:
-        """Evaluates and predicts as the options ask; writes and returns the results."""
+        """Evaluates and predicts as the options say; writes and returns the results."""
 
 
 class FineTuningTask(abc.ABC, Generic[P]):
-    """A model, its examples, and what its predictions are worth.
+    """A model, its examples, and the scores of its predictions.
 
-    It is made of a command's options, the model's files and the strategy, reads and
-    checks every input when it is made, and so before anything is written or trained. A
-    split is "train", or one of `dev_splits` and `test_splits`.
+    The constructor takes a command's options, the model's files and the strategy, and
+    reads and checks every input, before anything is written or trained. A split is
+    "train", or one of `dev_splits` and `test_splits`.
     """
 
     name: str
-    head: str  # of `bert_tf.conversion.names.HEADS`
-    dev_splits: Sequence[str] = ("dev",)  # a run is evaluated on the first one
+    head: str  # in `bert_tf.conversion.names.HEADS`
+    dev_splits: Sequence[str] = ("dev",)  # a run is evaluated on the first
     test_splits: Sequence[str] = ("test",)
-    metrics: Sequence[str]  # the names that `score` gives
-    metric: str  # the one by which the best run is chosen
-    labels: Sequence[str] | None = None  # as a run's folder records them
+    metrics: Sequence[str]  # the names in the result of `score`
+    metric: str  # chooses the best run
+    labels: Sequence[str] | None = None  # as recorded in a run's folder
     problem_type: str = SINGLE_LABEL  # likewise
-    # The names in eval_results.txt that differ from the metrics'.
+    # The names in eval_results.txt, where they differ from the metrics'.
     result_names: Mapping[str, str] = {}
     keeps_results: ClassVar[bool] = False  # of the same step, by earlier commands
-    is_restorable: ClassVar[bool] = True  # whether an `init_checkpoint` is evaluated
+    is_restorable: ClassVar[bool] = True  # whether it evaluates an `init_checkpoint`
 
     @abc.abstractmethod
     def build_model(self) -> keras.Model:
-        """The model with its initial weights; called under the strategy's scope."""
+        """Returns the initial model; called under the strategy's scope."""
 
     @abc.abstractmethod
     def make_records(self, split: str) -> ExampleTable:
-        """The examples of a split as the model reads them."""
+        """Returns a split's examples as the model's input."""
 
     @abc.abstractmethod
     def predict(self, split: str, outputs: Predict) -> P:
-        """The predictions of a split, from the model's outputs for its batches."""
+        """Returns a split's predictions, from the model's outputs for its batches."""
 
     @abc.abstractmethod
     def score(self, split: str, predictions: P) -> dict[str, float]:
-        """The losses and metrics of predictions; {} without labels."""
+        """Returns the losses and metrics of predictions; {} without labels."""
 
     @abc.abstractmethod
     def write(self, folder: str, split: str, predictions: P, step: int) -> None:
-        """Writes the predictions of a checkpoint; only the chief is asked."""
+        """Writes a checkpoint's predictions; called on the chief only."""
 
     @abc.abstractmethod
     def data(self) -> RunData:
-        """The training set, as a run's folder records it."""
+        """Returns the training set, as recorded in a run's folder."""
 
     @abc.abstractmethod
     def identity(self, split: str) -> str:
-        """A digest of a split's examples, and of how they are read."""
+        """Returns a digest of a split's examples, and of how they are read."""
 
     def records(self, split: str) -> ExampleTable:
         """Returns the result of `make_records`, which is called once per split."""
@@ -121,24 +121,24 @@ class FineTuningTask(abc.ABC, Generic[P]):
 
     @property
     def trains_task(self) -> str | None:
-        """The task whose run a folder must hold; None for any."""
+        """The task of the run that a folder must hold; None for any."""
         return self.name
 
     @property
     def objective(self) -> Objective:
-        """The losses to minimise, and the metrics to report: the head's."""
+        """The losses to minimise, and the metrics to report."""
         return names.HEADS[self.head].code("objective")
 
     def num_examples(self) -> int | None:
-        """How many examples an epoch has; None: one per record."""
+        """Returns the number of examples in an epoch; None: one per record."""
         return None
 
     def baseline(self, split: str, metric: str) -> float | None:
-        """The score of always answering the same, if that is known."""
+        """Returns the score of a constant prediction, if known."""
         return None
 
     def class_counts(self) -> np.ndarray | None:
-        """How many training examples each class has; None without classes."""
+        """Returns each class's number of training examples; None without classes."""
         return None
 
     def summary(self, folder: str, results: Mapping[str, float]) -> Sequence[str]:
@@ -146,7 +146,7 @@ class FineTuningTask(abc.ABC, Generic[P]):
         return ()
 
     def prepare(self, folder: str) -> None:
-        """Writes the task's own files; InputError if there are another one's."""
+        """Writes the task's own files; InputError if another task's are there."""
 
     def first_stage(self, model_files: ModelFiles, strategy: Strategy) -> str | None:
         """Trains an earlier stage; returns the folder that the run starts from."""

@@ -1,4 +1,4 @@
-"""A classifier's texts as records, and the target of a trained classifier."""
+"""A classifier's texts as records, and a trained classifier's target."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,9 +29,9 @@ _EXAMPLES_AT_ONCE = 1024
 class TextFeaturizer:
     """Converts examples to records: tokenized, cut or in windows, padded."""
 
-    # Each window is a record with the example's label, so that in training a text of k
-    # windows weighs k times as much as a short one. With attention to windows a record
-    # has all of an example's, [N, S].
+    # Each window is a record with the example's label, so a training text of k windows
+    # weighs k times as much as a short one. With attention to windows, a record has all
+    # windows of an example, [N, S].
 
     tokenizer: WordPieceTokenizer
     _: dataclasses.KW_ONLY
@@ -42,7 +42,7 @@ class TextFeaturizer:
     window_pooling: str = "mean"
 
     def __post_init__(self) -> None:
-        self.num_truncated = 0  # examples of the latest call that have lost tokens
+        self.num_truncated = 0  # examples of the latest call that lost tokens
         self.window_counts: list[int] = []  # one per example; empty without windows
 
     @property
@@ -55,7 +55,7 @@ class TextFeaturizer:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that the records depend on in addition to the examples, as JSON."""
+        """The settings that the records depend on besides the examples, for JSON."""
         return {
             **self.tokenizer.settings,
             "max_seq_length": self.max_seq_length,
@@ -70,7 +70,7 @@ class TextFeaturizer:
         }
 
     def blocks(self, examples: Iterable[Any]) -> Iterator[dict[str, np.ndarray]]:
-        """The records of many examples at once, as in `spec`."""
+        """Yields the records of many examples at once, as in `spec`."""
         self.num_truncated = 0
         self.window_counts = []
         yield from map(self._block, grouped(examples, _EXAMPLES_AT_ONCE))
@@ -97,7 +97,7 @@ class TextFeaturizer:
         }
 
     def _texts(self, example: Any) -> list[tuple[Tokens, Tokens]]:
-        """The tokens of an example's records: the first text's and the second's."""
+        """Returns the tokens of an example's records, for both texts."""
         tokens_a = self.tokenizer.encode(example.text_a)
         tokens_b = self.tokenizer.encode(example.text_b) if example.text_b else []
         room = self.max_seq_length - (3 if tokens_b else 2)
@@ -117,7 +117,7 @@ class TextFeaturizer:
         batch_size: int,
         num_lengths: int | None,
     ) -> np.ndarray:
-        """The outputs of the examples that `blocks` read last, [N, C], in order."""
+        """Returns the outputs [N, C] of the examples that `blocks` last read."""
         shape = (self.target.num_outputs,)
         logits = records.predicted("logits", shape, outputs, batch_size, num_lengths)
         return pooled_windows(logits, self.window_counts, self.window_pooling)

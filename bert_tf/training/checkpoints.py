@@ -1,12 +1,12 @@
-"""A run's checkpoints and its best one: written, read back, named, restored.
+"""A run's checkpoints, and the best one: writing, verifying, naming, restoring.
 
     model.ckpt-STEP.index, model.ckpt-STEP.data-00000-of-00001   a checkpoint
     model.ckpt-STEP.tmp-NUMBER...   one being written, or left by a killed run
-    checkpoint                      TensorFlow's CheckpointState: the newest one, and
-                                    all that are kept, oldest first
-    best/                           the checkpoint whose evaluation was the best, with
-                                    the run's config and vocabulary, so that
-                                    `--init_checkpoint=OUTPUT_DIR/best` means that one
+    checkpoint                      TensorFlow's CheckpointState: the newest checkpoint,
+                                    and all that are kept, oldest first
+    best/                           the checkpoint with the best evaluation, with the
+                                    run's config and vocabulary, so that it can be given
+                                    as `--init_checkpoint=OUTPUT_DIR/best`
     best/best.json                  {"metric": "loss", "step": 3000, "value": 2.25}, and
                                     "data": a number that identifies the evaluation
                                     data, if known
@@ -16,18 +16,18 @@ A checkpoint is a `tf.train.Checkpoint`:
     weights/NAME     the model's weights by the original's variable names
     optimizer/PATH   the optimizer's moments and its count of steps
     random/N         the states of the model's random generators (dropout), in order
-    extra/NAME       other state of the engine, such as the scale of the loss
-    training/NAME    what a regularized run needs to resume, if it is one
+    extra/NAME       other state of the engine, such as the loss scale
+    training/NAME    the state of a regularized run, if it is one
     progress/step    the number of training steps done
     progress/records the number of training records read: the input's position
     progress/data    the fingerprint of those records; 0: unknown
 
-Everything that decides the next step is in it, so a resumed run is the same run.
+It has everything that decides the next step, so a resumed run is the same run.
 
 A checkpoint is written in the background and read back; only then is it named in the
-`checkpoint` file, and only after that are older ones removed. So a run that is killed
-at any moment can resume, from the newest that is whole, and a damaged checkpoint is
-never the only one, unless `max_to_keep` is 1.
+`checkpoint` file, and only then are older ones removed. So a run killed at any moment
+can resume from the newest intact checkpoint, and a damaged checkpoint is never the only
+one, unless `max_to_keep` is 1.
 """
 
 import concurrent.futures
@@ -78,14 +78,14 @@ from bert_tf.training.training_options import is_better
 STATE_NAME = "checkpoint"
 BEST_NAME = "best.json"
 STARTS_NAME = "starts.jsonl"
-FEATURES_NAME = "features.json"  # the frozen features that a model was trained on
+FEATURES_NAME = "features.json"  # frozen features that a model was trained on
 
 _DATA, _INDEX = ".data-00000-of-00001", ".index"
 _FILE_NAME = re.compile(r"model\.ckpt-(\d+)\.(?:(index)|(data-\d+-of-\d+)|(tmp-.*))")
-# A run's other files under their temporary names: see `files.write_atomically`.
+# A run's other files under temporary names: see `files.write_atomically`.
 _TEMPORARY = re.compile(r"(checkpoint|[a-z_]+\.(json|jsonl|txt))\.tmp-\d+")
 
-# The run's files that best/ has in addition to the checkpoint.
+# Files of a run that best/ has in addition to the checkpoint.
 _COMPANIONS = (
     CONFIG_NAME,
     VOCAB_NAME,
@@ -101,19 +101,19 @@ _COMPANIONS = (
 
 
 def prefix_of(folder: str, step: int) -> str:
-    """The name of a step's checkpoint for `tf.train.load_checkpoint`."""
+    """Returns a step's checkpoint's name for `tf.train.load_checkpoint`."""
     return os.path.join(folder, f"model.ckpt-{step}")
 
 
 def candidates(folder: str) -> list[str]:
-    """The checkpoints to resume from, newest first; each has an index, written last."""
+    """Returns the checkpoints with an index, which is written last; newest first."""
     matches = [_FILE_NAME.fullmatch(name) for name in _names_in(folder)]
     steps = sorted(int(match[1]) for match in matches if match and match[2])
     return [prefix_of(folder, step) for step in reversed(steps)]
 
 
 def write_state(folder: str, prefixes: Sequence[str]) -> None:
-    """Names the folder's checkpoints, oldest first; the last one is the newest."""
+    """Names a folder's checkpoints, oldest first; the last one is the newest."""
     names = [os.path.basename(prefix) for prefix in prefixes]
     lines = [f'model_checkpoint_path: "{names[-1]}"\n']
     lines += [f'all_model_checkpoint_paths: "{name}"\n' for name in names]
@@ -129,7 +129,7 @@ def remove_checkpoint(prefix: str) -> None:
 
 
 def remove_leftovers(folder: str) -> None:
-    """Removes what killed writes have left: incomplete checkpoints and files."""
+    """Removes the leftovers of killed writes: incomplete checkpoints and files."""
     whole = {os.path.basename(prefix) for prefix in candidates(folder)}
     for name in _names_in(folder):
         match = _FILE_NAME.fullmatch(name)
@@ -151,7 +151,7 @@ _PROGRESS = ("step", "records", "data")
 
 
 def tensor_key(part: str, name: str) -> str:
-    """The key of `tf.train.Checkpoint(part={name: variable})` for the variable.
+    """Returns a variable's key in `tf.train.Checkpoint(part={name: variable})`.
 
     TensorFlow writes `..` for a dot in a name and `.S` for a slash.
     """
@@ -159,9 +159,9 @@ def tensor_key(part: str, name: str) -> str:
 
 
 def _stored_dtype(variable: keras.Variable) -> str:
-    """The type of a variable in a checkpoint: TensorFlow's, whatever the back end's.
+    """Returns a variable's type in checkpoints: TensorFlow's, whatever the back end.
 
-    Counts of steps and the states of generators have 64 bits in TensorFlow, 32 in JAX.
+    Step counts and the states of generators have 64 bits in TensorFlow, 32 in JAX.
     """
     is_count = variable.path.endswith(("seed_generator_state", "/iteration"))
     return "int64" if is_count else variable.dtype
@@ -172,7 +172,7 @@ def _misfit(
     variables: Mapping[str, keras.Variable],
     optional: Collection[str],
 ) -> str:
-    """The first difference between a checkpoint and the variables, or nothing."""
+    """Returns the first difference between a checkpoint and the variables, or ""."""
     for key, variable in variables.items():
         if key in reader.shapes:
             there = f"{reader.dtypes[key].name}{list(reader.shapes[key])}"
@@ -192,7 +192,7 @@ def _misfit(
     return ""
 
 
-# A checkpoint's values, copied at once, written and read back in the background.
+# A checkpoint's values, copied at once, written and verified in the background.
 #
 # TensorFlow's own asynchronous checkpoints (`tf.train.CheckpointOptions`) do not fit:
 # nothing can be checked between their writing and their naming, they hold a second copy
@@ -203,14 +203,14 @@ Snapshot = dict[str, dict[str, tf.Tensor]]  # part -> name -> value
 
 
 def take_snapshot(parts: Parts) -> Snapshot:
-    """A copy of the variables' values in host memory."""
+    """Copies the variables' values to host memory."""
 
     def copied(variable: keras.Variable) -> tf.Tensor:
         if keras_backend.is_jax():
             value = gathered(variable).astype(_stored_dtype(variable))
         else:
             value = variable.value.read_value()
-        # On the host a tensor read from a variable may share the variable's memory.
+        # On the host, a tensor read from a variable may share the variable's memory.
         # TensorFlow allocates the copy, not numpy: it is reused for the next one.
         return tf.raw_ops.DeepCopy(x=value)
 
@@ -222,9 +222,9 @@ def take_snapshot(parts: Parts) -> Snapshot:
 
 
 def gathered(variable: keras.Variable) -> np.ndarray:
-    """A variable's value on JAX, of which other processes may have parts.
+    """Returns a variable's value on JAX, even if other processes have parts of it.
 
-    Where they do, all processes must call this.
+    If they do, all processes must call this.
     """
     value = variable.value
     if value.is_fully_addressable:
@@ -235,9 +235,9 @@ def gathered(variable: keras.Variable) -> np.ndarray:
 
 
 def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
-    """Writes a checkpoint completely or not at all, and reads it back.
+    """Writes a checkpoint completely or not at all, and verifies it.
 
-    The files get their names when they are complete, the index last.
+    Files get their names when they are complete, the index last.
     """
     began = time.monotonic()
     temporary = files.temporary_name(prefix)
@@ -252,7 +252,7 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
                 for part, values in snapshot.items()
             }
             checkpoint = tf.train.Checkpoint(**host)
-            # TensorFlow's own restoring needs this one; it is created when accessed.
+            # TensorFlow's own restoring requires this counter, created on access.
             checkpoint.save_counter.assign_add(1)
             checkpoint.write(temporary)
         for path in (temporary + _DATA, temporary + _INDEX):
@@ -265,7 +265,7 @@ def write_checkpoint(prefix: str, snapshot: Snapshot) -> None:
             files.replace(temporary + ending, prefix + ending)
         reader = CheckpointReader(prefix)
         for key in sorted(reader.shapes):
-            reader.read(key)  # which compares it with its checksum
+            reader.read(key)  # compares the checksum
     except (OSError, tf.errors.OpError, DamagedCheckpointError) as error:
         with contextlib.suppress(OSError, tf.errors.OpError):
             remove_checkpoint(prefix)
@@ -288,11 +288,11 @@ class Best:
     value: float
     metric: str
     data: int = 0  # identifies the evaluation data; 0 if unknown
-    run: str | None = None  # of a selection, the name of its best run
+    run: str | None = None  # the best run's name, after a selection
 
 
 def read_best(folder: str) -> Best | None:
-    """The content of a best.json by its folder; None if it is missing or damaged."""
+    """Reads a folder's best.json; returns None if it is missing or damaged."""
     path = os.path.join(folder, BEST_NAME)
     if not files.exists(path):
         return None
@@ -315,10 +315,10 @@ def keep_if_best(
     data_id: int = 0,
     data_was: Sequence[int] = (),
 ) -> bool:
-    """Keeps a step's checkpoint in best/ if its value is better than those before.
+    """Keeps a step's checkpoint in best/ if its value beats the best before.
 
-    An evaluation that a resumed run repeats completes an interrupted write. The
-    comparison starts over with a new metric or with other data, as in a second phase.
+    An evaluation repeated by a resumed run completes an interrupted write. The
+    comparison starts over with another metric or other data, as in a second phase.
     """
     best_folder = folder_of(folder)
     best = read_best(best_folder)
@@ -342,7 +342,7 @@ def keep_if_best(
             files.write_atomically(os.path.join(best_folder, companion), content)
     temporary = files.temporary_name(target)
     for ending in (_DATA, _INDEX):
-        # Renaming one hard link of a file to another one has no effect.
+        # Renaming a hard link to another link of the same file has no effect.
         if not _is_link(source + ending, target + ending):
             link(source + ending, temporary + ending)
             files.replace(temporary + ending, target + ending)
@@ -385,7 +385,7 @@ def link(source: str, target: str) -> None:
 
 
 class RunCheckpoints:
-    """Saves and restores one run; as a context manager, it ends with `wait`."""
+    """A run's checkpoints; as a context manager, waits for their writes."""
 
     def __init__(
         self,
@@ -401,9 +401,9 @@ class RunCheckpoints:
         self._folder = folder
         self._max_to_keep = max_to_keep
         self._writes = is_chief
-        self.step = 0  # the number of training steps done
-        self.records = 0  # the number of training records read
-        self.data = 0  # the fingerprint of these records; 0 if unknown
+        self.step = 0  # training steps done
+        self.records = 0  # training records read
+        self.data = 0  # fingerprint of these records; 0 if unknown
         self._parts: dict[str, Mapping[str, keras.Variable]] = {
             "weights": weights_by_name(model)
         }
@@ -425,17 +425,17 @@ class RunCheckpoints:
                 self._parts["training"] = dict(training)
         # The newest valid one; on other workers, the one that the chief was to write.
         self.latest: str | None = next(iter(candidates(folder)), None)
-        self._own: str | None = None  # the last one that was read or written here
+        self._own: str | None = None  # the last one read or written by this process
         self._damaged: list[str] = []
-        # One thread: one write at a time, and what follows a write comes after it.
+        # One thread: one write at a time, and its follow-up in order.
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "checkpoints")
         self._pending: list[concurrent.futures.Future] = []
 
     def restore(self) -> bool:
-        """Restores the newest intact checkpoint, if there is one, and logs it.
+        """Restores and logs the newest intact checkpoint; returns whether there is one.
 
-        A damaged one causes a warning, and the one before it is used. Incomplete files
-        of killed runs are removed.
+        If it is damaged, a warning is logged and the one before it is used. Incomplete
+        files of killed runs are removed.
         """
         found = candidates(self._folder)
         damage = []
@@ -461,10 +461,10 @@ class RunCheckpoints:
         return False
 
     def save(self, step: int, records: int, data: int = 0) -> None:
-        """Takes the values as they are now, and writes them while training continues.
+        """Copies the current values, and writes them while training continues.
 
-        A write in progress is waited for. The newest checkpoint is not written
-        again.
+        Waits for a write in progress first. The newest checkpoint is not written again
+        for the same step.
         """
         self.wait()
         prefix = prefix_of(self._folder, step)
@@ -491,9 +491,9 @@ class RunCheckpoints:
         data_id: int = 0,
         data_was: Sequence[int] = (),
     ) -> None:
-        """Keeps the checkpoint of a step in best/, if it is the best so far.
+        """Keeps a step's checkpoint in best/, if it is the best so far.
 
-        This happens once it is written. `max_to_keep` does not apply to it.
+        This happens after it is written. `max_to_keep` does not apply to best/.
         """
         if name not in results:
             raise InputError(
@@ -514,7 +514,7 @@ class RunCheckpoints:
                 gathered(variable)
 
     def wait(self) -> None:
-        """Returns when all that was saved is written and verified."""
+        """Waits until everything saved is written and verified."""
         pending, self._pending = self._pending, []
         for task in pending:
             task.result()
@@ -541,7 +541,7 @@ class RunCheckpoints:
                 f"{prefix} belongs to another model or optimizer than this run:"
                 f" {misfit}. Give another `output_dir`."
             )
-        for key in sorted(reader.shapes):  # their order in the file
+        for key in sorted(reader.shapes):  # the order in the file
             if key in variables:
                 variables[key].assign(reader.read(key))
             elif self._resumes:
@@ -573,7 +573,7 @@ class RunCheckpoints:
         self._name_and_remove_old()
 
     def _tidy(self) -> None:
-        """Completes writes that a kill interrupted, unless the run is only read."""
+        """Completes writes interrupted by a kill, unless the run is only read."""
         if self._writes and self._resumes:
             for folder in (self._folder, folder_of(self._folder)):
                 remove_leftovers(folder)
@@ -591,7 +591,7 @@ class RunCheckpoints:
             write_state(self._folder, whole[: self._max_to_keep][::-1])
 
 
-# The weights that a model starts with: from its own folder, or another model's.
+# A model's initial weights: from its own folder, or another model.
 
 
 def restore_or_initialize(
@@ -603,7 +603,7 @@ def restore_or_initialize(
     *,
     init_adapter: str | None = None,
 ) -> tuple[keras.Model, int]:
-    """A task's model for evaluation: the folder's checkpoint, or else the given one."""
+    """Returns a model to evaluate: from the folder's checkpoint, or the initial one."""
     strategy = strategy or create_strategy()
     with strategy.scope(), computing_in(precision):
         model = task.build_model()
@@ -638,7 +638,7 @@ def initialize(
     stack_layers: bool = False,
     init_layers: Sequence[int] | None = None,
 ) -> list[str]:
-    """Gives a model its first weights."""
+    """Loads a model's initial weights; returns the names of missing ones."""
     # An adapter has its own head.
     has_head = init_head and not init_adapter
     source = opened(init_checkpoint)

@@ -1,17 +1,16 @@
 """Finds and connects the processes of `--distribution=multi_worker`.
 
-The environment of each process names them all, in one of these ways, the first that is
-there:
+The environment of each process names all of them. The first of these sources counts:
 
     TF_CONFIG      {"cluster": {"worker": ["host0:2222", "host1:2222"]},
-                   "task": {"type": "worker", "index": 0}}, as TensorFlow has it
+                   "task": {"type": "worker", "index": 0}}, as in TensorFlow
     CLUSTER_SPEC   Vertex AI's, whose pools of workers have other names
-    Slurm          SLURM_STEP_NODELIST and others, as srun sets them
-    Kubernetes     JOB_COMPLETION_INDEX, as an indexed job sets it, and WORKER_HOSTS,
-                   the pods' names by their headless service: "bert-[0-3].bert"
+    Slurm          SLURM_STEP_NODELIST and others, as set by srun
+    Kubernetes     JOB_COMPLETION_INDEX, as set by an indexed job, and WORKER_HOSTS, the
+                   pods' names in their headless service: "bert-[0-3].bert"
 
-JAX detects the processes of Slurm, Open MPI, Kubernetes' own interface and TPU slices
-automatically; only those that it does not detect are looked for here.
+JAX automatically detects the processes of Slurm, Open MPI, Kubernetes' own interface
+and TPU slices; for JAX, only the other sources are read.
 """
 
 import contextlib
@@ -30,27 +29,27 @@ from tensorflow.python.distribute.cluster_resolver import slurm_cluster_resolver
 
 from bert_tf.base.errors import InputError, first_line
 
-# How long a process waits for the other workers to answer.
+# Time limit for the other workers to answer.
 SECONDS_TO_ANSWER = 600
 
 TF_CONFIG_EXAMPLE = (
     'TF_CONFIG, such as {"cluster": {"worker": ["host0:2222", "host1:2222"]},'
     ' "task": {"type": "worker", "index": 0}}'
 )
-_PORT = 2222  # of a pod, which shares its ports with no other
-# Vertex AI's names of the pools that train; its others are servers and evaluators.
+_PORT = 2222  # for a pod, which shares its ports with no other
+# Vertex AI's names of the pools that train; the others are servers and evaluators.
 _POOLS = {"workerpool0": "chief", "workerpool1": "worker"}
 
 
 class Cluster(NamedTuple):
-    """The processes that train together, and this one among them."""
+    """The processes that train together, and the place of this one."""
 
-    found: str  # where they are named
+    found: str  # the source of the names
     places: Mapping[str, tuple[str, int]]  # "worker 0" -> (host, port), in order
     own: str
 
     def resolver(self) -> tf.distribute.cluster_resolver.ClusterResolver:
-        """The cluster as TensorFlow's resolver."""
+        """Returns the cluster as TensorFlow's resolver."""
         jobs: dict[str, list[str]] = {}
         for name, place in self.places.items():
             jobs.setdefault(name.split()[0], []).append("{}:{}".format(*place))
@@ -64,9 +63,9 @@ class Cluster(NamedTuple):
 
 
 def find(sources: Sequence[str]) -> Cluster | None:
-    """The cluster that the environment names, in the first of these ways that it has.
+    """Returns the cluster that the environment names, by the first of these sources.
 
-    Raises InputError where it does not name this process.
+    Raises InputError if it does not name this process.
     """
     for source in sources:
         variable, read = _SOURCES[source]
@@ -83,7 +82,7 @@ def find(sources: Sequence[str]) -> Cluster | None:
                     raise ValueError(
                         f"{cluster.own} is not one of {', '.join(places)}."
                     )
-            # JSON's are ValueErrors.
+            # JSON's errors are ValueErrors.
             except (IndexError, KeyError, TypeError, ValueError) as error:
                 lacks = "there is no " if isinstance(error, KeyError) else ""
                 reason = lacks + first_line(error).rstrip(".")
@@ -154,12 +153,12 @@ _SOURCES: Mapping[str, tuple[str, Callable[[str], _Found]]] = {
     "Kubernetes": ("WORKER_HOSTS", _of_kubernetes),
 }
 EVERY_SOURCE = tuple(_SOURCES)
-# JAX does not find these.
+# Sources that JAX does not detect.
 NOT_OF_JAX = tuple(name for name in _SOURCES if name != "Slurm")
 
 
 def host_and_port(address: str, default: int | None = None) -> tuple[str, int]:
-    """The parts of an address, "host0:2222"; `default` is the port if it has none."""
+    """Splits an address, "host0:2222"; `default` is the port if it has none."""
     parts = urllib.parse.urlsplit(f"//{address}")
     port = parts.port or default
     if not parts.hostname or not port:
@@ -168,7 +167,7 @@ def host_and_port(address: str, default: int | None = None) -> tuple[str, int]:
 
 
 def meet(cluster: Cluster) -> None:
-    """Returns when every other worker has responded once.
+    """Waits until every other worker has responded once.
 
     TensorFlow would wait an hour, silently and ignoring signals. Until its server
     takes over the port, each worker listens at its own address.
@@ -195,7 +194,7 @@ def meet(cluster: Cluster) -> None:
         SECONDS_TO_ANSWER,
     )
     end = time.monotonic() + SECONDS_TO_ANSWER
-    # No one may leave its address before the others have found it there.
+    # No worker may leave its address before the others have found it there.
     unheard = len(missing)
     listener.setblocking(False)
     with listener:

@@ -1,8 +1,8 @@
-"""The end of a run whose numbers are not finite, and the batch of the step.
+"""The end of a run with numbers that are not finite, and the step's batch.
 
-nonfinite-step-123.tfrecord has the batch's records one by one, in order, with every
-array that the model was given: integers as int64, the rest as float32. A batch of
-pre-training is thus an ordinary record file, masks included:
+nonfinite-step-123.tfrecord has the batch's records in order, with all of the model's
+input arrays: integers as int64, the rest as float32. A batch of pre-training is thus an
+ordinary record file, including masks:
 
     python -m bert_tf.tfrecords.inspect_records \
         OUTPUT_DIR/nonfinite-step-123.tfrecord --vocab_file=OUTPUT_DIR/vocab.txt
@@ -28,7 +28,7 @@ from bert_tf.training.step import SKIPPED
 
 
 def save_batch(folder: str, step: int, batch: Mapping[str, Any], task_name: str) -> str:
-    """Writes a batch to the run's folder. No file is overwritten."""
+    """Writes a batch to a run's folder; overwrites no file."""
     columns = {}
     for name, value in batch.items():
         array = np.asarray(value)
@@ -56,7 +56,7 @@ def save_batch(folder: str, step: int, batch: Mapping[str, Any], task_name: str)
 
 
 def _where_shown(path: str) -> str:
-    """Returns where a step's batch is, and the command that shows it, if any."""
+    """Returns the place of a step's batch, or the command that shows it."""
     found = first_record([path])
     try:
         RecordSpec.of_record(found[1] if found else b"", path)
@@ -69,7 +69,7 @@ def _where_shown(path: str) -> str:
 
 
 class Divergence(Callback):
-    """Ends a run whose losses, gradients or weights are not finite."""
+    """Ends a run with losses, gradients or weights that are not finite."""
 
     def after_call(self, call: Call) -> bool:
         """Checks the losses, and float16's gradients."""
@@ -87,7 +87,7 @@ class Divergence(Callback):
         return False
 
     def saving(self) -> None:
-        """Checks the weights: with others the next loss would not be finite."""
+        """Checks the weights: if they are not finite, the next loss is not either."""
         weights = self.run.model.trainable_variables
         if not all(bool(ops.all(ops.isfinite(one))) for one in weights):
             self._end(
@@ -96,7 +96,7 @@ class Divergence(Callback):
             )
 
     def _end_at(self, call: Call, number: int) -> NoReturn:
-        """Writes the batch of a step of a call, and ends the run."""
+        """Writes the batch of a step within a call, and ends the run."""
         run, phase = self.run, call.phase
         step = run.step - call.steps + number + 1
         position = run.records - (call.steps - number) * phase.batch_size
@@ -109,7 +109,7 @@ class Divergence(Callback):
         )
 
     def _end(self, message: str) -> NoReturn:
-        """Completes writing, and names the last checkpoint."""
+        """Waits for pending writes, and ends the run; names the last checkpoint."""
         self.run.wait_for_all()
         latest = self.run.checkpoints.latest
         raise DivergedError(f"{message} Last good checkpoint: {latest or 'none'}.")

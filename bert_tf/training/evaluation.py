@@ -2,8 +2,8 @@
 
 Every worker reads the whole data set, in the same order, and each replica takes its
 rows of every batch; so results depend neither on the strategy nor on how the files are
-split. A short last batch is dealt out as far as it goes. TPUs need whole batches: fill
-the last one up, or repeat the records.
+split. A short last batch leaves some replicas with fewer rows, or none. TPUs need whole
+batches: fill the last one up, or repeat the records.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +25,7 @@ Batch = Mapping[str, Any]
 
 
 class Evaluator:
-    """Evaluates a model any number of times; its step is compiled once."""
+    """A model's evaluation, any number of times; the step is compiled once."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Evaluator:
         total_batches: int | None = None,
         observe: Callable[[Batch], None] | None = None,
     ) -> dict[str, float]:
-        """The task's losses and metrics over a data set."""
+        """Returns the task's losses and metrics over a data set."""
         sums: dict[str, np.ndarray] = {}
         if num_batches is not None:
             dataset = dataset.take(num_batches)
@@ -74,7 +74,7 @@ class Evaluator:
 
 
 class Predictor:
-    """Predicts any number of times with a model's `prediction_step`, or one like it.
+    """Prediction, any number of times, by a step such as `prediction_step`.
 
     Each of several workers must iterate over all batches, and gets all rows.
     """
@@ -106,7 +106,7 @@ def _batches(
     flag: str,
     total: int,
 ) -> Iterator[Batch]:
-    """The batches, with a progress bar, if the devices can share the complete ones."""
+    """Yields the batches, with a progress bar; InputError if they cannot be split."""
     if isinstance(dataset, tf.data.Dataset):
         sizes = {spec.shape[0] for spec in dataset.element_spec.values()} - {None}
     else:

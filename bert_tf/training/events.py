@@ -1,8 +1,8 @@
 """Events around a run's steps and evaluations: callbacks and signals.
 
-The loop and the tasks call each callback's methods, in the order in which a run gets to
-them, and know none of them by name. The optional callbacks are add-ons, imported
-when an option asks for them.
+The loop and the tasks call each callback's methods as a run proceeds, and know no
+callback by name. The optional callbacks are add-ons, imported when an option asks for
+them.
 """
 
 import signal
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from bert_tf.training.task import Phase, Task
     from bert_tf.training.training_options import TrainingConfig
 
-EVALUATION = "eval/"  # the prefix of the names of an evaluation's metrics
+EVALUATION = "eval/"  # prefix of an evaluation's metric names
 
 # Callbacks of `bert_tf.base.addons` in the order of calls: those of every training, and
-# the options that ask for one.
+# options that each ask for one.
 _ALWAYS = ("divergence", "curves")
 _OPTIONS = ("profile_steps", "max_train_hours", "stop_if", "patience", "report_to")
 
 
 def asked_for(options: Any) -> list["Callback"]:
-    """Makes a training's callbacks; InputError if the options' are not possible."""
+    """Makes a training's callbacks; raises InputError for impossible options."""
     names = [name for name in _OPTIONS if options.has(name)]
     given = [addon(n)(getattr(options, n)) for n in names if getattr(options, n)]
     return [*(addon(name)() for name in _ALWAYS), *given]
@@ -66,7 +66,7 @@ class Signals:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def numbers(self) -> list[float]:
-        """Returns [SIGTERMs, SIGINTs] that this worker has received."""
+        """Returns [SIGTERMs, SIGINTs] received by this worker."""
         return [float(self.received == n) for n in (signal.SIGTERM, signal.SIGINT)]
 
 
@@ -92,31 +92,31 @@ class Run(Protocol):
     optimizer: "keras.Optimizer"
     checkpoints: "RunCheckpoints"
     closing: "contextlib.ExitStack"  # closed however the run ends
-    loss_scale: "LossScale | None"  # of float16
+    loss_scale: "LossScale | None"  # for float16
     step: int  # steps made
     records: int  # training records read
-    bar: Any  # of the progress, while it trains
-    saving_seconds: float | None  # the last checkpoint's, without writing it
+    bar: Any  # progress bar, while it trains
+    saving_seconds: float | None  # of the last checkpoint, without writing it
 
     def summed(self, *numbers: float) -> "np.ndarray":
         """Returns the sums over all workers, all of which must call this."""
 
     def wait_for_all(self) -> None:
-        """Returns when all is written; all workers must call this."""
+        """Waits until all is written; all workers must call this."""
 
 
 class Call(NamedTuple):
-    """A call of the device, which has made some steps."""
+    """A call of the device, which made some steps."""
 
     phase: "Phase"
     steps: int
     results: "StepResults"
-    seconds: float  # that it took on this worker
-    pace: float | None  # seconds per step, of all workers; None: it compiled
+    seconds: float  # on this worker
+    pace: float | None  # seconds per step, mean of all workers; None: it compiled
 
 
 class Evaluation(NamedTuple):
-    """An evaluation whose own metrics are known."""
+    """An evaluation, with the task's own metrics."""
 
     results: Mapping[str, float]
     dataset: Callable[[bool], "tf.data.Dataset"]  # its records, repeated or not
@@ -124,28 +124,28 @@ class Evaluation(NamedTuple):
 
 
 class Callback:
-    """A part of a run that is no step; all workers have the same ones.
+    """Reacts to a run's events; all workers have the same callbacks.
 
-    A method that returns something returns the same on all workers.
+    Methods with a result must return the same one on all workers.
     """
 
     run: Run
-    # Variables in the checkpoints, by names that no other callback uses.
+    # Variables in the checkpoints, with names that no other callback uses.
     state: Mapping[str, "keras.Variable"] = types.MappingProxyType({})
     is_over = False  # whether the training is complete, whatever its number of steps
 
     def learning_rate(self, schedule: Any) -> Any:
-        """Returns the schedule, or a rate in its place; the model exists by now."""
+        """Returns the schedule, or a rate in its place; the model exists by then."""
         return schedule
 
     def restored(self) -> None:
-        """Follows the restoring of the last checkpoint, if there is one."""
+        """Follows the restoring of the last checkpoint, if any."""
 
     def started(self, lines: Sequence[Mapping[str, Any]]) -> None:
         """Precedes the steps; `lines` are the lines of metrics.jsonl so far."""
 
     def before_call(self, step: int) -> int | None:
-        """Precedes a call of the device; returns how many steps it may make."""
+        """Precedes a call of the device; returns its maximum number of steps."""
         return None
 
     def after_call(self, call: Call) -> bool:
@@ -153,7 +153,7 @@ class Callback:
         return False
 
     def logged(self, line: Mapping[str, Any]) -> None:
-        """Follows each line of metrics.jsonl, on the chief alone."""
+        """Follows each line of metrics.jsonl, on the chief only."""
 
     def evaluated(
         self, step: int, results: Mapping[str, float], seconds: float
@@ -164,16 +164,16 @@ class Callback:
         """Precedes a checkpoint."""
 
     def should_end(self) -> bool:
-        """Returns whether to end before the last step; asked after lines of metrics."""
+        """Returns whether to end early; called after lines of metrics."""
         return False
 
     def ended(self) -> None:
-        """Follows a completed training, when all is written."""
+        """Follows a completed training, when everything is written."""
 
-    # Around the evaluations of a task, within its training or after it.
+    # Around a task's evaluations, within its training or after it.
 
-    metrics: Sequence[str] = ()  # its scores that an option may name
-    passes = 0  # through the evaluation's records, which its scores take, at most
+    metrics: Sequence[str] = ()  # its scores that options may name
+    passes = 0  # maximum passes of its scores through the evaluation's records
 
     def observe(self, batch: Mapping[str, Any]) -> None:
         """Follows each batch of an evaluation."""
@@ -183,4 +183,4 @@ class Callback:
         return {}
 
     def reported(self, model: "keras.Model", step: int) -> None:
-        """Follows a command's last evaluation, which is written."""
+        """Follows a command's last evaluation, once it is written."""

@@ -1,13 +1,13 @@
 """The devices of a run on JAX, and the steps of `bert_tf.training.step` on them.
 
-The devices share the rows of each batch; every one has all weights. Each keeps and
+The devices share the rows of each batch; every device has all weights. Each keeps and
 updates a share of the optimizer's moments, and so of the weights, which are then
 gathered (Xu et al. 2020, "Automatic Cross-Replica Sharding of Weight Update in
 Data-Parallel Training"; ZeRO's first stage, Rajbhandari et al. 2020): a gradient is
-summed over the devices only where its share is updated (all but narrow ones, see
-`JaxStrategy.sums`). A step is one computation on global arrays, a pure function of all
-state, which XLA divides among the devices and processes. So its result, masks of
-dropout included, is that of one device, to rounding.
+summed over the devices only where its share is updated (except for narrow gradients:
+see `JaxStrategy.sums`). A step is one computation on global arrays, a pure function of
+all state, which XLA divides among the devices and processes. So its result, including
+dropout masks, equals one device's, up to rounding.
 """
 
 import collections
@@ -40,25 +40,25 @@ from bert_tf.training.step import (
 )
 from bert_tf.training.task import Task
 
-# How many batches are on the devices before they are needed.
+# Batches put on the devices before they are needed.
 _BATCHES_AHEAD = 2
-# Steps that may be under way before Python waits for the oldest one.
+# Steps in flight before Python waits for the oldest one.
 _STEPS_AHEAD = 2
-# A chip computes with 128 columns, also where there are fewer.
+# A chip computes with 128 columns, even if there are fewer.
 _FEW_COLUMNS = 32
 _TPU_OPTIONS = {
-    # Else a product whose result is divided may be computed in as many pieces as there
-    # are chips, each sent on in turn, in more memory: see accelerators_test.py,
+    # Otherwise a product with a sharded result may be computed in as many pieces as
+    # there are chips, each sent on in turn, in more memory: see accelerators_test.py,
     # "choices".
     "xla_jf_spmd_threshold_for_windowed_einsum_mib": 10**6,
     # The default, 16 MiB of a chip's vector memory, makes a product's windows too small
-    # where the gradient of a layer normalization is computed with it.
+    # if the gradient of a layer normalization is computed with it.
     "xla_tpu_scoped_vmem_limit_kib": 32 * 1024,
 }
 
 
 class JaxStrategy:
-    """Some devices, of this process or of several, whose number is `worker`."""
+    """The devices of one or several processes; `worker` is this process's number."""
 
     def __init__(self, devices: list[jax.Device] | None = None) -> None:
         devices = devices or jax.devices()
@@ -82,7 +82,7 @@ class JaxStrategy:
         return [one for one in self._devices if one.process_index == self.worker]
 
     def everywhere(self, values: list[Any]) -> list[jax.Array]:
-        """Each array on every device, from this process's copy of it."""
+        """Puts each array on every device, from this process's copy."""
         if self.num_workers == 1:
             return jax.device_put(values, self.replicated)
         return [
@@ -95,9 +95,9 @@ class JaxStrategy:
         ]
 
     def shares(self, variables: list[Any]) -> list[NamedSharding]:
-        """How the devices divide arrays of these shapes: one share each, or all whole.
+        """Returns the sharding of arrays over the devices: in equal shares, or whole.
 
-        The first dimension that they divide evenly is divided. No array is padded.
+        The first evenly divisible dimension is divided. No array is padded.
         """
         return [self._share(variable.shape) for variable in variables]
 
@@ -112,8 +112,8 @@ class JaxStrategy:
     def sums(self, weights: list[Any]) -> list[NamedSharding]:
         """Returns how each gradient is summed over the devices: in shares, or whole.
 
-        A device that has some columns of the embeddings' gradient adds up the rows of
-        all devices' tokens. More devices make the columns fewer and the rows more.
+        A device with some columns of the embeddings' gradient adds up the rows of all
+        devices' tokens: with more devices, the columns are fewer and the rows more.
         """
         found = self.shares(weights)
         for number, (weight, share) in enumerate(zip(weights, found, strict=True)):
@@ -124,14 +124,14 @@ class JaxStrategy:
         return found
 
     def divide(self, variables: list[Any]) -> list[jax.Array]:
-        """Puts variables in their `shares` one by one; returns the values."""
+        """Puts variables in their `shares`, one by one; returns the values."""
         for variable, share in zip(variables, self.shares(variables), strict=True):
             value = variable.value
             if share.is_fully_replicated:
                 (value,) = self.everywhere([value])
             elif self.num_workers == 1:
                 value = jax.device_put(value, share)
-            elif value.is_fully_addressable:  # else it is there already
+            elif value.is_fully_addressable:  # else already divided
                 whole = np.asarray(value)
                 value = jax.make_array_from_callback(
                     whole.shape, share, whole.__getitem__
@@ -140,7 +140,7 @@ class JaxStrategy:
         return [variable.value for variable in variables]
 
     def local(self, values: Any) -> Any:
-        """This process's copies of arrays that are on every device; others as is."""
+        """Returns this process's copies of replicated arrays; others as is."""
         if self.num_workers == 1:
             return values
         return jax.tree.map(
@@ -151,7 +151,7 @@ class JaxStrategy:
         )
 
     def whole(self, batch: Records) -> dict[str, jax.Array]:
-        """A batch of which every process has all rows; by row if they can be shared."""
+        """Puts a batch that every process has on the devices; by row if it divides."""
         arrays = {name: _array(value) for name, value in batch.items()}
         rows = len(next(iter(arrays.values())))
         is_short = rows % self.num_replicas_in_sync
@@ -162,9 +162,9 @@ class JaxStrategy:
         }
 
     def parts(self, batch: Records, count: int) -> tuple[dict[str, jax.Array], Any]:
-        """This process's rows of a batch, in this many micro-batches.
+        """Puts this process's rows of a batch on the devices, as `count` micro-batches.
 
-        Returns the batch [B, ...], or if there are several [count, B / count, ...], and
+        Returns the batch: [B, ...] if `count` is 1, else [count, B / count, ...], with
         each row's number in the whole batch, or None.
         """
         arrays = {name: _array(value) for name, value in batch.items()}
@@ -186,7 +186,7 @@ class JaxStrategy:
             return here
         from jax.experimental import multihost_utils
 
-        # JAX has no float64 unless it is told to, but it has bits.
+        # By default JAX has no float64, but it can transfer the bits.
         every = multihost_utils.process_allgather(here.view(np.uint32))
         return np.asarray(every).view(np.float64).sum(axis=0)
 
@@ -208,14 +208,14 @@ class DeviceBatches:
         return self.take(1)[0]
 
     def take(self, num_parts: int) -> tuple[dict[str, jax.Array], Any]:
-        """The next batch: see `JaxStrategy.parts`."""
+        """Returns the next batch: see `JaxStrategy.parts`."""
         self.fill(num_parts, 1)
         if not self._ahead:
             raise StopIteration
         return self._ahead.popleft()
 
     def fill(self, num_parts: int, count: int = _BATCHES_AHEAD) -> float:
-        """Puts batches on the devices; returns how long it waited for them."""
+        """Puts batches on the devices; returns the time that this took."""
         began = time.perf_counter()
         while len(self._ahead) < count:
             batch = next(self._batches, None)
@@ -226,7 +226,7 @@ class DeviceBatches:
 
 
 def _array(value: Any) -> np.ndarray:
-    """A tensor of the host as an array; JAX has no int64 unless it is told to."""
+    """Converts a tensor on the host to an array, int64 to int32 as in JAX's default."""
     array = np.asarray(value)
     return array.astype(np.int32) if array.dtype == np.int64 else array
 
@@ -242,7 +242,7 @@ def training_steps(
     loss_scale: LossScale | None = None,
     clip_norm: float = GLOBAL_CLIP_NORM,
 ) -> Callable[[DeviceBatches, int], StepResults]:
-    """Returns the steps, as in `tensorflow_step`; XLA always compiles all of one."""
+    """Returns the training steps, as in `tensorflow_step`; XLA compiles whole steps."""
     del jit_compile
     step = training_step(task, model, optimizer, strategy, loss_scale, clip_norm)
     parts = state_of(model, optimizer, loss_scale)
@@ -301,10 +301,10 @@ def training_step(
     loss_scale: LossScale | None = None,
     clip_norm: float = GLOBAL_CLIP_NORM,
 ) -> Any:
-    """A jitted function: (`state_of`'s values, totals by `names_of_sums`, batch, rows).
+    """Returns a jitted function of a training step.
 
-    It returns the new state and totals, and the loss. Batch and rows are as from
-    `JaxStrategy.parts`.
+    (`state_of`'s values, totals by `names_of_sums`, batch, rows) -> (new state, new
+    totals, loss). Batch and rows are as from `JaxStrategy.parts`.
     """
     objective = task.objective
     weights, _, slots = state_of(model, optimizer, loss_scale)
@@ -323,7 +323,7 @@ def training_step(
         examples: Any = None,
         again: bool = False,
     ) -> tuple[list[Any], Sums, list[Any]]:
-        """A micro-batch's part of the gradient, its sums, and the model's new state."""
+        """Returns a micro-batch's part of the gradient, its sums, and the new state."""
 
         def scaled_loss(values: list[Any]) -> tuple[Any, Any]:
             with per_example_dropout(examples, again), products_by_head(is_tpu):
@@ -346,7 +346,7 @@ def training_step(
         totals: Sums,
         scale: Any,
     ) -> tuple[list[Any], Sums, list[Any]]:
-        """The sums over micro-batches, of which only one is in memory at a time."""
+        """Sums over micro-batches, of which only one is in memory at a time."""
 
         def part(batch: Records, number: Any) -> Records:
             return {name: value[number] for name, value in batch.items()}
@@ -405,7 +405,7 @@ def training_step(
 def evaluation_step(
     task: Task, model: keras.Model, strategy: JaxStrategy, *, jit_compile: bool = False
 ) -> Callable[[Records], dict[str, np.ndarray]]:
-    """See `bert_tf.training.tensorflow_step`."""
+    """Like `tensorflow_step.evaluation_step`."""
     del jit_compile
     forward = _on_devices(evaluation(task, model, strategy), model, strategy)
     names = (TOTAL_LOSS, *task.objective.losses, *task.objective.metrics)
@@ -418,7 +418,7 @@ def evaluation_step(
 
 
 def evaluation(task: Task, model: keras.Model, strategy: JaxStrategy) -> Any:
-    """A jitted function: (weights, other variables, batch) -> the batch's sums."""
+    """Returns a jitted function: (weights, other variables, batch) -> its sums."""
 
     def sums_of(outputs: Any, batch: Records) -> Sums:
         weights = task.objective.weights(batch)
@@ -435,14 +435,14 @@ def prediction_step(
     jit_compile: bool = False,
     by_pieces: bool = True,
 ) -> Callable[[Records], dict[str, np.ndarray]]:
-    """See `bert_tf.training.tensorflow_step`."""
+    """Like `tensorflow_step.prediction_step`."""
     del jit_compile, by_pieces
     forward = _on_devices(prediction(model, strategy), model, strategy)
     return lambda batch: {name: np.asarray(x) for name, x in forward(batch).items()}
 
 
 def prediction(model: keras.Model, strategy: JaxStrategy) -> Any:
-    """A jitted function: (weights, other variables, batch) -> the outputs."""
+    """Returns a jitted function: (weights, other variables, batch) -> the outputs."""
     return _forward(model, strategy, lambda outputs, batch: outputs)
 
 
@@ -460,9 +460,9 @@ def _forward(
 def _on_devices(
     forward: Any, model: keras.Model, strategy: JaxStrategy
 ) -> Callable[[Records], Any]:
-    """A function: batch -> the processed outputs of the model, in this process."""
+    """Returns a function: batch -> `forward`'s results, in this process."""
     parts = (model.trainable_variables, model.non_trainable_variables)
-    # The weights as they were last, and on every device: they are put there once.
+    # The last weights, kept on every device, so that they are copied there only once.
     known: list[list[Any]] = []
     placed: list[list[Any]] = []
 

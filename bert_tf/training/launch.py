@@ -1,10 +1,10 @@
-"""Starts processes: a command that ends with this one, and the --local_workers of one.
+"""Starts processes: a command that ends with this process, and --local_workers.
 
 The processes of --local_workers=N train together: each has a TF_CONFIG that names all
-of them, and its share of the GPUs. The first one prints as the command would; of the
-others, only one that fails is heard. Where one ends with an error, the others have
-SECONDS_TO_END for a message of their own; then they are told to stop, and at last
-killed.
+of them, and its share of the GPUs. The first one prints as the command would; the
+others' output is only shown if they fail. If one ends with an error, the others have
+SECONDS_TO_END to end with a message of their own; then they are told to stop, and
+finally killed.
 """
 
 import contextlib
@@ -26,31 +26,31 @@ from bert_tf.base.errors import InputError
 
 SECONDS_TO_END = 30.0
 _OF_WORKERS = "BERT_TF_LOCAL_WORKER"
-_LINES = 5  # of a worker that fails
+_LINES = 5  # shown of a worker that fails
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _LIBC = ctypes.CDLL(None)
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """The end of a command."""
 
     code: int  # as in subprocess: negative for a signal
     output: str  # "" if it was shown
     seconds: float
-    peak_bytes: int  # of its memory; as Linux counts, at least this process's own
+    peak_bytes: int  # of memory; on Linux, at least this process's own
 
 
 def end_with_parent() -> None:
-    """Has a new process get SIGTERM when its parent ends, on Linux, even by SIGKILL."""
+    """Makes a new process get SIGTERM when its parent ends, even by SIGKILL (Linux)."""
     if sys.platform == "linux":
         _LIBC.prctl(_DIES_WITH_PARENT, signal.SIGTERM)
 
 
 def run_child(arguments: Sequence[str], *, shown: bool) -> Ended:
-    """Runs a command to its end, and shows or keeps what it prints.
+    """Runs a command to its end, and shows or returns its output.
 
-    A signal to stop is passed to the command, which saves its work. Once the command
+    A signal to stop is passed on to the command, which saves its work. When the command
     has ended, this process exits as if stopped by the signal.
     """
     received: list[int] = []
@@ -60,7 +60,7 @@ def run_child(arguments: Sequence[str], *, shown: bool) -> Ended:
         tell(number)
 
     def tell(number: int) -> None:
-        """The command hears that a terminal is closed as it hears SIGTERM."""
+        """Passes a signal on; a closed terminal counts as SIGTERM."""
         if process is not None and process.returncode is None:
             told = signal.SIGTERM if number == signal.SIGHUP else number
             with contextlib.suppress(ProcessLookupError):
@@ -69,7 +69,7 @@ def run_child(arguments: Sequence[str], *, shown: bool) -> Ended:
     process: subprocess.Popen[str] | None = None
     before = {}
     for heard in _SIGNALS:
-        # `nohup` has this process ignore one, and its children too.
+        # `nohup` makes this process and its children ignore a signal.
         if signal.getsignal(heard) is not signal.SIG_IGN:
             with contextlib.suppress(ValueError):  # not the main thread
                 before[heard] = signal.signal(heard, hear)
@@ -81,11 +81,11 @@ def run_child(arguments: Sequence[str], *, shown: bool) -> Ended:
             stderr=None if shown else subprocess.STDOUT,
             text=True,
             errors="replace",
-            # Signals come from here alone: the terminal's would come twice.
+            # Only this process passes signals on: the terminal's would come twice.
             start_new_session=True,
             preexec_fn=end_with_parent,
         )
-        for number in received:  # before it was there
+        for number in received:  # received before the process existed
             tell(number)
         output = process.stdout.read() if process.stdout else ""
         _, status, usage = os.wait4(process.pid, 0)
@@ -101,22 +101,22 @@ def run_child(arguments: Sequence[str], *, shown: bool) -> Ended:
         )
         raise SystemExit(128 + received[0])
     seconds = time.monotonic() - began
-    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
+    unit = 1 if sys.platform == "darwin" else 1024  # unit of ru_maxrss, in bytes
     return Ended(process.returncode, output, seconds, usage.ru_maxrss * unit)
 
 
 def is_one() -> bool:
-    """Whether this process is one that `run` has started."""
+    """Whether this process was started by `run`."""
     return _OF_WORKERS in os.environ
 
 
 def run(count: int) -> int:
-    """Starts this process's command so many times; returns the exit code."""
+    """Starts `count` processes of this command; returns the exit code."""
     if os.environ.get("TF_CONFIG"):
         raise InputError(
             f"`local_workers={count}` and TF_CONFIG contradict each other: give one."
         )
-    told: list[int] = []  # the signals that this process has passed on
+    told: list[int] = []  # signals that this process has passed on
 
     def tell(received: int, _: object) -> None:
         told.append(received)
@@ -135,7 +135,7 @@ def run(count: int) -> int:
         failed = _first_failure(workers)
         if failed is None:
             return 0
-        # A shell's exit code for a process that a signal has ended.
+        # A shell's exit code for a process ended by a signal.
         code = workers[failed].returncode
         code = code if code > 0 else 128 - code
         if not told:
@@ -148,7 +148,7 @@ def run(count: int) -> int:
 
 
 def _first_failure(workers: list[subprocess.Popen]) -> int | None:
-    """The first one that has failed, once the others have had time to end too."""
+    """Returns the first worker to fail, once the others have had time to end too."""
     failed, end = None, math.inf
     while True:
         ended = [one.poll() is not None for one in workers]
@@ -179,7 +179,7 @@ def _start(
         env=environment,
         stdout=log,
         stderr=log,
-        # Signals come from `run` alone: the terminal's would come twice.
+        # Only `run` passes signals on: the terminal's would come twice.
         start_new_session=True,
         preexec_fn=end_with_parent,
     )
@@ -200,7 +200,7 @@ def _tell(workers: list[subprocess.Popen], number: int) -> None:
 
 
 def _end(workers: list[subprocess.Popen]) -> None:
-    """Stops those that still run; a frozen one is killed."""
+    """Stops the workers that still run, and kills those that do not react."""
     _tell(workers, signal.SIGTERM)
     end = time.monotonic() + SECONDS_TO_END
     for worker in workers:
@@ -212,7 +212,7 @@ def _end(workers: list[subprocess.Popen]) -> None:
 
 
 def _last_lines(log: IO[bytes] | None) -> str:
-    if log is None:  # they have been printed
+    if log is None:  # the lines have been printed
         return ""
     log.seek(0)
     lines = log.read().decode("utf-8", "replace").strip().splitlines()[-_LINES:]

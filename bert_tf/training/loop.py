@@ -52,8 +52,8 @@ from bert_tf.training.task import ENDLESS, Phase, Task
 from bert_tf.training.throughput import Stream, open_stream, peak_flops
 from bert_tf.training.training_options import TrainingConfig
 
-# On the CPU one call of the compiled steps should take about this long: short enough to
-# move the bar and to notice signals, long enough that Python's share stays small.
+# Target seconds per call of the compiled steps on the CPU: short enough to move the bar
+# and to notice signals, long enough that Python's share stays small.
 _SECONDS_PER_CALL = 0.5
 
 
@@ -66,9 +66,9 @@ def train(
     init_checkpoint: str | Source | None = None,
     strategy: Strategy | None = None,
     start: run_folder.Start | None = None,
-    callbacks: Sequence[Callback] = (),  # in addition to those that config asks for
+    callbacks: Sequence[Callback] = (),  # in addition to those that the config asks for
 ) -> tuple[keras.Model, int]:
-    """Trains a task's model through its phases, resuming from its folder."""
+    """Trains a task's model through its phases; resumes from the folder."""
     strategy = strategy or create_strategy()
     _refuse_differing(task, config, phases, strategy)
     files.make_folder(folder)
@@ -87,7 +87,7 @@ def train(
 def _refuse_differing(
     task: Task, config: TrainingConfig, phases: Sequence[Phase], strategy: Strategy
 ) -> None:
-    """Raises InputError for batches that cannot be split, and for differing workers."""
+    """Raises InputError for batches that cannot be split, or workers that differ."""
     for phase in phases:
         check_batch_size(strategy, phase.batch_size, config.gradient_accumulation_steps)
     if task.objective.across_rows and config.gradient_accumulation_steps > 1:
@@ -104,7 +104,7 @@ def _refuse_differing(
 class _Run:
     """A run's state, and the steps that advance it."""
 
-    signals: Signals  # both while it trains
+    signals: Signals  # both only during training
     bar: Any
     saving_seconds: float | None = None
 
@@ -126,7 +126,7 @@ class _Run:
         self._start = start
         self._callbacks = callbacks
         self._ends_early = False
-        # A run that diverges leaves nothing open either.
+        # Closes everything even if the run diverges.
         self.closing = contextlib.ExitStack()
         for one in callbacks:
             one.run = self
@@ -164,7 +164,7 @@ class _Run:
         self.closing.enter_context(self.checkpoints)
 
     def restore(self, init_checkpoint: str | Source | None) -> None:
-        """Restores the last checkpoint, or takes the weights to start from."""
+        """Restores the last checkpoint, or loads the initial weights."""
         config, task = self.config, self.task
         if self.checkpoints.restore():
             if init_checkpoint:
@@ -195,7 +195,7 @@ class _Run:
             one.restored()
 
     def has_steps_left(self) -> bool:
-        """Whether to train; first makes an evaluation that a killed run lacks."""
+        """Whether steps remain; first makes an evaluation that a killed run missed."""
         phases = self.phases
         # The run may have been killed after the checkpoint, before its evaluation.
         behind = next((p for p in phases if self.step <= p.end_step), phases[-1])
@@ -232,7 +232,7 @@ class _Run:
             if recorded is None:
                 self._keep_best(self._evaluate(behind), behind)
             elif best is None or best.data in known:  # else of other records
-                # Or between the evaluation and the best checkpoint's copy.
+                # Or between the evaluation and the copy of the best checkpoint.
                 self._keep_best(recorded, behind)
         if is_done or self._should_end():
             self.wait_for_all()
@@ -242,7 +242,7 @@ class _Run:
         return True
 
     def train(self) -> None:
-        """Makes the remaining steps; returns when all is written."""
+        """Makes the remaining steps; returns when everything is written."""
         is_endless = self.phases[-1].end_step == ENDLESS
         total = None if is_endless else self.config.num_train_steps
         bar = progress_bar(total, done=self.step, unit="step", label=self.task.name)
@@ -296,7 +296,7 @@ class _Run:
             elapsed = time.monotonic() - began
             self.step += count
             self.records += count * phase.batch_size
-            # The first call compiles; the second one, of a single step again, measures
+            # The first call compiles; the second one, again of a single step, measures
             # the pace.
             window.add(
                 results.sums,
@@ -313,7 +313,7 @@ class _Run:
                 pace = seconds / num_workers(self.strategy)
             known = pace if stream.calls else None
             call = Call(phase, count, results, elapsed, known)
-            due = [one.after_call(call) for one in self._callbacks]  # each is asked
+            due = [one.after_call(call) for one in self._callbacks]  # all are asked
             stream.calls += 1
             rate = rate_of(self.optimizer, self.step)
             self.bar.set_postfix(window.shown(rate, elapsed), refresh=False)
@@ -339,19 +339,19 @@ class _Run:
                 self._should_end()
 
     def _has_made(self, phase: Phase) -> bool:
-        """Whether a phase has used up its steps, or a callback all that is left."""
+        """Whether a phase has made all its steps, or a callback ends the training."""
         is_over = any(one.is_over for one in self._callbacks)
         return is_over or self.step >= phase.end_step
 
     def _should_end(self) -> bool:
         """Whether a callback ends the run before its last step."""
         if not self._has_made(self.phases[-1]):
-            answers = [one.should_end() for one in self._callbacks]  # each is asked
+            answers = [one.should_end() for one in self._callbacks]  # all are asked
             self._ends_early |= any(answers)
         return self._ends_early
 
     def _steps_of_next_call(self, phase: Phase, pace: float | None) -> int:
-        """How many steps to make before control returns to Python."""
+        """Returns the number of steps before control returns to Python."""
         most = [one.before_call(self.step) for one in self._callbacks]
         if pace is None:
             return 1
@@ -377,7 +377,7 @@ class _Run:
         self.saving_seconds = time.monotonic() - began
 
     def _evaluates(self, phase: Phase) -> bool:
-        """Whether to evaluate after the step just made."""
+        """Whether to evaluate after the last step made."""
         interval = self.config.eval_steps
         if not interval or not self.step or phase.evaluate is None:
             return False
@@ -386,7 +386,7 @@ class _Run:
         return self.step % interval == 0 or is_last
 
     def _evaluate(self, phase: Phase) -> Mapping[str, float]:
-        """Evaluates, and records the results."""
+        """Evaluates, and records and returns the results."""
         assert phase.evaluate is not None
         began = time.monotonic()
         results = phase.evaluate(self.model)
@@ -397,7 +397,7 @@ class _Run:
         return results
 
     def _keep_best(self, results: Mapping[str, float], phase: Phase) -> None:
-        """Keeps the step's checkpoint if its evaluation is the best one."""
+        """Keeps the step's checkpoint if its evaluation is the best."""
         self.checkpoints.keep_best(
             self.step,
             results,
@@ -407,7 +407,7 @@ class _Run:
         )
 
     def _stop_if_asked(self, terms: float, interrupts: float) -> None:
-        """Exits, with everything saved, if a worker was told to stop."""
+        """Exits with everything saved, if a worker was told to stop."""
         if terms or interrupts:
             self.wait_for_all()
             self.bar.close()
@@ -417,10 +417,10 @@ class _Run:
             )
 
     def wait_for_all(self) -> None:
-        """Returns when all is written: no worker may leave while the chief writes."""
+        """Waits until all is written: no worker may leave while the chief writes."""
         self.checkpoints.wait()
         self.summed(0.0, 0.0, 0.0)
 
     def summed(self, *numbers: float) -> np.ndarray:
-        """The sums over all workers, all of which must call this."""
+        """Returns the sums over all workers, all of which must call this."""
         return sum_over_workers(self.strategy, list(numbers))

@@ -1,4 +1,4 @@
-"""What a run reports while it trains: lines, metrics.jsonl, TensorBoard, curves."""
+"""Reports of a run while it trains: log lines, metrics.jsonl, TensorBoard, curves."""
 
 import collections
 import json
@@ -23,7 +23,7 @@ from bert_tf.training.strategy import is_chief
 
 _COLUMNS = 100
 
-# Metrics summed up between two lines of the log.
+# Metrics summed between two lines of the log.
 
 
 Sums = Mapping[str, np.ndarray]  # name -> [total, weight]
@@ -33,7 +33,7 @@ class LogInterval:
     """The steps since the last report.
 
     The first call of a compiled function compiles it: its steps count towards the
-    metrics, but not the rates.
+    metrics, but not towards the rates.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class LogInterval:
         seconds: float | None = None,
         input_seconds: float = 0.0,
     ) -> None:
-        """Adds a call of the device; without `seconds`, it does not count for rates."""
+        """Adds a call of the device; without `seconds`, rates ignore it."""
         for name, value in sums.items():
             self._sums[name] = self._sums[name] + value
         self._last = sums
@@ -63,7 +63,7 @@ class LogInterval:
             self._timed["flops"] += steps * (flops_per_step or 0.0)
 
     def shown(self, learning_rate: float, seconds: float) -> dict[str, str]:
-        """The last call's loss, accuracies, rate and pace, for the progress bar."""
+        """Returns the last call's loss, accuracies, rate and pace, for the bar."""
         losses = {
             name: f"{mean(value):.3f}"
             for name, value in self._last.items()
@@ -75,7 +75,7 @@ class LogInterval:
         }
 
     def metrics(self, peak_flops: float | None = None) -> dict[str, float]:
-        """The means over the steps, and the rates."""
+        """Returns the means over the steps, and the rates."""
         metrics = {
             name: mean(value)
             for name, value in self._sums.items()
@@ -96,14 +96,14 @@ class LogInterval:
 
 
 def _is_shown(name: str) -> bool:
-    """Whether the log's lines show this metric."""
+    """Whether log lines show this metric."""
     return name == TOTAL_LOSS or name.endswith("accuracy")
 
 
 def training_line(step: int, metrics: Mapping[str, float]) -> str:
-    """Returns the log's line on some steps of training, at most 100 columns.
+    """Returns the log line for some training steps, at most 100 columns.
 
-    All metrics, also those without room in the line, are in metrics.jsonl.
+    All metrics, even those that do not fit into the line, are in metrics.jsonl.
     """
     ends = []
     if "sequences_per_second" in metrics:
@@ -126,7 +126,7 @@ def training_line(step: int, metrics: Mapping[str, float]) -> str:
 
 
 def mean(total_and_weight: np.ndarray) -> float:
-    """The mean of a sum; 0 if all weights are 0."""
+    """Returns the mean of a sum; 0 if all weights are 0."""
     total, weight = total_and_weight
     return float(total / weight) if weight else 0.0
 
@@ -153,11 +153,11 @@ def mean(total_and_weight: np.ndarray) -> float:
 #     skipped_steps               steps since the previous line that changed no weight
 #                                 because float16's gradients overflowed
 #
-# A run that resumes from step N drops the lines after N, which it is about to write
-# again, and an evaluation replaces an earlier one of the same step: each line appears
-# once, however often the run was killed. When a command evaluates a trained model,
-# perhaps on other data, the line has `"after_training": true` and is added to the
-# line of the evaluation within the run. With several workers only the chief writes.
+# A run that resumes from step N drops the lines after N, which it will write again, and
+# an evaluation replaces an earlier one of the same step: each line appears once, even
+# if the run was often killed. If a command evaluates a trained model, perhaps on other
+# data, the line has `"after_training": true`, and the line of the evaluation within the
+# run is kept. With several workers only the chief writes.
 
 
 METRICS_NAME = "metrics.jsonl"
@@ -168,7 +168,7 @@ _Entry = dict[str, Any]
 
 
 class Reporter:
-    """Writes a run's metrics to its folder."""
+    """A run's metrics, written to its folder."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class Reporter:
             self._summaries = tf.summary.create_file_writer(folder)
 
     def report_evaluation(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Records an evaluation at a step, in place of an earlier one there."""
+        """Records a step's evaluation, replacing an earlier one."""
         if step in self._evaluations:
             self._keep(
                 lambda entry: entry["step"] != step or not self._is_of_our_kind(entry)
@@ -211,7 +211,7 @@ class Reporter:
         self._evaluations[step] = {n: float(value) for n, value in metrics.items()}
 
     def evaluation(self, step: int) -> dict[str, float] | None:
-        """The evaluation recorded at a step, of this reporter's kind, on any worker."""
+        """Returns the evaluation of our kind recorded at a step, on any worker."""
         return self._evaluations.get(step)
 
     def close(self) -> None:
@@ -220,7 +220,7 @@ class Reporter:
             self._summaries.close()
 
     def report(self, step: int, metrics: Mapping[str, float], prefix: str = "") -> None:
-        """Records metrics at a step: of training, or of another kind by its prefix."""
+        """Records metrics at a step: of training, or of the kind named by a prefix."""
         if self._summaries is None:
             return
         named = {prefix + name: float(value) for name, value in metrics.items()}
@@ -246,7 +246,7 @@ class Reporter:
             logging.info("%s", line)
 
     def _is_of_our_kind(self, entry: _Entry) -> bool:
-        """Whether a line is an evaluation: within the run, or after training."""
+        """Whether a line is an evaluation, within the run or after it, as ours."""
         is_evaluation = any(name.startswith(EVALUATION) for name in entry)
         return is_evaluation and self._after_training == entry.get(
             AFTER_TRAINING, False
@@ -261,7 +261,7 @@ class Reporter:
                 if wanted(entry):
                     entries.append(entry)
                     lines.append(line)
-        # Only then: a run in another process may just be adding a line.
+        # Only if necessary: a run in another process may be adding a line.
         if self._is_chief and b"".join(lines) != content:
             files.write_atomically(self._path, b"".join(lines))
         return entries
@@ -270,8 +270,8 @@ class Reporter:
 def read_metrics(path: str, content: bytes) -> Iterator[tuple[bytes, _Entry]]:
     """Yields the lines of a metrics.jsonl, each with its object.
 
-    Damaged lines are left out with one warning; an incomplete last line, cut short by
-    a kill or still being written, is left out silently.
+    Damaged lines are left out with one warning. An incomplete last line, cut short by a
+    kill or still being written, is left out silently.
     """
     damaged = []
     *lines, last = content.split(b"\n")
@@ -292,7 +292,7 @@ def read_metrics(path: str, content: bytes) -> Iterator[tuple[bytes, _Entry]]:
 
 
 def _entry(values: Any, source: str) -> _Entry:
-    """A line's object, if it is one."""
+    """Returns a line's object; raises InputError for other lines."""
     entry = dict(strict_json.checked(dict, values, source, "line"))
     after_training = entry.pop(AFTER_TRAINING, False)
     entry = strict_json.checked(dict[str, float], entry, source, "line")
@@ -304,7 +304,7 @@ def _entry(values: Any, source: str) -> _Entry:
 
 
 def _evaluation_of(entry: _Entry) -> dict[str, float]:
-    """An evaluation's metrics by their own names."""
+    """Returns an evaluation's metrics without their prefix."""
     return {
         name.removeprefix(EVALUATION): value
         for name, value in entry.items()
@@ -313,19 +313,19 @@ def _evaluation_of(entry: _Entry) -> dict[str, float]:
 
 
 # OUTPUT_DIR/curves.png: the run's metrics over its steps, drawn when training ends, and
-# again when the trained model has been evaluated.
+# again after the trained model is evaluated.
 
 
 CURVES_NAME = "curves.png"
 
-# The ending of a metric's name -> its panel; evaluations' other metrics have one, too.
+# Endings of metric names -> their panels; other metrics of evaluations share one.
 _PANELS = {
     "loss": "nats",
     "accuracy": "share that is right",
     "learning_rate": "learning rate",
 }
 _EVALUATION_PANEL = "evaluation"
-# SQuAD's evaluations also report these, on another scale than its scores.
+# SQuAD's evaluations also report these, on another scale than scores.
 _NO_SCORES = ("total", "_thresh")
 
 # The steps, and the values at them.
@@ -335,7 +335,7 @@ Curve = tuple[Sequence[float], Sequence[float]]
 def write_curves(
     folder: str, title: str, behind: Mapping[str, Curve] | None = None
 ) -> None:
-    """Draws a run's curves into its folder, unless it is too short to have metrics."""
+    """Draws a run's curves into its folder, unless it has no metrics yet."""
     try:
         content = curves_picture(folder, title, behind)
     except InputError as error:
@@ -345,10 +345,10 @@ def write_curves(
 
 
 class Curves(Callback):
-    """Draws a training's curves when it has ended."""
+    """Draws a run's curves after training."""
 
     def ended(self) -> None:
-        """Draws them into the run's folder."""
+        """Draws the curves into the run's folder."""
         if is_chief(self.run.strategy):
             write_curves(self.run.folder, self.run.task.name)
 
@@ -356,9 +356,9 @@ class Curves(Callback):
 def curves_picture(
     folder: str, title: str | None = None, behind: Mapping[str, Curve] | None = None
 ) -> bytes:
-    """Training's metrics as lines, evaluations as points, as a PNG.
+    """Draws training's metrics as lines, evaluations as points, as a PNG.
 
-    `behind` has curves of another run, by the metric that they are drawn behind.
+    `behind` has another run's curves, to be drawn behind, by metric.
     """
     curves = read_curves(folder)
     if "loss" not in curves:
@@ -408,7 +408,7 @@ def metrics_of(folder: str, after_training: bool = True) -> list[_Entry]:
 
 
 def tokens_seen(entries: Iterable[Mapping[str, Any]]) -> Curve:
-    """The tokens that training has seen, from step 0 on, by the lines of a run."""
+    """Returns steps, and the tokens seen by then, from a run's lines."""
     steps, tokens = [0.0], [0.0]
     for entry in entries:
         if entry.get("steps_per_second") and "tokens_per_second" in entry:
@@ -419,7 +419,7 @@ def tokens_seen(entries: Iterable[Mapping[str, Any]]) -> Curve:
 
 
 def read_curves(folder: str) -> dict[str, Curve]:
-    """The metrics in a run's metrics.jsonl by name; evaluations' as `eval/...`."""
+    """Returns the metrics in a metrics.jsonl by name; evaluations' as `eval/...`."""
     curves: dict[str, tuple[list[float], list[float]]] = {}
     path = os.path.join(folder, METRICS_NAME)
     for _, entry in read_metrics(path, files.read_bytes(path, "file of metrics")):

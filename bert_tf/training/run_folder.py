@@ -1,24 +1,24 @@
-"""The files in a run's output_dir, in addition to its checkpoints.
+"""The files in a run's output_dir besides its checkpoints.
 
     bert_config.json       the architecture
     vocab.txt              the vocabulary, one token per line
     tokenizer_config.json  {"do_lower_case": true}; "segmenter" if there is one
     flags.json             the resolved flags of the last start that trained
-    reading.json           how the model reads text (`bert_tf.conversion.reading`)
-    starts.jsonl           one JSON object per start that trained: the step it started
-                           from, its task, its data, its settings, its flags
+    reading.json           how the model reads texts (`bert_tf.conversion.reading`)
+    starts.jsonl           one JSON object per start that trained: the first step, the
+                           task, the data, the settings, the flags
     labels.txt             a classifier's labels, in the order of its outputs
-    problem_type.txt       what it predicts, if the labels do not show it
+    problem_type.txt       the kind of prediction, if the labels do not show it
                            (`bert_tf.conversion.tokenizer_files`)
-    words.json             what a tagger's training words were like
+    words.json             properties of a tagger's training words
     metrics.jsonl          one JSON object per log step (`bert_tf.training.reporting`)
-    curves.png             the same as a picture (`bert_tf.training.reporting`)
+    curves.png             the metrics as a picture (`bert_tf.training.reporting`)
     eval_results.txt       `key = value`, sorted, in the original's format
     nonfinite-step-*.tfrecord  the batch of a step whose loss was not finite
 
-A folder belongs to one model, one vocabulary, one task and its training data; another
-one is refused before anything is overwritten. Pre-training may change its data:
-the paper's second phase reads longer records.
+A folder belongs to one model, vocabulary, task and training data; others are refused
+before anything is overwritten. Only pre-training may change its data: the paper's
+second phase reads longer records.
 """
 
 import contextlib
@@ -70,7 +70,7 @@ class RunData:
     """The training data of a run."""
 
     name: str  # for messages: "3668 examples of /glue/MRPC/train.tsv"
-    digest: str  # a SHA-256 of the examples, independent of their location
+    digest: str  # SHA-256 of the examples, independent of their location
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,14 +79,14 @@ class Start:
 
     task: str
     data: RunData
-    settings: Mapping[str, Any]  # those that decide a run's result, by name
+    settings: Mapping[str, Any]  # settings that decide a run's result, by name
     flags: Mapping[str, Any]
-    step: int = 0  # the step at which the run resumed
+    step: int = 0  # step at which the run resumed
 
 
 @contextlib.contextmanager
 def held_for_training(folder: str, strategy: Strategy) -> Iterator[None]:
-    """Locks the folder against other trainings; all workers call it, one locks."""
+    """Locks a folder against other trainings; all workers call it, one locks."""
     error = None
     with contextlib.ExitStack() as stack:
         if is_chief(strategy) and not files.is_remote(folder):
@@ -118,7 +118,7 @@ def prepare(
     labels: Sequence[str] | None = None,
     problem_type: str = SINGLE_LABEL,
 ) -> None:
-    """Creates the folder, or checks that it belongs to this model, task and data."""
+    """Creates a folder, or checks that it belongs to this model, task and data."""
     files.make_folder(folder)
     if labels is not None:
         _refuse_other_labels(folder, labels, problem_type)
@@ -177,7 +177,7 @@ def prepare(
 
 
 def record_start(folder: str, step: int, start: Start) -> None:
-    """Records a start that trains: starts.jsonl, flags.json."""
+    """Records a start that trains, in starts.jsonl and flags.json."""
     path = os.path.join(folder, STARTS_NAME)
     start = dataclasses.replace(start, step=step)
     line = json.dumps(dataclasses.asdict(start), sort_keys=True)
@@ -190,15 +190,15 @@ def record_start(folder: str, step: int, start: Start) -> None:
 
 
 def differences(folder: str, start: Start) -> str:
-    """How a start's settings differ from the previous ones; "" if they do not."""
+    """Describes how a start's settings differ from the previous ones, or returns ""."""
     before = _last_start(folder)
     if before is None:
         return ""
     old = {**before.settings, "data": before.data.name}
     new = {**start.settings, "data": start.data.name}
     if before.data.digest == start.data.digest:
-        new["data"] = old["data"]  # it has moved
-    # A setting that only one of them has is one that the other version lacks.
+        new["data"] = old["data"]  # the same data, moved
+    # A setting in only one of them is one that the other version lacks.
     new = json.loads(json.dumps(new))
     return ", ".join(
         f"{name} was {old[name]} and is {new[name]}"
@@ -208,7 +208,7 @@ def differences(folder: str, start: Start) -> str:
 
 
 def _write_flags(folder: str, values: Mapping[str, Any]) -> None:
-    """Writes flags.json, and reading.json of it."""
+    """Writes flags.json, and reading.json from it."""
     of_flags(values).write(folder)
     files.write_atomically(
         os.path.join(folder, FLAGS_NAME),
@@ -217,7 +217,7 @@ def _write_flags(folder: str, values: Mapping[str, Any]) -> None:
 
 
 def starts(folder: str) -> list[Start]:
-    """A run's starts; InputError for a line that is none."""
+    """Returns a run's starts; raises InputError for a damaged line."""
     path = os.path.join(folder, STARTS_NAME)
     if not files.exists(path):
         return []
@@ -229,7 +229,7 @@ def starts(folder: str) -> list[Start]:
 
 
 def _last_start(folder: str) -> Start | None:
-    """The last line of starts.jsonl; None if there is none that can be read."""
+    """Returns the last line of starts.jsonl; None if there is no readable one."""
     path = os.path.join(folder, STARTS_NAME)
     if not files.exists(path):
         return None
@@ -244,7 +244,7 @@ def _last_start(folder: str) -> Start | None:
 
 
 def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> None:
-    """Raises InputError if a folder's run has another task, or other data."""
+    """Raises InputError if a folder's run has another task or other data."""
     if task is None or not files.exists(os.path.join(folder, STATE_NAME)):
         return
     there = _last_start(folder)
@@ -263,7 +263,7 @@ def _refuse_other_task(folder: str, task: str | None, data: RunData | None) -> N
 
 
 def _refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) -> None:
-    """Raises InputError if the folder's classifier predicts something else."""
+    """Raises InputError if a folder's classifier predicts something else."""
     there, problem_there = read_labels(folder)
     if there is None:
         return
@@ -282,11 +282,11 @@ def _refuse_other_labels(folder: str, labels: Sequence[str], problem_type: str) 
 def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> None:
     """Raises InputError if a folder's model has other weights than this one.
 
-    What changes no weight's shape or meaning may differ: the initializer, and dropout
-    rates unless one of them is 0 (a run without dropout has no state of it to resume).
+    The initializer may differ, as may dropout rates, unless one of them is 0: a run
+    without dropout has no random state to resume.
     """
     dropout = ("hidden_dropout_prob", "attention_probs_dropout_prob")
-    # Compares all fields: `to_dict` leaves out fields of ours with default values.
+    # All fields are compared: `to_dict` leaves out fields of ours with default values.
     old, new = dataclasses.asdict(there), dataclasses.asdict(here)
     for key in old:
         if key == "initializer_range" or (key in dropout and old[key] and new[key]):
@@ -299,12 +299,12 @@ def refuse_other_config(there: BertConfig, here: BertConfig, folder: str) -> Non
 
 
 def _refuse_other_head(folder: str, head: str) -> None:
-    """Raises InputError if a folder's checkpoints are of a model with another head."""
+    """Raises InputError if a folder's checkpoints have another head."""
     for prefix in candidates(folder):
         try:
             keys = CheckpointReader(prefix).shapes
         except DamagedCheckpointError:
-            continue  # logged when the run resumes, from an older one
+            continue  # logged when the run resumes from an older one
         there = heads_of(shown_key(key).removeprefix("weights/") for key in keys)
         if there and head not in there:
             raise InputError(
@@ -316,7 +316,7 @@ def _refuse_other_head(folder: str, head: str) -> None:
 
 
 def forget_results(folder: str, prefix: str) -> None:
-    """Removes results whose names begin so from a folder's eval_results.txt."""
+    """Removes results with this prefix from a folder's eval_results.txt."""
     path = os.path.join(folder, EVAL_RESULTS_NAME)
     if files.exists(path):
         lines = files.lines(files.read_text(path))
@@ -336,7 +336,7 @@ def report_evaluation(
 ) -> None:
     """Records an evaluation: eval_results.txt, metrics.jsonl, TensorBoard, the log.
 
-    If the folder has a run, its curves are redrawn.
+    If the folder has a run, redraws its curves.
     """
     flags = flags_of_run(folder)
     with contextlib.ExitStack() as closing:
@@ -354,7 +354,7 @@ def report_evaluation(
         reporter.report_evaluation(step, results)
     if not is_chief:
         return
-    # Values as the original prints them: the shortest digits that give this float32.
+    # Values as printed by the original: the shortest digits of this float32.
     names = names or {}
     shown = {
         names.get(name, name): str(np.float32(value)) for name, value in results.items()
@@ -362,5 +362,5 @@ def report_evaluation(
     shown["global_step"] = str(step)
     lines = [f"{name} = {shown[name]}\n" for name in sorted(shown)]
     files.write_atomically(os.path.join(folder, EVAL_RESULTS_NAME), "".join(lines))
-    if candidates(folder):  # of several runs the best one has its own folder
+    if candidates(folder):  # after a selection, the best run has its own folder
         write_curves(folder, task_name)

@@ -8,14 +8,14 @@ With N replicas, each of which splits its part of the batch into k micro-batches
     g  <- g min(1, 1 / |g|)                       (one norm, over all variables)
     optimizer: one update with g
 
-So a step equals one with a large batch on one device, to rounding, whatever N and k.
-The weights W_t depend on the records alone, and are known before the first forward
-pass. A loss that compares rows has, on each replica, the outputs of all: total_t(b) is
-the sum of b's values, whose gradients flow back to every replica's rows; k is 1.
+So, up to rounding, a step equals one with a large batch on one device, whatever N and
+k. The weights W_t depend only on the records, and are known before the first forward
+pass. A loss that compares rows sees the outputs of all replicas: total_t(b) is the sum
+of b's values, whose gradients flow back to every replica's rows; k is 1.
 
 This module has the equations. `tensorflow_step` runs them with a replica of the model
 on each device, and `jax_step` as one computation whose rows the devices share;
-`on_devices` has the functions for Keras' back end.
+`on_devices` returns the module for Keras' back end.
 """
 
 import contextlib
@@ -39,14 +39,14 @@ def on_devices() -> Any:
     return addon(keras.backend.backend())
 
 
-# The number formats that a model computes in: --precision.
+# The number formats of a model's computation: --precision.
 #
 #     float32   everything
 #     bfloat16  matrix products and activations; weights, moments, losses, softmax and
 #               the sums of layer normalization stay float32
-#     float16   the same with float16, whose smallest gradients would vanish: the loss
-#               is multiplied by a scale, the gradient divided by it (Micikevicius et
-#               al. 2018, section 3.2)
+#     float16   the same with float16, in which the smallest gradients would vanish: the
+#               loss is multiplied by a scale, and the gradient divided by it
+#               (Micikevicius et al. 2018, section 3.2)
 
 
 _POLICIES = {
@@ -58,7 +58,7 @@ _POLICIES = {
 
 @contextlib.contextmanager
 def computing_in(precision: str) -> Iterator[None]:
-    """Context in which models are built with this number format."""
+    """Returns the context in which models are built with this number format."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(_POLICIES[precision])
     try:
@@ -75,15 +75,15 @@ GROWTH_STEPS = 2000
 
 
 class LossScale:
-    """The scale of float16's loss; make it under the strategy's scope.
+    """float16's loss scale; make it under the strategy's scope.
 
-    It is as large as the gradients allow: halved after a step with gradients that are
-    not finite, which changes nothing else, and doubled after GROWTH_STEPS finite steps
-    in a row.
+    It is as large as the gradients allow: it is halved after a step with gradients that
+    are not finite, which changes nothing else, and doubled after GROWTH_STEPS finite
+    steps in a row.
     """
 
     def __init__(self) -> None:
-        # Updated between the replicas' steps, never within.
+        # Updated between the replicas' steps, never within one.
         self.scale = keras.Variable(
             INITIAL_LOSS_SCALE, trainable=False, dtype="float32", name="scale"
         )
@@ -94,7 +94,7 @@ class LossScale:
         self.variables = {"scale": self.scale, "good_steps": self.good_steps}
 
     def update(self, is_finite: Any) -> None:
-        """Updates the scale after a step whose gradients were all finite or not."""
+        """Updates the scale after a step with or without finite gradients."""
         scale, good_steps = self.scale.value, self.good_steps.value + 1
         grows = good_steps >= GROWTH_STEPS
         larger = ops.minimum(scale * 2.0, LARGEST_LOSS_SCALE)
@@ -146,7 +146,7 @@ def optimizer_with(
 
 
 def rate_of(optimizer: keras.Optimizer, step: int) -> float:
-    """Returns the rate of the last of so many steps: schedules count from step 0."""
+    """Returns the learning rate of the last of `step` steps: schedules start from 0."""
     schedule = optimizer._learning_rate
     if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         return float(schedule(step - 1))
@@ -172,7 +172,7 @@ class StepResults(NamedTuple):
     # `tokens` counts tokens without padding, `sequences` also those within packed rows.
     sums: dict[str, np.ndarray]
     losses: np.ndarray  # [steps]
-    input_seconds: float  # how long the steps waited for their batches
+    input_seconds: float  # total wait of the steps for their batches
 
 
 def loss_and_sums(
@@ -182,10 +182,10 @@ def loss_and_sums(
     weights: Mapping[str, Any],
     rows: RowsOfReplica | None = None,
 ) -> tuple[Any, Sums]:
-    """A part's share of the loss, given the whole batch's weights, and its sums."""
+    """Returns a part's share of the loss by the whole batch's weights, and its sums."""
     means = objective.means(batch, outputs, rows)
     losses = [means[name].value(weight) for name, weight in weights.items()]
-    # An order of its own, unlike add_n.
+    # Not add_n, which adds in no fixed order.
     loss = ops.sum(ops.stack(losses))
     return loss, {name: _stack(mean) for name, mean in means.items()}
 
@@ -198,10 +198,10 @@ def update(
     num_replicas: int = 1,
     clip_norm: float = GLOBAL_CLIP_NORM,
 ) -> Any:
-    """Clips the sum of all gradients and applies it; returns the unscaled norm.
+    """Clips and applies the sum of all gradients; returns the unscaled norm.
 
-    `scale` is the loss's scale; the result is as if the unscaled gradient were clipped.
-    Keras' optimizer sums over the replicas once more.
+    `scale` is the loss scale; the result equals clipping the unscaled gradient. Keras'
+    optimizer sums over the replicas once more.
     """
     clip, norm = clip_scale(gradients, clip_norm * scale)
     optimizer.apply(gradients, variables, scale=clip / (scale * num_replicas))
@@ -211,9 +211,9 @@ def update(
 def add_reports(
     sums: Sums, batch: Records, norm: Any, scale: Any | None, share: float = 1.0
 ) -> Sums:
-    """A step's sums, of which `loss` is [loss, any]; this part is `share` of the step.
+    """Returns a step's sums with `loss` [loss, any]; this part is `share` of the step.
 
-    With a scale of the loss, a step may have been skipped.
+    With a loss scale, a step may have been skipped.
     """
     sums = {**sums, TOTAL_LOSS: ops.stack([sums[TOTAL_LOSS][0], share])}
     sums[GRADIENT_NORM] = ops.stack([norm, 1.0]) * share
@@ -221,7 +221,7 @@ def add_reports(
     sums[SEQUENCES] = ops.stack([_num_sequences(batch), share])
     if scale is not None:
         is_finite = ops.isfinite(norm)
-        # A mean over the steps that were made.
+        # A mean over steps that were not skipped.
         sums[GRADIENT_NORM] = ops.where(is_finite, sums[GRADIENT_NORM], 0.0)
         skipped = 1.0 - ops.cast(is_finite, "float32")
         sums[SKIPPED] = ops.stack([skipped, 1.0]) * share
@@ -237,14 +237,14 @@ def names_of_sums(objective: Objective, loss_scale: LossScale | None) -> list[st
 
 
 def _num_tokens(batch: Records) -> Any:
-    """How many tokens of a batch are not padding; 0 if it has none."""
+    """Returns the number of a batch's tokens but padding; 0 without a mask."""
     if "input_mask" not in batch:
         return ops.convert_to_tensor(0.0)
     return ops.cast(ops.sum(batch["input_mask"]), "float32")
 
 
 def _num_sequences(batch: Records) -> Any:
-    """How many sequences a batch has: one per row, unless rows are packed."""
+    """Returns the number of a batch's sequences: one per row, or several if packed."""
     if "next_sentence_weights" in batch:
         return ops.cast(ops.sum(batch["next_sentence_weights"]), "float32")
     return ops.convert_to_tensor(float(next(iter(batch.values())).shape[0]))
@@ -255,5 +255,5 @@ def _stack(mean: Mean) -> Any:
 
 
 def as_float64(sums: Sums) -> dict[str, np.ndarray]:
-    """Sums as arrays of the host."""
+    """Converts sums to arrays on the host."""
     return {name: np.asarray(value).astype(np.float64) for name, value in sums.items()}

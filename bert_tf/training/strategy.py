@@ -1,13 +1,13 @@
-"""Which devices to run on: --distribution, and what a strategy requires of the input.
+"""The devices of a run: --distribution, and a strategy's requirements on the input.
 
     default       the machine's first GPU, or else its CPU
     one_device    the same, under a strategy that places the variables
     mirrored      all GPUs of the machine (all logical CPUs, if it has none)
-    multi_worker  several processes, on one machine or many, that the environment names:
+    multi_worker  several processes, on one machine or many, named in the environment:
                   see `bert_tf.training.cluster`
     tpu           a TPU, or a slice of one
 
-On JAX `default` and `one_device` are the first device, and `mirrored` all devices of
+On JAX, `default` and `one_device` are the first device, and `mirrored` all devices of
 the machine.
 
 The mathematics is the same everywhere: see `bert_tf.training.step`.
@@ -32,13 +32,13 @@ from bert_tf.base.shared_options import DeviceOptions
 from bert_tf.records.pipeline import ALL_ROWS, InputShard
 from bert_tf.training import launch
 
-Strategy = Any  # the devices of a run: a tf.distribute.Strategy, or a JaxStrategy
+Strategy = Any  # a run's devices: a tf.distribute.Strategy, or a JaxStrategy
 
-_TPU_PORT = 8470  # TensorFlow's, of an address without one
+_TPU_PORT = 8470  # TensorFlow's, for an address without a port
 
 
 def create_strategy(options: DeviceOptions | None = None) -> Strategy:
-    """The devices to run on. "multi_worker" must be the process's first use of them."""
+    """Returns the devices. "multi_worker" must be the process's first use of them."""
     options = options or DeviceOptions()
     if options.local_workers > 1 and not launch.is_one():
         raise InputError(
@@ -94,7 +94,7 @@ def _tensorflow_strategy(
     address = options.tpu_name or options.master
     try:
         if address and address.startswith("grpc://"):
-            # TensorFlow would wait for ever for one that does not respond.
+            # TensorFlow would wait forever for an address that does not respond.
             for endpoint in address.split(","):
                 place = _cluster().host_and_port(
                     endpoint.removeprefix("grpc://"), _TPU_PORT
@@ -121,7 +121,7 @@ def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
     JaxStrategy = addon("jax").JaxStrategy  # noqa: N806
 
     # TensorFlow reads the records; it must leave the accelerators to JAX.
-    with contextlib.suppress(RuntimeError):  # it has used them already
+    with contextlib.suppress(RuntimeError):  # already used by TensorFlow
         tf.config.set_visible_devices([], "GPU")
     if distribution in ("default", "one_device"):
         return JaxStrategy(jax.devices()[:1])
@@ -153,7 +153,7 @@ def _jax_strategy(distribution: str, options: DeviceOptions) -> Strategy:
         ) from error
 
 
-# Who starts a job's processes, and variables that each of them has, in JAX's order.
+# The launchers of a job's processes, and the variables they set, in JAX's order.
 _TPU_HOSTS = ("TPU_PROCESS_ADDRESSES", "TPU_WORKER_HOSTNAMES")
 _LAUNCHERS = {
     "Open MPI": ("OMPI_MCA_orte_hnp_uri",),
@@ -164,7 +164,7 @@ _LAUNCHERS = {
 
 
 def _has_several_tpu_hosts() -> bool:
-    """Whether the environment has this TPU as a part of a slice, or of several."""
+    """Whether the environment describes a slice of several hosts, or several slices."""
     hosts = [os.environ.get(name, "") for name in _TPU_HOSTS]
     return any("," in one for one in hosts) or (
         os.environ.get("MEGASCALE_NUM_SLICES", "1") != "1"
@@ -184,7 +184,7 @@ def _join_job(distribution: str) -> None:
     try:
         jax.distributed.initialize(initialization_timeout=_cluster().SECONDS_TO_ANSWER)
     except (KeyError, OSError, RuntimeError, ValueError) as error:
-        # Without a launcher JAX complains that an argument of its own is missing.
+        # Without a launcher JAX complains of a missing argument of its own.
         reason = first_line(error) if launchers else "none is in the environment."
         raise InputError(
             f"`distribution={distribution}`: this process could not join a job of"
@@ -204,7 +204,7 @@ def _join_job(distribution: str) -> None:
 
 
 def description(strategy: Strategy) -> str:
-    """The devices, for the log: "2 GPUs" or "worker 0 of 2, 16 GPUs in all"."""
+    """Describes the devices: "2 GPUs" or "worker 0 of 2, 16 GPUs in all"."""
     count, workers = strategy.num_replicas_in_sync, num_workers(strategy)
     kind = "TPU core" if is_tpu(strategy) else device_kind(strategy)
     devices = f"{count} {kind}{'s' if count > 1 else ''}"
@@ -230,7 +230,7 @@ def is_chief(strategy: Strategy) -> bool:
 
 
 def num_workers(strategy: Strategy) -> int:
-    """The number of processes that train together."""
+    """Returns the number of processes that train together."""
     if keras_backend.is_jax():
         return strategy.num_workers
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -254,11 +254,11 @@ def device_kind(strategy: Strategy) -> str:
 
 
 def device_name(strategy: Strategy) -> str:
-    """The product name of a strategy's devices: "TPU v4", "NVIDIA H100 80GB HBM3"."""
+    """Returns the devices' product name: "TPU v4", "NVIDIA H100 80GB HBM3"."""
     if keras_backend.is_jax():
         return strategy.device_name
     if isinstance(strategy, tf.distribute.TPUStrategy):
-        # Cloud TPU VMs and Colab say it here, as v5litepod-8.
+        # Cloud TPU VMs and Colab give it here, for example v5litepod-8.
         kind = os.environ.get("TPU_ACCELERATOR_TYPE", "").split("-")[0]
         return f"TPU {kind.replace('v5litepod', 'v5e')}"
     for device in tf.config.list_physical_devices("GPU")[:1]:
@@ -286,7 +286,7 @@ def check_batch_size(
 def distributed(
     strategy: Strategy, dataset: Callable[[InputShard], tf.data.Dataset]
 ) -> Iterable:
-    """A data set of global batches, each split over the replicas."""
+    """Returns a data set of global batches, each split over the replicas."""
     if keras_backend.is_jax():
         shard = InputShard(strategy.worker, strategy.num_workers)
         return addon("jax").DeviceBatches(strategy, dataset(shard).as_numpy_iterator())
@@ -307,7 +307,7 @@ def distributed(
 
 
 def sum_over_workers(strategy: Strategy, numbers: list[float]) -> np.ndarray:
-    """The sums of the workers' own numbers; all workers must call this."""
+    """Returns the sums of the workers' numbers; all workers must call this."""
     if keras_backend.is_jax():
         return strategy.sum(numbers)
     if num_workers(strategy) == 1:
@@ -319,7 +319,7 @@ def require_same_step(strategy: Strategy, step: int, folder: str) -> None:
     """Raises InputError if workers have restored different checkpoints."""
     count = num_workers(strategy)
     total, squares = sum_over_workers(strategy, [step, step**2])
-    # Equal on all workers if and only if all are equal: so either all exit or none.
+    # Computed from sums, so that all workers exit, or none.
     if count * squares != total**2:
         raise InputError(
             f"The workers stand at different steps (this one at {step}):"
@@ -328,7 +328,7 @@ def require_same_step(strategy: Strategy, step: int, folder: str) -> None:
 
 
 def require_same(strategy: Strategy, settings: Mapping[str, object]) -> None:
-    """Raises InputError on all workers if one has another value than the first one.
+    """Raises InputError on all workers if a worker's value differs from the first's.
 
     All workers must call this, with the same names.
     """
@@ -349,7 +349,7 @@ def require_same(strategy: Strategy, settings: Mapping[str, object]) -> None:
 
 
 def _number(strategy: Strategy) -> int:
-    """This process's number among the workers."""
+    """Returns this process's number among the workers."""
     if keras_backend.is_jax():
         return strategy.worker
     resolver = strategy.cluster_resolver

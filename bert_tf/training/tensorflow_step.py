@@ -39,7 +39,7 @@ class _RowsOfReplica:
         return _Gathered(arrays)
 
     def own(self, values: tf.Tensor) -> tf.Tensor:
-        # Divides as `_dealt_out` does; in training all replicas have the same number.
+        # Divides like `_dealt_out`; in training all replicas have the same number.
         replica = tf.distribute.get_replica_context()
         number, count = replica.replica_id_in_sync_group, replica.num_replicas_in_sync
         total = tf.shape(values)[0]
@@ -48,7 +48,7 @@ class _RowsOfReplica:
 
 
 class _Gathered(Mapping):
-    """The rows of all replicas of those arrays that are read."""
+    """All replicas' rows, gathered array by array when read."""
 
     def __init__(self, arrays: Mapping[str, tf.Tensor]) -> None:
         self._arrays = arrays
@@ -72,7 +72,7 @@ class _Gathered(Mapping):
 def _rows_of_replica(
     objective: Objective, strategy: tf.distribute.Strategy
 ) -> _RowsOfReplica | None:
-    """The rows for losses that compare them, where they are on several replicas."""
+    """Returns the rows for losses that compare them, if there are several replicas."""
     if objective.across_rows and strategy.num_replicas_in_sync > 1:
         return _RowsOfReplica()
     return None
@@ -85,7 +85,7 @@ def replica_gradients(
     jit_compile: bool = False,
     rows: RowsOfReplica | None = None,
 ) -> Callable[..., tuple[list[tf.Tensor], Sums]]:
-    """A micro-batch's part of the gradient: forward and backward, on one replica."""
+    """Returns a function for a micro-batch's gradient and sums, on one replica."""
     variables = [variable.value for variable in model.trainable_variables]
     objective = task.objective
 
@@ -123,7 +123,7 @@ def training_steps(
     loss_scale: LossScale | None = None,
     clip_norm: float = GLOBAL_CLIP_NORM,
 ) -> Callable[[Iterator[Records], int], StepResults]:
-    """A compiled function that makes several training steps in one call."""
+    """Returns a compiled function that makes several training steps in one call."""
     num_replicas = strategy.num_replicas_in_sync
     variables = model.trainable_variables
     objective = task.objective
@@ -131,18 +131,18 @@ def training_steps(
     gradients_of = replica_gradients(
         task,
         model,
-        # Not compiled if it gathers rows from the other replicas.
+        # Not compiled if it gathers rows from other replicas.
         jit_compile=jit_compile and not is_tpu(strategy) and rows is None,
         rows=rows,
     )
     names = names_of_sums(objective, loss_scale)
 
-    # AutoGraph is for the loop over steps alone: to convert the model, Keras and the
-    # optimizer too takes as long as to trace them.
+    # AutoGraph converts only the loop over steps: converting the model, Keras and the
+    # optimizer would take as long as tracing them.
     @tf.autograph.experimental.do_not_convert
     def replica_step(batch: Records, *there: tf.Tensor) -> Sums:
         replica = tf.distribute.get_replica_context()
-        # A thread must read the clock before it computes on the batch.
+        # The thread must read the clock before it computes on the batch.
         with tf.control_dependencies(there):
             batch = tf.nest.map_structure(tf.identity, batch)
 
@@ -173,7 +173,7 @@ def training_steps(
         losses = tf.TensorArray(tf.float32, size=num_steps, element_shape=[])
         input_seconds = tf.constant(0.0, tf.float64)
         for number in tf.range(num_steps):
-            # The clock starts when the step before has its sums.
+            # The clock starts when the sums of the previous step exist.
             with tf.control_dependencies([sums[TOTAL_LOSS]]):
                 began = tf.timestamp()
             with tf.control_dependencies([began]):
@@ -216,10 +216,10 @@ def evaluation_step(
     *,
     jit_compile: bool = False,
 ) -> Callable[[Records], dict[str, np.ndarray]]:
-    """A compiled function: batch -> the sums of its losses and metrics, in float64.
+    """Returns a compiled function: batch -> sums of losses and metrics, in float64.
 
     `loss` is the batch's total loss with weight 1: the original averages batch losses.
-    A short batch is dealt out to the devices as far as it goes.
+    A short batch leaves some devices with fewer rows, or none.
     """
     num_replicas = strategy.num_replicas_in_sync
     objective = task.objective
@@ -233,7 +233,7 @@ def evaluation_step(
     as_a_whole = jit_compile and not is_tpu(strategy) and rows is None
     if as_a_whole:
         forward = tf.function(forward, jit_compile=True, autograph=False)
-    # A replica's thread has none of the switches of the one that started it.
+    # A replica's thread does not inherit the switches of the thread that started it.
     whole = as_a_whole or is_tpu(strategy)
     forward = _within(without_fusion if whole else fused_inference, forward)
 
@@ -263,10 +263,10 @@ def prediction_step(
     jit_compile: bool = False,
     by_pieces: bool = True,
 ) -> Callable[[Records], dict[str, np.ndarray]]:
-    """A compiled function: batch -> the outputs of all its rows, in order.
+    """Returns a compiled function: batch -> the outputs of all its rows, in order.
 
-    For many different shapes it is slower `by_pieces`, which TensorFlow compiles; else
-    one graph serves all shapes, where there is one device.
+    `by_pieces`, which TensorFlow compiles, is slower for many different shapes; without
+    it, one graph serves all shapes, if there is one device.
     """
 
     def forward(batch: Records) -> Mapping[str, Any]:
@@ -275,7 +275,7 @@ def prediction_step(
     as_a_whole = jit_compile and not is_tpu(strategy)
     if as_a_whole:
         forward = tf.function(forward, jit_compile=True, autograph=False)
-    # The reason is the same as in `evaluation_step`.
+    # For the same reason as in `evaluation_step`.
     if as_a_whole or is_tpu(strategy):
         forward = _within(without_fusion, forward)
     elif by_pieces:
@@ -297,7 +297,7 @@ def prediction_step(
     has_one_graph = not by_pieces and not as_a_whole
     has_one_graph = has_one_graph and strategy.num_replicas_in_sync == 1
     if has_one_graph:
-        # Made and run now, so that the first call is not slower than the others.
+        # Traced and run now, so that the first call is not slower than the others.
         inputs = {
             name: tf.TensorSpec(x.shape, x.dtype) for name, x in model.input.items()
         }
@@ -323,7 +323,7 @@ def prediction_step(
 
 
 def _within(scope: Callable[[], Any], function: Callable) -> Callable:
-    """The function, traced and called within a scope of `bert_tf.modeling.fused`."""
+    """Traces and calls a function within a scope of `bert_tf.modeling.fused`."""
 
     def call(*args: Any) -> Any:
         with scope():
@@ -338,12 +338,12 @@ def _over_micro_batches(
     num_micro_batches: int,
     replica: Any,
 ) -> tuple[list[tf.Tensor], Sums]:
-    """The sums over micro-batches, of which only one is in memory at a time.
+    """Sums over micro-batches, of which only one is in memory at a time.
 
-    A part of a batch has the masks that its examples would have in the whole one.
+    Examples have the same dropout masks as in an undivided batch.
     """
     size = next(iter(batch.values())).shape[0] // num_micro_batches
-    # The number of rows is known when a step is traced, their lengths need not be.
+    # The number of rows is known when a step is traced; their lengths may not be.
     pieces = {
         name: tf.reshape(
             value, tf.concat([(num_micro_batches, size), tf.shape(value)[1:]], axis=0)
@@ -375,9 +375,9 @@ def _over_micro_batches(
 
 
 def _dealt_out(strategy: tf.distribute.Strategy, batch: Records) -> Records:
-    """Each replica's rows of a batch, in order.
+    """Returns each replica's rows of a batch, in order.
 
-    Each gets the same number; of a short batch the last replicas may get fewer or none.
+    Each gets the same number; for a short batch, some replicas get fewer, or none.
     """
     replicas = strategy.num_replicas_in_sync
     if replicas == 1:

@@ -1,19 +1,19 @@
-"""How fast a run is: its model FLOPs utilization, and a profile of its steps.
+"""The speed of a run: its model FLOPs utilization, and a profile of its steps.
 
 The utilization is the share of the devices' peak that a run uses:
 
     FLOPs of the model per step / seconds per step / peak
 
 A multiplication and an addition are 2 FLOPs, so a product of [m, k] and [k, n] takes
-2 m k n. Only matrix products count, of the encoder and of the masked LM: lookups,
-softmax, normalization and the scores of labels are small in comparison. Training takes
-three times the forward pass: the backward pass has two products for each of the forward
-pass's (Kaplan et al. 2020, arXiv:2001.08361, section 2.1). Recomputation to save memory
+2 m k n. Only matrix products of the encoder and the masked LM count: lookups, softmax,
+normalization and the scores of labels are small in comparison. Training takes three
+times the forward pass: the backward pass has two products for each one of the forward
+pass (Kaplan et al. 2020, arXiv:2001.08361, section 2.1). Recomputation to save memory
 does not count (Chowdhery et al. 2022, PaLM, arXiv:2204.02311, appendix B).
 
 The peak is the maker's figure for dense products in bfloat16 (float16 if the device has
-no bfloat16), whatever precision the run computes in. A CPU, or a device that is not in
-the table, has no peak and no utilization.
+no bfloat16), whatever the run's precision. CPUs, and devices not in the table, have no
+peak and no utilization.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ from bert_tf.training.events import Call, Callback
 from bert_tf.training.strategy import Strategy, device_name, distributed, is_chief
 from bert_tf.training.task import TrainingData
 
-# Part of a device's name, the more specific ones first -> FLOPs per second. Before v4
+# Part of a device's name, the more specific ones first -> FLOPs per second. Before v4,
 # each of a TPU chip's two cores is a device of its own.
 _PEAKS = {
     "tpu v2": 22.5e12,
@@ -65,7 +65,7 @@ _PEAKS = {
 def training_flops(
     config: BertConfig | None, shapes: Mapping[str, tuple]
 ) -> float | None:
-    """FLOPs of a training step on a batch of these shapes; None if unknown.
+    """Returns a training step's FLOPs for batches of these shapes; None if unknown.
 
     One sequence of S tokens and P predictions, forward, with N layers, hidden size H,
     intermediate size I and V tokens:
@@ -99,7 +99,7 @@ class Stream:
 
     iterator: Iterator
     flops_per_step: float | None
-    calls: int = 0  # of the device, that have read from it; the first one compiles
+    calls: int = 0  # device calls that have read from it; the first one compiles
 
 
 def open_stream(
@@ -117,7 +117,7 @@ def open_stream(
 
 
 def peak_flops(strategy: Strategy) -> float | None:
-    """The peak FLOP/s of all devices of a strategy together; None if unknown."""
+    """Returns the peak FLOP/s of all devices of a strategy; None if unknown."""
     name = device_name(strategy).lower()
     for part, peak in _PEAKS.items():
         if part in name:
@@ -128,17 +128,17 @@ def peak_flops(strategy: Strategy) -> float | None:
 # A profile of some steps on demand: --profile_steps=FIRST,LAST.
 #
 # The steps after FIRST, up to LAST, are traced: 100,110 shows ten steps, the 101st to
-# the 110th. The trace of the devices and the host is where TensorBoard looks for it:
+# the 110th. The trace of the devices and the host is written for TensorBoard to
 #
 #     OUTPUT_DIR/plugins/profile/TIME/HOST.xplane.pb
 #
 # TensorBoard's profile plugin shows it (`pip install xprof`, then `tensorboard
 # --logdir=OUTPUT_DIR`). A traced step is slower than others, and the first steps
-# compile: choose some after them, and few.
+# compile: choose a few later steps.
 
 
 def parse_steps(spec: str) -> tuple[int, int]:
-    """--profile_steps as (first, last)."""
+    """Parses --profile_steps into (first, last)."""
     numbers = [part.strip() for part in spec.split(",")]
     if len(numbers) == 2 and all(number.isdecimal() for number in numbers):
         first, last = map(int, numbers)
@@ -151,7 +151,7 @@ def parse_steps(spec: str) -> tuple[int, int]:
 
 
 class StepProfiler(Callback):
-    """Traces steps: `profile_steps`."""
+    """Traces the steps of `profile_steps`."""
 
     def __init__(self, spec: str) -> None:
         self._first, self._last = parse_steps(spec)
@@ -161,12 +161,12 @@ class StepProfiler(Callback):
         self._of_call = contextlib.ExitStack()
 
     def started(self, lines: Sequence[Mapping[str, Any]]) -> None:
-        """Has a trace written however the run ends; the chief alone traces."""
+        """Ensures that the trace is written however the run ends; only the chief's."""
         self._traces = is_chief(self.run.strategy)
         self.run.closing.callback(self.close)
 
     def before_call(self, step: int) -> int | None:
-        """Starts or ends the trace where it is time to; until then is one call."""
+        """Starts or ends the trace if due; returns the steps until then."""
         if self._traces and self._first <= step < self._last and not self._is_tracing:
             try:
                 self._tracing.enter_context(_trace(self.run.folder))
@@ -188,7 +188,7 @@ class StepProfiler(Callback):
         return False
 
     def close(self) -> None:
-        """Ends and writes a trace that is under way."""
+        """Ends and writes the trace, if any."""
         if self._is_tracing:
             self._is_tracing = False
             self._of_call.close()

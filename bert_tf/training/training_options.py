@@ -1,4 +1,4 @@
-"""How to run and to train: the options that commands share."""
+"""Options of running and training, shared by commands."""
 
 import math
 from collections.abc import Iterator
@@ -8,11 +8,11 @@ from bert_tf.base import options
 from bert_tf.base.addons import addon
 from bert_tf.base.options import Options, Path, option
 
-BALANCED = "balanced"  # of `class_weights`
+BALANCED = "balanced"  # a value of `class_weights`
 _DISTILLED = ("distill_logits", "distill_cosine", "distill_hidden", "distill_attention")
 
 
-# The ends of the names of metrics that fall as a model gets better.
+# Endings of metrics that fall as a model improves.
 _LOWER_IS_BETTER = ("loss", "perplexity", "entropy", "error", "per_byte")
 
 
@@ -24,7 +24,7 @@ def is_better(value: float, than: float, name: str) -> bool:
 
 
 class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
-    """How to train: the settings of the engine, and options of the commands."""
+    """Settings of the engine, and options of the commands."""
 
     precision: str = option(
         "float32",
@@ -272,7 +272,7 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
     )
 
     def problems(self) -> Iterator[str]:
-        """Options that the schedule does not use; one that ends before the training."""
+        """Yields options without effect, and schedules that end too early."""
         yield from super().problems()
         schedule = self.schedule
         useless = []
@@ -300,12 +300,12 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
 
     @property
     def schedule(self) -> str:
-        """The learning rate's schedule that is used, as a recipe may have another."""
+        """The schedule of the learning rate; recipes may override it."""
         return self.learning_rate_schedule
 
     @property
     def last_step(self) -> int:
-        """The step to train to."""
+        """The last step of the training."""
         return self.num_train_steps
 
     @property
@@ -320,7 +320,7 @@ class TrainingConfig(Options, title=options.TRAINING, decides="numbers"):
         return values
 
 
-# Terms that training minimises in addition to the task's own loss.
+# Terms of the loss in addition to the task's own.
 
 
 class LossOptions(Options, title=options.METHODS, decides="numbers"):
@@ -436,7 +436,7 @@ class LossOptions(Options, title=options.METHODS, decides="numbers"):
     )
 
     def problems(self) -> Iterator[str]:
-        """Options without effect, or without a loss."""
+        """Yields options without effect, or without their loss."""
         yield from super().problems()
         yield from self.require_for(
             ("smart_steps", "smart_step_size", "smart_epsilon", "smart_noise"),
@@ -465,7 +465,7 @@ class LossOptions(Options, title=options.METHODS, decides="numbers"):
 
     @property
     def changed(self) -> dict[str, Any]:
-        """Returns the options that are not at their defaults; none: the task's loss."""
+        """The options with other values than their defaults, by name."""
         default = LossOptions()
         values = self.as_flags()
         return {

@@ -83,7 +83,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def read_context(path: str) -> str:
-    """The text of a file, or of standard input for "-"."""
+    """Reads a text file, or standard input for "-"."""
     if path != STANDARD_INPUT:
         text = files.read_text(path, "context file")
     else:
@@ -99,7 +99,7 @@ def show(
     context: str,
     split: Callable[[str], Sequence[str]],
 ) -> str:
-    """A question's answers for people to read, each with its sentence."""
+    """Formats a question's answers for people to read, each with its sentence."""
     lines = [question]
     for answer in answers:
         if answer.span is None:
@@ -116,14 +116,14 @@ def show(
 def sentence_round(
     context: str, span: Span, split: Callable[[str], Sequence[str]]
 ) -> Span:
-    """The place of the sentence with an answer; or of all that the answer spans."""
+    """Returns the place of the sentence, or sentences, that an answer spans."""
     start, end = found_start, found_end = span
-    # A line that the answer begins or ends in is whole in this.
+    # The lines that the answer begins and ends in, whole.
     place = context.rfind("\n", 0, start) + 1
     for line in context[place : (context + "\n").index("\n", end)].split("\n"):
         line_end = place + len(line)
         for sentence in split(line):
-            # Between sentences only white space is lost.
+            # Sentences differ from the line only by white space between them.
             while context[place].isspace():
                 place += 1
             if place <= start < place + len(sentence):
@@ -142,13 +142,13 @@ def _on_one_line(text: str) -> str:
 def options_of(
     given: Mapping[str, Any], source: "Source", checkpoint: str = ""
 ) -> dict[str, Any]:
-    """An `Answerer`'s options: the user's, or else the run's, or else the defaults."""
+    """Returns an `Answerer`'s options: the user's, the run's, or the defaults."""
     from bert_tf.tasks.squad import null_threshold
 
     found = null_threshold.read(source.folder, checkpoint)
     of_run = source.reading.known()
     if found is not None:
-        # The threshold that was found for the model goes before the run's.
+        # A threshold found for the model takes precedence over the run's.
         of_run["null_score_diff_threshold"] = found
     num_positions = source.require_config().max_position_embeddings
     options = {

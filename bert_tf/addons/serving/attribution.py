@@ -1,16 +1,15 @@
 """Integrated gradients: what each token contributes to a score.
 
-For a score F, the word embeddings x of a text and those x' of a baseline, with a
-neutral token in place of each of the text's (Sundararajan et al. 2017, equation 1),
+For a score F, a text's word embeddings x, and the embeddings x' of a baseline with a
+neutral token in place of each token (Sundararajan et al. 2017, equation 1),
 
     a_i = sum over e of (x_ie - x'_ie) * integral from 0 to 1 of
           dF/dx_ie (x' + t (x - x')) dt
 
 and the attributions sum to F(x) - F(x') (completeness). They are the integral of the
-gradient with respect to gates g that stand between the two, x' + g_i (x_i - x'_i), at
-g = t: so the gradient of one number per token is all that is needed, whatever the width
-of the embeddings. The integral is Gauss and Legendre's sum; its points are doubled
-until completeness holds.
+gradient with respect to gates g between the two, x' + g_i (x_i - x'_i), at g = t: one
+gradient per token is needed, whatever the width of the embeddings. The integral is
+computed by Gauss-Legendre quadrature; the points are doubled until completeness holds.
 
 Shapes: S tokens, P points.
 """
@@ -25,7 +24,7 @@ from bert_tf.base import keras_backend
 from bert_tf.base.parallel import grouped
 from bert_tf.modeling.layers import observing
 
-# A hundredth of a smaller difference is within the rounding of scores in float32.
+# 1 % of a smaller difference would be within the rounding of float32 scores.
 _LEAST_DIFFERENCE = 1e-2
 COMPLETE = 0.01
 
@@ -40,7 +39,7 @@ class Attributions(NamedTuple):
 
     @property
     def gap(self) -> float:
-        """By which share of the scores' difference the sum misses it."""
+        """Relative error of the completeness check."""
         difference = self.score - self.baseline_score
         missed = abs(float(self.values.sum()) - difference)
         return missed / max(abs(difference), _LEAST_DIFFERENCE)
@@ -57,11 +56,11 @@ def integrated_gradients(
     steps: int = 16,
     max_steps: int = 1024,
 ) -> Attributions:
-    """The attributions of one text, a batch of one; `score` of outputs: [B]."""
+    """Returns the attributions of one text, a batch of one; `score` of outputs: [B]."""
     keras_backend.refuse_fork()
 
     def words_of(record: Mapping[str, np.ndarray]) -> tuple[list[Any], float]:
-        words: list[Any] = []  # of each encoder, if there are two
+        words: list[Any] = []  # one per encoder, if there are two
 
         def note(point: str, x: Any) -> Any:
             if point == "words":
@@ -76,7 +75,7 @@ def integrated_gradients(
     starts, here = words_of({**inputs, "input_ids": baseline_ids})
 
     def total(gates: Any) -> Any:
-        """The sum of the scores of rows with these gates, [rows, S]."""
+        """Returns the sum of the scores of rows with these gates, [rows, S]."""
         places = iter(zip(starts, ends, strict=True))
 
         def between(point: str, x: Any) -> Any:

@@ -10,7 +10,7 @@ from bert_tf.text.wordpiece import PAIR_SEPARATOR
 
 
 class ExplainOptions(Options, title=options.TASK, decides="nothing"):
-    """The model, and what is explained."""
+    """The model, and the texts to explain."""
 
     backend: str | None = options.with_default(SourceOptions, "backend", None)
     checkpoint: str = options.with_default(SourceOptions, "checkpoint", REQUIRED)
@@ -37,7 +37,7 @@ class ExplainOptions(Options, title=options.TASK, decides="nothing"):
 
 
 def run(options: ExplainOptions) -> None:
-    """Prints, and writes, the explanations of each text."""
+    """Prints the explanations of each text, and writes them as a page if asked to."""
     if not options.positional:
         raise InputError(
             'Give a text: python -m bert_tf.explain --checkpoint=DIR "A text."'

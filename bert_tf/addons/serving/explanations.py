@@ -1,4 +1,4 @@
-"""Why a model predicts something: what each word contributes, as text and as HTML."""
+"""Explanations of predictions by the words' contributions, as text and as HTML."""
 
 import html
 import itertools
@@ -14,37 +14,37 @@ _LITTLE = "The text without its words has nearly the same score: they hardly mat
 
 
 class Piece(NamedTuple):
-    """A token, and what it contributes to a score."""
+    """A token and its contribution to a score."""
 
     token: str
     attribution: float
 
 
 class Word(NamedTuple):
-    """A word, and what it contributes to a score: the sum of its pieces."""
+    """A word and its contribution, the sum of its pieces."""
 
     text: str  # as written
     attribution: float
     span: Span  # its characters in its text, half open
-    part: int  # 0: of the first text; 1: of the second one
+    part: int  # 0: in the first text; 1: in the second
     pieces: tuple[Piece, ...]
 
 
 class Explanation(NamedTuple):
-    """Why a model predicts something: what each word contributes to its score.
+    """The contribution of each word to a prediction's score.
 
     Attributes:
-        target: what is explained: a label, an answer, or a word and its label.
+        target: the label, the answer, or the word and its label that is explained.
         texts: the text, or the two of a pair.
-        words: what each word, and each of its pieces, contributes: integrated gradients
-            of the word embeddings (Sundararajan et al. 2017). [CLS] and [SEP] have no
+        words: the contributions of each word and its pieces: integrated gradients of
+            the word embeddings (Sundararajan et al. 2017). [CLS] and [SEP] have no
             share.
-        score: the target's: a label's logit, the number of a regression, or the sum of
-            the logits of an answer's start and end.
-        baseline_score: the same of the baseline, the text with a neutral token in place
-            of each of its own. The attributions sum to the difference.
-        gap: by which share of the difference the sum misses it.
-        steps: how many points the integral was computed from.
+        score: the target's score: a label's logit, the number of a regression, or the
+            sum of the logits of an answer's start and end.
+        baseline_score: the score of the baseline, the text with a neutral token in
+            place of each token. The attributions sum to the difference.
+        gap: the relative error of that sum.
+        steps: the number of points from which the integral was computed.
 
     Examples:
         >>> explanation = bert_tf.load("classifier").explain("A good film")[0]
@@ -71,7 +71,7 @@ class Explanation(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The scores, and how complete the attributions are."""
+        """The scores, and the completeness of the attributions."""
         total = sum(word.attribution for word in self.words)
         return (
             f"score {self.score:.4f}, of the baseline {self.baseline_score:.4f};"
@@ -85,7 +85,7 @@ class Explanation(NamedTuple):
         return abs(self.score - self.baseline_score) < _LITTLE_DIFFERENCE
 
     def __str__(self) -> str:
-        """Each word with a bar, and the pieces of words that have several."""
+        """Returns each word with a bar, and the pieces of words that have several."""
         lines = [self.target, f"  {self.summary}"]
         if self.depends_little:
             lines.append(f"  {_LITTLE}")
@@ -103,7 +103,7 @@ class Explanation(NamedTuple):
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        """The explanation in a notebook."""
+        """Returns the explanation for a notebook."""
         return f"<style>{_STYLE}</style>{_section(self)}"
 
 
@@ -113,7 +113,7 @@ def words_of(
     attributions: Iterable[float],
     starts: Sequence[bool],
 ) -> tuple[Word, ...]:
-    """The words of the tokens that a model has read; `starts` marks their first."""
+    """Groups a model's tokens into words; `starts` marks the first token of each."""
     read = [
         (token, span, part)
         for part, one in enumerate(encodings)
@@ -137,7 +137,7 @@ def _largest(words: Sequence[Word]) -> float:
     return max((abs(word.attribution) for word in words), default=0.0) or 1.0
 
 
-# A page that needs no other file: no script, no font, no address.
+# The page needs no other files: no scripts, fonts or addresses.
 
 _STYLE = """
 .explained { font: 16px/1.9 sans-serif; max-width: 60em; margin: 1.5em auto }
@@ -147,13 +147,13 @@ _STYLE = """
 .explained small { color: #555 }
 .explained span small, .explained small span { color: #000 }
 """
-# Blue counts for the target, orange against it: both are told apart without red and
-# green.
+# Blue is for the target, orange against it: people who do not see red and green
+# can tell them apart.
 _FOR, _AGAINST = "33,102,172", "224,130,20"
 
 
 def page(explanations: Iterable[Explanation], title: str) -> str:
-    """A page of explanations, in one file."""
+    """Returns a page of explanations, in one file."""
     body = "\n".join(map(_section, explanations))
     return (
         '<!DOCTYPE html>\n<html lang="">\n<head>\n<meta charset="utf-8">\n'
@@ -191,7 +191,7 @@ def _section(one: Explanation) -> str:
 
 
 def _unread(text: str) -> str:
-    """Grey, unless it is white space."""
+    """Greys a text out, unless it is white space."""
     return f"<small>{html.escape(text)}</small>" if text.strip() else text
 
 

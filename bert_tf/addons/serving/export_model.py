@@ -32,16 +32,16 @@ FORMATS = (
     "sentence_transformers",
 )
 
-# Flag's word -> the head's name.
+# The flag's word -> the head's name.
 HEADS = {head.word: name for name, head in names.HEADS.items() if head.word}
 _NO_HEADS = "none"
 
-# For saved_model with a span head; the first for other heads that have windows, too.
+# For saved_model with a span head; the first also for other heads with windows.
 _OF_SPANS = ("doc_stride", "max_query_length", "max_answer_length")
 
 _COLUMNS = ("text_a_column", "text_b_column")
 
-# [CLS] A [SEP] B [SEP] with a token cut away, as in the original.
+# [CLS] A [SEP] B [SEP]: one token of each text.
 _LEAST_SEQ_LENGTH = 5
 
 
@@ -126,7 +126,7 @@ class ExportOptions(ModelOptions, decides="result", hides=("init_checkpoint",)):
     )
 
     def problems(self) -> Iterator[str]:
-        """Options without effect on a format."""
+        """Yields the options that have no effect on the format."""
         yield from super().problems()
         if self.quantize and self.format not in ("onnx", "litert"):
             yield (
@@ -151,14 +151,14 @@ def export(checkpoint: str, output_dir: str, *, format: str, **options: Any) -> 
     """Writes a checkpoint in another format, as export_model does.
 
     Args:
-        checkpoint: as for `open_source`; or what `save` has written.
-        output_dir: a new or an empty folder.
+        checkpoint: as for `open_source`, or a folder that `save` wrote.
+        output_dir: a new or empty folder.
         format: tf1, huggingface, kerashub, saved_model, litert, onnx or
             sentence_transformers.
         **options: export_model's other flags, such as `heads=("classifier",)`.
 
     Raises:
-        InputError: as the command ends with.
+        InputError: the command would end with the same message.
 
     Examples:
         >>> bert_tf.export("classifier", "for_transformers", format="huggingface")
@@ -173,7 +173,7 @@ def export(checkpoint: str, output_dir: str, *, format: str, **options: Any) -> 
 
 
 def run(options: ExportOptions) -> None:
-    """Reads, checks, writes."""
+    """Exports a checkpoint."""
     if options.format == "onnx":
         runtime = ["onnxruntime"] if options.quantize == "int8" else []
         cli.require_packages("--format=onnx", "onnx", *runtime)
@@ -236,7 +236,7 @@ def run(options: ExportOptions) -> None:
 
 
 def _rows(options: ExportOptions, model: "Source", path: str) -> "Examples":
-    """A table's rows, in the columns that are given, or else the run's."""
+    """Reads a table's rows from the columns given, or else the run's."""
     from bert_tf.tasks.data_set_options import as_column
     from bert_tf.tasks.tables import TableSplit
 
@@ -270,7 +270,7 @@ def _write_saved_model(path: str, model: "Source", reading: "Reading") -> None:
 
 
 def _reading(model: "Source", options: ExportOptions) -> "Reading":
-    """How a SavedModel reads texts: as is given, or else as the run's prediction."""
+    """Returns how a SavedModel reads texts: as given, or else as the run predicts."""
     from bert_tf.addons.serving.saved_model import head_to_serve, server_of
 
     head, config = head_to_serve(model), model.require_config()

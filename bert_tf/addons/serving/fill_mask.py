@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Guess(NamedTuple):
-    """A token for a blank, and the probability that the model gives it."""
+    """A token for a blank, and its probability."""
 
     token: str
     probability: float
@@ -40,9 +40,9 @@ def fill_masks(
     batch_size: int = 32,
     predict: Callable[[dict[str, "np.ndarray"]], Mapping[str, Any]] | None = None,
 ) -> list[list[list[Guess]]]:
-    """The likeliest tokens for each [MASK] of some texts.
+    """Returns the likeliest tokens for each [MASK] of some texts.
 
-    `predict` is the model's prediction step, if it has one.
+    `predict` is the model's prediction step, if there is one.
     """
     import numpy as np
 
@@ -72,7 +72,7 @@ def fill_masks(
         inputs = tokenizer([texts[row] for row in rows], max_length=max(longest, 5))
         is_mask = inputs["input_ids"] == vocabulary.mask_id
         counts = is_mask.sum(axis=1)
-        # The masks' places, in their order, before those of other tokens.
+        # The masks' places come first, in order, then those of other tokens.
         positions = np.argsort(~is_mask, axis=1, kind="stable")[:, : counts.max()]
         inputs["masked_lm_positions"] = positions.astype(np.int32)
         outputs = predict(inputs)
@@ -95,7 +95,7 @@ def fill_masks(
 
 
 def show(text: str, guesses: Sequence[Sequence[Guess]]) -> str:
-    """Guesses as readable text: a block for each blank."""
+    """Formats guesses as readable text: a block for each blank."""
     lines = [text]
     for number, blank in enumerate(guesses, start=1):
         if len(guesses) > 1:

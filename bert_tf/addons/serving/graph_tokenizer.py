@@ -1,11 +1,11 @@
-"""The exact tokenizer as TensorFlow operations, for a SavedModel that takes raw text.
+"""The exact tokenizer as TensorFlow operations, for SavedModels that take raw text.
 
-It gives the same tokens as `WordPieceTokenizer`. tensorflow-text's BertTokenizer does
-not: it has its own rules and Unicode data. Here it only does the greedy longest
-match, on normalised words.
+It returns the same tokens as `WordPieceTokenizer`. tensorflow-text's BertTokenizer does
+not: it has its own rules and Unicode data. Here tensorflow-text only does the greedy
+longest match, on normalised words.
 
-All texts of a batch are one line of code points, with a line feed after each text:
-white space, which no rule looks past. A step is a gather from tables, or a mask. The
+All texts of a batch are one row of code points, with a line feed after each text:
+white space, which no rule looks past. Each step is a gather from tables, or a mask. The
 tables are made with the functions and the Unicode data of `bert_tf.text`, and are
 constants of the graph.
 
@@ -27,8 +27,8 @@ from bert_tf.text.normalization import CJK_RANGES, is_punctuation, is_removed
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, PAD, SEP, UNK, Vocabulary
 from bert_tf.text.wordpiece import MAX_CHARACTERS_PER_WORD
 
-# The result for each Unicode character is an entry of 32 bits: the flags below, the
-# canonical combining class, and the number of its expansion (0: the character itself).
+# Each Unicode character has an entry of 32 bits: the flags below, its canonical
+# combining class, and the number of its expansion (0: the character itself).
 
 # For the rule of the final sigma (Unicode Standard, section 3.13): a cased letter, or
 # what the rule looks past. A character that is both counts as the latter.
@@ -39,7 +39,7 @@ SPACE = 1 << 3
 ACCENT = 1 << 4  # Mn, where accents are removed
 STARTS_WORD = 1 << 5
 ENDS_WORD = 1 << 6
-# A following accent does not extend it.
+# Accents after it do not extend it.
 TAKES_NO_ACCENT = 1 << 7
 
 COMBINING_SHIFT = 8
@@ -53,12 +53,12 @@ CAPITAL_SIGMA = ord("Σ")
 FINAL_SIGMA = ord("ς")
 
 _NUM_CODE_POINTS = 0x110000
-# The other planes hold ideographs, private use or nothing: they are not changed.
+# The other planes hold ideographs, private use or nothing, and are unchanged.
 _SCANNED = (range(0x20000), range(0x2F800, 0x2FA20), range(0xE0000, 0xF0000))
 
 
 class UnicodeTables(NamedTuple):
-    """The entries in pages of 256, equal pages once; and the expansions. All int32."""
+    """Entries in distinct pages of 256, and expansions; all int32."""
 
     pages: np.ndarray
     entries: np.ndarray
@@ -69,18 +69,18 @@ class UnicodeTables(NamedTuple):
 
     @property
     def num_single(self) -> int:
-        """How many expansions have one code point (number 0 counts)."""
+        """Number of expansions of one code point, counting number 0."""
         return int(np.count_nonzero(self.lengths == 1))
 
     def entry(self, code_point: int) -> int:
-        """The entry of a character, by its page."""
+        """Returns the entry of a character."""
         page = self.pages[code_point >> PAGE_SHIFT]
         return int(self.entries[page + (code_point & PAGE_MASK)])
 
 
 @functools.cache
 def unicode_tables(do_lower_case: bool) -> UnicodeTables:
-    """The tables for cased, or for lowered text without accents."""
+    """Returns the tables for cased text, or for lowered text without accents."""
     entries = np.zeros(_NUM_CODE_POINTS, np.int32)
     for first, last in CJK_RANGES:
         entries[first : last + 1] |= STARTS_WORD | ENDS_WORD | TAKES_NO_ACCENT
@@ -95,7 +95,7 @@ def unicode_tables(do_lower_case: bool) -> UnicodeTables:
             if expanded != char:
                 expansions[char] = expanded
         entries[ord(char)] |= entry
-    # Nothing reads expansion 0, but it needs a place.
+    # Expansion 0 is never read, but needs a place.
     texts = [
         "\0",
         *sorted(set(expansions.values()), key=lambda text: (len(text), text)),
@@ -119,9 +119,9 @@ def unicode_tables(do_lower_case: bool) -> UnicodeTables:
 
 
 def _expanded(char: str) -> str:
-    """The character lowered and decomposed, without most of the accents."""
-    # An accent after another character of the same source goes at once, unless it is a
-    # starter, which would keep the marks on its sides in their order.
+    """Lowers and decomposes a character, and removes most accents."""
+    # Accents after another character of the same source are removed at once, except
+    # starters, which would keep the marks on either side in their order.
     decomposed = unicodedata.normalize("NFD", char.lower())
     return decomposed[0] + "".join(
         other
@@ -165,7 +165,7 @@ def _previous(mask: tf.Tensor, first: bool) -> tf.Tensor:
 
 
 def _repeat_range(lengths: tf.Tensor) -> tf.Tensor:
-    """0 `lengths[0]` times, then 1 `lengths[1]` times, and so on; none is 0.
+    """Returns 0 `lengths[0]` times, then 1 `lengths[1]` times, and so on.
 
     `tf.repeat` would need memory for all at the greatest length.
     """
@@ -175,12 +175,12 @@ def _repeat_range(lengths: tf.Tensor) -> tf.Tensor:
 
 
 class _Characters(NamedTuple):
-    """Characters between the text and its words: [K]."""
+    """Characters on the way from text to words: [K]."""
 
     values: tf.Tensor  # code points
     entries: tf.Tensor  # in `UnicodeTables`
     starts: tf.Tensor  # where the source of each begins in the text
-    ends: tf.Tensor  # and where it ends
+    ends: tf.Tensor  # where the source of each ends
 
     def take(self, positions: tf.Tensor) -> "_Characters":
         return _Characters(*(tf.gather(part, positions) for part in self))
@@ -197,7 +197,7 @@ def _lower_without_accents(text: _Characters, unicode: UnicodeTables) -> _Charac
 
 
 def _lower_final_sigmas(text: _Characters, unicode: UnicodeTables) -> _Characters:
-    """Lowers each sigma that is final: behind a cased letter, and before none."""
+    """Lowers each final sigma: one after a cased letter, and not before one."""
 
     def lowered() -> _Characters:
         seen = _where(_lack(text.entries, CASE_IGNORABLE))
@@ -270,7 +270,7 @@ def _reorder(text: _Characters) -> _Characters:
         )
         return text.take(moved)
 
-    # Accents alone need no order: they are all removed.
+    # If all are accents, order is irrelevant: they are all removed.
     stays = combines & _lack(text.entries, ACCENT)
     return _if(tf.reduce_any(stays), reordered, text)
 
@@ -281,7 +281,7 @@ def _give_accents(text: _Characters) -> _Characters:
 
     def extended() -> _Characters:
         accents, bases = _where(is_accent), _where(~is_accent)
-        # How many bases are before an accent; before the first there is none.
+        # Number of bases before each accent; an accent before the first base has none.
         rank = tf.searchsorted(bases, accents)
         base_of = tf.gather(bases, tf.maximum(rank - 1, 0))
         takes = _lack(tf.gather(text.entries, base_of), TAKES_NO_ACCENT)
@@ -303,25 +303,25 @@ def _if(
 
 
 class _CodePoints(NamedTuple):
-    """A batch of texts, decoded; a line feed ends each of them."""
+    """A batch of decoded texts, each ended by a line feed."""
 
     values: tf.Tensor  # [N], code points
-    entries: tf.Tensor  # [N], in `UnicodeTables`
-    byte_starts: tf.Tensor  # [N], where each begins in its text
+    entries: tf.Tensor  # [N], of `UnicodeTables`
+    byte_starts: tf.Tensor  # [N], the first byte of each in its text
     row_splits: tf.Tensor  # [B + 1], where the texts begin in `values`
 
 
 class _Words(NamedTuple):
-    """The words of a batch of texts, normalised."""
+    """The normalised words of a batch of texts."""
 
     characters: tf.RaggedTensor  # [W, (characters)], code points
     row_splits: tf.Tensor  # [B + 1], where the texts begin among the words
     starts: tf.Tensor  # [M], where each character's source begins in `_CodePoints`
-    ends: tf.Tensor  # [M], and where it ends, with the accents removed after it
+    ends: tf.Tensor  # [M], where it ends, including accents removed after it
 
 
 def _decode(texts: tf.Tensor, unicode: UnicodeTables) -> _CodePoints:
-    """Code points of UTF-8; bytes that are not UTF-8 become U+FFFD as in Python."""
+    """Decodes UTF-8; as in Python, invalid bytes become U+FFFD."""
     decoded, byte_starts = tf.strings.unicode_decode_with_offsets(
         tf.strings.join([texts, "\n"]), "UTF-8", errors="replace"
     )
@@ -337,13 +337,13 @@ def _decode(texts: tf.Tensor, unicode: UnicodeTables) -> _CodePoints:
 
 
 def _keep_whole(text: _CodePoints, tokens: Sequence[str]) -> _CodePoints:
-    """Makes one unchanged word of each special token that the text spells out."""
+    """Makes each special token in the text a word of its own, unchanged."""
     opening = _where(tf.equal(text.values, ord("[")))
     last = tf.size(text.values) - 1
     entries = text.entries
     for token in tokens:
         wanted = np.array([ord(char) for char in token], np.int32)
-        # The text's last line feed stands for what would be behind it.
+        # The text's last line feed, which never matches, replaces places beyond it.
         places = tf.minimum(opening[:, None] + np.arange(len(token)), last)
         found = tf.reduce_all(tf.equal(tf.gather(text.values, places), wanted), axis=1)
         places = tf.boolean_mask(places, found)
@@ -359,13 +359,13 @@ def _keep_whole(text: _CodePoints, tokens: Sequence[str]) -> _CodePoints:
 def _split_words(
     text: _CodePoints, unicode: UnicodeTables, do_lower_case: bool
 ) -> _Words:
-    """The words of texts, normalised: what `normalization.split_words` gives."""
+    """Splits and normalises texts like `normalization.split_words`."""
     sources = tf.range(tf.size(text.values))
     characters = _Characters(text.values, text.entries, sources, sources + 1)
     characters = characters.without(REMOVED)
     if do_lower_case:
         characters = _lower_without_accents(characters, unicode)
-    # A word starts at a character marked so, or after one that ends the word before.
+    # A word starts at a character with that flag, or after the end of another word.
     is_space = _have(characters.entries, SPACE)
     ends_word = _have(characters.entries, ENDS_WORD | SPACE)
     starts_word = (
@@ -390,14 +390,14 @@ def _split_words(
 
 _MAX_BYTES_PER_CHARACTER = 4
 
-# No piece has white space, so this word is [UNK].
+# No piece has white space, so this word becomes [UNK].
 _UNKNOWN_WORD = " "
 
 _TEXTS = [tf.TensorSpec([None], tf.string, "texts")]
 
 
 class GraphEncoding(NamedTuple):
-    """Each text's tokens, and where their sources are in it: int32, [B, (tokens)]."""
+    """Texts' tokens, and the places of their sources: int32, [B, (tokens)]."""
 
     ids: tf.RaggedTensor
     starts: tf.RaggedTensor  # in characters (code points)
@@ -407,7 +407,7 @@ class GraphEncoding(NamedTuple):
 
 
 class GraphTokenizer(tf.Module):
-    """Texts to ids, in TensorFlow and tensorflow-text operations alone."""
+    """A tokenizer of TensorFlow and tensorflow-text operations alone."""
 
     def __init__(
         self,
@@ -434,8 +434,8 @@ class GraphTokenizer(tf.Module):
 
     @tf.function(input_signature=_TEXTS, autograph=False)
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """The ids of the texts' tokens; no [CLS] or [SEP] is added."""
-        with tf.device("CPU:0"):  # where strings are
+        """Returns the ids of the texts' tokens, without [CLS] or [SEP]."""
+        with tf.device("CPU:0"):  # where strings are stored
             _, words = self._words(texts)
             ids, ids_of_text = self._match(words)
             return tf.RaggedTensor.from_row_splits(
@@ -444,12 +444,12 @@ class GraphTokenizer(tf.Module):
 
     @tf.function(input_signature=_TEXTS, autograph=False)
     def encode_with_offsets(self, texts: tf.Tensor) -> GraphEncoding:
-        """The ids and places of `WordPieceTokenizer.encode_with_offsets`."""
+        """Returns ids and places as `WordPieceTokenizer.encode_with_offsets` does."""
         with tf.device("CPU:0"):
             text, words = self._words(texts)
             ids, ids_of_text = self._match(words)
             starts, ends = self._places(ids, words)
-            # `tf.repeat` would need memory for all texts at the longest's length.
+            # `tf.repeat` would need memory for all texts at the length of the longest.
             tokens = tf.range(tf.size(starts))
             text_of = tf.searchsorted(ids_of_text, tokens, side="right") - 1
             text_begins = tf.gather(text.row_splits, text_of)
@@ -458,7 +458,7 @@ class GraphTokenizer(tf.Module):
                 starts - text_begins,
                 ends - text_begins,
                 tf.gather(text.byte_starts, starts),
-                # A line feed ends the text, so there always is a next character.
+                # A line feed ends the text, so there is always a next character.
                 tf.gather(text.byte_starts, ends),
             )
             split = tf.RaggedTensor.from_row_splits
@@ -473,7 +473,7 @@ class GraphTokenizer(tf.Module):
         return text, _split_words(text, self._unicode, self._do_lower_case)
 
     def _match(self, words: _Words) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """The ids by word [W, (tokens)], and where texts begin in all ids [B + 1]."""
+        """Returns words' ids [W, (tokens)], and where texts begin among all [B + 1]."""
         strings = tf.strings.unicode_encode(words.characters, "UTF-8")
         too_long = words.characters.row_lengths() > MAX_CHARACTERS_PER_WORD
         pieces = self._pieces.tokenize(tf.where(too_long, _UNKNOWN_WORD, strings))
@@ -483,8 +483,8 @@ class GraphTokenizer(tf.Module):
     def _places(
         self, ids: tf.RaggedTensor, words: _Words
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Where tokens begin and end among the batch's characters: [T], [T]."""
-        # The tokens of a word have all its characters, in order; [UNK] has all alone.
+        """Returns where tokens begin and end among the batch's characters: [T], [T]."""
+        # A word's tokens have all its characters, in order; so has a single [UNK].
         firsts = ids.row_starts()
         first_ids = tf.gather(ids.flat_values, firsts)
         first_lengths = tf.where(
@@ -505,7 +505,7 @@ class GraphTokenizer(tf.Module):
 
 
 def _is_possible(token: str) -> bool:
-    """Whether it may be a word or part of one; U+0000 is removed from the text."""
+    """Whether a token can be a word or part of one; U+0000 is removed from texts."""
     length = len(token.removeprefix(CONTINUATION))
     return 0 < length <= MAX_CHARACTERS_PER_WORD and "\0" not in token
 

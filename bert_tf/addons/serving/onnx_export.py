@@ -1,4 +1,4 @@
-"""ONNX exports: the graph, what other libraries need beside it, and a trial run."""
+"""ONNX exports: the graph, the files for other libraries, and a check."""
 
 import dataclasses
 import json
@@ -22,23 +22,23 @@ def write_onnx(
     quantize: str | None = None,
     calibration: TextPairs | None = None,
 ) -> None:
-    """Writes model.onnx, and beside it what other libraries need to open the folder.
+    """Writes model.onnx, and the files that other libraries need to open the folder.
 
-    config.json and the tokenizer are for Optimum, fastembed and transformers.js; where
-    the pooling is known, modules.json and its folders for sentence-transformers.
+    config.json and the tokenizer are for Optimum, fastembed and transformers.js; if the
+    pooling is known, modules.json and its folders are for sentence-transformers.
 
     Args:
-        folder: where to write.
+        folder: the folder to write to.
         model: a checkpoint with one head, or none: see `onnx_graph`.
-        quantize: "float16" for weights and activations; "int8" for weights by output
-            and for the activations of each call, of 7 bits, so that no processor's
-            sums overflow. None: float32.
-        calibration: for int8: texts, or pairs, on which the ranges of the activations
+        quantize: "float16" for weights and activations; "int8" for weights of 7 bits,
+            so that no processor's sums overflow, scaled per output, and for
+            activations, scaled per call. None: float32.
+        calibration: for int8, texts, or pairs, on which the ranges of the activations
             are measured once, instead of in each call.
     """
     export.refuse_segmenter(model)
     config, heads = model.require_config(), names.heads_of(model.weights)
-    if names.WINDOWS in heads:  # of which a graph has none
+    if names.WINDOWS in heads:  # a graph has none
         heads = [head for head in heads if head != names.WINDOWS]
         weights = model.weights.with_heads(heads)
         model = dataclasses.replace(model, weights=weights)
@@ -59,7 +59,7 @@ def write_onnx(
     known = dataclasses.replace(
         config, masked_lm_hidden_act=None, masked_lm_layer_norm_eps=None
     )
-    # Of a head that transformers does not have it describes the encoder.
+    # For a head that transformers lacks, the config describes the encoder.
     theirs = [head for head in heads if names.HEADS[head].hugging_face]
     weights = model.weights.with_heads(theirs)
     values = export.hugging_face_config(
@@ -80,7 +80,7 @@ def write_onnx(
 
 
 def _batches(model: Source, texts: TextPairs) -> Iterator[dict[str, np.ndarray]]:
-    """The inputs of an ONNX model for one text after the other, cut as `load` does."""
+    """Yields the inputs of an ONNX model for each text, cut as `load` does."""
     tokenizer = load_tokenizer(model)
     length = model.reading.length(model.require_config().max_position_embeddings)
     heads = names.heads_of(model.weights)

@@ -1,4 +1,4 @@
-"""ONNX files of what `onnx_graph` builds: int8 weights, and the weights in a file."""
+"""ONNX files of graphs: int8 weights, and reading a file's weights."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -25,9 +25,9 @@ def write_int8(
     model: "onnx.ModelProto",
     batches: Iterator[dict[str, np.ndarray]] | None = None,
 ) -> None:
-    """Writes a model with weights of 7 bits, each output with a scale of its own.
+    """Writes a model with weights of 7 bits, scaled per output.
 
-    The scale of the activations is that of each call, or of all `batches` together.
+    Activations are scaled per call, or once for all `batches`.
     """
     from onnxruntime import quantization
 
@@ -55,7 +55,7 @@ def _quantize_static(
         def get_next(self) -> dict[str, np.ndarray] | None:
             return next(left, None)
 
-    # Only what has weights, whose results stay float32: the rest costs accuracy.
+    # Only nodes with weights, whose results stay float32: the rest costs accuracy.
     kinds = ["MatMul", "Gather"]
     quantization.quantize_static(
         model,
@@ -72,7 +72,7 @@ def _quantize_static(
 
 
 def read_weights(path: str) -> Weights:
-    """The weights of a file; of one that is quantized the names and shapes alone."""
+    """Reads the weights of a file; of a quantized file, only their names and shapes."""
     try:
         import onnx
     except ImportError as error:
@@ -105,9 +105,9 @@ def _read(tensor: "onnx.TensorProto", path: str, is_turned: bool) -> np.ndarray:
 
 
 class OnnxModel:
-    """A graph of `onnx_graph` on this machine's CPU, called as the Keras model is.
+    """An ONNX graph on the CPU, called like the Keras model.
 
-    Several threads may call it at once.
+    It is thread-safe.
     """
 
     # `content` may be the file's path.
@@ -129,7 +129,7 @@ class OnnxModel:
         self._takes_positions = onnx_graph.POSITIONS in inputs
 
     def __call__(self, batch: Mapping[str, Any], training: bool = False) -> Arrays:
-        """The outputs of a batch, under the names of the Keras model's."""
+        """Returns a batch's outputs, under the names of the Keras model's."""
         assert not training
         keras_backend.refuse_fork()
         inputs = {

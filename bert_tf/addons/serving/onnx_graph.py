@@ -1,10 +1,10 @@
-"""A checkpoint as an ONNX model, written from its weights as runtimes fuse it.
+"""ONNX models, built from a checkpoint's weights in the form that runtimes fuse.
 
-Inputs, int64, under transformers' names; of multiple choice [B, N, S]:
+Inputs, int64, under transformers' names; for multiple choice [B, N, S]:
 
     input_ids, attention_mask, token_type_ids [B, S]
 
-Outputs, float32, likewise:
+Outputs, float32, also under transformers' names:
 
     features           last_hidden_state [B, S, H], pooler_output [B, H] with a pooler,
                        sentence_embedding [B, H] of a model of sentence-transformers
@@ -16,8 +16,8 @@ Outputs, float32, likewise:
                        prediction_logits, seq_relationship_logits [B, 2]
     replaced tokens    logits [B, S]
 
-Any B, N, S. Opset 17: LayerNormalization is one operation, GELU and attention are those
-that ONNX Runtime's transformer optimizer and OpenVINO replace by their own.
+B, N and S are free. Opset 17 has LayerNormalization as one operation; GELU and
+attention have the forms that ONNX Runtime's transformer optimizer and OpenVINO fuse.
 
 Shapes: B batch, N choices, S sequence, H hidden, A heads, D = H / A, C labels,
 V vocabulary.
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import onnx
 
 OPSET = 17
-# The last version of the file format that all of today's runtimes read.
+# The latest version of the file format that all current runtimes read.
 _IR_VERSION = 8
 
 # The models' inputs and outputs -> the names here, which are transformers'.
@@ -55,12 +55,12 @@ OUTPUTS = {
     "next_sentence_logits": "seq_relationship_logits",
 }
 _INPUTS = tuple(INPUTS.values())
-# An input of models that run here; files have transformers' inputs.
+# An input of models that run here; files have only transformers' inputs.
 POSITIONS = "masked_lm_positions"
 
 
 def refuse_unknown_parts(source: Source) -> None:
-    """Raises InputError for what only this program computes with."""
+    """Raises InputError for parts that ONNX does not have."""
     if source.require_config().bilstm:
         raise InputError(
             f"{source.path} was trained with bilstm, which ONNX does not have. Export"
@@ -77,20 +77,20 @@ def build(
     sentence_vectors: Sequence[str] = (),
     at_positions: bool = False,
 ) -> "onnx.ModelProto":
-    """The model of a source with one head, or of its features without.
+    """Returns an ONNX model of a checkpoint's head, or of its features.
 
     Args:
-        source: a checkpoint; the heads that it has are the outputs.
+        source: a checkpoint; its heads determine the outputs.
         dtype: float32, or float16 for weights and activations; outputs are float32.
-        pooling: "mean", "max" or "cls": adds `sentence_embedding` to features.
+        pooling: "mean", "max" or "cls": adds `sentence_embedding` to the features.
         normalizes: whether vectors of texts have length 1.
-        sentence_vectors: of "mean", "max", "cls", "pooled": features are these alone,
+        sentence_vectors: any of "mean", "max", "cls", "pooled": the only features,
             [B, H].
-        at_positions: whether the masked LM has an input of places, POSITIONS [B, P],
-            and `masked_lm_logits` [B, P, V] of these alone.
+        at_positions: whether the masked LM takes POSITIONS [B, P], and returns
+            `masked_lm_logits` [B, P, V] at these positions only.
 
     Raises:
-        InputError: the model has parts, or several heads, that ONNX cannot have here.
+        InputError: the graph cannot have the model's parts, or its several heads.
     """
     import onnx
     from onnx import helper
@@ -160,7 +160,7 @@ class _Graph:
         self._numbers = itertools.count()
 
     def add(self, kind: str, *inputs: str, count: int = 1, **attributes: Any) -> Any:
-        """A node's output, or its `count` outputs."""
+        """Returns a new node's output, or its `count` outputs."""
         from onnx import helper
 
         number = next(self._numbers)
@@ -170,7 +170,7 @@ class _Graph:
         return outputs if count > 1 else outputs[0]
 
     def constant(self, value: Any, name: str | None = None) -> str:
-        """A constant; numbers are of the model's type, and ints int64."""
+        """Returns a constant; ints become int64, other numbers the model's type."""
         from onnx import numpy_helper
 
         array = np.asarray(value)
@@ -182,12 +182,12 @@ class _Graph:
         return name
 
     def weight(self, name: str, *, transposed: bool = False) -> str:
-        """A weight under its original name."""
+        """Returns a weight under its original name."""
         array = self.weights[name]
         return self.constant(array.T if transposed else array, name)
 
     def output(self, name: str, x: str, shape: list[int | str]) -> None:
-        """Makes a result the model's, as float32."""
+        """Makes a result an output of the model, as float32."""
         kind = "Identity" if self.dtype == np.float32 else "Cast"
         node = self.add(kind, x, **({"to": 1} if kind == "Cast" else {}))
         assert node == self.nodes[-1].output[0]
@@ -202,7 +202,7 @@ class _Graph:
 
 
 class ModelGraph:
-    """BERT's computation, in nodes of a graph."""
+    """BERT's computation, as nodes of a graph."""
 
     def __init__(self, graph: _Graph, config: BertConfig) -> None:
         self.graph = graph
@@ -214,7 +214,7 @@ class ModelGraph:
         """Computes the layers' states from the inputs."""
         graph, config = self.graph, self.config
         ids, mask, segments = _INPUTS
-        if has_choices:  # all in one dimension, [B N, S]
+        if has_choices:  # flattened to one dimension, [B N, S]
             length = self._length(ids, 2)
             flat = graph.add("Concat", graph.constant([-1]), length, axis=0)
             ids, mask, segments = (graph.add("Reshape", x, flat) for x in _INPUTS)
@@ -237,14 +237,14 @@ class ModelGraph:
             self.states.append(self._layer(self.states[-1], bias, number))
 
     def _length(self, x: str, axis: int) -> str:
-        """A dimension, [1]."""
+        """Returns the size of a dimension, [1]."""
         shape = self.graph.add("Shape", x)
         return self.graph.add("Gather", shape, self.graph.constant([axis]), axis=0)
 
     def _attention_bias(self, ids: str) -> str:
-        """0 where a token may attend, else the penalty: [B, 1, 1 or S, S]."""
+        """Returns 0 where a token may attend, else the penalty: [B, 1, 1 or S, S]."""
         graph, config = self.graph, self.config
-        # One at a time: attention is fused with no other form.
+        # Two nodes: attention is fused only in this form.
         x = graph.add("Unsqueeze", self.mask, graph.constant([1]))
         x = graph.add("Unsqueeze", x, graph.constant([2]))
         visible = graph.add("Cast", x, to=_type_of(graph.dtype))
@@ -258,7 +258,7 @@ class ModelGraph:
         return graph.add("Mul", hidden, graph.constant(ATTENTION_MASK_PENALTY))
 
     def _layer(self, x: str, bias: str, number: int) -> str:
-        """Self-attention, then the feed-forward network (Vaswani et al. 2017)."""
+        """Adds self-attention, then the feed-forward network (Vaswani et al. 2017)."""
         graph, config = self.graph, self.config
         query, key, value, projection, norm, inner, outer, last_norm = _rows_of_layer(
             config, number
@@ -284,7 +284,7 @@ class ModelGraph:
         return self.norm(graph.add("Add", y, x), *last_norm)
 
     def _adapted(self, x: str, rows: Sequence[str]) -> str:
-        """The adapter's x + gelu(x D + c) U + d, where the layer has one."""
+        """Returns the adapter's x + gelu(x D + c) U + d, or x without an adapter."""
         scope = rows[0].removesuffix("dense/kernel") + "adapter"
         if f"{scope}/down/kernel" not in self.graph.weights:
             return x
@@ -296,7 +296,7 @@ class ModelGraph:
         return self.graph.add("Add", x, self.dense(inner, *up))
 
     def dense(self, x: str, kernel: str, bias: str, *, transposed: bool = False) -> str:
-        """The layer's x W + b, of [..., inputs]; `output_weights` are transposed."""
+        """Returns x W + b for x [..., inputs]; `output_weights` are transposed."""
         product = self.graph.add(
             "MatMul", x, self.graph.weight(kernel, transposed=transposed)
         )
@@ -305,7 +305,7 @@ class ModelGraph:
     def norm(
         self, x: str, gamma: str, beta: str, *, epsilon: float | None = None
     ) -> str:
-        """Layer normalization of [..., H]."""
+        """Normalizes [..., H] over the last dimension."""
         weights = self.graph.weight(gamma), self.graph.weight(beta)
         epsilon = self.config.layer_norm_eps if epsilon is None else epsilon
         return self.graph.add(
@@ -313,7 +313,7 @@ class ModelGraph:
         )
 
     def activated(self, x: str, name: str) -> str:
-        """A config's `hidden_act`, of any shape."""
+        """Applies a config's `hidden_act`, to any shape."""
         add, constant = self.graph.add, self.graph.constant
         if name == "gelu":
             # x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
@@ -330,7 +330,7 @@ class ModelGraph:
         return add(kinds[name], x)
 
     def gather_positions(self) -> None:
-        """Leaves the states at `masked_lm_positions` alone, [B, P, H]."""
+        """Keeps only the states at `masked_lm_positions`, [B, P, H]."""
         places = self.graph.add("Unsqueeze", POSITIONS, self.graph.constant([2]))
         self.states = [
             self.graph.add("GatherND", state, places, batch_dims=1)
@@ -338,18 +338,18 @@ class ModelGraph:
         ]
 
     def tokens(self) -> str:
-        """What the heads of tokens read, [B, S, H]."""
+        """Returns the input of the heads of tokens, [B, S, H]."""
         return self._mixed(self.states)
 
     def pooled(self) -> str:
-        """What the heads of sequences read, [B, H]."""
+        """Returns the input of the heads of sequences, [B, H]."""
         kernel, bias = (row.original for row in names.POOLER)
         states = self.states[-1:] if self._mixture() is None else self.states
         x = self._mixed([self._pooled_token(state) for state in states])
         return self.graph.add("Tanh", self.dense(x, kernel, bias))
 
     def _pooled_token(self, x: str) -> str:
-        """[CLS], or the last token of a left-to-right model: [B, H]."""
+        """Returns [CLS], or the last token of a left-to-right model: [B, H]."""
         graph = self.graph
         if not self.config.left_to_right:
             return graph.add("Gather", x, graph.constant(0), axis=1)
@@ -360,7 +360,7 @@ class ModelGraph:
         return graph.add("GatherND", x, last, batch_dims=1)
 
     def _mixture(self) -> np.ndarray | None:
-        """The weights of the layers' states, if they are mixed."""
+        """Returns the weights of the layers' states, if they are mixed."""
         scope = "bert/layer_mixture"
         if f"{scope}/scores" not in self.graph.weights:
             return None
@@ -371,7 +371,7 @@ class ModelGraph:
         return self.graph.weights[f"{scope}/gamma"] * shares / shares.sum()
 
     def _mixed(self, states: Sequence[str]) -> str:
-        """The weighted sum of the states, or the last one."""
+        """Returns the weighted sum of the states, or the last one."""
         mixture = self._mixture()
         if mixture is None:
             return states[-1]
@@ -384,7 +384,7 @@ class ModelGraph:
     # The outputs.
 
     def features(self) -> None:
-        """The states of the last layer, and the pooler's output."""
+        """Adds the states of the last layer, and the pooler's output."""
         graph, width = self.graph, self.config.hidden_size
         tokens = self.states[-1]
         graph.output("last_hidden_state", tokens, ["batch", "sequence", width])
@@ -392,7 +392,7 @@ class ModelGraph:
             graph.output("pooler_output", self.pooled(), ["batch", width])
 
     def sentence_vector(self, name: str, kind: str, normalizes: bool) -> None:
-        """One vector for each text."""
+        """Adds one vector for each text."""
         graph, width = self.graph, self.config.hidden_size
         tokens = self.states[-1]
         if kind == "pooled":
@@ -423,23 +423,23 @@ class ModelGraph:
         graph.output(name, vector, ["batch", width])
 
     def scores(self, head: str, x: str) -> tuple[str, int]:
-        """A linear layer's [..., C], and C."""
+        """Returns a linear layer's output [..., C], and C."""
         kernel, bias = (row.original for row in names.HEADS[head].weights)
         logits = self.dense(x, kernel, bias, transposed=True)
         return logits, self.graph.weights[kernel].shape[0]
 
     def classifier(self) -> None:
-        """Scores of labels of a text."""
+        """Adds scores of a text's labels."""
         logits, count = self.scores(names.CLASSIFIER, self.pooled())
         self.graph.output("logits", logits, ["batch", count])
 
     def next_sentence(self) -> None:
-        """Scores of a pair's labels."""
+        """Adds scores of a pair's labels."""
         logits, count = self.scores(names.NEXT_SENTENCE, self.pooled())
         self.graph.output("seq_relationship_logits", logits, ["batch", count])
 
     def multiple_choice(self) -> None:
-        """A score of each choice."""
+        """Adds a score of each choice."""
         logits, _ = self.scores(names.MULTIPLE_CHOICE, self.pooled())
         shape = self.graph.add("Shape", _INPUTS[0])
         begin, end = self.graph.constant([0]), self.graph.constant([2])
@@ -449,12 +449,12 @@ class ModelGraph:
         self.graph.output("logits", logits, ["batch", "choices"])
 
     def tagging(self) -> None:
-        """Scores of labels of each token."""
+        """Adds scores of each token's labels."""
         logits, count = self.scores(names.TAGGING, self.tokens())
         self.graph.output("logits", logits, ["batch", "sequence", count])
 
     def span(self) -> None:
-        """Scores of each token as the first and the last of an answer."""
+        """Adds scores of each token as the first and the last of an answer."""
         logits, _ = self.scores(names.SPAN, self.tokens())
         for number, name in enumerate(("start_logits", "end_logits")):
             column = self.graph.constant(number)
@@ -462,7 +462,7 @@ class ModelGraph:
             self.graph.output(name, column, ["batch", "sequence"])
 
     def masked_lm(self) -> None:
-        """Scores of the vocabulary at each token."""
+        """Adds scores of the vocabulary at each token."""
         graph, config = self.graph, self.config
         kernel, bias, gamma, beta, output_bias = (
             row.original for row in names.HEADS[names.MASKED_LM].weights
@@ -476,7 +476,7 @@ class ModelGraph:
         graph.output("logits", logits, ["batch", "sequence", config.vocab_size])
 
     def replaced_tokens(self) -> None:
-        """The score of each token as not the original one (ELECTRA)."""
+        """Adds the score of each token as a replaced one (ELECTRA)."""
         rows = [row.original for row in names.HEADS[names.REPLACED_TOKENS].weights]
         x = self.dense(self.states[-1], *rows[:2])
         x = self.activated(x, self.config.hidden_act)
@@ -486,7 +486,7 @@ class ModelGraph:
 
 
 def _rows_of_layer(config: BertConfig, number: int) -> list[list[str]]:
-    """The names of a layer's eight pairs of weights, in the order of computation."""
+    """Returns the names of a layer's eight pairs of weights, as computed."""
     rows = [row.at(number) for row in names.LAYER]
     if config.shares_layers:  # whose normalizations come last
         dense, norms = names.SHARED_LAYER[:12], names.SHARED_LAYER[12:]

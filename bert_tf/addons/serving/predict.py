@@ -106,10 +106,10 @@ class PredictOptions(UnusableRowsOptions, title=options.DATA, decides="reading")
 
 
 class Reader(abc.ABC):
-    """What a kind of model reads of a row, and what it says of that."""
+    """Reads rows for one kind of model, and formats its predictions."""
 
-    flags: tuple[str, ...]  # the options that name its columns
-    nothing = "text"  # what an empty row lacks
+    flags: tuple[str, ...]  # options that name its columns
+    nothing = "text"  # the missing part of an empty row
 
     def __init__(
         self, given: PredictOptions, of_run: Mapping[str, Any], first: Row
@@ -125,18 +125,18 @@ class Reader(abc.ABC):
         """Completes the names of the columns, or raises InputError."""
 
     def read(self, row: Row) -> Any:
-        """What the model reads: the texts of the columns, None without one."""
+        """Returns the model's input: texts, or None for a column not given."""
         return tuple(name and self._text(row, name) for name in self.names.values())
 
     @property
     def blank(self) -> Any:
-        """What it reads of a row with nothing in it."""
+        """The input of an empty row."""
         return tuple(name and "" for name in self.names.values())
 
     def checked(
         self, rows: Iterable[Row], left_out: LeftOutRows
     ) -> Iterator[tuple[Row, Any]]:
-        """Each row, with its problem if it has one, and what the model reads of it."""
+        """Yields each row, with its problem if it has one, and the model's input."""
         for row in rows:
             read = self.blank
             if not row.problem and any(cell != "" for cell in row.cells.values()):
@@ -151,14 +151,14 @@ class Reader(abc.ABC):
             yield row, read
 
     def is_empty(self, inputs: Any) -> bool:
-        """Whether there is nothing but white space to predict."""
+        """Whether the input is only white space."""
         return not any(text and text.strip() for text in inputs)
 
     @abc.abstractmethod
     def predict(
         self, model: Any, inputs: Sequence[Any], *, as_json: bool
     ) -> Iterator[dict[str, Any]]:
-        """What the model says of each row, as the output's columns."""
+        """Yields the prediction for each row, as the output's columns."""
 
     @staticmethod
     def _text(row: Row, name: str) -> str:
@@ -172,7 +172,7 @@ class Reader(abc.ABC):
 
 
 class TextReader(Reader):
-    """A classifier's texts, or pairs: the columns given, the run's, or the only one."""
+    """Reads texts, or pairs, from the columns given, the run's, or the only one."""
 
     flags: tuple[str, ...] = ("text_a_column", "text_b_column")
 
@@ -203,7 +203,7 @@ class TextReader(Reader):
 
 
 class WordReader(TextReader):
-    """A tagger's texts."""
+    """Reads a tagger's texts."""
 
     flags = ("text_a_column",)
 
@@ -226,7 +226,7 @@ class WordReader(TextReader):
 
 
 class QuestionReader(Reader):
-    """Questions, and the texts that answer them."""
+    """Reads questions, and the texts that answer them."""
 
     flags = ("question_column", "context_column")
     nothing = "question or no text"
@@ -263,7 +263,7 @@ class QuestionReader(Reader):
 
 
 class ChoiceReader(Reader):
-    """Premises and their endings."""
+    """Reads premises and their endings."""
 
     flags = ("premise_column", "start_column", "ending_columns")
 
@@ -278,7 +278,7 @@ class ChoiceReader(Reader):
             has_labels=False,
         )
         self._example = choices.example_of
-        self._count = 0  # the first row's endings
+        self._count = 0  # number of the first row's endings
         self.read(first)
 
     @property
@@ -315,7 +315,7 @@ class ChoiceReader(Reader):
 
 
 def _part(text: str, span: tuple[int, int], label: str) -> dict[str, Any]:
-    """A part of a text, as annotation tools have it."""
+    """Returns a part of a text in the form of annotation tools."""
     start, end = span
     return {"text": text[start:end], "start": start, "end": end, "label": label}
 
@@ -323,7 +323,7 @@ def _part(text: str, span: tuple[int, int], label: str) -> dict[str, Any]:
 def _labelled(
     found: "Iterable[Prediction]", *, as_json: bool
 ) -> Iterator[dict[str, Any]]:
-    """Labels and their probabilities."""
+    """Returns labels and their probabilities as columns."""
     for label, probabilities in found:
         if as_json:
             more = {"probabilities": probabilities} if probabilities else {}
@@ -336,7 +336,7 @@ def _labelled(
 
 
 class _Scores:
-    """The scores of a classifier on the rows that have the run's column of labels."""
+    """A classifier's scores on rows that have the run's column of labels."""
 
     def __init__(self, model: "TextModel", first: Row) -> None:
         self._column = model.reading.columns.get("label_column")
@@ -347,13 +347,13 @@ class _Scores:
         self._num_left_out = 0
 
     def add(self, row: Row, prediction: Any) -> None:
-        """Adds a row that was predicted."""
+        """Adds a row and its prediction."""
         if not self._is_wanted:
             return
         try:
             found = self._number(prediction, ",")
             label = self._number(row.cells.get(self._column), self._separator)
-        except (TypeError, ValueError):  # no label, or one that the model lacks
+        except (TypeError, ValueError):  # no label, or an unknown one
             self._num_left_out += 1
         else:
             self._known.append((found, label))
@@ -395,7 +395,7 @@ class _Scores:
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[IO[str]]:
-    """The output, which has its name when it is complete."""
+    """Opens the output, which appears under its name when it is complete."""
     if path == STANDARD:
         yield sys.stdout
         return
@@ -406,7 +406,7 @@ def _opened(path: str) -> Iterator[IO[str]]:
 
 
 def _writer(file: IO[str], format_: str) -> Callable[[Mapping[str, Any]], None]:
-    """Writes a row; the first one's columns are the header."""
+    """Returns a function that writes a row; the first row's columns are the header."""
     if format_ == JSONL:
         return lambda row: print(
             json.dumps(row, ensure_ascii=False, default=str), file=file
@@ -415,7 +415,7 @@ def _writer(file: IO[str], format_: str) -> Callable[[Mapping[str, Any]], None]:
     table = csv.writer(file, lineterminator="\n")
 
     def write_line(cells: Iterable[Any]) -> None:
-        if format_ == TSV:  # nothing is quoted there
+        if format_ == TSV:  # TSV has no quotes
             print("\t".join(str(c).translate(_ESCAPES) for c in cells), file=file)
         else:
             table.writerow(cells)
@@ -434,7 +434,7 @@ def run(options: PredictOptions) -> None:
     path = options.input_file
     format_ = options.input_format or format_of(path, TEXT)
     left_out, rows = _opened_rows(options, format_)
-    # Those up to the first one that can be used, which shows the columns.
+    # The rows up to the first usable one, which shows the columns.
     head: list[Row] = []
     while not head or head[-1].problem or not head[-1].cells:
         if (row := next(rows, None)) is None:
@@ -448,7 +448,7 @@ def run(options: PredictOptions) -> None:
     _refuse_output(options.output_file)
     from bert_tf.conversion.source import open_reading, read_export
 
-    # A remote one is read by TensorFlow, whatever it is.
+    # A remote checkpoint is read with TensorFlow, whatever its format.
     is_remote = files.is_remote(options.checkpoint)
     export = None if is_remote else read_export(options.checkpoint)
     if export is not None and export.is_onnx:
@@ -476,7 +476,7 @@ def run(options: PredictOptions) -> None:
         )
     as_json = output_format == JSONL
     if path != STANDARD and files.can_be_read_again(path):
-        # All of it now: what is wrong further down does not appear after hours.
+        # Reads everything now, so that a bad row far down is not found after hours.
         trial, again = _opened_rows(options, format_)
         collections.deque(reader.checked(again, trial), maxlen=0)
         trial.report(has_labels=False, warns=False)
@@ -515,7 +515,7 @@ def run(options: PredictOptions) -> None:
 def _opened_rows(
     options: PredictOptions, format_: str
 ) -> tuple[LeftOutRows, Iterator[Row]]:
-    """The input's rows, and what is noted of them while they are read."""
+    """Returns the input's rows, and the record of those left out while reading."""
     path = options.input_file
     left_out = LeftOutRows(path, options.max_unusable_rows, keeps_places=True)
     _, rows = read(path, format_)
@@ -523,7 +523,7 @@ def _opened_rows(
 
 
 def _refuse_header(first: Row, column: str | None) -> None:
-    """Raises InputError if a table is about to be read as a text per line."""
+    """Raises InputError if a table is about to be read as one text per line."""
     line = first.cells.get(TEXT, "")
     for kind, separator in ((CSV, ","), (TSV, "\t")):
         if column and separator in line and column in line.split(separator):
@@ -534,7 +534,7 @@ def _refuse_header(first: Row, column: str | None) -> None:
 
 
 def _refuse_output(path: str) -> None:
-    """Raises InputError now for what would otherwise fail when the model is there."""
+    """Raises InputError for an output that could not be written."""
     if path == STANDARD:
         return
     if files.is_folder(path):
@@ -545,7 +545,7 @@ def _refuse_output(path: str) -> None:
 
 
 def _reader(options: PredictOptions, model: "TextModel", first: Row) -> Reader:
-    """The one for the model's kind."""
+    """Returns the reader for the model's kind."""
     head = names.HEADS.get(model.head_name or "")
     if head is None or head.reader is None:
         raise InputError(

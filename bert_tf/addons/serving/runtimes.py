@@ -1,4 +1,4 @@
-"""Exported models, run by the runtimes of their formats: the numbers must be Keras'.
+"""Checks of exported models: their runtimes must compute the numbers of Keras.
 
 saved_model  TensorFlow
 litert       ai-edge-litert, or the interpreter of TensorFlow where it has one
@@ -25,24 +25,24 @@ from bert_tf.records.batching import Arrays
 
 LITERT_NAME = "model.tflite"
 
-# Two lengths, so that none of them is a constant of the file.
+# Two lengths, so that neither can be a constant of the file.
 _LENGTHS = (7, 16)
 
-# What a runtime may differ by, of the largest output, by `quantize`. float32 on a CPU
-# differs by a hundredth of this; an int8 model is another one.
+# Allowed difference by `quantize`, relative to the largest output. float32 on a CPU
+# differs by a hundredth of this; an int8 model has no limit.
 _TOLERANCES = {None: 1e-3, "float16": 0.03, "int8": math.inf}
 
 
 class LiteRtModel:
-    """A file of LiteRT on this machine's CPU, called as the Keras model is.
+    """A LiteRT file on the CPU, called like the Keras model.
 
-    Several threads must not call it at once.
+    It is not thread-safe.
     """
 
     def __init__(self, path: str) -> None:
         package = litert()
         assert package is not None
-        # A local file is mapped, not read.
+        # A local file is memory-mapped, not read.
         is_remote = files.is_remote(path)
         interpreter = package.Interpreter(
             None if is_remote else path,
@@ -55,7 +55,7 @@ class LiteRtModel:
         self._takes_one_row = any(shape[0] == 1 for shape in shapes)
 
     def __call__(self, batch: Mapping[str, Any], training: bool = False) -> Arrays:
-        """The outputs of a batch, under the names of the Keras model's."""
+        """Returns a batch's outputs, under the names of the Keras model's."""
         assert not training
         keras_backend.refuse_fork()
         inputs = {name: np.asarray(batch[name], np.int32) for name in self._inputs}
@@ -71,18 +71,18 @@ class LiteRtModel:
 def check(
     path: str, format_: str, model: keras.Model, quantize: str | None = None
 ) -> None:
-    """Runs what was written, and compares its outputs with the model's.
+    """Runs an exported model, and compares its outputs with the original's.
 
-    Logs that this was not done where the runtime is not installed.
+    If the runtime is not installed, logs that the export was not checked.
 
     Args:
         path: the file, or a SavedModel's folder.
         format_: saved_model, litert or onnx.
         model: the model that was exported.
-        quantize: "float16" or "int8", which may differ by more.
+        quantize: "float16" or "int8", which have larger tolerances.
 
     Raises:
-        InputError: the runtime cannot run it, or the outputs differ.
+        InputError: the runtime cannot run the model, or the outputs differ.
     """
     opener, package, errors = _RUNTIMES[format_]
     tolerance = _TOLERANCES[quantize]
@@ -99,7 +99,7 @@ def check(
         difference = 0.0
         for length in _LENGTHS:
             inputs = _inputs(model, length)
-            with tf.device("CPU:0"):  # whose float32 is exact
+            with tf.device("CPU:0"):  # where float32 is exact
                 expected = model(inputs, training=False)
                 found = run(inputs)
             more = _difference(path, found, expected, tolerance)
@@ -116,7 +116,7 @@ def check(
 
 
 def _inputs(model: keras.Model, length: int) -> dict[str, np.ndarray]:
-    """Two made-up sequences, the second one shorter; of choices, two each."""
+    """Returns two made-up sequences, the second one shorter; for choices, two each."""
     config, rng = model.bert_config, np.random.default_rng(length)
     length = min(length, config.max_position_embeddings)
     sizes = {
@@ -139,10 +139,10 @@ def _inputs(model: keras.Model, length: int) -> dict[str, np.ndarray]:
 def _difference(
     path: str, found: Arrays, expected: Mapping[str, Any], tolerance: float
 ) -> float:
-    """The largest difference of outputs, as a share of the largest output."""
+    """Returns the largest difference of outputs, relative to the largest output."""
     differences = [0.0]
     for name, value in expected.items():
-        if isinstance(value, list | tuple):  # the layers' states, which have numbers
+        if isinstance(value, list | tuple):  # the layers' states have numbers
             continue
         wanted = np.asarray(value)
         scale = max(1.0, np.abs(wanted).max())
@@ -170,7 +170,7 @@ def _saved_model(path: str) -> Callable[[Arrays], Arrays]:
 
 
 def litert() -> Any:
-    """The module that has LiteRT's interpreter; None where there is none."""
+    """Returns the module with LiteRT's interpreter, or None if there is none."""
     if importlib.util.find_spec("ai_edge_litert") is not None:
         from ai_edge_litert import interpreter
 
@@ -185,7 +185,7 @@ def _litert(path: str) -> LiteRtModel | None:
 def _onnx(path: str) -> Callable[[Arrays], Arrays] | None:
     import onnx
 
-    # A local file may be of any size, content of 2 GB.
+    # A local file may have any size, content at most 2 GB.
     is_remote = files.is_remote(path)
     onnx.checker.check_model(files.read_bytes(path) if is_remote else path)
     if importlib.util.find_spec("onnxruntime") is None:
@@ -204,7 +204,7 @@ def _errors_of_onnx() -> tuple[type[Exception], ...]:
     return (onnx.checker.ValidationError, *(getattr(state, kind) for kind in kinds))
 
 
-# A format -> what opens it, the runtime's package, the runtime's errors.
+# A format -> the opener, the runtime's package, the runtime's errors.
 _RUNTIMES: Mapping[str, tuple[Callable[[str], Any], str, tuple[type[Exception], ...]]]
 _RUNTIMES = {
     "saved_model": (_saved_model, "tensorflow", (tf.errors.OpError,)),

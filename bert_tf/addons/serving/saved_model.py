@@ -1,14 +1,14 @@
-"""Models that take raw text, as a SavedModel: one class per head.
+"""Models that take raw text, as SavedModels: one class per head.
 
 Each has signatures, functions of named tensors that return named tensors:
 
-    serving_default  texts, and the answer in words
-    tensors          the model's own inputs and outputs
+    serving_default  takes texts, and returns the prediction in words
+    tensors          takes and returns the model's own inputs and outputs
 
 A batch may have any size; it is padded to its longest sequence. Texts are tokenized in
 the graph (`graph_tokenizer`), token for token as in training. They are cut to
-`max_seq_length`, or read in windows where the task's command reads them so. A result
-has as many columns as its longest row needs; the rest of a row is "" or 0.
+`max_seq_length`, or read in windows if the task's command does so. A result has as many
+columns as its longest row; shorter rows are padded with "" or 0.
 
 Shapes: B batch, S the longest sequence, C labels, L the most labels of a row, N
 choices, H hidden, M masks, W words, or windows of all texts. Ragged tensors have int32
@@ -64,13 +64,13 @@ def _lengths(tokens: tf.RaggedTensor) -> tf.Tensor:
 def _slices(
     tokens: tf.RaggedTensor, begins: tf.Tensor, sizes: tf.Tensor
 ) -> tf.RaggedTensor:
-    """Rows of `sizes` tokens, each from `begins` on among the tokens of all rows."""
+    """Returns rows of `sizes` tokens, from `begins` among the tokens of all rows."""
     places = tf.ragged.range(begins, begins + sizes, row_splits_dtype=tf.int32)
     return tf.gather(tokens.flat_values, places)
 
 
 def _cut(tokens: tf.RaggedTensor, most: tf.Tensor) -> tf.RaggedTensor:
-    """Each row cut to `most` tokens."""
+    """Cuts each row to `most` tokens."""
     return _slices(tokens, tokens.row_starts(), tf.minimum(_lengths(tokens), most))
 
 
@@ -90,10 +90,10 @@ def _cut_pair(
 
 
 def _encoder_inputs(*segments: tf.RaggedTensor) -> _Tensors:
-    """The encoder's inputs from the segments of whole sequences: int32 [B, S]."""
+    """Returns the encoder's inputs, int32 [B, S], from segments of whole sequences."""
     ids = tf.concat(segments, axis=1)
     numbers = [tf.ones_like(part) * number for number, part in enumerate(segments)]
-    # The model needs a column even of a batch without texts.
+    # The model needs a column even for a batch without texts.
     padding = [[0, 0], [0, tf.cast(ids.nrows() == 0, tf.int32)]]
     inputs = {
         "input_ids": ids,
@@ -104,15 +104,15 @@ def _encoder_inputs(*segments: tf.RaggedTensor) -> _Tensors:
 
 
 class _Windows(NamedTuple):
-    """The parts of all texts, in order: int32 [W]."""
+    """The windows of all texts, in order: int32 [W]."""
 
-    rows: tf.Tensor  # which text
-    starts: tf.Tensor  # its first token there
-    sizes: tf.Tensor  # its tokens
+    rows: tf.Tensor  # the number of the text
+    starts: tf.Tensor  # the window's first token in the text
+    sizes: tf.Tensor  # the number of its tokens
 
 
 def _windows(counts: tf.Tensor, room: tf.Tensor, stride: int | None) -> _Windows:
-    """The windows of texts with `counts` tokens, as `long_texts.windows` has them."""
+    """Splits texts with `counts` tokens as `long_texts.windows` does."""
     steps = tf.minimum(room, stride or tf.maximum(1, room // 2))
     numbers = 1 + (tf.maximum(0, counts - room) + steps - 1) // steps
     number = tf.ragged.range(numbers, row_splits_dtype=tf.int32)
@@ -123,19 +123,19 @@ def _windows(counts: tf.Tensor, room: tf.Tensor, stride: int | None) -> _Windows
 
 
 class _BestPlaces(NamedTuple):
-    """Where each token has most context, among its places in the windows."""
+    """The window with the most context for each token."""
 
     is_best: tf.Tensor  # bool [W, S]
-    most: tf.Tensor  # token t of text b has the number b * most + t here:
+    most: tf.Tensor  # token t of text b has this number in `of_token`: b * most + t
     of_token: tf.Tensor  # int32 [B * most + 1], places in [W * S]
 
 
 def _best_places(
     windows: _Windows, counts: tf.Tensor, offsets: tf.Tensor, length: tf.Tensor
 ) -> _BestPlaces:
-    """Each token's window, as `long_texts.best_windows` has it.
+    """Returns each token's window, as `long_texts.best_windows` does.
 
-    Windows of `length` tokens have `offsets` [W] others before their part of the text.
+    In a window of `length` tokens, `offsets` [W] others precede the part of the text.
     """
     place = tf.range(length)[None, :] - offsets[:, None]
     sizes = windows.sizes[:, None]
@@ -143,7 +143,7 @@ def _best_places(
     # The original's arithmetic, which decides ties.
     worth = tf.cast(tf.minimum(place, sizes - 1 - place), tf.float64)
     worth += 0.01 * tf.cast(sizes, tf.float64)
-    # One number for each token of the batch; what is no token has the last one.
+    # Numbers each token of the batch; all other places share the last number.
     most = tf.maximum(0, tf.reduce_max(counts))
     slots = tf.size(counts) * most
     token = place + windows.starts[:, None]
@@ -158,7 +158,7 @@ def _best_places(
 
 
 def _flat_outputs(model: keras.Model, inputs: _Tensors) -> _Tensors:
-    """A model's outputs as tensors: the layers' states come out one by one."""
+    """Returns a model's outputs as tensors, with the layers' states one by one."""
     flat: _Tensors = {}
     for name, value in model(inputs, training=False).items():
         if isinstance(value, list | tuple):
@@ -169,7 +169,7 @@ def _flat_outputs(model: keras.Model, inputs: _Tensors) -> _Tensors:
 
 
 def _function_of(model: keras.Model, batch_size: int | None = None) -> Any:
-    """A model as a function of its own inputs, of any length."""
+    """Returns a model as a function of its own inputs, of any length."""
     specs = {
         name: tf.TensorSpec([batch_size, *tensor.shape[1:]], tf.int32, name)
         for name, tensor in model.input.items()
@@ -179,25 +179,25 @@ def _function_of(model: keras.Model, batch_size: int | None = None) -> Any:
 
 
 class ServedModel(tf.Module):
-    """A Keras model, its tokenizer and the signatures of both."""
+    """A Keras model, its tokenizer, and the signatures."""
 
     recognizes_special_tokens = False
-    reads: tuple[str, ...] = ()  # what it needs of a `Reading` besides the length
+    reads: tuple[str, ...] = ()  # fields of `Reading` used besides the length
 
     @classmethod
     def reading_of(cls, source: Source) -> Reading:
-        """Returns how a graph reads texts: as the predictions of the run do."""
+        """Returns how a graph reads texts: like the run's predictions."""
         return source.reading
 
     @classmethod
     def reads_of(cls, reading: Reading) -> tuple[str, ...]:
-        """Returns what a reading decides besides the length."""
+        """Returns the fields of a reading that have an effect, besides the length."""
         del reading
         return cls.reads
 
     @classmethod
     def fitted(cls, reading: Reading, given: Sequence[str]) -> Reading:
-        """Returns a reading, of known length, whose parts leave room for each other."""
+        """Returns a reading, of known length, with parts that fit into it."""
         del given
         return reading
 
@@ -228,7 +228,7 @@ class ServedModel(tf.Module):
             self.tokens = tf.constant(vocabulary.tokens)
 
     def signatures(self) -> dict[str, Any]:
-        """The signatures by name; without a vocabulary, `tensors` is the only one."""
+        """Returns the signatures by name; only `tensors` if there is no vocabulary."""
         found: dict[str, Any] = {"tensors": _function_of(self._model)}
         if self.tokenizer is None:
             return {**found, SERVING_DEFAULT: found["tensors"]}
@@ -237,7 +237,7 @@ class ServedModel(tf.Module):
         return found
 
     def _text_signatures(self) -> dict[str, _Signature]:
-        """The functions of a text or a pair: text_a [B], text_b [B], "" for none."""
+        """Returns functions of texts or pairs: text_a [B], text_b [B], "" for none."""
         return {
             SERVING_DEFAULT: (
                 self._of_texts,
@@ -256,7 +256,7 @@ class ServedModel(tf.Module):
         return _flat_outputs(self._model, inputs)
 
     def _ids(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """The ids of texts: [B, (tokens)]."""
+        """Returns the ids of texts: [B, (tokens)]."""
         assert self.tokenizer is not None
         return self.tokenizer.encode(texts).with_row_splits_dtype(tf.int32)
 
@@ -269,7 +269,7 @@ class ServedModel(tf.Module):
         return self._ended(tf.concat([tf.fill([rows, 1], self._cls_id), ids], axis=1))
 
     def _inputs(self, text_a: tf.Tensor, text_b: tf.Tensor | None = None) -> _Tensors:
-        """[CLS] A [SEP], or [CLS] A [SEP] B [SEP], cut as the original cuts."""
+        """Returns [CLS] A [SEP], or [CLS] A [SEP] B [SEP], cut as in the original."""
         ids_a, most = self._ids(text_a), self.max_seq_length - 2
         if text_b is None:
             return _encoder_inputs(self._first_segment(_cut(ids_a, most)))
@@ -282,18 +282,18 @@ class ServedModel(tf.Module):
         return _encoder_inputs(self._first_segment(ids_a), segment_b)
 
     def _likeliest(self, probabilities: tf.Tensor) -> tf.Tensor:
-        """The name of the likeliest label, or its number if labels have no names."""
+        """Returns the likeliest label's name, or its number if labels have no names."""
         best = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
         return tf.gather(tf.constant(self.labels), best) if self.labels else best
 
 
 class ServedClassifier(ServedModel):
-    """Returns what the model's problem type asks for.
+    """Classifies text_a [B], or pairs with text_b [B].
 
-    One of several labels: logits and probabilities [B, C], label [B]. Any of them:
-    logits and probabilities [B, C], each label's own, and labels [B, L], those of
-    more than 0.5 (the rest of a row is "", or -1 if labels have no names). A number:
-    score [B]. Several: scores [B, C].
+    For one of several labels it returns logits and probabilities [B, C] and label [B];
+    for several labels at once, logits and probabilities [B, C] of each label and labels
+    [B, L], those above 0.5 (padded with "", or -1 if labels have no names); for a
+    regression score [B], or scores [B, C] of several numbers.
 
     With `window_pooling` long texts are read in windows, as with --long_text=window.
     """
@@ -302,7 +302,7 @@ class ServedClassifier(ServedModel):
 
     @classmethod
     def reading_of(cls, source: Source) -> Reading:
-        """Returns the run's without attention to windows; InputError if it has some."""
+        """Returns the run's reading; InputError if the weights attend to windows."""
         found = super().reading_of(source)
         if not found.in_windows:
             return found
@@ -317,7 +317,7 @@ class ServedClassifier(ServedModel):
 
     @classmethod
     def reads_of(cls, reading: Reading) -> tuple[str, ...]:
-        """Returns nothing for texts that are cut."""
+        """Returns () if texts are cut."""
         return cls.reads if reading.in_windows else ()
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -327,7 +327,7 @@ class ServedClassifier(ServedModel):
             self._pooling = self._reading.window_pooling or "mean"
 
     def _text_signatures(self) -> dict[str, _Signature]:
-        """Without `text_b` where the task has one text."""
+        """Leaves out `text_b` if the task has one text."""
         found = super()._text_signatures()
         if not _takes_pairs(self._reading):
             found[SERVING_DEFAULT] = found["one_text"]
@@ -344,7 +344,7 @@ class ServedClassifier(ServedModel):
     def _windows_of_pairs(
         self, text_a: tf.Tensor, text_b: tf.Tensor | None
     ) -> tuple[_Windows, _Tensors]:
-        """The longer text's windows, each with the other text: `windows_of_pair`."""
+        """Returns the longer text's windows, each with the other text."""
         ids_a = self._ids(text_a)
         ids_b = self._ids(tf.fill(tf.shape(text_a), "") if text_b is None else text_b)
         length_a, length_b = _lengths(ids_a), _lengths(ids_b)
@@ -394,7 +394,7 @@ class ServedClassifier(ServedModel):
 
 
 def _takes_pairs(reading: Reading) -> bool:
-    """Whether a classifier's texts may be pairs, as far as is known."""
+    """Whether a classifier's inputs may be pairs, as far as known."""
     if "text_a_column" not in reading.columns:
         return True
     if is_own_table(reading.data_set):
@@ -406,13 +406,13 @@ def _takes_pairs(reading: Reading) -> bool:
 
 
 class ServedFeatures(ServedModel):
-    """Returns the encoder's output for each token, and for each text.
+    """Returns the encoder's outputs for tokens and whole texts.
 
     sequence_output [B, S, H]; pooled_output [B, H] if the model has a pooler;
-    mean_output [B, H], over the tokens that are no padding, [CLS] and [SEP] included;
-    tokens [B, S] in letters; input_mask [B, S]. As a folder of sentence-transformers
-    or a run of run_embeddings has it, cls_output or max_output [B, H], and the vectors
-    of whole texts of length 1.
+    mean_output [B, H], the mean over all tokens but padding; tokens [B, S] as strings;
+    input_mask [B, S]. A folder of sentence-transformers, or a run of run_embeddings,
+    may add cls_output or max_output [B, H], and normalize the vectors of whole texts
+    to length 1.
     """
 
     def _answer(self, inputs: _Tensors) -> _Tensors:
@@ -444,7 +444,7 @@ class ServedFeatures(ServedModel):
 
 
 class ServedMultipleChoice(ServedModel):
-    """Takes text_a [B] and text_b [B, N], its continuations.
+    """Chooses among text_b [B, N], the continuations of text_a [B].
 
     Returns logits and probabilities [B, N], and choice [B], the likeliest's number.
     """
@@ -469,12 +469,12 @@ class ServedMultipleChoice(ServedModel):
 
 
 class ServedTagger(ServedModel):
-    """Takes text_a [B], split into words; or words [B, W] ("" for none).
+    """Labels the words of text_a [B], or words [B, W] ("" for none).
 
-    A text is split at white space, and before and after each CJK ideograph unless the
-    training had words of several; also at punctuation, if its texts had spans.
-    Returns words, label [B, W] and probabilities [B, W, C]. A word's label is that of
-    its first piece (Devlin et al. 2018, section 5.3); a word without a piece is [UNK].
+    A text is split at white space, and before and after each CJK ideograph unless words
+    of the training data had several; also at punctuation, if the data had spans.
+    Returns words, label [B, W] and probabilities [B, W, C]. A word has the label of its
+    first piece (Devlin et al. 2018, section 5.3); a word without a piece is [UNK].
     A text that is too long for one sequence is read in windows, as in run_ner.
     """
 
@@ -501,14 +501,14 @@ class ServedTagger(ServedModel):
         )
         pieces = tf.concat([pieces, unknown], axis=1)
         counts = tf.reshape(_lengths(pieces), tf.shape(words))
-        # Where each word begins in its row.
+        # The place in the row where each word begins.
         begins = tf.cumsum(counts, axis=1, exclusive=True)
         sums = tf.reduce_sum(counts, axis=1)
         tokens = tf.RaggedTensor.from_row_lengths(pieces.flat_values, sums)
         room = self.max_seq_length - 2
         stride = self._reading.doc_stride
         windows = _windows(sums, tf.fill(tf.shape(sums), room), stride)
-        # The last one is moved back to be as long as the others.
+        # The last window is moved back to be as long as the others.
         ends = tf.gather(sums, windows.rows)
         starts = tf.where(
             windows.starts + windows.sizes == ends,
@@ -534,7 +534,7 @@ class ServedTagger(ServedModel):
 
 
 def _split(texts: tf.Tensor, trained: TrainedWords) -> tf.Tensor:
-    """The words of texts, split as `words_of_text` does: [B, W]."""
+    """Splits texts into words as `words_of_text` does: [B, W]."""
     if trained.splits_punctuation:
         texts = tf.strings.regex_replace(texts, r"([\pP$+<=>^`|~])", r" \1 ")
     if trained.splits_cjk:
@@ -545,7 +545,7 @@ def _split(texts: tf.Tensor, trained: TrainedWords) -> tf.Tensor:
 
 
 class ServedFillMask(ServedModel):
-    """Takes text_a [B] with [MASK]s, and the number top_k [].
+    """Fills the [MASK]s of text_a [B] with the top_k [] likeliest tokens.
 
     Returns tokens and probabilities [B, M, top_k], the likeliest first, for the masks
     from left to right, and num_masks [B].
@@ -555,7 +555,7 @@ class ServedFillMask(ServedModel):
 
     @classmethod
     def reading_of(cls, source: Source) -> Reading:
-        """Returns an empty one, without a length; InputError if there is no [MASK]."""
+        """Returns an empty reading; InputError for a left-to-right model."""
         if not source.require_config().is_bidirectional:
             raise InputError(
                 f"{source.path} reads in one direction: it predicts the next token, and"
@@ -595,19 +595,19 @@ class ServedFillMask(ServedModel):
 
 
 class ServedSpanPredictor(ServedModel):
-    """Takes question and context [B].
+    """Answers question [B] from context [B].
 
     Returns, each [B]: answer; start and end, its place in the context in characters
-    (code points), half open; score, the sum of its start's and end's logits;
-    null_score, that of [CLS] (SQuAD 2.0: no answer where null_score - score is above
-    the threshold found on the development set). The answer is "" where the context has
-    no token.
+    (code points), half open; score, the sum of its start and end logits; null_score,
+    the same sum at [CLS] (SQuAD 2.0: there is no answer if null_score - score is above
+    the threshold found on the development set). The answer is "" if the context has no
+    token.
 
     A context that is too long for one sequence is read in windows, as in run_squad:
-    each holds the question and the next `doc_stride` tokens. A token is in several; the
-    window where it has most context on its smaller side counts ("max context" in the
-    original), the first one of equal ones. The answer is the span of the highest start
-    + end, cut from the context by its offsets.
+    each starts `doc_stride` tokens after the one before. Of the windows that share a
+    token, the one with the most context on the token's shorter side counts ("max
+    context" in the original), the first of equal ones. The answer is the span with the
+    highest start + end, cut from the context by its offsets.
     """
 
     reads = ("doc_stride", "max_query_length", "max_answer_length")
@@ -656,7 +656,7 @@ class ServedSpanPredictor(ServedModel):
         )
         outputs = self._call(inputs)
         start_logits, end_logits = outputs["start_logits"], outputs["end_logits"]
-        # [CLS] and [SEP] stand round the question.
+        # [CLS] and [SEP] surround the question.
         offsets = tf.gather(_lengths(query), windows.rows) + 2
         score, first, last = self._best_spans(
             windows, counts, offsets, start_logits, end_logits
@@ -666,7 +666,7 @@ class ServedSpanPredictor(ServedModel):
 
         def place(offsets: tf.RaggedTensor, token: tf.Tensor) -> tf.Tensor:
             number = tf.where(has_tokens, offsets.row_starts() + token, 0)
-            # In a batch of contexts without tokens there is nothing to gather from.
+            # A batch of contexts without tokens has nothing to gather from.
             values = tf.concat([offsets.flat_values, [0]], axis=0)
             return tf.where(has_tokens, tf.gather(values, number), 0)
 
@@ -689,14 +689,14 @@ class ServedSpanPredictor(ServedModel):
         start_logits: tf.Tensor,
         end_logits: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Each context's highest score, and the span's first and last token: [B]."""
+        """Returns each context's highest score, and the span's ends: [B]."""
         length = tf.shape(start_logits)[1]
         place = tf.range(length)[None, :] - offsets[:, None]
         inside = (place >= 0) & (place < windows.sizes[:, None])
         may_start = _best_places(windows, counts, offsets, length).is_best
         starts = tf.where(may_start, start_logits, _NEVER)[:, :, None]
         ends = tf.where(inside, end_logits, _NEVER)[:, None, :]
-        # The diagonals from 0 on: an end at its start or up to the longest answer on.
+        # Diagonals: the end is at the start, or less than the longest answer after it.
         width = tf.minimum(self._max_answer_length, length) - 1
         pairs = tf.linalg.band_part(tf.ones([length, length]), 0, width)
         scores = tf.where(pairs > 0, starts + ends, 2 * _NEVER)
@@ -716,7 +716,7 @@ class ServedSpanPredictor(ServedModel):
 
 
 def _load(source: Source, head: str) -> keras.Model:
-    """The model to serve: a classifier of one window, without attention to others."""
+    """Returns the model to serve: a classifier without attention to other windows."""
     if head == FEATURES:
         return loading.load_encoder(source)
     if names.WINDOWS in names.heads_of(source.weights):
@@ -726,12 +726,12 @@ def _load(source: Source, head: str) -> keras.Model:
 
 
 def server_of(head: str) -> type[ServedModel]:
-    """The class whose signatures a head has."""
+    """Returns the class with the signatures of a head."""
     return ServedFeatures if head == FEATURES else names.HEADS[head].code("server")
 
 
 def head_to_serve(source: Source) -> str:
-    """What a checkpoint is for: its head, or features if it has none."""
+    """Returns a checkpoint's head, or FEATURES if it has none."""
     heads = names.heads_of(source.weights)
     served = [head for head in heads if names.HEADS[head].server]
     if len(served) > 1:
@@ -746,7 +746,7 @@ def write_saved_model(
 ) -> dict[str, Any]:
     """Writes a SavedModel, and returns its signatures by name."""
     model = _load(source, head)
-    # A graph cannot separate words: it takes ids.
+    # A graph cannot separate words, so it takes ids.
     has_text = not source.tokenizer.has_segmenter
     module = server_of(head)(
         model,
@@ -764,26 +764,26 @@ def write_saved_model(
 def write_litert(
     folder: str, source: Source, head: str, quantize: str | None = None
 ) -> None:
-    """Writes the model for LiteRT, of LiteRT's own operations alone.
+    """Writes the model for LiteRT, using only LiteRT's built-in operations.
 
     Its inputs and outputs have the Keras model's names. The interpreter resizes batch
-    and length; a BiLSTM's batch is 1, as LiteRT's lists have rows of one size.
+    and length; with a BiLSTM the batch is 1, as LiteRT's lists have rows of one size.
 
     Args:
-        folder: where to write.
+        folder: the folder to write to.
         source: a checkpoint with this head.
-        head: of `names`, or FEATURES.
-        quantize: "float16" for weights; "int8" for weights by output, and for the
-            activations of each call. None: float32.
+        head: a head of `names`, or FEATURES.
+        quantize: "float16" for weights; "int8" for weights, scaled per output, and for
+            activations, scaled per call. None: float32.
 
     Raises:
         InputError: LiteRT lacks an operation of the model.
     """
-    from tensorflow.lite.python.convert import ConverterError  # it has no other name
+    from tensorflow.lite.python.convert import ConverterError  # it has no public name
 
     model = _load(source, head)
     function = _function_of(model, 1 if model.bert_config.bilstm else None)
-    # Of a Keras model the converter leaves the variables empty.
+    # From a Keras model the converter takes no variables.
     variables = tf.Module()
     variables.values = [variable.value for variable in model.variables]
     converter = tf.lite.TFLiteConverter.from_concrete_functions(
@@ -796,7 +796,7 @@ def write_litert(
     try:
         content = converter.convert()
     except ConverterError as error:
-        # After the place in the code.
+        # The message follows the place in the code.
         reason = first_line(error).rpartition("error: ")[2]
         raise InputError(
             f"`format=litert` cannot express this model: {reason}"

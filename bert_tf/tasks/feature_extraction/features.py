@@ -4,10 +4,10 @@ An input has one text per line, or two with " ||| " between them, as the origina
 line is stripped, and the last " ||| " counts if there are several. A text is [CLS] A
 [SEP], a pair [CLS] A [SEP] B [SEP]. A text that is too long is cut at the end; a pair
 loses tokens one by one, each from the longer text. By token, every token has a vector,
-[CLS] and [SEP] too. By word,
-each word between white space has one: its first piece's vector, or the mean of its
-pieces'. A word that the tokenizer removes, such as a lone control character, is read as
-[UNK]. A word has a vector if its first piece was not cut off.
+including [CLS] and [SEP]. By word, each word between white space has one: its first
+piece's vector, or the mean of its pieces' vectors. A word that the tokenizer removes,
+such as a lone control character, is read as [UNK]. A word has a vector if its first
+piece was not cut off.
 
 JSON lines are the original's, byte for byte, "linex_index" included:
 

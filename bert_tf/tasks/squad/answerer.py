@@ -182,7 +182,7 @@ class Answerer:
     def _all_logits(
         self, features: Sequence[QuestionFeatures], num_lengths: int | None
     ) -> Iterator[QuestionLogits]:
-        """Returns their logits, in batches of no more rows than there are windows."""
+        """Yields their logits, in batches of no more rows than there are windows."""
         num_windows = sum(len(one.windows) for one in features)
         batching = Batching(
             batch_size=min(self._batch_size, num_windows),

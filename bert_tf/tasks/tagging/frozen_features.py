@@ -1,7 +1,7 @@
 """Labelling words by a BiLSTM on frozen BERT's features (the paper's section 5.3).
 
 The windows are those used to fine-tune a tagger (`sentence_windows`). A word has the
-vector of its first piece, in the window with most context of the word.
+vector of its first piece, in the window with the most context around the word.
 """
 
 import dataclasses

@@ -1,10 +1,10 @@
 """The records of tagging: sentences or documents in windows.
 
 Devlin et al. 2018, section 5.3: a word is cut into pieces, and its label is predicted
-from the first piece's output. A text is a sentence or, for "the
-maximal document context provided by the data", a whole document. A longer text is read
-in windows, and a word counts, in training and in prediction, only in the window with
-most context of it.
+from the first piece's output. A text is a sentence or, for "the maximal document
+context provided by the data", a whole document. A longer text is read in windows, and a
+word counts, in training and in prediction, only in the window with the most context
+around it.
 
 A word without a piece, such as a lone soft hyphen, becomes [UNK], so that it has a
 label like any other.

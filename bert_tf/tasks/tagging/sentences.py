@@ -10,13 +10,13 @@ conll     One word per line, columns separated by blanks or tabs, and a blank li
               EU NNP B-NP B-ORG
               rejects VBZ B-VP O
 
-          Where a word or a label has blanks in it, so that lines would have
-          different columns, tabs alone separate them; in labels and predictions a
+          If a word or a label contains blanks, so that lines would have different
+          numbers of columns, only tabs separate them; in labels and predictions a
           blank is then written _.
           A line before a sentence is a comment if it has a # alone and other columns
           than a word's, or reads "# key = value", "# newdoc", "# id 4037ff98-",
-          "#begin document" or "# http...". Comments are passed over, and
-          predictions have no line for them.
+          "#begin document" or "# http...". Comments are skipped, and predictions have
+          no line for them.
 
 conllu    CoNLL-U, the files of Universal Dependencies: ten columns (`COLUMNS`), which
           may contain blanks, separated by tabs. The word is FORM and the label UPOS.

@@ -12,13 +12,13 @@ What a checkpoint can do depends on its head:
     tagging          WordTagger          tag, explain
     any, or none     TextModel           embed
 
-It computes with ONNX Runtime where that is installed (`pip install 'bert-tf[serve]'`)
-and there is no accelerator, else with Keras: `runtime`.
+Models run with ONNX Runtime where it is installed (`pip install 'bert-tf[serve]'`) and
+there is no accelerator, else with Keras: see `load`'s `runtime`.
 
-Lengths, windows and thresholds are the run's own, as in its reading.json, so that
-predictions are those of the commands. Each method takes a list of texts, or one str as
-a list of one, makes batches of similar length, and returns one result for each text;
-`explain` is for one text, and computes with Keras.
+Lengths, windows and thresholds are read from the run's reading.json, so predictions
+equal the commands'. Each method takes a list of texts, or one str as a list of one,
+makes batches of similar length, and returns one result for each text; `explain` takes
+one text, and always uses Keras.
 
 Shapes: N texts, C outputs, H hidden.
 """

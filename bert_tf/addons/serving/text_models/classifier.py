@@ -1,4 +1,4 @@
-"""Classifiers and models of choices: texts to labels."""
+"""Models that classify texts, or choose between them."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ from bert_tf.text.wordpiece import pair_features, text_pairs, truncate_pair
 
 
 def predictions_of(target: Target, logits: np.ndarray) -> list[Prediction]:
-    """What outputs [N, C] say."""
+    """Returns each row of logits [N, C] as a prediction."""
     if target.kind == REGRESSION:
         return [
             Prediction(values[0] if len(values) == 1 else tuple(values), {})
@@ -47,7 +47,7 @@ def predictions_of(target: Target, logits: np.ndarray) -> list[Prediction]:
 
 
 class TextClassifier(TextModel):
-    """A checkpoint with a classifier: `predict` and `explain`; and `embed`.
+    """A classifier of texts: `predict`, `explain` and `embed`.
 
     Examples:
         >>> model = bert_tf.load("classifier")
@@ -67,10 +67,10 @@ class TextClassifier(TextModel):
     def predict(
         self, texts: Texts, pairs: str | Sequence[str | None] | None = None
     ) -> list[Prediction]:
-        """The model's predictions for texts, or pairs, as from run_classifier.
+        """Returns the model's predictions for texts, or pairs, as run_classifier does.
 
-        A text beyond `max_length` tokens is cut, with a warning, or read in windows if
-        the run had --long_text=window. Labels without names are "0", "1", ...
+        A text of more than `max_length` tokens is cut, with a warning, or read in
+        windows if the run had --long_text=window. Unnamed labels are "0", "1", ...
         """
         if is_empty(texts):
             return []
@@ -79,7 +79,7 @@ class TextClassifier(TextModel):
     def logits(
         self, texts: Texts, pairs: str | Sequence[str | None] | None = None
     ) -> np.ndarray:
-        """The model's outputs for texts, or pairs, float32 [N, C], N at least 1."""
+        """Returns the outputs for texts, or pairs, float32 [N, C], N at least 1."""
         examples = [
             Example(text, pair, None, f"text {number}")
             for number, (text, pair) in enumerate(text_pairs(texts, pairs))
@@ -101,7 +101,7 @@ class TextClassifier(TextModel):
     def _to_explain(
         self, text: str | Sequence[str], pair: str | None, target: str | int | None
     ) -> Iterator[ToExplain]:
-        """What each word contributes to a label's logit, or to a number."""
+        """Yields the text, and the labels' logits, or the numbers, to explain."""
         if isinstance(text, list | tuple):
             raise InputError("`explain` takes one text: call it for each of a list.")
         ((first, second),) = text_pairs([text], [pair])  # type: ignore[list-item]
@@ -143,7 +143,7 @@ class TextClassifier(TextModel):
 
 
 class ChoiceModel(TextModel):
-    """A checkpoint of multiple choice: `choose`; and `embed`.
+    """A model of multiple choice: `choose` and `embed`.
 
     Examples:
         >>> model = bert_tf.load("swag_model")
@@ -159,10 +159,10 @@ class ChoiceModel(TextModel):
     def choose(
         self, texts: Texts, choices: Sequence[str] | Sequence[Sequence[str]]
     ) -> list[Prediction]:
-        """Which of a text's choices goes with it, as from run_swag.
+        """Returns the choice that goes best with each text, as run_swag does.
 
-        `choices` has a list for each text, all as long; of one str its list. The
-        labels are the run's, or else "0", "1", ...
+        `choices` has one list per text, all of the same length; for a single str, just
+        the list. The labels are the run's, or else "0", "1", ...
         """
         if is_empty(texts):
             return []

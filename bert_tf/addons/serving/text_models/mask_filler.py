@@ -8,7 +8,7 @@ from bert_tf.text.wordpiece import text_pairs
 
 
 class MaskFiller(TextModel):
-    """A checkpoint with a masked LM: `fill`; and `embed`.
+    """A masked language model: `fill` and `embed`.
 
     Examples:
         >>> model = bert_tf.load("pretrained")
@@ -28,7 +28,7 @@ class MaskFiller(TextModel):
         )
 
     def fill(self, texts: Texts, *, top_k: int = 5) -> list[list[list[Guess]]]:
-        """The likeliest tokens for each [MASK] of each text, as from fill_mask."""
+        """Returns the likeliest tokens for each [MASK], as fill_mask does."""
         if is_empty(texts):
             return []
         return fill_masks(

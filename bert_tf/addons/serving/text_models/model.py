@@ -1,4 +1,4 @@
-"""A checkpoint that reads texts: what all of them have in common."""
+"""`load`, and what all models of texts have in common."""
 
 import dataclasses
 import functools
@@ -45,7 +45,7 @@ from bert_tf.text.wordpiece import Encoding, text_pairs
 # The commands' defaults where neither a flag nor a run gives a value.
 _LENGTH, SPAN_LENGTH = 128, 384
 NUM_LENGTHS = 12
-_MOST_LABELS = 6  # that are shown
+_MOST_LABELS = 6  # shown by `__repr__`
 _AUTO, _KERAS, _ONNX = RUNTIMES = ("auto", "keras", "onnxruntime")
 
 Texts = str | Sequence[str]
@@ -56,8 +56,8 @@ Score = Callable[[Mapping[str, Any]], Any]
 class Prediction(NamedTuple):
     """A classifier's prediction for a text."""
 
-    # The label's name; of a multi-label classifier the tuple of all that are likelier
-    # than not; of a regression the number, or the tuple of numbers.
+    # The label's name; of a multi-label classifier, the tuple of all labels likelier
+    # than not; of a regression, the number, or the tuple of numbers.
     label: Any
     probabilities: dict[str, float]  # by label; empty for a regression
 
@@ -67,7 +67,7 @@ class Answer(NamedTuple):
 
     text: str
     probability: float  # among the best answers
-    span: tuple[int, int] | None  # its characters in the text, half open
+    span: tuple[int, int] | None  # characters of the text, half open
 
 
 class TaggedEntity(NamedTuple):
@@ -75,8 +75,8 @@ class TaggedEntity(NamedTuple):
 
     text: str
     type: str  # such as PER
-    span: tuple[int, int]  # the words' numbers, half open
-    characters: Span  # its place in the text, half open
+    span: tuple[int, int]  # numbers of the words, half open
+    characters: Span  # characters of the text, half open
 
 
 class TaggedText(NamedTuple):
@@ -84,19 +84,19 @@ class TaggedText(NamedTuple):
 
     words: tuple[str, ...]
     labels: tuple[str, ...]
-    entities: tuple[TaggedEntity, ...]  # spelled by the labels, if they spell any
-    # Each word's place in the text, half open; of words, with a blank between them.
+    entities: tuple[TaggedEntity, ...]  # none if the labels mark no entities
+    # The words' characters in the text, half open; given words are joined by blanks.
     spans: tuple[Span, ...] = ()
 
 
 class ToExplain(NamedTuple):
-    """A record [1, S] with these tokens between [CLS] and [SEP], and scores of it."""
+    """A record [1, S] of a text's tokens, and the scores to explain."""
 
     encodings: Sequence[Encoding]
     texts: Sequence[str]
     inputs: Mapping[str, np.ndarray]
-    targets: Mapping[str, Score]  # by what is explained
-    starts: Sequence[bool] | None = None  # which tokens begin a word, if not by ##
+    targets: Mapping[str, Score]  # by the target's name
+    starts: Sequence[bool] | None = None  # whether tokens begin words; None: by ##
 
 
 def load(
@@ -110,22 +110,22 @@ def load(
 
     Args:
         path: as for `open_source`: a run's output_dir, a checkpoint in it, a TF1
-            release, a Hugging Face folder, a KerasHub preset.
-        max_length: the most tokens of a sequence, or of a window. Default: as in the
-            run; else 128, of a SQuAD model 384, or the model's positions.
-        batch_size: how many texts, or windows, the model gets at once.
-        runtime: "keras", or "onnxruntime" for the same model as a graph for the CPU.
-            "auto": onnxruntime where it is installed, there is no GPU or TPU, and ONNX
-            can express the model.
+            release, a Hugging Face folder, or a KerasHub preset.
+        max_length: maximum tokens in a sequence, or in a window. Default: the run's;
+            else 128, or 384 for a SQuAD model, but at most the model's positions.
+        batch_size: number of texts, or windows, per batch.
+        runtime: "keras", or "onnxruntime" to run the model on the CPU as an ONNX graph.
+            "auto": "onnxruntime" for an ONNX export, or if it is installed, there is no
+            GPU or TPU, and ONNX can express the model; else "keras".
 
     Returns:
         A TextClassifier, MaskFiller, QuestionAnswerer, ChoiceModel or WordTagger,
         depending on the checkpoint's head; a TextModel if it has none of these.
 
     Raises:
-        InputError: there is no checkpoint or no vocabulary, they do not fit,
-            `max_length` is beyond the model's positions, or the runtime is not
-            installed or cannot run the model.
+        InputError: there is no checkpoint or no vocabulary, they do not match,
+            `max_length` exceeds the model's positions, or the runtime is not installed
+            or cannot run the model.
 
     Examples:
         >>> model = bert_tf.load("classifier")
@@ -138,14 +138,14 @@ def load(
         raise InputError(f"`runtime={runtime}` must be one of {', '.join(RUNTIMES)}.")
     source = open_source(path)
     heads = [names.HEADS[head] for head in names.heads_of(source.weights)]
-    # The last: of a task, where there are those of pre-training too.
+    # The last head: that of a task stands after those of pre-training.
     kinds = [head for head in heads if head.text_model]
     kind: type[TextModel] = kinds[-1].code("text_model") if kinds else TextModel
     return kind(source, max_length=max_length, batch_size=batch_size, runtime=runtime)
 
 
 def _checked_runtime(runtime: str, source: Source) -> str:
-    """The runtime to use; InputError if the one that is asked for cannot be."""
+    """Returns the runtime to use; raises InputError if the one given cannot be used."""
     if runtime == _KERAS:
         return runtime
     if source.format == Format.ONNX:
@@ -175,7 +175,7 @@ def _checked_runtime(runtime: str, source: Source) -> str:
 
 
 def _by_batches(what: str, step: Callable[..., Any]) -> Predict:
-    """Batches by a step that needs no devices."""
+    """Returns a prediction of batches by a step that needs no devices."""
 
     def predict(batches: Any, total: int) -> Iterator[tuple[Any, Any]]:
         for batch in with_bar(batches, total, unit="batch", label=f"predict {what}"):
@@ -187,7 +187,7 @@ def _by_batches(what: str, step: Callable[..., Any]) -> Predict:
 def pooled_states(
     model: Callable[..., Any], options: FeatureSettings, batch: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-    """The vectors of texts, [B, H], from a file's states of all tokens."""
+    """Returns the vectors of texts, [B, H], from an ONNX file's outputs."""
     outputs = model(batch)
     states, mask = (
         outputs["sequence_output"],
@@ -204,24 +204,24 @@ def pooled_states(
 
 
 def is_empty(texts: Any) -> bool:
-    """Whether it is a list without a text."""
+    """Whether the argument is an empty list of texts."""
     return not isinstance(texts, str) and isinstance(texts, Sequence) and not texts
 
 
 class TextModel:
     """A checkpoint that reads texts: what `load` returns.
 
-    A method that the checkpoint's head cannot serve raises InputError, as does an input
-    that is no text.
+    Methods raise InputError if the checkpoint has no head for them, or if an input is
+    not a text.
 
     Attributes:
-        head_name: its head, by its name in `names.HEADS`; None without one.
+        head_name: the head's name in `names.HEADS`; None without a head.
         labels: the labels, in the order of the outputs; () if there are none.
         tokenizer: the WordPieceTokenizer.
-        model: the Keras model, or ONNX Runtime's; None without a head.
-        max_length: the most tokens of a sequence, or of a window.
-        reading: how it reads texts.
-        runtime: what it computes with, "keras" or "onnxruntime".
+        model: the Keras model, or an `OnnxModel`; None without a head.
+        max_length: maximum tokens in a sequence, or in a window.
+        reading: how texts are read: lengths, windows, thresholds.
+        runtime: "keras" or "onnxruntime".
         source: the checkpoint.
 
     Examples:
@@ -237,7 +237,7 @@ class TextModel:
     labels: tuple[str, ...] = ()
     _default_length = _LENGTH
     head_name: str | None = None  # of `names`
-    _has_positions = False  # whether the places to predict are an input
+    _has_positions = False  # whether the predicted positions are an input
 
     def __init__(
         self,
@@ -258,24 +258,24 @@ class TextModel:
         self.reading = source.reading
         if max_length is not None:
             self.reading = dataclasses.replace(self.reading, max_seq_length=max_length)
-        # A run of pre-training may have its records' length, not its flag's.
+        # A pre-training run may have the length of its records, not of its flag.
         self.max_length: int = self.reading.length(positions, self._default_length)
         self._batch_size = batch_size
         self._given_runtime = runtime
         self.runtime = _checked_runtime(runtime, source)
         self.tokenizer = load_tokenizer(source)
-        # A Keras model, or an `OnnxModel`; None where the encoder is all.
+        # A Keras model or an `OnnxModel`; None if there is only an encoder.
         self.model: Any = None
         if self.head_name is not None:
             self.model, self._step, self._predict = self._opened_model(self.head_name)
         self._prepare()
 
     def _opened_model(self, head: str) -> tuple[Any, Callable[..., Any], Predict]:
-        """A head's model, its step: batch -> outputs, and that of many batches."""
+        """Returns a head's model, its step: batch -> outputs, and its `Predict`."""
         if self.runtime == _ONNX:
             found = self._onnx_model([head], at_positions=self._has_positions)
             return found, found, _by_batches("texts", found)
-        # Keras, and with it TensorFlow, is imported where it computes.
+        # Imports Keras, and with it TensorFlow, only where it computes.
         from bert_tf.conversion.loading import load_model
         from bert_tf.training.evaluation import Predictor
         from bert_tf.training.step import on_devices
@@ -286,7 +286,7 @@ class TextModel:
         return model, step, Predictor("texts", step).run
 
     def _onnx_model(self, heads: Sequence[str], **options: Any) -> OnnxModel:
-        """The model of these heads, as a graph that is made in memory."""
+        """Returns a model with these heads as an ONNX graph, built in memory."""
         weights = self.source.weights.with_heads(heads)
         source = dataclasses.replace(self.source, weights=weights)
         if heads and source.format == Format.ONNX:
@@ -298,10 +298,10 @@ class TextModel:
         return os.path.join(self.source.folder, ONNX_NAME)
 
     def _prepare(self) -> None:
-        """Makes what the method needs besides the model."""
+        """Prepares what the methods need besides the model."""
 
     def __reduce__(self) -> Any:
-        """A copy, here or in another process, opens the path again."""
+        """Pickles and copies by opening the path again."""
         options: dict[str, Any] = {
             "max_length": self._max_length,
             "batch_size": self._batch_size,
@@ -320,27 +320,27 @@ class TextModel:
     def predict(
         self, texts: Texts, pairs: str | Sequence[str | None] | None = None
     ) -> list[Prediction]:
-        """A classifier of texts, or of pairs: see `TextClassifier`."""
+        """Classifies texts, or pairs: see `TextClassifier`."""
         raise self._cannot("predict")
 
     def fill(self, texts: Texts, *, top_k: int = 5) -> list[list[list[Guess]]]:
-        """Tokens for each [MASK]: see `MaskFiller`."""
+        """Returns tokens for each [MASK]: see `MaskFiller`."""
         raise self._cannot("fill")
 
     def answer(
         self, questions: Texts, contexts: Texts, *, top_k: int = 1
     ) -> list[list[Answer]]:
-        """Answers to questions about texts: see `QuestionAnswerer`."""
+        """Returns answers to questions about texts: see `QuestionAnswerer`."""
         raise self._cannot("answer")
 
     def choose(
         self, texts: Texts, choices: Sequence[str] | Sequence[Sequence[str]]
     ) -> list[Prediction]:
-        """The choice that goes with each text: see `ChoiceModel`."""
+        """Returns the choice that goes with each text: see `ChoiceModel`."""
         raise self._cannot("choose")
 
     def tag(self, texts: Texts | Sequence[Sequence[str]]) -> list[TaggedText]:
-        """Labels for each word: see `WordTagger`."""
+        """Returns a label for each word: see `WordTagger`."""
         raise self._cannot("tag")
 
     def explain(
@@ -351,22 +351,22 @@ class TextModel:
         target: str | int | None = None,
         baseline: str = MASK,
     ) -> list[Explanation]:
-        """What each word of a text contributes to the model's prediction.
+        """Explains a prediction by the contribution of each word.
 
         Args:
-            text: a text, or for a model of SQuAD the question; of a tagger also words.
-            pair: the second text of a pair, or the text that is to answer the question.
-            target: what is explained: for a classifier a label, for a tagger the number
-                of a word, from 0. Default: what the model predicts: the label, each of
-                several labels, the best answer, each word with a label other than O.
+            text: a text; for a model of SQuAD, the question; a tagger also takes words.
+            pair: the second text of a pair, or the text that answers the question.
+            target: a classifier's label, or the number of a tagger's word, from 0.
+                Default: the prediction: the label, each of several labels, the best
+                answer, or each word with a label other than O.
             baseline: the token that stands for "no word".
 
         Returns:
-            An explanation of each target; print it, or let a notebook show it.
+            One explanation per target, to be printed or shown in a notebook.
 
         Raises:
-            InputError: the model is none of these, there is no such target, or the
-                text has no token or is one that the model reads in several windows.
+            InputError: the model is none of these, there is no such target, the text
+                has no token, or a classifier would read it in several windows.
         """
         return [
             one
@@ -381,7 +381,7 @@ class TextModel:
 
     @functools.cached_property
     def _keras_model(self) -> Any:
-        """The model that has gradients."""
+        """The Keras model, which has gradients."""
         if self.runtime == _KERAS:
             return self.model
         from bert_tf.conversion.loading import load_model
@@ -411,7 +411,7 @@ class TextModel:
         inputs = {name: inputs[name].astype(np.int32) for name in model.input}
         ids = inputs["input_ids"].copy()
         ids[:, places] = vocabulary.ids[baseline]
-        if len(model.input["input_ids"].shape) == 3:  # windows: the only one
+        if len(model.input["input_ids"].shape) == 3:  # windows: here just one
             inputs = {name: value[:, None] for name, value in inputs.items()}
             ids = ids[:, None]
         if starts is None:
@@ -449,15 +449,14 @@ class TextModel:
         pooling: str | None = None,
         normalize: bool | None = None,
     ) -> np.ndarray:
-        """A vector for each text, or pair, as from extract_features: float32 [N, H].
+        """Returns a vector for each text, or pair, float32 [N, H].
 
-        `pooling` is "mean" or "max" over the last layer's tokens, [CLS] and [SEP]
-        included; "cls", the last layer's output at [CLS]; or "pooled", the pooler's.
-        With `normalize` each vector is divided by its length, so that products of two
-        are cosines. What is beyond `max_length` tokens is cut, with a warning. A run of
-        run_embeddings, or a folder of sentence-transformers, gives the length, the
-        pooling and the normalization that are not given; any other has "mean", not
-        normalized.
+        `pooling` is "mean" or "max", over the last layer's tokens, [CLS] and [SEP]
+        included; "cls", the last layer's output at [CLS]; or "pooled", the pooler's
+        output. With `normalize` each vector is divided by its length, so that dot
+        products are cosines. Texts are cut to `max_length` tokens, with a warning. The
+        defaults are those of a run of run_embeddings or a folder of
+        sentence-transformers; for other checkpoints "mean", not normalized.
         """
         pooling = pooling or self.reading.pooling or "mean"
         if pooling not in SENTENCE_VECTORS:
@@ -488,7 +487,7 @@ class TextModel:
 
     @functools.cached_property
     def _extract(self) -> Callable[..., Iterator[Features]]:
-        """Computes all vectors of whole texts: (inputs, how many, batch size)."""
+        """Computes vectors of whole texts: (inputs, their number, batch size)."""
         options = FeatureSettings(
             max_seq_length=self.max_length,
             token_vectors=False,

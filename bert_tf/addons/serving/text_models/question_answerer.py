@@ -1,4 +1,4 @@
-"""Models of SQuAD: questions and texts to answers."""
+"""Models that answer questions about texts (SQuAD)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def _answers(entries: Sequence[NBestEntry]) -> list[Answer]:
 
 
 class QuestionAnswerer(TextModel):
-    """A checkpoint of SQuAD: `answer` and `explain`; and `embed`.
+    """A model of SQuAD: `answer`, `explain` and `embed`.
 
     Examples:
         >>> model = bert_tf.load("squad_model")
@@ -52,9 +52,9 @@ class QuestionAnswerer(TextModel):
     def answer(
         self, questions: Texts, contexts: Texts, *, top_k: int = 1
     ) -> list[list[Answer]]:
-        """Answers each question about its text, or all about one, as the command does.
+        """Answers each question about its text, or all questions about one text.
 
-        The model's own answer is first, then the others, the likeliest first.
+        The prediction comes first, then the other answers, the likeliest first.
         """
         if is_empty(questions):
             return []
@@ -79,15 +79,15 @@ class QuestionAnswerer(TextModel):
     def answers_with_words(
         self, questions: Sequence[str], contexts: Sequence[str]
     ) -> list[list[Answer]]:
-        """As `answer`, all of them; [] where a text has no word."""
+        """Like `answer`, but returns all answers; [] for a text without a word."""
         return list(map(_answers, self._answerer.each(questions, contexts)))
 
     def _to_explain(
         self, text: str | Sequence[str], pair: str | None, target: str | int | None
     ) -> Iterator[ToExplain]:
-        """What each word contributes to the logits of the best answer's two ends.
+        """Yields question and text, and the summed logits of the best answer's ends.
 
-        Of a text of several windows it is explained in the one with the answer.
+        If the text has several windows, only the one with the answer is read.
         """
         if target is not None:
             raise InputError(

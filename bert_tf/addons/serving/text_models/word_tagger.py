@@ -1,4 +1,4 @@
-"""Taggers: texts to labelled words and entities."""
+"""Models that label the words of texts."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,7 +43,7 @@ class _Words(NamedTuple):
 
 
 class WordTagger(TextModel):
-    """A checkpoint with a tagger: `tag` and `explain`; and `embed`.
+    """A tagger of words: `tag`, `explain` and `embed`.
 
     Examples:
         >>> model = bert_tf.load("tagger")
@@ -71,12 +71,12 @@ class WordTagger(TextModel):
         )
 
     def tag(self, texts: Texts | Sequence[Sequence[str]]) -> list[TaggedText]:
-        """A label for each word, as run_ner predicts it; a long text has windows.
+        """Returns a label for each word, as run_ner does; reads long texts in windows.
 
         A str is split at white space: put spaces between words and punctuation, or give
-        lists of words. A Chinese character is a word of its own, unless the training
-        had words of several, and so is a sign of punctuation if the training had texts
-        with spans.
+        lists of words. Each Chinese character is a word, unless words of the training
+        data had several; each punctuation character is one if the training data were
+        texts with spans.
         """
         given = [texts] if isinstance(texts, str) else list(texts)
         if not given:
@@ -102,7 +102,7 @@ class WordTagger(TextModel):
                 entities(usual_labels) if self._spells_entities else ()
             ):
                 place = spans[start][0], spans[end - 1][1]
-                # Ideographs have no blanks between.
+                # Taken from the text: ideographs have no blanks between them.
                 said = " ".join(text[slice(*place)].split())
                 spelt.append(TaggedEntity(said, type_, (start, end), place))
             tagged.append(TaggedText(words, labels, tuple(spelt), spans))
@@ -111,7 +111,7 @@ class WordTagger(TextModel):
     def _to_explain(
         self, text: str | Sequence[str], pair: str | None, target: str | int | None
     ) -> Iterator[ToExplain]:
-        """What each word contributes to the logit of a word's label."""
+        """Yields each window of the text, and the logits of its words' labels."""
         if pair is not None:
             raise InputError("`pair`: a tagger reads one text.")
         ((_, labels, _, _),) = self.tag([text])
@@ -161,7 +161,7 @@ class WordTagger(TextModel):
         return lambda outputs: outputs["logits"][:, place, label]
 
     def _words_of(self, text: str | Sequence[str], number: int) -> _Words:
-        """A text and its words; of words their text, with a blank between."""
+        """Returns a text and its words; given words are joined by blanks."""
         if isinstance(text, str):
             spans = words_of_text(
                 text,
@@ -188,7 +188,7 @@ class WordTagger(TextModel):
 
     @staticmethod
     def _sentences_of(found: Iterable[_Words]) -> list[Sentence]:
-        """The texts as a task has them, without what is written to files."""
+        """Returns the texts as `Sentence`s, without the fields for output files."""
         return [
             Sentence(
                 words=one.words,
