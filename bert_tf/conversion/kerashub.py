@@ -374,7 +374,7 @@ def opened(path: str) -> Iterator[Any]:
 
     try:
         with contextlib.ExitStack() as stack:
-            # HDF5 by itself reads only local files.
+            # HDF5 alone reads only local files.
             is_remote = files.is_remote(path)
             where = stack.enter_context(files.open_binary(path)) if is_remote else path
             yield stack.enter_context(h5py.File(where))

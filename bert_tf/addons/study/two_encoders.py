@@ -35,7 +35,7 @@ _HEADS = {"run_classifier": names.CLASSIFIER, "run_squad": names.SPAN}
 
 
 def side_by_side(first: HeadModel, config: BertConfig) -> HeadModel:
-    """Returns the model with a second encoder, of this config, beside its own."""
+    """Returns the model with a second encoder, of this config, next to its own."""
     arguments = {**first.get_config(), "config": config.to_dict()}
     del arguments["frozen_parts"]  # which depend on the number of layers
     with keras.name_scope("cls"), keras.name_scope("second"):
@@ -51,7 +51,7 @@ def side_by_side(first: HeadModel, config: BertConfig) -> HeadModel:
     return model
 
 
-def beside(make_task: running.MakeTask, checkpoint: str) -> running.MakeTask:
+def with_second(make_task: running.MakeTask, checkpoint: str) -> running.MakeTask:
     """Returns a maker of tasks whose model also has another checkpoint's encoder."""
     source = open_source(checkpoint)
 
@@ -77,8 +77,8 @@ def beside(make_task: running.MakeTask, checkpoint: str) -> running.MakeTask:
 
 
 def fine_tune(script: Any, *, second_checkpoint: str, **values: Any) -> RunResult:
-    """Fine-tunes by a command's options, with a second encoder beside the first one."""
+    """Fine-tunes by a command's options, with a second encoder next to the first."""
     given = {name: value for name, value in values.items() if value is not None}
     options = cli.options_of(script.run)(**given)
     task = names.HEADS[_HEADS[script.__name__.rpartition(".")[2]]].code("task")
-    return running.FineTuningRun(beside(task, second_checkpoint), options).main()
+    return running.FineTuningRun(with_second(task, second_checkpoint), options).main()
