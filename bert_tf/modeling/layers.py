@@ -675,6 +675,11 @@ class TransformerLayer(Stored, keras.layers.Layer):
         x, probabilities = self._transform(x, attention_bias, training)
         return observe("layer", x), probabilities
 
+    def compute_output_shape(self, x_shape: tuple, *_: Any) -> tuple[tuple, tuple]:
+        """Returns the shapes of `call`'s results, without a trace of the layer."""
+        batch, length, _ = x_shape
+        return x_shape, (batch, self.attention.num_heads, length, length)
+
     def _recomputed(self, x: Any, attention_bias: Any) -> Any:
         """Returns the output in training, keeping only the input.
 

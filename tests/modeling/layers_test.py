@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -31,3 +32,22 @@ class ResidualOutputTest(tf.test.TestCase):
         dropped = layer(x, residual, training=True).numpy().ravel()
         self.assertNotAllClose(dropped, normal.ravel())
         self.assertAllClose(np.argsort(dropped[::3]), np.arange(8))
+
+
+class TransformerLayerTest(tf.test.TestCase):
+    def test_symbolic_outputs_are_as_those_of_arrays(self):
+        x, bias = np.zeros((2, 3, 24), np.float32), np.zeros((2, 1, 1, 3), np.float32)
+        inputs = [keras.KerasTensor((None, None, 24)), keras.KerasTensor((2, 1, 1, 3))]
+        for policy in ("float32", "mixed_bfloat16"):
+            for options in ({}, {"recompute": True}, {"adapter_size": 2}):
+                layer = layers.TransformerLayer(
+                    small_config(), **options, dtype=keras.DTypePolicy(policy)
+                )
+                known = layer(*inputs)
+                for training in (False, True):
+                    real = layer(x, bias, training=training)
+                    for one, array in zip(known, real, strict=True):
+                        self.assertEqual(one.dtype, array.dtype)
+                        self.assertLen(one.shape, len(array.shape))
+                        for size, actual in zip(one.shape, array.shape, strict=True):
+                            self.assertIn(size, (None, actual))
