@@ -76,7 +76,7 @@ def pretrain(folder: str, device_flags: str) -> str:
 
 
 def write_sst2(glue_dir: str) -> None:
-    """Writes SST-2's files: is a sentence from a docstring (0), or the reference (1)?"""
+    """Writes SST-2: is a sentence from a docstring (0), or the reference (1)?"""
     rng = random.Random(12345)
     found: dict[int, dict[str, None]] = {0: {}, 1: {}}
     for document in small_documents():

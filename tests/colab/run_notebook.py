@@ -3,10 +3,10 @@
 The report has what each cell showed, up to the first one that fails: exit code 1.
 """
 
-import pathlib
 import base64
 import json
 import os
+import pathlib
 import sys
 
 from IPython.core.interactiveshell import InteractiveShell
