@@ -5,8 +5,8 @@ from unittest import mock
 
 import tensorflow as tf
 
+from bert_tf.addons.teaching import notebook
 from bert_tf.base.errors import InputError
-from bert_tf.colab import notebook
 
 
 class RunTest(tf.test.TestCase):

@@ -12,7 +12,7 @@ import sys
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from bert_tf.colab import notebook
+from bert_tf.addons.teaching import notebook
 
 
 def code_cells(path):

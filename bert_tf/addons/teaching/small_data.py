@@ -14,10 +14,10 @@ import textwrap
 import tokenize
 from collections.abc import Iterable
 
+from bert_tf.addons.teaching.notebook import run
+from bert_tf.addons.teaching.quickstart import Document, read_documents
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
-from bert_tf.colab.notebook import run
-from bert_tf.colab.quickstart import Document, read_documents
 
 _NUM_DOCUMENTS = 400
 _VOCAB_SIZE = 2000
