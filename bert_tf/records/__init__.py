@@ -8,5 +8,5 @@ beam                record files made on a cluster
 pretraining_input, pipeline   record files to batches for pre-training
 dynamic_masking     their masks, if the records have none
 batching            a task's examples as records, and batches of similar length
-statistics, inspection   what is in records
+statistics          what is in records
 """

@@ -30,7 +30,7 @@ def run(options: InspectionOptions) -> None:
     cli.import_tensorflow(options)
     from tqdm import tqdm
 
-    from bert_tf.records.inspection import examples, opened, survey
+    from bert_tf.addons.study.inspection import examples, opened, survey
     from bert_tf.records.manifest import manifest_lines
 
     records = opened(options.positional, options.vocab_file)
