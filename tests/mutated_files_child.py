@@ -24,7 +24,12 @@ from pyarrow import parquet
 
 from bert_tf.addons.planning import trackers
 from bert_tf.addons.serving import answer
-from bert_tf.addons.study import ensemble_squad, inspect_checkpoint, inspection, score
+from bert_tf.addons.study import (
+    ensemble_squad,
+    inspect_checkpoint,
+    inspect_records,
+    score,
+)
 from bert_tf.base import cli, files, strict_json
 from bert_tf.base.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
@@ -195,7 +200,7 @@ def _read_records(folder):
 
 
 def _inspect(folder):
-    collections.deque(inspection.opened([_path(folder, "x.tfrecord")]).blocks(), 0)
+    collections.deque(inspect_records.opened([_path(folder, "x.tfrecord")]).blocks(), 0)
 
 
 def _count(folder):
