@@ -13,9 +13,9 @@ ADDONS = {
     # Text and its records.
     "tfds": "bert_tf.text.tfds",
     "objects": "bert_tf.text.objects",
-    "encodings": "bert_tf.text.encodings",
-    "filtering": "bert_tf.records.filtering",
-    "packing": "bert_tf.records.packing",
+    "encodings": "bert_tf.addons.corpora.encodings",
+    "filtering": "bert_tf.addons.corpora.filtering",
+    "packing": "bert_tf.addons.corpora.packing",
     "wikiextractor": "bert_tf.addons.corpora.wikiextractor",
     "mediawiki": "bert_tf.addons.corpora.mediawiki",
     "pdf": "bert_tf.addons.corpora.pdf",
