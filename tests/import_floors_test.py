@@ -43,7 +43,7 @@ BELOW: dict[str, tuple[str, ...]] = {
     "planning": (),
     "serving": ("planning",),
     "study": ("planning",),
-    "teaching": (),
+    "teaching": ("serving",),
 }
 # What imports nothing heavy, in itself or in what it imports: the commands, and an
 # export that is opened, start at once; so do worker processes.

@@ -48,8 +48,6 @@ ADDONS = {
     "bits_per_byte": "bert_tf.addons.planning.bits_per_byte:BitsPerByte",
     "reference_curves": "bert_tf.addons.planning.reference_curves:ReferenceCurves",
     "card": "bert_tf.addons.planning.card:Card",
-    # Used by the quickstart.
-    "fill_mask": "bert_tf.addons.serving.fill_mask",
 }
 
 

@@ -20,7 +20,6 @@ from absl import logging
 
 from bert_tf import run_classifier, run_pretraining
 from bert_tf.base import cli, files, finished
-from bert_tf.base.addons import addon
 from bert_tf.base.config import BertConfig
 from bert_tf.base.options import TASK, Options, option, with_default
 from bert_tf.records import create_pretraining_data
@@ -348,6 +347,7 @@ def guess(settings: QuickstartOptions, pretrained: bool) -> list[str]:
     """Prints the network's guesses for the blanks."""
     import keras
 
+    from bert_tf.addons.serving import fill_mask
     from bert_tf.conversion.loading import load_pretrainer
     from bert_tf.modeling.heads import BertPretrainer
     from bert_tf.text.vocabulary import Vocabulary
@@ -360,9 +360,9 @@ def guess(settings: QuickstartOptions, pretrained: bool) -> list[str]:
     else:
         keras.utils.set_random_seed(settings.random_seed)
         model = BertPretrainer(config(settings))
-    found = addon("fill_mask").fill_masks(model, tokenizer, BLANKS, top_k=3)
+    found = fill_mask.fill_masks(model, tokenizer, BLANKS, top_k=3)
     return [
-        addon("fill_mask").show(text, guesses)
+        fill_mask.show(text, guesses)
         for text, guesses in zip(BLANKS, found, strict=True)
     ]
 
