@@ -27,6 +27,8 @@ ADDONS = {
     "electra": "bert_tf.addons.methods.electra:ElectraPretrainer",
     "standardization": "bert_tf.addons.methods.standardization",
     "regularization": "bert_tf.addons.methods.regularization",
+    # Pictures of reports.
+    "report_pictures": "bert_tf.addons.study.report_pictures",
     # Formats of checkpoints.
     "kerashub": "bert_tf.conversion.kerashub",
     "model_garden": "bert_tf.addons.methods.model_garden",
