@@ -19,7 +19,9 @@ ADDONS = {
     "wikiextractor": "bert_tf.addons.corpora.wikiextractor",
     "mediawiki": "bert_tf.addons.corpora.mediawiki",
     "pdf": "bert_tf.addons.corpora.pdf",
-    "annotations": "bert_tf.addons.corpora.annotations",
+    "spans": "bert_tf.addons.corpora.annotations:sentences_of",
+    "conllu": "bert_tf.addons.corpora.conllu:sentences_of",
+    "trivia_qa": "bert_tf.addons.corpora.trivia_qa:articles_of",
     "near_duplicates": "bert_tf.addons.corpora.near_duplicates",
     "beam": "bert_tf.addons.corpora.beam",
     # Parts of models, and objectives.
