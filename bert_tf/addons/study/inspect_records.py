@@ -31,7 +31,7 @@ from bert_tf.records.writing import is_companion, is_temporary
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, SEP, Vocabulary
 
 if TYPE_CHECKING:
-    from bert_tf.records.pretraining_input import PretrainingRecords
+    from bert_tf.addons.study.readable_records import ReadableRecords
 
 Columns = Mapping[str, np.ndarray]
 
@@ -52,15 +52,11 @@ class InspectionOptions(Options, decides="nothing"):
     )
 
 
-def opened(
-    patterns: Sequence[str], vocab_file: str | None = None
-) -> "PretrainingRecords":
+def opened(patterns: Sequence[str], vocab_file: str | None = None) -> "ReadableRecords":
     """Returns the records that patterns name, as far as they can be read."""
-    from bert_tf.records.pretraining_input import PretrainingRecords
+    from bert_tf.addons.study.readable_records import ReadableRecords
 
-    return PretrainingRecords(
-        _find_files(patterns), flag="files", vocab_file=vocab_file, strict=False
-    )
+    return ReadableRecords(_find_files(patterns), vocab_file)
 
 
 def _find_files(patterns: Sequence[str]) -> list[str]:
@@ -278,7 +274,7 @@ def broken_rules(
 
 
 def survey(
-    records: "PretrainingRecords", progress: Callable[[int], object]
+    records: "ReadableRecords", progress: Callable[[int], object]
 ) -> Iterator[str]:
     """Yields the statistics of all records and the number that break each rule."""
     vocabulary, spec = records.vocabulary, records.spec
@@ -401,7 +397,7 @@ _LABELS = {
 
 
 def examples(
-    records: "PretrainingRecords", start: int, num_examples: int, width: int
+    records: "ReadableRecords", start: int, num_examples: int, width: int
 ) -> Iterator[list[str]]:
     """Yields some records as lines of text, packed rows sequence by sequence."""
     if not num_examples:
