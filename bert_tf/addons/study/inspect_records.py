@@ -25,7 +25,7 @@ from absl import logging
 from bert_tf.base import cli, files
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Options, Path, option
-from bert_tf.records.manifest import manifest_lines
+from bert_tf.records.manifest import Manifest, settings_of
 from bert_tf.records.statistics import RecordStatistics, row_figures
 from bert_tf.records.writing import is_companion, is_temporary
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, SEP, Vocabulary
@@ -516,6 +516,26 @@ def _words(
             is_special = seen.startswith("[") and seen.endswith("]")
             joins = not (seen.startswith(CONTINUATION) or is_special)
     return words
+
+
+def manifest_lines(manifest: Manifest) -> list[str]:
+    """Returns a description of a set's origin and content, for people."""
+    state = "complete" if manifest.complete else "NOT COMPLETE"
+    num_bytes = sum(source.num_bytes for source in manifest.source_files)
+    sources = [source.path for source in manifest.source_files]
+    settings = {
+        name: value
+        for name, value in settings_of(manifest).items()
+        if value not in (None, "") and name not in ("vocab_file", "output_file")
+    }
+    return [
+        manifest.path,
+        f"  {state}: {manifest.num_records:,} records in {len(manifest.shards):,}"
+        f" file(s); {manifest.vocab_size:,} entries in the vocabulary",
+        f"  {', '.join(f'{name}={value}' for name, value in settings.items())}",
+        f"  source files: {len(sources):,} of {num_bytes:,} bytes in all:"
+        f" {', '.join(sources[:3])}{', ...' if sources[3:] else ''}",
+    ]
 
 
 def run(options: InspectionOptions) -> None:

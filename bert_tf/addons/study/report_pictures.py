@@ -3,6 +3,7 @@
 M examples with a label, C outputs.
 """
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +15,7 @@ from bert_tf.base import files
 from bert_tf.base.config import MULTI_LABEL
 from bert_tf.base.pictures import picture
 from bert_tf.tasks.squad.decoding import NO_SPAN_SCORE_DIFF
-from bert_tf.tasks.squad.scoring import Curve, Golds, precision_recall_curves
+from bert_tf.tasks.squad.scoring import Golds, by_null_odd, scores_v2
 
 if TYPE_CHECKING:
     from bert_tf.tasks.squad.null_threshold import NullThreshold
@@ -170,6 +171,59 @@ def null_threshold_pictures(
             curves["pr_f1"], threshold, f"{title}, F1 {chosen.f1_at_threshold:.2f}"
         )
     return drawn
+
+
+class Curve(NamedTuple):
+    """Precision and recall of answering all questions up to a null odd."""
+
+    thresholds: list[float]  # ascending; -inf first, where nothing is answered
+    precisions: list[float]  # the share of right answers; 1 without answers
+    recalls: list[float]  # the share of the answerable that are answered right
+    # Of all questions, the share that is right: answered correctly, or unanswerable and
+    # not answered.
+    totals: list[float]
+    average_precision: float  # the area below the steps, 0 to 1
+
+
+def precision_recall_curves(
+    golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float]
+) -> dict[str, Curve]:
+    """Returns the official script's three curves, whose areas it reports as NAME_ap."""
+    exact, f1_scores = scores_v2(golds, predictions, null_odds)
+    oracle = {key: float(bool(gold)) for key, gold in golds.items()}
+    if not any(oracle.values()):
+        return {}
+    worth = {"pr_exact": exact, "pr_f1": f1_scores, "pr_oracle": oracle}
+    return {
+        name: precision_recall(golds, of_each, null_odds)
+        for name, of_each in worth.items()
+    }
+
+
+def precision_recall(
+    golds: Golds, scores: Mapping[str, float], null_odds: Mapping[str, float]
+) -> Curve:
+    """Returns precision and recall at every threshold that separates two questions."""
+    num_answerable = sum(bool(gold) for gold in golds.values())
+    ids = by_null_odd(golds, null_odds)
+    rightly_not = len(ids) - num_answerable
+    curve = Curve([-math.inf], [1.0], [0.0], [rightly_not / len(ids)], 0.0)
+    right, area = 0.0, 0.0
+    for i, question_id in enumerate(ids):
+        if golds[question_id]:
+            right += scores[question_id]
+        else:
+            rightly_not -= 1
+        odd = null_odds[question_id]
+        if i + 1 < len(ids) and odd == null_odds[ids[i + 1]]:
+            continue
+        precision, recall = right / (i + 1), right / num_answerable
+        area += precision * (recall - curve.recalls[-1])
+        curve.thresholds.append(odd)
+        curve.precisions.append(precision)
+        curve.recalls.append(recall)
+        curve.totals.append((right + rightly_not) / len(ids))
+    return curve._replace(average_precision=area)
 
 
 def threshold_picture(curve: Curve, threshold: float, title: str) -> bytes:

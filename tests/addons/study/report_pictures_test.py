@@ -5,11 +5,15 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.addons.study import report_pictures
-from bert_tf.addons.study.report_pictures import confusion_matrix
+from bert_tf.addons.study.report_pictures import (
+    Curve,
+    confusion_matrix,
+    precision_recall,
+)
 from bert_tf.base.config import MULTI_LABEL, SINGLE_LABEL
-from bert_tf.tasks.squad.scoring import Curve
 from bert_tf.tasks.tables import Target
 from tests.drawn import drawn
+from tests.tasks.squad.scoring_test import F1, GOLDS, NULL_ODDS
 
 NLI = Target(kind=SINGLE_LABEL, labels=("no", "yes"))
 
@@ -137,3 +141,14 @@ class PicturesTest(tf.test.TestCase):
         self.assertNotIn("unanswerable: 0", texts)
         # The million is in the last bin, not on the axis.
         self.assertContainsSubset({"−2", "0", "2"}, texts)
+
+
+class PrecisionRecallTest(tf.test.TestCase):
+    def test_by_hand(self):
+        curve = precision_recall(GOLDS, F1, {"x": -4.0, **NULL_ODDS})
+        self.assertEqual(curve.thresholds, [-math.inf, -3.0, -2.0, -1.0, 0.5, 2.0])
+        self.assertAllClose(curve.precisions, [1, 1, 1 / 2, 1.5 / 3, 2.5 / 4, 2.5 / 5])
+        self.assertAllClose(curve.recalls, [0, 1 / 3, 1 / 3, 0.5, 2.5 / 3, 2.5 / 3])
+        self.assertAllClose(curve.totals, [2 / 5, 3 / 5, 2 / 5, 0.5, 0.7, 0.5])
+        # 1 * 1/3 + 1/2 * 1/6 + 5/8 * 1/3
+        self.assertAllClose(curve.average_precision, 0.625)
