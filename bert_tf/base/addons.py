@@ -33,6 +33,7 @@ ADDONS = {
     "report_pictures": "bert_tf.addons.study.report_pictures",
     # Formats of checkpoints.
     "kerashub": "bert_tf.conversion.kerashub",
+    "sentence_transformers": "bert_tf.addons.methods.sentence_transformers",
     "model_garden": "bert_tf.addons.methods.model_garden",
     "onnx": "bert_tf.addons.serving.onnx_files",
     # Several processes: their launch and roles.
