@@ -42,7 +42,7 @@ $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 
 # The address in setup.cfg, and the outputs of one small run, into colab/*.ipynb.
 notebooks: venv
-	$(BIN)/python -m tests.colab.store_notebooks --run
+	$(BIN)/python -m tests.addons.teaching.store_notebooks --run
 
 quickstart: venv
 	$(BIN)/python -m bert_tf.quickstart --output_dir=$(OUTPUT_DIR)

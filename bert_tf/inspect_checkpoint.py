@@ -5,9 +5,9 @@ r"""Shows what a checkpoint is: format, configuration, parameters, heads, vocabu
 Several checkpoints may be given.
 """
 
+from bert_tf.addons.study import inspect_checkpoint
 from bert_tf.base import cli
 from bert_tf.base.options import Options, Path
-from bert_tf.tasks import inspect_checkpoint
 
 
 def run(options: Options) -> None:

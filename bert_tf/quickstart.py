@@ -9,9 +9,9 @@ fine-tunes it on a labelled task, compared with the same network from scratch:
 Started again, it resumes.
 """
 
+from bert_tf.addons.teaching import quickstart
+from bert_tf.addons.teaching.quickstart import QuickstartOptions
 from bert_tf.base import cli
-from bert_tf.colab import quickstart
-from bert_tf.colab.quickstart import QuickstartOptions
 
 
 def run(options: QuickstartOptions) -> None:

@@ -30,7 +30,7 @@ FLOORS = {
     "bert_tf": SCRIPTS,
     "tfrecords": SCRIPTS,
     # They run commands.
-    "bert_tf.colab": SCRIPTS,
+    "bert_tf.addons.teaching": SCRIPTS,
     "bert_tf.addons.study.run_paper": SCRIPTS,
 }
 # The package's names are in every room, and so are the processes that a command starts.
@@ -43,6 +43,7 @@ BELOW: dict[str, tuple[str, ...]] = {
     "planning": (),
     "serving": ("planning",),
     "study": ("planning",),
+    "teaching": ("serving",),
 }
 # What imports nothing heavy, in itself or in what it imports: the commands, and an
 # export that is opened, start at once; so do worker processes.

@@ -24,7 +24,12 @@ from pyarrow import parquet
 
 from bert_tf.addons.planning import trackers
 from bert_tf.addons.serving import answer
-from bert_tf.addons.study import ensemble_squad, score
+from bert_tf.addons.study import (
+    ensemble_squad,
+    inspect_checkpoint,
+    inspect_records,
+    score,
+)
 from bert_tf.base import cli, files, strict_json
 from bert_tf.base.config import MULTI_LABEL, SINGLE_LABEL, BertConfig
 from bert_tf.base.errors import InputError
@@ -41,12 +46,12 @@ from bert_tf.conversion.tokenizer_files import (
 )
 from bert_tf.instances.settings import InstanceSettings
 from bert_tf.modeling.heads import BertClassifier, BertPretrainer
-from bert_tf.records import inspection, record_sets, tokenized_corpus
+from bert_tf.records import record_sets, tokenized_corpus
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.pipeline import READING_ERRORS, record_counts, record_error
 from bert_tf.records.pretraining_input import PretrainingRecords
 from bert_tf.records.statistics import RecordStatistics
-from bert_tf.tasks import glue, glue_suite, inspect_checkpoint
+from bert_tf.tasks import glue, glue_suite
 from bert_tf.tasks.feature_extraction.feature_records import read_lines
 from bert_tf.tasks.run_log import RunRecord
 from bert_tf.tasks.run_options import RunSetting
@@ -195,7 +200,7 @@ def _read_records(folder):
 
 
 def _inspect(folder):
-    collections.deque(inspection.opened([_path(folder, "x.tfrecord")]).blocks(), 0)
+    collections.deque(inspect_records.opened([_path(folder, "x.tfrecord")]).blocks(), 0)
 
 
 def _count(folder):

@@ -8,7 +8,7 @@ import tensorflow as tf
 from bert_tf import run_squad
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
-from bert_tf.tasks.squad import answerer
+from bert_tf.tasks.squad import window_logits
 from tests.script_case import ScriptCase
 
 # The answer is the words from "from" to "to", where they are there.
@@ -94,7 +94,7 @@ class RunSquadTest(ScriptCase):
             self.run_script("--do_train", "--do_predict", **options)
         self.assertEqual(self.read_json("run", "nbest_predictions.json"), n_best)
         # A smaller group of windows changes no answer: they come in the same order.
-        with mock.patch.object(answerer, "WINDOWS_AT_ONCE", 7):
+        with mock.patch.object(window_logits, "WINDOWS_AT_ONCE", 7):
             self.run_script(
                 "--do_predict",
                 predict_file=options["predict_file"],

@@ -8,10 +8,10 @@ Vocabulary and settings come from the manifest next to the records. Damaged file
 incomplete sets are shown as far as they can be read.
 """
 
+from bert_tf.addons.study import inspect_records
+from bert_tf.addons.study.inspect_records import InspectionOptions
 from bert_tf.base import cli
 from bert_tf.base.options import Path
-from bert_tf.records import inspect_records
-from bert_tf.records.inspect_records import InspectionOptions
 
 
 def run(options: InspectionOptions) -> None:

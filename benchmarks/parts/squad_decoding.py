@@ -127,7 +127,7 @@ def trained_logits(
         return result
     from bert_tf.conversion.loading import load_span_predictor
     from bert_tf.records.batching import Batching
-    from bert_tf.tasks.squad.answerer import question_logits
+    from bert_tf.tasks.squad.window_logits import question_logits
     from bert_tf.training.evaluation import Predictor
 
     model = load_span_predictor(str(checkpoint))

@@ -13,13 +13,15 @@ ADDONS = {
     # Text and its records.
     "tfds": "bert_tf.text.tfds",
     "objects": "bert_tf.text.objects",
-    "encodings": "bert_tf.text.encodings",
-    "filtering": "bert_tf.records.filtering",
-    "packing": "bert_tf.records.packing",
+    "encodings": "bert_tf.addons.corpora.encodings",
+    "filtering": "bert_tf.addons.corpora.filtering",
+    "packing": "bert_tf.addons.corpora.packing",
     "wikiextractor": "bert_tf.addons.corpora.wikiextractor",
     "mediawiki": "bert_tf.addons.corpora.mediawiki",
     "pdf": "bert_tf.addons.corpora.pdf",
-    "annotations": "bert_tf.addons.corpora.annotations",
+    "spans": "bert_tf.addons.corpora.annotations:sentences_of",
+    "conllu": "bert_tf.addons.corpora.conllu:sentences_of",
+    "trivia_qa": "bert_tf.addons.corpora.trivia_qa:articles_of",
     "near_duplicates": "bert_tf.addons.corpora.near_duplicates",
     "beam": "bert_tf.addons.corpora.beam",
     # Parts of models, and objectives.
@@ -27,8 +29,11 @@ ADDONS = {
     "electra": "bert_tf.addons.methods.electra:ElectraPretrainer",
     "standardization": "bert_tf.addons.methods.standardization",
     "regularization": "bert_tf.addons.methods.regularization",
+    # Pictures of reports.
+    "report_pictures": "bert_tf.addons.study.report_pictures",
     # Formats of checkpoints.
     "kerashub": "bert_tf.conversion.kerashub",
+    "sentence_transformers": "bert_tf.addons.methods.sentence_transformers",
     "model_garden": "bert_tf.addons.methods.model_garden",
     "onnx": "bert_tf.addons.serving.onnx_files",
     # Several processes: their launch and roles.
@@ -48,8 +53,6 @@ ADDONS = {
     "bits_per_byte": "bert_tf.addons.planning.bits_per_byte:BitsPerByte",
     "reference_curves": "bert_tf.addons.planning.reference_curves:ReferenceCurves",
     "card": "bert_tf.addons.planning.card:Card",
-    # Used by the quickstart.
-    "fill_mask": "bert_tf.addons.serving.fill_mask",
 }
 
 

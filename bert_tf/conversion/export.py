@@ -324,24 +324,6 @@ def write_huggingface(folder: str, model: Source) -> None:
     write_hugging_face_tokenizer(folder, model)
 
 
-def write_sentence_transformers(folder: str, model: Source) -> None:
-    """Writes a sentence-transformers folder: the encoder and its pooling."""
-    encoder = dataclasses.replace(model, weights=model.weights.with_heads(()))
-    write_huggingface(folder, encoder)
-    write_modules(folder, model)
-
-
-def write_modules(folder: str, model: Source) -> None:
-    """Writes the modules by which sentence-transformers pools the encoder's outputs."""
-    config, reading = model.require_config(), model.reading
-    modules = huggingface.Modules(
-        reading.length(config.max_position_embeddings),
-        reading.pooling,
-        bool(reading.normalize),
-    )
-    huggingface.write_modules(folder, modules, config.hidden_size)
-
-
 def hugging_face_config(model: Source) -> dict[str, Any]:
     """Returns the content of config.json, with the labels."""
     config = model.require_config()

@@ -16,7 +16,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -41,7 +41,7 @@ CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 TF_WEIGHTS_NAME = "tf_model.h5"
-_MODULES_NAME = "modules.json"
+MODULES_NAME = "modules.json"
 
 # PyTorch's pickled weights.
 _PICKLES = (".bin", ".pt", ".pth")
@@ -475,7 +475,7 @@ def to_config(
 
 def model_folder(folder: str) -> str:
     """Returns the model's folder; for sentence-transformers, the first module's."""
-    path = os.path.join(folder, _MODULES_NAME)
+    path = os.path.join(folder, MODULES_NAME)
     if not files.exists(path):
         return folder
     modules = files.read_json(path)
@@ -486,86 +486,9 @@ def model_folder(folder: str) -> str:
     return files.inside(folder, first, path) if first else folder
 
 
-class Modules(NamedTuple):
-    """Settings of sentence-transformers; None: not given."""
-
-    max_seq_length: int | None = None
-    pooling: str | None = None  # cls, mean or max
-    normalizes: bool = False  # whether vectors have length 1
-
-
-def read_modules(folder: str) -> Modules | None:
-    """Reads a sentence-transformers folder's settings; returns None for other folders.
-
-    Logs a warning for modules that are not computed here.
-    """
-    path = os.path.join(folder, _MODULES_NAME)
-    if not files.exists(path):
-        return None
-    lengths = os.path.join(model_folder(folder), "sentence_bert_config.json")
-    values = files.read_object(lengths) if files.exists(lengths) else {}
-    length, pooling, normalizes = values.get("max_seq_length"), None, False
-    if not isinstance(length, int | None):
-        raise InputError(f"{lengths}: `max_seq_length` must be a number.")
-    config = os.path.join(model_folder(folder), CONFIG_NAME)
-    if length and files.exists(config):
-        positions = files.read_object(config).get("max_position_embeddings")
-        length = min(length, positions) if isinstance(positions, int) else length
-    for module in files.read_json(path)[1:]:
-        kind = str(module.get("type") if isinstance(module, dict) else module)
-        if kind.endswith(".Normalize"):
-            normalizes = True
-        elif kind.endswith(".Pooling"):
-            place = files.inside(folder, str(module.get("path")), path)
-            pooling = _pooling_in(os.path.join(place, CONFIG_NAME))
-        else:
-            logging.warning("%s: %s is not computed here.", path, kind)
-    return Modules(length, pooling, normalizes)
-
-
-_POOLING_MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max"}
-
-
-def write_modules(folder: str, settings: Modules, hidden_size: int) -> None:
-    """Writes the files that sentence-transformers needs next to a model."""
-    kinds = ["Transformer", "Pooling", *["Normalize"] * settings.normalizes]
-    modules = [
-        {
-            "idx": number,
-            "name": str(number),
-            "path": f"{number}_{kind}" if number else "",
-            "type": f"sentence_transformers.models.{kind}",
-        }
-        for number, kind in enumerate(kinds)
-    ]
-    modes = {
-        f"pooling_mode_{theirs}": ours == (settings.pooling or "mean")
-        for theirs, ours in _POOLING_MODES.items()
-    }
-    for name, content in (
-        ("sentence_bert_config.json", {"max_seq_length": settings.max_seq_length}),
-        ("1_Pooling/config.json", {"word_embedding_dimension": hidden_size, **modes}),
-        (_MODULES_NAME, modules),
-    ):
-        path = os.path.join(folder, name)
-        files.make_folder(os.path.dirname(path))
-        files.write_atomically(path, json.dumps(content, indent=2) + "\n")
-
-
-def _pooling_in(path: str) -> str | None:
-    values = files.read_object(path) if files.exists(path) else {}
-    old = [name for name, value in values.items() if value is True]
-    modes = [n.removeprefix("pooling_mode_") for n in old if "_mode_" in n]
-    mode = values.get("pooling_mode") or "+".join(modes)
-    known = _POOLING_MODES | {ours: ours for ours in _POOLING_MODES.values()}
-    if mode and mode not in known:
-        logging.warning("%s: pooling of %s is not computed here.", path, mode)
-    return known.get(mode)
-
-
 def is_folder_of_hugging_face(folder: str) -> bool:
     """Returns whether transformers or sentence-transformers wrote a folder's files."""
-    known = (_MODULES_NAME, WEIGHTS_NAME, INDEX_NAME, TF_WEIGHTS_NAME)
+    known = (MODULES_NAME, WEIGHTS_NAME, INDEX_NAME, TF_WEIGHTS_NAME)
     return any(files.exists(os.path.join(folder, name)) for name in known) or bool(
         _pickles_in(folder)
     )

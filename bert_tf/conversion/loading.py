@@ -6,7 +6,7 @@ weight, is an error that lists them; a head may be new, and is then logged.
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import keras
@@ -323,33 +323,6 @@ def load_model(source: Source, head: str, **options: Any) -> keras.Model:
     if isinstance(build, type):
         return _with_head(build, head, source, True, **options)
     return build(source, **options)
-
-
-def refuse_other_teacher(
-    teacher: Source,
-    heads: Sequence[str],
-    vocabulary: Vocabulary | None,
-    labels: Sequence[str] | None = None,
-) -> None:
-    """Raises InputError unless the teacher can teach a model with these heads."""
-    path, own = teacher.path, teacher.tokenizer.vocabulary
-    there = names.heads_of(teacher.weights)
-    for head in heads:
-        if head not in there:
-            raise InputError(
-                f"`teacher_checkpoint={path}`: it has no {head} head to learn from, but"
-                f" {', '.join(there) or 'none'}. Train it on the same task first."
-            )
-    if own is not None and vocabulary is not None and own.sha256 != vocabulary.sha256:
-        raise InputError(
-            f"`teacher_checkpoint={path}`: its vocabulary differs from this model's."
-            " Give a teacher with the same vocabulary."
-        )
-    if labels and teacher.labels and tuple(labels) != tuple(teacher.labels):
-        raise InputError(
-            f"`teacher_checkpoint={path}` predicts {', '.join(teacher.labels)}; this"
-            f" model {', '.join(labels)}. Give `labels` in its order."
-        )
 
 
 def _with_head(

@@ -17,6 +17,7 @@ from typing import Any
 from absl import logging
 
 from bert_tf.base import files, strict_json
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import FLAGS_NAME, flags_of_run
 from bert_tf.conversion import huggingface
@@ -127,13 +128,14 @@ def read_reading(folder: str, whole: str | None = None) -> Reading:
         flags_path = os.path.join(folder, FLAGS_NAME)
         found = of_flags(flags_of_run(folder), flags_path)
     found = dataclasses.replace(found, words=read_words(folder))
-    modules = huggingface.read_modules(folder if whole is None else whole)
-    if modules is not None:
+    whole = folder if whole is None else whole
+    if files.exists(os.path.join(whole, huggingface.MODULES_NAME)):
+        modules = addon("sentence_transformers").read_modules(whole)
         found = dataclasses.replace(
             found,
             max_seq_length=found.max_seq_length or modules.max_seq_length,
             pooling=modules.pooling,
-            normalize=modules.normalizes,
+            normalize=modules.normalize,
         )
     if found.pooling:
         names = "max_seq_length", "pooling", "normalize"

@@ -3,10 +3,8 @@
 spec                what a record holds: writes, parses, checks and explains it
 writing, manifest   files of records, complete or absent, and their manifest
 tokenized_corpus, record_sets   text to ids on disk, ids to record files
-packing             several sequences in a row
-beam                record files made on a cluster
 pretraining_input, pipeline   record files to batches for pre-training
 dynamic_masking     their masks, if the records have none
 batching            a task's examples as records, and batches of similar length
-statistics, inspection   what is in records
+statistics          what is in records
 """

@@ -336,7 +336,7 @@ _FLAGS = (
 )
 
 
-def _settings(manifest: Manifest) -> dict[str, Any]:
+def settings_of(manifest: Manifest) -> dict[str, Any]:
     """Returns the flags' values, in the order in which differences are reported."""
     packed = manifest.packed
     length, slots = manifest.max_seq_length, manifest.max_predictions_per_seq
@@ -400,31 +400,11 @@ def first_difference(
                 for source in each
             )
             return "input_file", theirs, ours
-    before, now = _settings(existing), _settings(wanted)
+    before, now = settings_of(existing), settings_of(wanted)
     differences = (
         (flag, before[flag], now[flag]) for flag in now if before[flag] != now[flag]
     )
     return next(differences, None)
-
-
-def manifest_lines(manifest: Manifest) -> list[str]:
-    """Returns a description of a set's origin and content, for people."""
-    state = "complete" if manifest.complete else "NOT COMPLETE"
-    num_bytes = sum(source.num_bytes for source in manifest.source_files)
-    sources = [source.path for source in manifest.source_files]
-    settings = {
-        name: value
-        for name, value in _settings(manifest).items()
-        if value not in (None, "") and name not in ("vocab_file", "output_file")
-    }
-    return [
-        manifest.path,
-        f"  {state}: {manifest.num_records:,} records in {len(manifest.shards):,}"
-        f" file(s); {manifest.vocab_size:,} entries in the vocabulary",
-        f"  {', '.join(f'{name}={value}' for name, value in settings.items())}",
-        f"  source files: {len(sources):,} of {num_bytes:,} bytes in all:"
-        f" {', '.join(sources[:3])}{', ...' if sources[3:] else ''}",
-    ]
 
 
 def fingerprint(

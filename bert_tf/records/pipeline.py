@@ -15,7 +15,7 @@ from tqdm import tqdm
 from bert_tf.base import files
 from bert_tf.base.errors import InputError, cause_of
 from bert_tf.base.finished import FinishedResults
-from bert_tf.base.parallel import available_cores, grouped
+from bert_tf.base.parallel import available_cores
 from bert_tf.base.unpacking import unpacked
 from bert_tf.records.spec import RecordSpec
 from bert_tf.records.writing import masked_checksum
@@ -121,21 +121,6 @@ def _chunks(path: str, compression: str) -> Iterator[bytes]:
 def count_records(path: str) -> int:
     """Returns the number of records in a TFRecord file, compressed or not."""
     return sum(1 for _ in read_records(path, check_data=False))
-
-
-def record_blocks(path: str, records_per_block: int = 1000) -> Iterator[list[bytes]]:
-    """Yields a file's readable records in blocks; then raises its problem, if any."""
-    problems = []
-
-    def readable() -> Iterator[bytes]:
-        try:
-            yield from read_records(path)
-        except InputError as error:
-            problems.append(error)
-
-    yield from grouped(readable(), records_per_block)
-    for problem in problems:
-        raise problem
 
 
 def first_record(paths: Sequence[str]) -> tuple[str, bytes] | None:

@@ -7,10 +7,9 @@ read; for a left-to-right model, each next token is the target instead.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -42,7 +41,6 @@ from bert_tf.records.manifest import (
 )
 from bert_tf.records.pipeline import (
     ALL_ROWS,
-    FRAME_BYTES,
     Batch,
     InputShard,
     RecordKeys,
@@ -50,7 +48,6 @@ from bert_tf.records.pipeline import (
     compression_of,
     evaluation_dataset,
     first_record,
-    record_blocks,
     record_counts,
     training_dataset,
 )
@@ -88,7 +85,6 @@ class RecordKind(NamedTuple):
 def common_kind(
     paths: Sequence[str],
     listed: Mapping[str, tuple[Manifest, Shard]],
-    report: Callable[[InputError], object],
 ) -> RecordKind:
     """Returns the kind of all record files: without a manifest, the original's."""
     found: dict[RecordKind, str] = {}
@@ -100,11 +96,8 @@ def common_kind(
         found.setdefault(kind, path)
     if len(found) > 1:
         first, second, *_ = (f"{path} ({kind})" for kind, path in found.items())
-        report(
-            InputError(
-                "Records of different kinds cannot be used together:"
-                f" {first} and {second}."
-            )
+        raise InputError(
+            f"Records of different kinds cannot be used together: {first} and {second}."
         )
     return next(iter(found))
 
@@ -168,28 +161,53 @@ def masking_from(
     return DynamicMasking(masking, max_predictions_per_seq)
 
 
-class RecordBlock(NamedTuple):
-    """Some records of a file."""
+def refuse_mixed_text(manifests: Sequence[Manifest]) -> None:
+    """Raises InputError for sets with different vocabularies, casing or segmenters."""
+    used = {
+        (one.vocab_sha256, one.do_lower_case, one.segmenter): one for one in manifests
+    }
+    if len(used) > 1:
+        first, second, *_ = used.values()
+        if first.vocab_sha256 == second.vocab_sha256:
+            if first.segmenter != second.segmenter:
+                raise InputError(
+                    f"{first.path} and {second.path} cannot be used together: one"
+                    f" was made with `segmenter={first.segmenter}`, the other with"
+                    f" {second.segmenter}."
+                )
+            raise InputError(
+                f"{first.path} and {second.path} cannot be used together: one is"
+                " of lower-cased text, the other is not (`do_lower_case`)."
+            )
+        raise InputError(
+            f"{first.path} and {second.path} cannot be used together: they have"
+            " different vocabularies. Make the records again with one of them."
+        )
 
-    path: str
-    first: int  # the first record's number, over all files
-    first_in_file: int
-    num_records: int
-    num_bytes: int
-    rows: list[int]  # the records that fit, and are in `columns`
-    columns: dict[str, np.ndarray]  # [records, length]
+
+def refuse_other_vocabulary(
+    vocabulary: Vocabulary, path: str, manifest: Manifest | None, *, is_given: Any
+) -> None:
+    """Raises InputError for a vocabulary that the records were not made with."""
+    if manifest and vocabulary.sha256 != manifest.vocab_sha256:
+        remedy = "It was changed: give `vocab_file`."
+        if is_given:
+            remedy = (
+                "Leave `vocab_file` out: the one that the records were made with"
+                " lies next to them."
+            )
+        raise InputError(
+            f"{path} ({len(vocabulary)} tokens) is not the vocabulary of"
+            f" {manifest.path} ({manifest.vocab_size} tokens). {remedy}"
+        )
 
 
 class PretrainingRecords:
-    """The record files that a flag names.
-
-    `strict=False` is for inspecting records, also those of other tasks: problems are
-    warnings, `blocks` yields the readable records, and there are no batches.
-    """
+    """The record files that a flag names."""
 
     def __init__(
         self,
-        patterns: str | Iterable[str],
+        patterns: str | Sequence[str],
         *,
         flag: str = "input_file",
         max_seq_length: int | None = None,
@@ -199,20 +217,14 @@ class PretrainingRecords:
         left_to_right: bool = False,
         right_to_left: bool = False,
         counts_cache: str | None = None,
-        strict: bool = True,
     ) -> None:
-        self.paths = (
-            record_files(patterns, flag)
-            if isinstance(patterns, str)
-            else list(patterns)
-        )
-        self._is_strict = strict
-        self._warned: set[str] = set()
-        self._listed = listed_files(self.paths, self._report)
+        is_one = isinstance(patterns, str)
+        self.paths = record_files(patterns, flag) if is_one else patterns
+        self._listed = listed_files(self.paths)
         self.manifests = manifests_of(self._listed)
         self._vocab_file = vocab_file
         self._counts_cache = counts_cache
-        self._kind = common_kind(self.paths, self._listed, self._report)
+        self._kind = common_kind(self.paths, self._listed)
         self.refuse_other(self)
         self.is_dynamic = self._kind.masking == DYNAMIC_MASKING
         self.pairs = self._kind.pairs
@@ -220,7 +232,9 @@ class PretrainingRecords:
         # How many different labels the pairs have.
         self.num_pair_labels = 3 if self.pairs == PREVIOUS_OR_NEXT else 2
         self.is_packed = self._kind.packed
-        path, record = self._first_record(flag)
+        if not (first := first_record(self.paths)):
+            raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
+        path, record = first
         self.spec = RecordSpec.of_record(record, path)
         self._targets: Transform | None = None
         self._masking: DynamicMasking | None = None
@@ -228,9 +242,6 @@ class PretrainingRecords:
         # Whether records of one sequence are read as packed rows of one, for a model
         # of packed rows.
         self.as_packed = False
-        if not strict:
-            self._compare_lengths()
-            return
         masking = masking or MaskingOptions()
         self._is_one_way = left_to_right or right_to_left
         self._settle_lengths(
@@ -264,35 +275,6 @@ class PretrainingRecords:
         identities = [manifest.identity for manifest in self.manifests]
         of_names = self.paths, counts, self.max_seq_length
         return [fingerprint(*of_names, identities), fingerprint(*of_names)]
-
-    def _report(self, problem: InputError) -> None:
-        """Raises the problem, or logs it once."""
-        if self._is_strict:
-            raise problem
-        if str(problem) not in self._warned:
-            self._warned.add(str(problem))
-            logging.warning("%s", problem)
-
-    def _first_record(self, flag: str) -> tuple[str, bytes]:
-        """Returns the first record, which gives the spec, and its file."""
-        for path in self.paths:
-            try:
-                if first := first_record([path]):
-                    RecordSpec.of_record(first[1], path)
-                    return first
-            except InputError as error:
-                if path == self.paths[-1]:
-                    raise
-                self._report(error)
-        raise InputError(f"`{flag}`: there is no record in {self.paths[0]}.")
-
-    def _compare_lengths(self) -> None:
-        for manifest in self.manifests[:1]:
-            for name in ("max_seq_length", "max_predictions_per_seq"):
-                stated, actual = getattr(manifest, name), getattr(self.spec, name)
-                if actual and stated != actual:
-                    problem = f"{name} is {stated}; records have {actual}."
-                    self._report(InputError(f"{manifest.path}: {problem}"))
 
     def _settle_lengths(
         self,
@@ -429,39 +411,6 @@ class PretrainingRecords:
             **self._reading(seed),
         )
 
-    def blocks(self) -> Iterator[RecordBlock]:
-        """Yields all records that can be read, file by file."""
-        number = 0
-        for path in self.paths:
-            first = number
-            try:
-                for records in record_blocks(path):
-                    if number == first:
-                        spec = RecordSpec.of_record(records[0], path)
-                        if spec != self.spec:
-                            raise InputError(
-                                f"{path}: {spec}, so it is skipped; the first file has"
-                                f" {self.spec}."
-                            )
-                    columns, rows = self.spec.read(records)
-                    num_bytes = sum(len(record) + FRAME_BYTES for record in records)
-                    yield RecordBlock(
-                        path, number, number - first, len(records), num_bytes, rows,
-                        columns,
-                    )  # fmt: skip
-                    number += len(records)
-            except InputError as error:
-                self._report(error)
-                continue
-            if path in self._listed:
-                actual, stated = number - first, self._listed[path][1].num_records
-                if actual != stated:
-                    self._report(
-                        InputError(
-                            f"{path} has {actual} records; its manifest says {stated}."
-                        )
-                    )
-
     @functools.cached_property
     def counts(self) -> list[int]:
         """The number of records in each file, from manifests or counted."""
@@ -500,33 +449,11 @@ class PretrainingRecords:
         manifest = self.manifests[0] if self.manifests else None
         path = self._vocab_file or (manifest.vocab_path if manifest else "")
         if not self._vocab_file and not (path and files.exists(path)):
-            if path and not self._is_strict:
-                problem = f"{path} is missing: there are ids instead of tokens."
-                self._report(InputError(f"{problem} Give `vocab_file`."))
             return None
-        try:
-            return self._checked_vocabulary(path, manifest)
-        except InputError as error:
-            if self._vocab_file:
-                raise
-            self._report(error)
-            return None
-
-    def _checked_vocabulary(self, path: str, manifest: Manifest | None) -> Vocabulary:
         vocabulary = Vocabulary.from_file(path)
-        if self._vocab_file and self._is_strict:
+        if self._vocab_file:
             vocabulary.require_special_tokens(path)
-        if manifest and vocabulary.sha256 != manifest.vocab_sha256:
-            remedy = "It was changed: give `vocab_file`."
-            if self._vocab_file:
-                remedy = (
-                    "Leave `vocab_file` out: the one that the records were made with"
-                    " lies next to them."
-                )
-            raise InputError(
-                f"{path} ({len(vocabulary)} tokens) is not the vocabulary of"
-                f" {manifest.path} ({manifest.vocab_size} tokens). {remedy}"
-            )
+        refuse_other_vocabulary(vocabulary, path, manifest, is_given=self._vocab_file)
         return vocabulary
 
     def refuse_other(self, other: "PretrainingRecords") -> None:
@@ -536,28 +463,7 @@ class PretrainingRecords:
                 f"{self.paths[0]} (pairs={self._kind.pairs}) and {other.paths[0]}"
                 f" (pairs={other._kind.pairs}) cannot be used together."
             )
-        manifests = [*self.manifests[:1], *other.manifests]
-        used = {
-            (one.vocab_sha256, one.do_lower_case, one.segmenter): one
-            for one in manifests
-        }
-        if len(used) > 1:
-            first, second, *_ = used.values()
-            if first.vocab_sha256 == second.vocab_sha256:
-                if first.segmenter != second.segmenter:
-                    raise InputError(
-                        f"{first.path} and {second.path} cannot be used together: one"
-                        f" was made with `segmenter={first.segmenter}`, the other with"
-                        f" {second.segmenter}."
-                    )
-                raise InputError(
-                    f"{first.path} and {second.path} cannot be used together: one is"
-                    " of lower-cased text, the other is not (`do_lower_case`)."
-                )
-            raise InputError(
-                f"{first.path} and {second.path} cannot be used together: they have"
-                " different vocabularies. Make the records again with one of them."
-            )
+        refuse_mixed_text([*self.manifests[:1], *other.manifests])
 
     def _reading(self, seed: int) -> dict[str, Any]:
         """Returns the arguments that both kinds of data sets share."""

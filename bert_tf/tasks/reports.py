@@ -7,14 +7,14 @@ import dataclasses
 import os
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from absl import logging
 
 from bert_tf.base import files
+from bert_tf.base.addons import addon
 from bert_tf.base.options import BEST_FOLDER
-from bert_tf.base.pictures import picture
 from bert_tf.conversion.tokenizer_files import read_labels
 from bert_tf.tasks.tables import MULTI_LABEL, REGRESSION, Example, Target
 
@@ -189,128 +189,15 @@ def write_reports(
             for label in target.labels
         ]
         target = dataclasses.replace(target, labels=tuple(named))
+        pictures = addon("report_pictures")
         for name, draw, found in (
-            ("confusion.png", confusion_picture, target.predictions(logits)),
-            ("calibration.png", calibration_picture, target.probabilities(logits)),
+            ("confusion.png", pictures.confusion_picture, target.predictions(logits)),
+            (
+                "calibration.png",
+                pictures.calibration_picture,
+                target.probabilities(logits),
+            ),
         ):
             files.write_atomically(path(name), draw(target, found[rows], labels, title))
     logging.info("Wrote %s to %s.", ", ".join(map(os.path.basename, written)), folder)
     return written
-
-
-# Larger matrices are drawn without numbers and names.
-_MOST_NUMBERED = 40
-
-
-def confusion_matrix(
-    target: Target, predictions: np.ndarray, labels: np.ndarray
-) -> np.ndarray:
-    """Counts true and predicted labels; for several, right and wrong decisions."""
-    if target.kind == MULTI_LABEL:
-        # 2 true + predicted: 3 both, 2 only true, 1 only predicted, 0 neither.
-        outcomes = 2 * labels + predictions
-        return np.stack([(outcomes == i).sum(axis=0) for i in (3, 2, 1, 0)], axis=-1)
-    counts = np.zeros([target.num_outputs] * 2, np.int64)
-    np.add.at(counts, (labels, predictions), 1)
-    return counts
-
-
-def confusion_picture(
-    target: Target, predictions: np.ndarray, labels: np.ndarray, title: str
-) -> bytes:
-    """Draws `confusion_matrix` as a PNG: each cell's count and its share of the row."""
-    counts = confusion_matrix(target, predictions, labels)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    columns: Sequence[str] = target.labels
-    if target.kind == MULTI_LABEL:
-        columns = ["found", "missed", "false alarm", "rightly not"]
-    height, width = np.minimum(counts.shape, _MOST_NUMBERED)
-
-    def draw(figure: Any) -> None:
-        axes = figure.add_subplot()
-        image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        figure.colorbar(image, ax=axes, format="{x:.0%}", label="share of the row")
-        axes.set(xlabel="prediction", ylabel="label")
-        if len(counts) > _MOST_NUMBERED:
-            return
-        style: dict[str, Any] = {"rotation": 40, "ha": "right", "parse_math": False}
-        axes.set_xticks(range(len(columns)), columns, **style)
-        axes.set_yticks(range(len(counts)), target.labels, parse_math=False)
-        for (row, column), count in np.ndenumerate(counts):
-            share = shares[row, column]
-            style = {"ha": "center", "va": "center"}
-            style["color"] = "white" if share > 0.5 else "black"
-            axes.text(column, row, f"{count}\n{share:.1%}", **style)
-
-    return picture(draw, (4 + 0.9 * width, 2 + 0.6 * height), title)
-
-
-NUM_BINS = 15
-# More curves cannot be distinguished by colour.
-_MOST_CURVES = 10
-
-
-class Reliability(NamedTuple):
-    """Predictions binned by confidence (Guo et al. 2017); 0 in empty bins."""
-
-    counts: np.ndarray  # number of predictions in each bin
-    confidence: np.ndarray  # their mean confidence
-    accuracy: np.ndarray  # share of right predictions
-
-    @property
-    def expected_calibration_error(self) -> float:
-        """sum_b counts_b / M * |accuracy_b - confidence_b| (Guo et al. 2017, eq. 3)."""
-        gaps = np.abs(self.accuracy - self.confidence)
-        return float(np.average(gaps, weights=self.counts))
-
-
-def reliability(
-    confidence: np.ndarray, came_true: np.ndarray, num_bins: int = NUM_BINS
-) -> Reliability:
-    """Sorts predictions into bins of equal width, ((b - 1) / B, b / B]."""
-    confidence = np.asarray(confidence, np.float64)
-    bins = np.searchsorted(np.arange(1, num_bins) / num_bins, confidence, side="left")
-    counts = np.bincount(bins, minlength=num_bins)
-    confidence, accuracy = (
-        np.bincount(bins, weights=values, minlength=num_bins) / np.maximum(counts, 1)
-        for values in (confidence, came_true)
-    )
-    return Reliability(counts, confidence, accuracy)
-
-
-def calibration_picture(
-    target: Target, probabilities: np.ndarray, labels: np.ndarray, title: str
-) -> bytes:
-    """Draws a reliability diagram above the histogram of the confidence, as a PNG."""
-    # Each of several labels has a curve; beyond the number of colours, all share
-    # one. The Brier score is the mean squared distance from the truth.
-    if target.kind == MULTI_LABEL:
-        columns = zip(probabilities.T, labels.T, strict=True)
-        curves = dict(zip(target.labels, columns, strict=True))
-        brier = np.square(probabilities - labels).mean()
-    else:
-        was_right = probabilities.argmax(axis=-1) == labels
-        curves = {"the predicted class": (probabilities.max(axis=-1), was_right)}
-        truth = np.eye(target.num_outputs)[labels]
-        brier = np.square(probabilities - truth).sum(axis=-1).mean()
-    parts = {name: reliability(*curve) for name, curve in curves.items()}
-    error = np.mean([part.expected_calibration_error for part in parts.values()])
-    if len(parts) > _MOST_CURVES:
-        parts = {"all labels": reliability(probabilities.ravel(), labels.ravel())}
-
-    def draw(figure: Any) -> None:
-        diagram, histogram = figure.subplots(2, sharex=True, height_ratios=[3, 1])
-        diagram.plot([0, 1], [0, 1], color="gray", linestyle="--", linewidth=1)
-        for name, part in parts.items():
-            filled = part.counts > 0
-            x, y = part.confidence[filled], part.accuracy[filled]
-            diagram.plot(x, y, "o-", label=name)
-        for text in diagram.legend(loc="upper left", fontsize="small").get_texts():
-            text.set_parse_math(False)
-        diagram.set_ylabel("share that came true")
-        counts = np.sum([part.counts for part in parts.values()], axis=0)
-        histogram.bar((np.arange(NUM_BINS) + 0.5) / NUM_BINS, counts, 0.9 / NUM_BINS)
-        histogram.set(xlim=(0, 1), xlabel="confidence", ylabel="predictions")
-
-    said = f"expected calibration error {error:.3f}, Brier score {brier:.3f}"
-    return picture(draw, (5.6, 6.4), f"{title}\n{said}")

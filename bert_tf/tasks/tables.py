@@ -38,31 +38,6 @@ class Examples(list[Example]):
 
 # Raises InputError if the label, found at "file:line", is not one of the task's.
 LabelCheck = Callable[[str, str], object]
-# A row's number, texts and label.
-Texts = tuple[int, str, str | None, str | None]
-
-
-def _checked(
-    texts: Iterable[Texts], check: LabelCheck | None, left_out: rows.LeftOutRows
-) -> Iterator[tuple[int, Example]]:
-    """Yields the rows whose label is one of the task's."""
-    known: set[str] = set()
-    for number, text_a, text_b, label in texts:
-        source = f"{left_out.path}:{number}"
-        if not text_a.strip():
-            if label is not None:
-                left_out.add(number, "the text is empty.")
-                continue
-            if not (text_b or "").strip():
-                left_out.empty(number)
-        if check is not None and label is not None and label not in known:
-            try:
-                check(label, source)
-            except InputError as error:
-                left_out.add(number, str(error))
-                continue
-            known.add(label)
-        yield number, Example(text_a, text_b, label, source)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,10 +87,8 @@ class TableSplit:
         """Returns a file's examples; `check` raises InputError for a wrong label."""
         left_out = rows.LeftOutRows(path, max_unusable_rows)
         with other_formats.naming(path, "run_classifier"):
-            texts = self._texts(path, left_out)
-            examples = Examples(one for _, one in _checked(texts, check, left_out))
+            examples = self.examples(self._rows(path), left_out, check)
             left_out.report(has_labels=self._has_labels, warns=warns)
-            examples.num_left_out = left_out.number
         if not examples:
             wanted = "".join(
                 f" with {value!r} in column {column!r}"
@@ -127,31 +100,43 @@ class TableSplit:
     def check(self, path: str) -> None:
         """Raises InputError if the file has no rows, or lacks a column."""
         with other_formats.naming(path, "run_classifier"):
-            next(self._texts(path, rows.LeftOutRows(path)), None)
+            next(self._rows(path), None)
 
     @property
     def _has_labels(self) -> bool:
         return self.label is not None or bool(self.label_columns)
 
-    def _texts(self, path: str, left_out: rows.LeftOutRows) -> Iterator[Texts]:
+    def _rows(self, path: str) -> Iterator[rows.Row]:
         names, found = rows.read(path, has_header=self.has_header)
-        columns: list[rows.Column] = []
-        for flag, some in (
+        for flag, columns in (
             ("text_a_column", (*self.only, self.text_a)),
             ("text_b_column", (self.text_b,)),
             ("label_column", (self.label, *self.label_columns.values())),
         ):
-            for column in some:
+            for column in columns:
                 if column is not None:
                     rows.require(column, names, path, flag)
-                    columns.append(column)
+        return found
+
+    def examples(
+        self,
+        found: Iterable[rows.Row],
+        left_out: rows.LeftOutRows,
+        check: LabelCheck | None = None,
+    ) -> Examples:
+        """Returns the examples in rows, and notes the rows that are left out."""
+        columns = (*self.only, self.text_a, self.text_b, self.label)
+        used = [one for one in columns if one is not None]
+        used += self.label_columns.values()
         keeps_blank = not (self._has_labels or self.only)
+        examples = Examples()
+        known: set[str] = set()
         for row in left_out.count(found, keeps_blank=keeps_blank):
             number = row.number
             if not row.cells:
                 left_out.add(number, row.problem)
                 continue
-            values = ((column, row.get(column)) for column in columns)
+            values = ((column, row.get(column)) for column in used)
             cells = {
                 column: rows.as_text(value, self.separator)
                 for column, value in values
@@ -159,26 +144,41 @@ class TableSplit:
             }
             if any(cells.get(column, v) != v for column, v in self.only.items()):
                 continue
-            if missing := [column for column in columns if column not in cells]:
+            if missing := [column for column in used if column not in cells]:
                 reason = f"column {missing[0]!r} is missing: the row has"
                 left_out.add(number, f"{reason} {len(row.values)} columns.")
                 continue
-            label = None
-            if self.label is not None:
-                label = cells[self.label].strip()
-                if label == self.no_label:
+            text_a = cells[self.text_a]
+            text_b = None if self.text_b is None else cells[self.text_b]
+            source = f"{left_out.path}:{number}"
+            try:
+                label = self._label(cells)
+                if self._has_labels and label is None:
                     left_out.unlabelled.append(number)
                     continue
-                label = self.rename.get(label, label)
-            if self.label_columns:
-                labels = {name: cells[at] for name, at in self.label_columns.items()}
-                try:
-                    label = _joined(labels, self.separator, numbers=self.numbers)
-                except InputError as error:
-                    left_out.add(number, str(error))
-                    continue
-            text_b = None if self.text_b is None else cells[self.text_b]
-            yield number, cells[self.text_a], text_b, label
+                if label is not None and not text_a.strip():
+                    raise InputError("the text is empty.")
+                if check is not None and label is not None and label not in known:
+                    check(label, source)
+                    known.add(label)
+            except InputError as error:
+                left_out.add(number, str(error))
+                continue
+            if not (text_a.strip() or (text_b or "").strip()):
+                left_out.empty(number)
+            examples.append(Example(text_a, text_b, label, source))
+        examples.num_left_out = left_out.number
+        return examples
+
+    def _label(self, cells: Mapping[rows.Column, str]) -> str | None:
+        """Returns a row's label; None if it has none."""
+        if self.label_columns:
+            labels = {name: cells[at] for name, at in self.label_columns.items()}
+            return _joined(labels, self.separator, numbers=self.numbers)
+        label = None if self.label is None else cells[self.label].strip()
+        if label is None or label == self.no_label:
+            return None
+        return self.rename.get(label, label)
 
 
 def _joined(cells: Mapping[str, str], separator: str, *, numbers: bool) -> str:
@@ -202,6 +202,7 @@ _FLAGS |= {"false": False, "true": True, "False": False, "True": True}
 
 
 SPLITS = {"train": "train", "dev": "validation", "test": "test"}
+_NO_CLASS = "class -1"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -241,18 +242,25 @@ class TfdsSplit:
         warns: bool = True,
     ) -> Examples:
         """Returns the examples without class -1, ordered by the set's `index`."""
-        source = self._rows()
+        source, of = self._rows(), self.of
+        columns = of.label_columns if self.has_labels else {}
+        table = TableSplit(
+            text_a=of.text_a,
+            text_b=of.text_b,
+            label=of.label if self.has_labels and not columns else None,
+            label_columns=columns,
+            separator=separator,
+            numbers=of.numbers,
+            no_label=_NO_CLASS,
+        )
         left_out = rows.LeftOutRows(source.path, max_unusable_rows)
-        texts = self._texts(source, left_out, separator)
-        examples = list(_checked(texts, check, left_out))
+        in_order = sorted(self._texts(source, separator), key=lambda row: row.number)
+        examples = table.examples(in_order, left_out, check)
         left_out.report(has_labels=True, warns=warns)
         if not examples:
             labelled = "labelled " if left_out.unlabelled else ""
             raise InputError(f"{left_out.path}: no {labelled}examples in this split.")
-        in_order = sorted(examples, key=lambda pair: pair[0])
-        found = Examples(example for _, example in in_order)
-        found.num_left_out = left_out.number
-        return found
+        return examples
 
     def class_names(self) -> tuple[str, ...] | None:
         """Returns the labels in the set's own order, if it names them."""
@@ -278,41 +286,28 @@ class TfdsSplit:
             return ()
         return tuple(self.of.label_columns.values()) or (self.of.label,)
 
-    def _texts(
-        self, source: TfdsRows, left_out: rows.LeftOutRows, separator: str
-    ) -> Iterator[Texts]:
+    def _texts(self, source: TfdsRows, separator: str) -> Iterator[rows.Row]:
+        """Yields the rows with labels as text, numbered as in the original file."""
         of = self.of
         has_one = self.has_labels and not of.label_columns
         names = source.class_names(of.label) if has_one else None
 
-        def named(value: Any) -> str | None:
-            """Returns our name of a label; None for class -1, which means no label."""
+        def named(value: Any) -> str:
             if isinstance(value, list):
-                return separator.join(filter(None, map(named, value)))
+                found = map(named, value)
+                return separator.join(
+                    one for one in found if one not in ("", _NO_CLASS)
+                )
             if names is not None and not isinstance(value, str):
-                if value < 0:
-                    return None
-                value = names[value]
+                value = names[value] if value >= 0 else _NO_CLASS
             return of.rename.get(value, str(value).strip())
 
         features = (of.text_a, of.text_b, *self._label_features, of.index)
         wanted = {name: True for name in features if name is not None}
-        found = left_out.count(source.read(wanted), keeps_blank=False)
-        for _, number, row, *_ in found:
-            place = number if of.index is None else row[of.index]
-            label = named(row[of.label]) if has_one else None
-            if has_one and label is None:
-                left_out.unlabelled.append(place)
-                continue
-            if self.has_labels and not has_one:
-                cells = {name: str(row[at]) for name, at in of.label_columns.items()}
-                try:
-                    label = _joined(cells, separator, numbers=of.numbers)
-                except InputError as error:
-                    left_out.add(place, str(error))
-                    continue
-            text_b = None if of.text_b is None else row[of.text_b]
-            yield place, row[of.text_a], text_b, label
+        for row in source.read(wanted):
+            labels = {name: named(row.cells[name]) for name in self._label_features}
+            number = row.number if of.index is None else row.cells[of.index]
+            yield row._replace(number=number, cells={**row.cells, **labels})
 
 
 __all__ = ["MULTI_LABEL", "REGRESSION", "SINGLE_LABEL", "Target"]

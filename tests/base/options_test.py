@@ -11,12 +11,11 @@ import tensorflow as tf
 from bert_tf import run_classifier, run_ner, run_pretraining
 from bert_tf.addons.methods.embeddings_options import EmbeddingOptions
 from bert_tf.addons.serving import answer
-from bert_tf.addons.study import ensemble_squad
+from bert_tf.addons.study import ensemble_squad, inspect_checkpoint
 from bert_tf.base import cli, options
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Path
 from bert_tf.records import create_pretraining_data
-from bert_tf.tasks import inspect_checkpoint
 from bert_tf.tasks.data_set_options import (
     ClassifierOptions,
     GlueOptions,

@@ -8,9 +8,9 @@ import pathlib
 import random
 
 from bert_tf.addons.serving import export_model
+from bert_tf.addons.teaching.quickstart import read_documents
 from bert_tf.base import cli
 from bert_tf.base.config import BertConfig
-from bert_tf.colab.quickstart import read_documents
 from bert_tf.modeling.heads import BertPretrainer
 from bert_tf.records import create_pretraining_data
 from bert_tf.text.learning import learn_vocabulary

@@ -11,15 +11,15 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base import files
-from bert_tf.base.errors import InputError
-from bert_tf.base.parallel import Workers
-from bert_tf.records import tokenized_corpus
-from bert_tf.records.filtering import (
+from bert_tf.addons.corpora.filtering import (
     EMPTIED_DOCUMENTS,
     NEAR_DUPLICATES,
     SHORT_DOCUMENTS,
 )
+from bert_tf.base import files
+from bert_tf.base.errors import InputError
+from bert_tf.base.parallel import Workers
+from bert_tf.records import tokenized_corpus
 from bert_tf.records.manifest import OfText
 from bert_tf.records.tokenized_corpus import (
     DIGEST_BYTES,

@@ -12,11 +12,12 @@ import tensorflow as tf
 from absl import flags
 from absl.testing import parameterized
 
+from bert_tf.addons.corpora import packing
+from bert_tf.addons.study.inspect_records import unpacked_columns
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
-from bert_tf.records import create_pretraining_data, packing, record_sets
+from bert_tf.records import create_pretraining_data, record_sets
 from bert_tf.records.manifest import Manifest
-from bert_tf.records.packing import unpacked_columns
 from bert_tf.records.pretraining_input import PretrainingRecords
 from tests.instances.plain_pretraining import as_record, plain_instances
 from tests.script_case import FolderCase

@@ -3,7 +3,7 @@ import os
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.records import inspect_records
+from bert_tf.addons.study import inspect_records
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.divergence import save_batch
 from tests.script_case import printed

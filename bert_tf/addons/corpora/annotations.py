@@ -23,7 +23,8 @@ from absl import logging
 
 from bert_tf.base import rows
 from bert_tf.base.errors import InputError
-from bert_tf.text.normalization import Span
+from bert_tf.tasks.tagging.sentences import Layout, Sentence, sentence_of_text
+from bert_tf.text.normalization import Span, words_of_text
 
 _SPANS = ("label", "labels", "entities", "ents", "spans")
 
@@ -184,3 +185,34 @@ def labels_of_words(
             name = "_".join(span.label.split())
             labels[number] = f"{'I' if number > inside[0] else 'B'}-{name}"
     return Labelled(labels, widened)
+
+
+def sentences_of(
+    path: str, layout: Layout, has_labels: bool | None, document: int
+) -> Iterator[Sentence]:
+    """Yields each text as a sentence, its spans as labels of words."""
+    widened: list[str] = []
+    num_spans = 0
+    for one in read_texts(path, layout.word_column, layout.label_column):
+        spans = words_of_text(
+            one.text,
+            splits_cjk=True,
+            splits_punctuation=True,
+            segmenter=layout.segmenter,
+        )
+        labels = None
+        if has_labels and one.spans is None:
+            raise InputError(f"{one.source}: it has no spans, not even an empty list.")
+        if has_labels is not False and one.spans is not None:
+            labels, those = labels_of_words(one, spans, layout.widens_spans)
+            num_spans += len(one.spans)
+            widened += [f"{one.source}: {one.text[s.start : s.end]!r}" for s in those]
+        if spans:
+            yield sentence_of_text(one.text, spans, labels, document, one.source)
+            document += 1
+    if widened:
+        logging.warning(
+            "%s: %d of %d spans end within a word, and were widened to whole words; the"
+            " first one: %s.",
+            *(path, len(widened), num_spans, widened[0]),
+        )

@@ -35,10 +35,10 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsList, AsSingleton, TaggedOutput
 from apache_beam.runners.runner import PipelineState
 
+from bert_tf.addons.corpora.filtering import Outline, choose_texts, outline
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
 from bert_tf.instances.creation import token_dtype
-from bert_tf.records.filtering import Outline, choose_texts, outline
 from bert_tf.records.manifest import Manifest
 from bert_tf.records.record_sets import RecordSet, ShardJob, ShardResult
 from bert_tf.records.tokenized_corpus import (

@@ -24,10 +24,18 @@ import keras
 import numpy as np
 from keras import ops
 
+from bert_tf.addons.methods.loss_terms import (
+    divergence,
+    of_tokens,
+    smoothed,
+    soft_targets,
+    with_class_weights,
+)
 from bert_tf.base import keras_backend
 from bert_tf.base.errors import InputError
-from bert_tf.conversion.loading import load_model, refuse_other_teacher
-from bert_tf.conversion.source import open_source
+from bert_tf.conversion import names
+from bert_tf.conversion.loading import load_model
+from bert_tf.conversion.source import Source, open_source
 from bert_tf.modeling.fused import (
     dropout_pass,
     is_later_micro_batch,
@@ -37,17 +45,7 @@ from bert_tf.modeling.fused import (
     step_seed,
 )
 from bert_tf.modeling.layers import Observer, observing, truncated_normal
-from bert_tf.modeling.objectives import (
-    Loss,
-    Objective,
-    Outputs,
-    Records,
-    divergence,
-    of_tokens,
-    smoothed,
-    soft_targets,
-    with_class_weights,
-)
+from bert_tf.modeling.objectives import Loss, Objective, Outputs, Records
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.task import Task
@@ -66,6 +64,33 @@ _PRETRAINED = re.compile(r"/(layer_\d+|pooler)/.*kernel$")
 Values = Sequence[tuple[keras.Variable, Any]]
 
 
+def _refuse_other_teacher(
+    teacher: Source,
+    heads: Sequence[str],
+    vocabulary: Vocabulary | None,
+    labels: Sequence[str] | None = None,
+) -> None:
+    """Raises InputError unless the teacher can teach a model with these heads."""
+    path, own = teacher.path, teacher.tokenizer.vocabulary
+    there = names.heads_of(teacher.weights)
+    for head in heads:
+        if head not in there:
+            raise InputError(
+                f"`teacher_checkpoint={path}`: it has no {head} head to learn from, but"
+                f" {', '.join(there) or 'none'}. Train it on the same task first."
+            )
+    if own is not None and vocabulary is not None and own.sha256 != vocabulary.sha256:
+        raise InputError(
+            f"`teacher_checkpoint={path}`: its vocabulary differs from this model's."
+            " Give a teacher with the same vocabulary."
+        )
+    if labels and teacher.labels and tuple(labels) != tuple(teacher.labels):
+        raise InputError(
+            f"`teacher_checkpoint={path}` predicts {', '.join(teacher.labels)}; this"
+            f" model {', '.join(labels)}. Give `labels` in its order."
+        )
+
+
 def regularized(
     task: T,
     losses: LossOptions,
@@ -80,7 +105,7 @@ def regularized(
     make_teacher = None
     if losses.teacher_checkpoint:
         source = open_source(losses.teacher_checkpoint)
-        refuse_other_teacher(source, heads, vocabulary, labels)
+        _refuse_other_teacher(source, heads, vocabulary, labels)
         make_teacher = functools.partial(load_model, source, heads[0], **of_teacher)
     in_training = functools.partial(
         Regularized,

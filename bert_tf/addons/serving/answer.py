@@ -180,10 +180,10 @@ def run(options: AnswererOptions) -> None:
     context = read_context(options.context_file)
     split = sentence_splitter(options.language)
     cli.import_tensorflow(options)
+    from bert_tf.addons.serving.answerer import Answerer
     from bert_tf.conversion.export import source_of
     from bert_tf.conversion.loading import load_span_predictor
     from bert_tf.conversion.source import load_tokenizer
-    from bert_tf.tasks.squad.answerer import Answerer
 
     source = source_of(options)
     answerer = Answerer(

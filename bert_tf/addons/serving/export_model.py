@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from bert_tf.base import cli, files, keras_backend
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import (
     REQUIRED,
@@ -227,7 +228,7 @@ def run(options: ExportOptions) -> None:
 
             write_onnx(path, model, options.quantize, calibration)
         elif options.format == "sentence_transformers":
-            export.write_sentence_transformers(path, model)
+            addon("sentence_transformers").write(path, model)
         else:
             from bert_tf.addons.serving.saved_model import head_to_serve, write_litert
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_tf.addons.serving import onnx_files, onnx_graph, runtimes
 from bert_tf.base import files
+from bert_tf.base.addons import addon
 from bert_tf.conversion import export, huggingface, loading, names
 from bert_tf.conversion.reading import Reading
 from bert_tf.conversion.source import ONNX_NAME, Source, load_tokenizer
@@ -71,7 +72,7 @@ def write_onnx(
     )
     export.write_hugging_face_tokenizer(folder, model)
     if reading.pooling:
-        export.write_modules(folder, model)
+        addon("sentence_transformers").write_modules(folder, model)
     keras_model = loading.load_encoder(model) if not heads else None
     if heads and names.HEADS[heads[0]].model:
         keras_model = loading.load_model(model, heads[0])

@@ -421,7 +421,7 @@ def _of_words(path: str) -> Predicted:
 def _of_questions(path: str, folder: str, predict_file: str | None) -> Predicted:
     """Reads SQuAD's predictions: official exact match and F1 per question."""
     from bert_tf.tasks.squad.evaluate_squad import read_by_question, read_golds
-    from bert_tf.tasks.squad.scoring import question_scores
+    from bert_tf.tasks.squad.scoring import evaluate_v1, scores_v2
 
     gold_path = predict_file or flags_of_run(folder).get("predict_file")
     if not gold_path:
@@ -430,9 +430,17 @@ def _of_questions(path: str, folder: str, predict_file: str | None) -> Predicted
         )
     data = read_golds(gold_path)
     predictions = read_by_question(path, "predictions file", str)
-    exact, f1 = question_scores(data.golds, predictions, is_v2=data.version == "2.0")
+    if data.version == "2.0":
+        of_each = scores_v2(data.golds, predictions, None)
+        exact, f1 = (np.array([*scores.values()]) for scores in of_each)
+    else:
+        found = [evaluate_v1({key: data.golds[key]}, predictions) for key in data.golds]
+        exact, f1 = (
+            np.array([one[name] for one in found]) / 100.0
+            for name in ("exact_match", "f1")
+        )
     answers: dict[str, Answers] = {
-        "exact_match": mean_of(np.array([*exact.values()]), is_right=True),
-        "f1": mean_of(np.array([*f1.values()])),
+        "exact_match": mean_of(exact, is_right=True),
+        "f1": mean_of(f1),
     }
     return Predicted([*data.golds], answers)

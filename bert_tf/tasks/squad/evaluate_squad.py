@@ -1,13 +1,13 @@
 """Scores SQuAD's predictions as the official scripts do."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from absl import logging
 
 from bert_tf.base import files
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Options, Path, option
 from bert_tf.tasks.squad.reading import read_json
@@ -15,7 +15,6 @@ from bert_tf.tasks.squad.scoring import (
     Gold,
     evaluate_v1,
     evaluate_v2,
-    precision_recall_curves,
 )
 
 
@@ -161,45 +160,11 @@ def run(options: EvaluateSquadOptions) -> None:
     else:
         report = evaluate_v2(golds, predictions, null_odds, options.na_prob_thresh)
         if image_dir and null_odds:
-            report |= _draw(image_dir, golds, predictions, null_odds)
+            draw = addon("report_pictures").draw_evaluation
+            report |= draw(image_dir, golds, predictions, null_odds)
         printed = json.dumps(report, indent=2)
     if out_file:
         files.write_atomically(out_file, json.dumps(report))
         logging.info("Wrote the scores to %s.", options.out_file)
     else:
         print(printed)
-
-
-def _draw(
-    folder: str,
-    golds: Mapping[str, Gold],
-    predictions: Mapping[str, str],
-    null_odds: Mapping[str, float],
-) -> dict[str, float]:
-    """Draws under the official script's names; returns the average precisions."""
-    from bert_tf.tasks.squad import null_threshold as pictures
-
-    curves = precision_recall_curves(golds, predictions, null_odds)
-    titles = {
-        "pr_exact": "Precision and recall by exact match",
-        "pr_f1": "Precision and recall by F1",
-        "pr_oracle": "Oracle: answerable or not",
-    }
-    drawn = {
-        name: pictures.precision_recall_picture(curve, titles[name])
-        for name, curve in curves.items()
-    }
-    for name, kind in (("hasAns", "answerable"), ("noAns", "unanswerable")):
-        is_wanted = kind == "answerable"
-        odds = [null_odds[key] for key in golds if bool(golds[key]) == is_wanted]
-        if odds:
-            drawn[f"na_prob_hist_{name}"] = pictures.histogram_picture(
-                {kind: odds}, f"Null odds: {name}", label="null odds"
-            )
-    files.make_folder(folder)
-    for name, content in drawn.items():
-        files.write_atomically(os.path.join(folder, f"{name}.png"), content)
-    logging.info("Wrote %s pictures to %s.", len(drawn), folder)
-    return {
-        f"{name}_ap": 100.0 * curve.average_precision for name, curve in curves.items()
-    }

@@ -13,31 +13,23 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from absl import logging
 
 from bert_tf.base import files
+from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import BEST_FOLDER
-from bert_tf.base.pictures import picture
-from bert_tf.tasks.squad.decoding import NO_SPAN_SCORE_DIFF
 from bert_tf.tasks.squad.scoring import (
-    Curve,
     Golds,
     best_thresholds,
     evaluate_v2,
-    precision_recall_curves,
 )
 
 FILE_NAME = "null_threshold.json"
 _KEY = "null_score_diff_threshold"
-
-_NUM_BINS = 40
-_SIZE = (6.4, 4.4)
-SCORE_DIFFERENCE = "score difference: null answer - best text"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,7 +79,8 @@ def find(
         checkpoint=checkpoint,
     )
     if plots:
-        for name, content in _drawn(chosen, golds, best_texts, null_odds).items():
+        draw = addon("report_pictures").null_threshold_pictures
+        for name, content in draw(chosen, golds, best_texts, null_odds).items():
             files.write_atomically(os.path.join(folder, name), content)
     values = json.dumps(dataclasses.asdict(chosen), indent=2, ensure_ascii=False)
     files.write_atomically(path_in(folder), values + "\n")
@@ -133,102 +126,3 @@ def read(folder: str, checkpoint: str = "") -> float | None:
             )
             return None
     return float(value)
-
-
-def _drawn(
-    chosen: NullThreshold,
-    golds: Golds,
-    best_texts: Mapping[str, str],
-    null_odds: Mapping[str, float],
-) -> dict[str, bytes]:
-    """Returns PNGs by file name; no curve if no question has an answer."""
-    threshold = chosen.null_score_diff_threshold
-    of_kind = {
-        name: [null_odds[key] for key, gold in golds.items() if bool(gold) == kind]
-        for name, kind in (("answerable", True), ("unanswerable", False))
-    }
-    title = f"SQuAD 2.0: {chosen.num_questions:,} questions"
-    drawn = {
-        "null_score_diff_histogram.png": histogram_picture(
-            of_kind, title, threshold=threshold
-        )
-    }
-    curves = precision_recall_curves(golds, best_texts, null_odds)
-    if curves:
-        drawn["null_threshold_precision_recall.png"] = threshold_picture(
-            curves["pr_f1"], threshold, f"{title}, F1 {chosen.f1_at_threshold:.2f}"
-        )
-    return drawn
-
-
-def threshold_picture(curve: Curve, threshold: float, title: str) -> bytes:
-    """Draws precision, recall and score over the threshold, and the chosen one."""
-    thresholds = np.array(curve.thresholds[1:], np.float64)
-    left, right = _range([*thresholds, threshold])
-
-    def draw(figure: Any) -> None:
-        axes = figure.add_subplot()
-        for name, values in (
-            ("precision of what is answered", curve.precisions),
-            ("recall of the answerable", curve.recalls),
-            ("score of all questions", curve.totals),
-        ):
-            # Between two thresholds nothing changes.
-            axes.step([left, *thresholds], values, where="post", label=name)
-        axes.axvline(threshold, color="black", label=f"threshold {threshold:.3f}")
-        axes.set(xlim=(left, right), ylim=(0, 1.02), ylabel="share, by F1")
-        axes.set_xlabel(f"threshold of the {SCORE_DIFFERENCE}")
-        axes.legend(fontsize="small")
-
-    return picture(draw, _SIZE, title)
-
-
-def histogram_picture(
-    values: Mapping[str, Sequence[float]],
-    title: str,
-    *,
-    threshold: float | None = None,
-    label: str = SCORE_DIFFERENCE,
-) -> bytes:
-    """Draws the distribution of null odds, per kind of question, as shares."""
-    kinds = {name: np.array(odds, np.float64) for name, odds in values.items() if odds}
-    left, right = _range(np.concatenate(list(kinds.values())))
-
-    def draw(figure: Any) -> None:
-        axes = figure.add_subplot()
-        for name, odds in kinds.items():
-            axes.hist(
-                np.clip(odds, left, right),
-                bins=np.linspace(left, right, _NUM_BINS + 1).tolist(),
-                weights=np.full(len(odds), 1 / len(odds)),
-                alpha=0.55,
-                label=f"{name}: {len(odds):,}",
-            )
-        if threshold is not None:
-            axes.axvline(threshold, color="black", label=f"threshold {threshold:.3f}")
-        axes.set(xlabel=label, ylabel="share of the questions")
-        axes.legend(fontsize="small")
-
-    return picture(draw, _SIZE, title)
-
-
-def precision_recall_picture(curve: Curve, title: str) -> bytes:
-    """Draws precision over recall, with the area below in the title."""
-
-    def draw(figure: Any) -> None:
-        axes = figure.add_subplot()
-        # The official areas are sums of steps that end at their point.
-        axes.step(curve.recalls, curve.precisions, where="pre")
-        axes.fill_between(curve.recalls, curve.precisions, step="pre", alpha=0.25)
-        axes.set(xlim=(0, 1.02), ylim=(0, 1.02), xlabel="recall", ylabel="precision")
-
-    area = 100 * curve.average_precision
-    return picture(draw, _SIZE, f"{title}\naverage precision {area:.2f}")
-
-
-def _range(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
-    """Returns the range, with a margin, of the questions that have a text."""
-    some = np.array(values)[np.abs(values) < NO_SPAN_SCORE_DIFF]
-    low, high = (some.min(), some.max()) if len(some) else (-1.0, 1.0)
-    margin = max(0.03 * (high - low), 1e-3)
-    return float(low - margin), float(high + margin)

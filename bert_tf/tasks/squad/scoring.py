@@ -23,7 +23,7 @@ import string
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
@@ -37,18 +37,6 @@ _ARTICLES = re.compile(r"\b(?:an?|the)\b")
 
 Gold = tuple[str, ...]  # a question's right answers; () if it is unanswerable
 Golds = Mapping[str, Gold]
-
-
-class Curve(NamedTuple):
-    """Precision and recall of answering all questions up to a null odd."""
-
-    thresholds: list[float]  # ascending; -inf first, where nothing is answered
-    precisions: list[float]  # the share of right answers; 1 without answers
-    recalls: list[float]  # the share of the answerable that are answered right
-    # Of all questions, the share that is right: answered correctly, or unanswerable and
-    # not answered.
-    totals: list[float]
-    average_precision: float  # the area below the steps, 0 to 1
 
 
 def normalize_answer(text: str) -> str:
@@ -98,7 +86,7 @@ def evaluate_v1(
     return {"exact_match": 100.0 * exact_sum / total, "f1": 100.0 * f1_sum / total}
 
 
-def _scores_v2(
+def scores_v2(
     golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float] | None
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Returns exact match and F1, 0 to 1, per question, before any threshold (2.0)."""
@@ -121,20 +109,6 @@ def _scores_v2(
     return exact, f1_scores
 
 
-def question_scores(
-    golds: Golds, predictions: Mapping[str, str], *, is_v2: bool
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Returns exact match and F1, 0 to 1, per question."""
-    if is_v2:
-        return _scores_v2(golds, predictions, None)
-    found = {key: evaluate_v1({key: golds[key]}, predictions) for key in golds}
-    exact, f1_scores = (
-        {key: scores[name] / 100.0 for key, scores in found.items()}
-        for name in ("exact_match", "f1")
-    )
-    return exact, f1_scores
-
-
 def evaluate_v2(
     golds: Golds,
     predictions: Mapping[str, str],
@@ -142,7 +116,7 @@ def evaluate_v2(
     threshold: float = 1.0,
 ) -> dict[str, Any]:
     """Returns the official scores of SQuAD 2.0; its threshold suits probabilities."""
-    scores = _scores_v2(golds, predictions, null_odds)
+    scores = scores_v2(golds, predictions, null_odds)
     # A prediction above the threshold counts as not answered.
     exact, f1_scores = (
         {
@@ -172,7 +146,7 @@ def best_thresholds(
 ) -> dict[str, float]:
     """Returns the best scores in percent, and the null odds up to which to answer."""
     found = {}
-    scores = _scores_v2(golds, predictions, null_odds)
+    scores = scores_v2(golds, predictions, null_odds)
     for name, of_each in zip(("best_exact", "best_f1"), scores, strict=True):
         found[name], found[f"{name}_thresh"] = best_threshold(
             golds, predictions, of_each, null_odds
@@ -196,7 +170,7 @@ def best_threshold(
     """
     score: float = sum(not gold for gold in golds.values())
     best, threshold = score, 0.0
-    for question_id in _ascending(golds, null_odds):
+    for question_id in by_null_odd(golds, null_odds):
         if golds[question_id]:
             score += scores[question_id]
         elif predictions[question_id]:
@@ -206,48 +180,7 @@ def best_threshold(
     return 100.0 * best / len(scores), threshold
 
 
-def precision_recall_curves(
-    golds: Golds, predictions: Mapping[str, str], null_odds: Mapping[str, float]
-) -> dict[str, Curve]:
-    """Returns the official script's three curves, whose areas it reports as NAME_ap."""
-    exact, f1_scores = _scores_v2(golds, predictions, null_odds)
-    oracle = {key: float(bool(gold)) for key, gold in golds.items()}
-    if not any(oracle.values()):
-        return {}
-    worth = {"pr_exact": exact, "pr_f1": f1_scores, "pr_oracle": oracle}
-    return {
-        name: precision_recall(golds, of_each, null_odds)
-        for name, of_each in worth.items()
-    }
-
-
-def precision_recall(
-    golds: Golds, scores: Mapping[str, float], null_odds: Mapping[str, float]
-) -> Curve:
-    """Returns precision and recall at every threshold that separates two questions."""
-    num_answerable = sum(bool(gold) for gold in golds.values())
-    ids = _ascending(golds, null_odds)
-    rightly_not = len(ids) - num_answerable
-    curve = Curve([-math.inf], [1.0], [0.0], [rightly_not / len(ids)], 0.0)
-    right, area = 0.0, 0.0
-    for i, question_id in enumerate(ids):
-        if golds[question_id]:
-            right += scores[question_id]
-        else:
-            rightly_not -= 1
-        odd = null_odds[question_id]
-        if i + 1 < len(ids) and odd == null_odds[ids[i + 1]]:
-            continue
-        precision, recall = right / (i + 1), right / num_answerable
-        area += precision * (recall - curve.recalls[-1])
-        curve.thresholds.append(odd)
-        curve.precisions.append(precision)
-        curve.recalls.append(recall)
-        curve.totals.append((right + rightly_not) / len(ids))
-    return curve._replace(average_precision=area)
-
-
-def _ascending(golds: Golds, null_odds: Mapping[str, float]) -> list[str]:
+def by_null_odd(golds: Golds, null_odds: Mapping[str, float]) -> list[str]:
     """Returns the questions by null odd; equal ones in the order of `null_odds`."""
     ids = [question_id for question_id in null_odds if question_id in golds]
     return sorted(ids, key=null_odds.__getitem__)

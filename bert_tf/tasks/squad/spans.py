@@ -24,7 +24,6 @@ from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.finetuning import FineTuning
 from bert_tf.tasks.squad import null_threshold, reading
-from bert_tf.tasks.squad.answerer import question_logits
 from bert_tf.tasks.squad.decoding import Decoder
 from bert_tf.tasks.squad.scoring import (
     Answers,
@@ -32,6 +31,7 @@ from bert_tf.tasks.squad.scoring import (
     metric_names,
 )
 from bert_tf.tasks.squad.squad_options import SquadOptions
+from bert_tf.tasks.squad.window_logits import question_logits
 from bert_tf.tasks.squad.windows import QuestionFeaturizer, parallel_blocks
 from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.training.checkpoints import candidates, prefix_of

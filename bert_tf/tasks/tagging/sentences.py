@@ -18,18 +18,8 @@ conll     One word per line, columns separated by blanks or tabs, and a blank li
           "#begin document" or "# http...". Comments are skipped, and predictions have
           no line for them.
 
-conllu    CoNLL-U, the files of Universal Dependencies: ten columns (`COLUMNS`), which
-          may contain blanks, separated by tabs. The word is FORM and the label UPOS.
-          Words are the lines with a whole number as their ID. Others are passed over:
-          comments (`# newdoc` begins a document); the joint text of several words, such
-          as 1-2; words that are not in the text, such as 2.1. See
-          https://universaldependencies.org/format.html.
-
-              # text = Al's asleep.
-              1-2   Al's     _       _       _     ...
-              1     Al       Al      PROPN   NNP   ...
-              2     's       be      AUX     VBZ   ...
-              3     asleep   asleep  ADJ     JJ    ...
+conllu    CoNLL-U, the files of Universal Dependencies: see
+          `bert_tf.addons.corpora.conllu`.
 
 spans     Texts with labelled spans, of doccano, Prodigy, Label Studio or spaCy: see
           `bert_tf.addons.corpora.annotations`. A text is one sentence, and a document.
@@ -52,8 +42,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from absl import logging
-
 from bert_tf.base import files, rows, unpacking
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
@@ -67,10 +55,6 @@ from bert_tf.text.segmentation import NO_SEGMENTER
 
 FORMATS = ("auto", "conll", "conllu", "jsonl", "spans", "text")
 DOCUMENT_START = "-DOCSTART-"
-# CoNLL-U's columns, and the value of one that is not annotated.
-_ALL = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
-COLUMNS = tuple(_ALL.split())
-UNSPECIFIED = "_"
 
 # The beginnings of comments that may have as many columns as a word: "# text = ..." and
 # "# newdoc ..." of CoNLL-U, "# id 4037ff98-..." of MultiCoNER, "#begin document ..." of
@@ -80,7 +64,6 @@ _COMMENT = re.compile(
     r"|(begin|end) document([ \t]|$))"
 )
 _DOCUMENT_COMMENT = re.compile(r"#(begin document|[ \t]+newdoc)([ \t]|$)")
-_CONLLU_DOCUMENT = re.compile(r"#\s*newdoc\b")
 # Other white space may be part of a word.
 _BETWEEN = re.compile(r"[ \t]+")
 
@@ -120,7 +103,7 @@ class Sentence:
         spans: Sequence[Span] = (),
     ) -> "Sentence":
         """Makes a sentence of a file without columns, in the form of a column file."""
-        rows = [_cell(word) for word in words]
+        rows = [as_column(word) for word in words]
         if labels is not None:
             rows = [f"{word} {label}" for word, label in zip(rows, labels, strict=True)]
         return cls(
@@ -134,7 +117,7 @@ class Sentence:
         )
 
 
-def _cell(text: str) -> str:
+def as_column(text: str) -> str:
     """Returns a text as a column: blanks separate columns, and no column is empty."""
     return re.sub(r"\s", "_", text) or "_"
 
@@ -205,7 +188,8 @@ def _sentences(
             name = "jsonl" if _has_words(path, layout) else "spans"
         elif path.removesuffix(unpacking.compression(path)).endswith(".conllu"):
             name = "conllu"
-    return _READERS[name](path, layout, has_labels, document)
+    read = _READERS.get(name) or addon(name)
+    return read(path, layout, has_labels, document)
 
 
 def _has_words(path: str, layout: Layout) -> bool:
@@ -269,7 +253,7 @@ def _refuse_nested(sentences: Iterable[Sentence]) -> None:
                 )
 
 
-def _lines(path: str) -> Iterator[Numbered]:
+def numbered_lines(path: str) -> Iterator[Numbered]:
     """Yields the lines of a file, stripped, with their numbers from 1."""
     if not files.exists(path) or files.is_folder(path):
         raise InputError(f"No such {_WHAT}: {path}")
@@ -283,12 +267,12 @@ def _lines(path: str) -> Iterator[Numbered]:
 def _conll(
     path: str, layout: Layout, has_labels: bool | None, document: int
 ) -> Iterable[Sentence]:
-    numbered = [*_lines(path)]
+    numbered = [*numbered_lines(path)]
     split = _split_of(numbered)
     lines, first, width = _with_width(iter(numbered), split)
     where = f"{path}:{first}"
-    label_column = _column(layout.label_column, -1, "label_column", where, None)
-    word_column = _column(
+    label_column = column_number(layout.label_column, -1, "label_column", where, None)
+    word_column = column_number(
         layout.word_column, 0, "word_column", where, width if width else None
     )
     if width:
@@ -342,7 +326,7 @@ def _conll(
         if not is_comment and (not line or is_start):
             before.append(" ".join(cells))
         elif not is_comment:
-            _check_width(f"{path}:{number}", cells, width, first)
+            check_width(f"{path}:{number}", cells, width, first)
             source = source if rows else f"{path}:{number}"
             rows.append(cells)
     if rows:
@@ -386,7 +370,8 @@ def _with_width(
     return itertools.chain(seen, lines), *found
 
 
-def _check_width(where: str, cells: Sequence[str], width: int, first: int) -> None:
+def check_width(where: str, cells: Sequence[str], width: int, first: int) -> None:
+    """Raises InputError unless a word has as many columns as the first one."""
     if len(cells) != width:
         raise InputError(
             f"{where}: {len(cells)} columns, but line {first}, the first word's, has"
@@ -394,7 +379,7 @@ def _check_width(where: str, cells: Sequence[str], width: int, first: int) -> No
         )
 
 
-def _column(
+def column_number(
     value: str | None, default: int, flag: str, where: str, width: int | None
 ) -> int:
     """Returns a column's number from a flag; any number is valid without a width."""
@@ -408,73 +393,6 @@ def _column(
             " from -1 backwards; in CoNLL-U its name works too."
         )
     return number
-
-
-def _conllu(
-    path: str, layout: Layout, has_labels: bool | None, document: int
-) -> Iterator[Sentence]:
-    def column(value: str | None, default: str, flag: str) -> int:
-        if value in COLUMNS:
-            value = str(COLUMNS.index(value))
-        return _column(value, COLUMNS.index(default), flag, source, len(words[0]))
-
-    sentences = []
-    is_annotated = False
-    for source, number, words in _conllu_rows(path, document):
-        word_column = column(layout.word_column, "FORM", "word_column")
-        label_column = column(layout.label_column, "UPOS", "label_column")
-        labels = tuple(cells[label_column] for cells in words)
-        is_annotated = is_annotated or {*labels} != {UNSPECIFIED}
-        sentences.append(
-            Sentence(
-                words=tuple(cells[word_column] for cells in words),
-                labels=None if has_labels is False else labels,
-                document=number,
-                source=source,
-                rows=tuple(" ".join(map(_cell, cells)) for cells in words),
-            )
-        )
-    if sentences and has_labels and not is_annotated:
-        raise InputError(
-            f"{path}: no word has a label: column {label_column} is"
-            f" {UNSPECIFIED} throughout. See `label_column`."
-        )
-    for one in sentences:
-        yield one if is_annotated else dataclasses.replace(one, labels=None)
-
-
-def _conllu_rows(
-    path: str, document: int
-) -> Iterator[tuple[str, int, list[list[str]]]]:
-    """Yields each sentence's place, its document, and the columns of its words."""
-    rows: list[list[str]] = []
-    source, first, width, seen_words = "", 0, 0, False
-    # A blank line ends the file's last sentence.
-    for number, line in itertools.chain(_lines(path), [(0, "")]):
-        if line.startswith("#"):
-            if _CONLLU_DOCUMENT.match(line) and not rows:
-                document += seen_words
-                seen_words = False
-            continue
-        if not line:
-            if rows:
-                yield source, document, rows
-            rows = []
-            continue
-        cells = line.split("\t")
-        if re.fullmatch(r"\d+[-.]\d+", cells[0]):
-            continue
-        if not re.fullmatch(r"\d+", cells[0]):
-            raise InputError(
-                f"{path}:{number}: the first column of a CoNLL-U file must be a word's"
-                f" number, followed by a tab. Received: {line[:40]!r}"
-            )
-        if not width:
-            first, width = number, len(cells)
-        _check_width(f"{path}:{number}", cells, width, first)
-        source = source if rows else f"{path}:{number}"
-        rows.append(cells)
-        seen_words = True
 
 
 def _json_lines(
@@ -546,37 +464,6 @@ def _label(label: object, names: Sequence[str], source: str) -> str:
     )
 
 
-def _texts_with_spans(
-    path: str, layout: Layout, has_labels: bool | None, document: int
-) -> Iterator[Sentence]:
-    widened: list[str] = []
-    num_spans = 0
-    annotations = addon("annotations")
-    for one in annotations.read_texts(path, layout.word_column, layout.label_column):
-        spans = words_of_text(
-            one.text,
-            splits_cjk=True,
-            splits_punctuation=True,
-            segmenter=layout.segmenter,
-        )
-        labels = None
-        if has_labels and one.spans is None:
-            raise InputError(f"{one.source}: it has no spans, not even an empty list.")
-        if has_labels is not False and one.spans is not None:
-            labels, those = annotations.labels_of_words(one, spans, layout.widens_spans)
-            num_spans += len(one.spans)
-            widened += [f"{one.source}: {one.text[s.start : s.end]!r}" for s in those]
-        if spans:
-            yield _of_text(one.text, spans, labels, document, one.source)
-            document += 1
-    if widened:
-        logging.warning(
-            "%s: %d of %d spans end within a word, and were widened to whole words; the"
-            " first one: %s.",
-            *(path, len(widened), num_spans, widened[0]),
-        )
-
-
 def _plain_texts(
     path: str, layout: Layout, has_labels: bool | None, document: int
 ) -> Iterator[Sentence]:
@@ -585,7 +472,7 @@ def _plain_texts(
             f"{path}: `format=text` has no labels, which `train_file` and `dev_file`"
             " need: give files with labels, and predict plain text by bert_tf.predict."
         )
-    for number, line in _lines(path):
+    for number, line in numbered_lines(path):
         spans = words_of_text(
             line,
             splits_cjk=layout.splits_cjk,
@@ -593,17 +480,18 @@ def _plain_texts(
             segmenter=layout.segmenter,
         )
         if spans:
-            yield _of_text(line, spans, None, document, f"{path}:{number}")
+            yield sentence_of_text(line, spans, None, document, f"{path}:{number}")
             document += 1
 
 
-def _of_text(
+def sentence_of_text(
     text: str,
     spans: Sequence[Span],
     labels: Sequence[str] | None,
     document: int,
     source: str,
 ) -> Sentence:
+    """Returns a plain text's words as a sentence."""
     words = [whole_characters(text[start:end]) for start, end in spans]
     return Sentence.of_words(
         words, labels, document=document, source=source, text=text, spans=spans
@@ -612,8 +500,6 @@ def _of_text(
 
 _READERS: dict[str, Callable[..., Iterable[Sentence]]] = {
     "conll": _conll,
-    "conllu": _conllu,
     "jsonl": _json_lines,
-    "spans": _texts_with_spans,
     "text": _plain_texts,
 }

@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.addons.serving import answer
+from bert_tf.addons.serving.answerer import Answerer
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.conversion.reading import read_reading
-from bert_tf.tasks.squad.answerer import Answerer
 from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.text.documents import sentence_splitter
 from bert_tf.text.vocabulary import Vocabulary

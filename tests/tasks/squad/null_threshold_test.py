@@ -1,14 +1,10 @@
-import math
 import os
 import tempfile
 
-import tensorflow as tf
 from absl import logging
 
 from bert_tf.base.errors import InputError
 from bert_tf.tasks.squad import null_threshold
-from bert_tf.tasks.squad.scoring import Curve
-from tests.drawn import drawn
 from tests.script_case import FolderCase
 
 # By score difference: right, an invention, half right (F1 2/3), right, an invention.
@@ -96,37 +92,3 @@ class NullThresholdTest(FolderCase):
         find(other)
         self.assertEqual(threshold(other), 0.5)
         self.assertIsNone(threshold(os.path.join(moved, "model.ckpt-12")))
-
-
-class PicturesTest(tf.test.TestCase):
-    CURVE = Curve(
-        thresholds=[-math.inf, -3.0, 0.5],
-        precisions=[1.0, 1.0, 0.75],
-        recalls=[0.0, 0.5, 0.75],
-        totals=[0.25, 0.5, 0.75],
-        average_precision=0.6875,
-    )
-
-    def test_precision_and_recall_over_the_threshold(self):
-        def draw():
-            return null_threshold.threshold_picture(self.CURVE, 0.5, "5 $questions")
-
-        texts, content = drawn(draw)
-        expected = {"5 $questions", "precision of what is answered", "threshold 0.500"}
-        expected |= {"recall of the answerable", "score of all questions"}
-        self.assertContainsSubset(expected, texts)
-        self.assertEqual(draw(), content)
-        texts, _ = drawn(
-            lambda: null_threshold.precision_recall_picture(self.CURVE, "F1")
-        )
-        self.assertIn("F1\naverage precision 68.75", texts)
-
-    def test_histogram(self):
-        values = {"answerable": [-3.0, -1.0, -2.0, 1e6], "unanswerable": [], "x": [4.0]}
-        texts, _ = drawn(
-            lambda: null_threshold.histogram_picture(values, "5", threshold=-0.5)
-        )
-        self.assertContainsSubset({"answerable: 4", "x: 1", "threshold -0.500"}, texts)
-        self.assertNotIn("unanswerable: 0", texts)
-        # The million is in the last bin, not on the axis.
-        self.assertContainsSubset({"−2", "0", "2"}, texts)

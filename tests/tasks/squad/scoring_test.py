@@ -5,6 +5,7 @@ import tempfile
 
 import tensorflow as tf
 
+from bert_tf.addons.study.report_pictures import precision_recall_curves
 from bert_tf.base.errors import InputError
 from bert_tf.tasks.squad.decoding import Decoded, NBestEntry
 from bert_tf.tasks.squad.scoring import (
@@ -15,8 +16,6 @@ from bert_tf.tasks.squad.scoring import (
     evaluate_v2,
     f1,
     normalize_answer,
-    precision_recall,
-    precision_recall_curves,
 )
 
 # By null odd: right, an invention, half right, right, an invention.
@@ -40,17 +39,6 @@ class BestThresholdTest(tf.test.TestCase):
         ):
             found = best_threshold(golds, texts, {"a": 1, "b": 0}, odds)
             self.assertEqual(found, expected)
-
-
-class PrecisionRecallTest(tf.test.TestCase):
-    def test_by_hand(self):
-        curve = precision_recall(GOLDS, F1, {"x": -4.0, **NULL_ODDS})
-        self.assertEqual(curve.thresholds, [-math.inf, -3.0, -2.0, -1.0, 0.5, 2.0])
-        self.assertAllClose(curve.precisions, [1, 1, 1 / 2, 1.5 / 3, 2.5 / 4, 2.5 / 5])
-        self.assertAllClose(curve.recalls, [0, 1 / 3, 1 / 3, 0.5, 2.5 / 3, 2.5 / 3])
-        self.assertAllClose(curve.totals, [2 / 5, 3 / 5, 2 / 5, 0.5, 0.7, 0.5])
-        # 1 * 1/3 + 1/2 * 1/6 + 5/8 * 1/3
-        self.assertAllClose(curve.average_precision, 0.625)
 
 
 def gold(*texts):

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_tf.addons.serving.answer import NO_ANSWER, options_of
+from bert_tf.addons.serving.answerer import Answerer
 from bert_tf.addons.serving.text_models.model import (
     SPAN_LENGTH,
     Answer,
@@ -15,7 +16,6 @@ from bert_tf.addons.serving.text_models.model import (
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.tasks.squad import windows as squad_windows
-from bert_tf.tasks.squad.answerer import Answerer
 from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.text.wordpiece import text_pairs
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from bert_tf.addons.study.inspect_records import manifest_lines
 from bert_tf.base import cli, files
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Options, declarations, flags_of_run
@@ -90,7 +91,7 @@ def summary_names() -> list[str]:
 
 def _training(source: "Source") -> Iterator[tuple[str, str]]:
     """Yields the contents of a run's files, and of its records' manifests, if any."""
-    from bert_tf.records.manifest import find_manifests, manifest_lines
+    from bert_tf.records.manifest import find_manifests
 
     values = flags_of_run(source.folder)
     if not values:

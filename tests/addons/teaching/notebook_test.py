@@ -5,7 +5,7 @@ from unittest import mock
 
 import tensorflow as tf
 
-from bert_tf.colab import notebook
+from bert_tf.addons.teaching import notebook
 from bert_tf.base.errors import InputError
 
 

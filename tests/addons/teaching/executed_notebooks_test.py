@@ -4,12 +4,11 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 
 import pytest
 import tensorflow as tf
 
-from tests.colab import notebook_files
+from tests.addons.teaching import notebook_files
 
 pytestmark = [pytest.mark.checkout, pytest.mark.slow]
 
@@ -21,10 +20,10 @@ LEAST_COLOUR = 0.002
 
 
 def run_notebook(path, folder, **environment):
-    """(exit code, report) of `tests.colab.run_notebook` in a folder."""
+    """(exit code, report) of `tests.addons.teaching.run_notebook` in a folder."""
     report = os.path.join(folder, "report.json")
     result = subprocess.run(
-        [sys.executable, "-m", "tests.colab.run_notebook", str(path), report],
+        [sys.executable, "-m", "tests.addons.teaching.run_notebook", str(path), report],
         cwd=folder,
         env={
             **os.environ,

@@ -1,7 +1,7 @@
 """Helpers of the notebooks in colab/: device, packages, commands that must succeed.
 
-    from bert_tf.colab import notebook
-    from bert_tf.colab.notebook import run
+    from bert_tf.addons.teaching import notebook
+    from bert_tf.addons.teaching.notebook import run
 
     DEVICE_FLAGS = notebook.start("bert_tf_output")
     run(f"python -m bert_tf.run_classifier ... {DEVICE_FLAGS}")

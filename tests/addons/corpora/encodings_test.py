@@ -1,9 +1,9 @@
 import gzip
 from collections import Counter
 
+from bert_tf.addons.corpora.encodings import find_encoding
 from bert_tf.base.errors import InputError
 from bert_tf.text.documents import read_chunk
-from bert_tf.text.encodings import find_encoding
 from bert_tf.text.sources import make_chunks
 from tests.script_case import FolderCase
 

@@ -3,16 +3,16 @@
 The report has what each cell showed, up to the first one that fails: exit code 1.
 """
 
-import pathlib
 import base64
 import json
 import os
+import pathlib
 import sys
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from bert_tf.colab import notebook
+from bert_tf.addons.teaching import notebook
 
 
 def code_cells(path):

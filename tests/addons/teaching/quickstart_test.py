@@ -6,8 +6,8 @@ from unittest import mock
 import pytest
 import tensorflow as tf
 
+from bert_tf.addons.teaching import quickstart
 from bert_tf.base.errors import InputError
-from bert_tf.colab import quickstart
 
 
 class SentencesTest(tf.test.TestCase):

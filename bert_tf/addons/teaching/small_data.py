@@ -14,10 +14,10 @@ import textwrap
 import tokenize
 from collections.abc import Iterable
 
+from bert_tf.addons.teaching.notebook import run
+from bert_tf.addons.teaching.quickstart import Document, read_documents
 from bert_tf.base import files
 from bert_tf.base.config import BertConfig
-from bert_tf.colab.notebook import run
-from bert_tf.colab.quickstart import Document, read_documents
 
 _NUM_DOCUMENTS = 400
 _VOCAB_SIZE = 2000
@@ -76,7 +76,7 @@ def pretrain(folder: str, device_flags: str) -> str:
 
 
 def write_sst2(glue_dir: str) -> None:
-    """Writes SST-2's files: is a sentence from a docstring (0), or the reference (1)?"""
+    """Writes SST-2: is a sentence from a docstring (0), or the reference (1)?"""
     rng = random.Random(12345)
     found: dict[int, dict[str, None]] = {0: {}, 1: {}}
     for document in small_documents():

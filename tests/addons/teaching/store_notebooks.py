@@ -9,8 +9,8 @@ import re
 import sys
 import tempfile
 
-from tests.colab import notebook_files
-from tests.colab.executed_notebooks_test import run_notebook
+from tests.addons.teaching import notebook_files
+from tests.addons.teaching.executed_notebooks_test import run_notebook
 
 ROOT = notebook_files.FOLDER.parent
 PLACEHOLDER = "OWNER/NAME"

@@ -1,6 +1,6 @@
 """Several sequences per row: which ones share a row, and how rows are written."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -124,44 +124,3 @@ def _best_fit(
             older[found] = newest[room]
             newest[room] = found
     return rows, num_rows
-
-
-def unpacked_columns(
-    columns: Mapping[str, np.ndarray],
-) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Returns the sequences of packed rows as records, and their rows and slots."""
-    ids = columns["sequence_ids"]
-    num_slots = columns["cls_positions"].shape[1]
-    is_used = columns["next_sentence_weights"] > 0
-    is_used |= (ids[:, :, None] == np.arange(1, num_slots + 1)).any(axis=1)
-    rows, numbers = np.nonzero(is_used)
-    is_own = ids[rows] == numbers[:, None] + 1
-    # A stable sort brings a sequence's tokens to the front, in order.
-    places = np.argsort(~is_own, axis=1, kind="stable")
-    in_front = np.take_along_axis(is_own, places, axis=1)
-    unpacked = {
-        name: np.where(
-            in_front, np.take_along_axis(columns[name][rows], places, axis=1), 0
-        )
-        for name in ("input_ids", "input_mask", "segment_ids")
-    }
-    unpacked["next_sentence_labels"] = columns["next_sentence_labels"][rows, numbers][
-        :, None
-    ]
-    if "masked_lm_positions" in columns:
-        positions = columns["masked_lm_positions"][rows]
-        inside = positions.clip(0, ids.shape[1] - 1)
-        is_own = np.take_along_axis(is_own, inside, axis=1) & (
-            columns["masked_lm_weights"][rows] > 0
-        )
-        begins = columns["cls_positions"][rows, numbers][:, None]
-        slots = np.argsort(~is_own, axis=1, kind="stable")
-        in_front = np.take_along_axis(is_own, slots, axis=1)
-        for name, values in (
-            ("masked_lm_positions", positions - begins),
-            ("masked_lm_ids", columns["masked_lm_ids"][rows]),
-            ("masked_lm_weights", columns["masked_lm_weights"][rows]),
-        ):
-            values = np.take_along_axis(values, slots, axis=1)
-            unpacked[name] = np.where(in_front, values, 0).astype(values.dtype)
-    return unpacked, rows, numbers

@@ -1,9 +1,9 @@
 from unittest import mock
 
+from bert_tf.addons.study import inspect_checkpoint
 from bert_tf.conversion.source import open_source
 from bert_tf.modeling.heads import BertClassifier
 from bert_tf.records import manifest
-from bert_tf.tasks import inspect_checkpoint
 from tests.conversion import runs
 from tests.script_case import FolderCase
 from tests.training import toy

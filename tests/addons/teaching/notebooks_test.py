@@ -5,7 +5,7 @@ import re
 import pytest
 import tensorflow as tf
 
-from tests.colab import notebook_files, store_notebooks
+from tests.addons.teaching import notebook_files, store_notebooks
 from tests.readme.commands import script_of_module
 
 pytestmark = pytest.mark.checkout

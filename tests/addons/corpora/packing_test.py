@@ -4,10 +4,11 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from bert_tf.addons.corpora.packing import pack_rows
+from bert_tf.addons.study.inspect_records import unpacked_columns
 from bert_tf.instances.creation import Buffers, Instances
 from bert_tf.instances.random_stream import random_stream
 from bert_tf.instances.settings import STATIC_MASKING, InstanceSettings
-from bert_tf.records.packing import pack_rows, unpacked_columns
 
 
 def pack(lengths, predictions=None, *, tokens=10, slots=99, sequences=99, seed=1):

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.records.batching import Batching
-from bert_tf.tasks.squad import answerer
+from bert_tf.tasks.squad import window_logits
 from bert_tf.tasks.squad.reading import Question
 from bert_tf.tasks.squad.windows import QuestionFeaturizer
 from bert_tf.text.vocabulary import Vocabulary
@@ -55,8 +55,8 @@ class QuestionLogitsTest(tf.test.TestCase):
         )
         arguments = features(sizes), predict, options
         count = len(sizes)
-        with mock.patch.object(answerer, "WINDOWS_AT_ONCE", at_once):
-            results = [*answerer.question_logits(*arguments, num_questions=count)]
+        with mock.patch.object(window_logits, "WINDOWS_AT_ONCE", at_once):
+            results = [*window_logits.question_logits(*arguments, num_questions=count)]
         names = [question.question.question_id for question, _, _ in results]
         self.assertEqual(names, [str(number) for number in range(count)])
         for (_, start, end), size in zip(results, sizes, strict=True):

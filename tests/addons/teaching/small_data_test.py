@@ -1,6 +1,6 @@
 from unittest import mock
 
-from bert_tf.colab import small_data
+from bert_tf.addons.teaching import small_data
 from bert_tf.base.config import BertConfig
 from tests.script_case import FolderCase
 

@@ -19,12 +19,11 @@ from typing import Any, NamedTuple
 from absl import logging
 
 from bert_tf import run_classifier, run_pretraining
-from bert_tf.base.addons import addon
 from bert_tf.base import cli, files, finished
 from bert_tf.base.config import BertConfig
 from bert_tf.base.options import TASK, Options, option, with_default
-from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.records import create_pretraining_data
+from bert_tf.tasks.run_options import FineTuningOptions
 
 # English prose that every Python has: `pydoc_data.topics` (the language reference as
 # text) and the docstrings of the standard library, more than 1 MB. A topic or a module
@@ -348,6 +347,7 @@ def guess(settings: QuickstartOptions, pretrained: bool) -> list[str]:
     """Prints the network's guesses for the blanks."""
     import keras
 
+    from bert_tf.addons.serving import fill_mask
     from bert_tf.conversion.loading import load_pretrainer
     from bert_tf.modeling.heads import BertPretrainer
     from bert_tf.text.vocabulary import Vocabulary
@@ -360,8 +360,11 @@ def guess(settings: QuickstartOptions, pretrained: bool) -> list[str]:
     else:
         keras.utils.set_random_seed(settings.random_seed)
         model = BertPretrainer(config(settings))
-    found = addon("fill_mask").fill_masks(model, tokenizer, BLANKS, top_k=3)
-    return [addon("fill_mask").show(text, guesses) for text, guesses in zip(BLANKS, found, strict=True)]
+    found = fill_mask.fill_masks(model, tokenizer, BLANKS, top_k=3)
+    return [
+        fill_mask.show(text, guesses)
+        for text, guesses in zip(BLANKS, found, strict=True)
+    ]
 
 
 def finetune(settings: QuickstartOptions) -> dict[str, list[float]]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-FOLDER = pathlib.Path(__file__).resolve().parent.parent.parent / "colab"
+FOLDER = pathlib.Path(__file__).resolve().parents[3] / "colab"
 
 _COMMAND = re.compile(r"python -m ([\w.]+)(.*)")
 # A flag, or its `no`; not the options of pip and git.

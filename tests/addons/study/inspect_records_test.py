@@ -5,8 +5,8 @@ import os
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.addons.study import inspect_records
 from bert_tf.base.errors import InputError
-from bert_tf.records import inspect_records
 from bert_tf.records.manifest import Shard, SourceFile
 from bert_tf.records.spec import RecordSpec
 from bert_tf.text.vocabulary import Vocabulary

@@ -13,32 +13,50 @@ it sees the token itself. Pieces are joined to words where nothing is predicted.
 
 import functools
 import os
+import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from absl import logging
 
-from bert_tf.base import files
+from bert_tf.base import cli, files
 from bert_tf.base.errors import InputError
-from bert_tf.records.packing import unpacked_columns
-from bert_tf.records.pretraining_input import PretrainingRecords
+from bert_tf.base.options import Options, Path, option
+from bert_tf.records.manifest import Manifest, settings_of
 from bert_tf.records.statistics import RecordStatistics, row_figures
 from bert_tf.records.writing import is_companion, is_temporary
 from bert_tf.text.vocabulary import CLS, CONTINUATION, MASK, SEP, Vocabulary
 
+if TYPE_CHECKING:
+    from bert_tf.addons.study.readable_records import ReadableRecords
+
 Columns = Mapping[str, np.ndarray]
 
 
-def opened(
-    patterns: Sequence[str], vocab_file: str | None = None
-) -> PretrainingRecords:
-    """Returns the records that patterns name, as far as they can be read."""
-    return PretrainingRecords(
-        _find_files(patterns), flag="files", vocab_file=vocab_file, strict=False
+class InspectionOptions(Options, decides="nothing"):
+    """The records to show, and how."""
+
+    vocab_file: str | None = option(
+        None, "The WordPiece vocabulary: one token per line.", path=Path.FILE
     )
+    num_examples: int = option(3, "Number of records to print.", least=0)
+    start: int = option(
+        0, "The first record to print, counted from 0 over all files.", least=0
+    )
+    statistics: bool = option(
+        True,
+        "Read all records, count lengths, predictions and labels, and check each one.",
+    )
+
+
+def opened(patterns: Sequence[str], vocab_file: str | None = None) -> "ReadableRecords":
+    """Returns the records that patterns name, as far as they can be read."""
+    from bert_tf.addons.study.readable_records import ReadableRecords
+
+    return ReadableRecords(_find_files(patterns), vocab_file)
 
 
 def _find_files(patterns: Sequence[str]) -> list[str]:
@@ -256,7 +274,7 @@ def broken_rules(
 
 
 def survey(
-    records: PretrainingRecords, progress: Callable[[int], object]
+    records: "ReadableRecords", progress: Callable[[int], object]
 ) -> Iterator[str]:
     """Yields the statistics of all records and the number that break each rule."""
     vocabulary, spec = records.vocabulary, records.spec
@@ -328,6 +346,47 @@ def _sequences(columns: Columns) -> tuple[Columns, np.ndarray, np.ndarray]:
     return columns, rows, np.zeros_like(rows)
 
 
+def unpacked_columns(
+    columns: Mapping[str, np.ndarray],
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """Returns the sequences of packed rows as records, and their rows and slots."""
+    ids = columns["sequence_ids"]
+    num_slots = columns["cls_positions"].shape[1]
+    is_used = columns["next_sentence_weights"] > 0
+    is_used |= (ids[:, :, None] == np.arange(1, num_slots + 1)).any(axis=1)
+    rows, numbers = np.nonzero(is_used)
+    is_own = ids[rows] == numbers[:, None] + 1
+    # A stable sort brings a sequence's tokens to the front, in order.
+    places = np.argsort(~is_own, axis=1, kind="stable")
+    in_front = np.take_along_axis(is_own, places, axis=1)
+    unpacked = {
+        name: np.where(
+            in_front, np.take_along_axis(columns[name][rows], places, axis=1), 0
+        )
+        for name in ("input_ids", "input_mask", "segment_ids")
+    }
+    unpacked["next_sentence_labels"] = columns["next_sentence_labels"][rows, numbers][
+        :, None
+    ]
+    if "masked_lm_positions" in columns:
+        positions = columns["masked_lm_positions"][rows]
+        inside = positions.clip(0, ids.shape[1] - 1)
+        is_own = np.take_along_axis(is_own, inside, axis=1) & (
+            columns["masked_lm_weights"][rows] > 0
+        )
+        begins = columns["cls_positions"][rows, numbers][:, None]
+        slots = np.argsort(~is_own, axis=1, kind="stable")
+        in_front = np.take_along_axis(is_own, slots, axis=1)
+        for name, values in (
+            ("masked_lm_positions", positions - begins),
+            ("masked_lm_ids", columns["masked_lm_ids"][rows]),
+            ("masked_lm_weights", columns["masked_lm_weights"][rows]),
+        ):
+            values = np.take_along_axis(values, slots, axis=1)
+            unpacked[name] = np.where(in_front, values, 0).astype(values.dtype)
+    return unpacked, rows, numbers
+
+
 # The manifest's `pairs` -> the meanings of next_sentence_labels.
 _LABELS = {
     "nsp": ("B follows A", "B is random"),
@@ -338,7 +397,7 @@ _LABELS = {
 
 
 def examples(
-    records: PretrainingRecords, start: int, num_examples: int, width: int
+    records: "ReadableRecords", start: int, num_examples: int, width: int
 ) -> Iterator[list[str]]:
     """Yields some records as lines of text, packed rows sequence by sequence."""
     if not num_examples:
@@ -457,3 +516,45 @@ def _words(
             is_special = seen.startswith("[") and seen.endswith("]")
             joins = not (seen.startswith(CONTINUATION) or is_special)
     return words
+
+
+def manifest_lines(manifest: Manifest) -> list[str]:
+    """Returns a description of a set's origin and content, for people."""
+    state = "complete" if manifest.complete else "NOT COMPLETE"
+    num_bytes = sum(source.num_bytes for source in manifest.source_files)
+    sources = [source.path for source in manifest.source_files]
+    settings = {
+        name: value
+        for name, value in settings_of(manifest).items()
+        if value not in (None, "") and name not in ("vocab_file", "output_file")
+    }
+    return [
+        manifest.path,
+        f"  {state}: {manifest.num_records:,} records in {len(manifest.shards):,}"
+        f" file(s); {manifest.vocab_size:,} entries in the vocabulary",
+        f"  {', '.join(f'{name}={value}' for name, value in settings.items())}",
+        f"  source files: {len(sources):,} of {num_bytes:,} bytes in all:"
+        f" {', '.join(sources[:3])}{', ...' if sources[3:] else ''}",
+    ]
+
+
+def run(options: InspectionOptions) -> None:
+    """Prints what the flags ask for."""
+    if not options.positional:
+        raise InputError("Give record files: inspect_records records/text.tfrecord")
+    cli.import_tensorflow(options)
+    from tqdm import tqdm
+
+    records = opened(options.positional, options.vocab_file)
+    width = shutil.get_terminal_size().columns
+    for manifest in records.manifests:
+        print("\n".join([*manifest_lines(manifest), ""]))
+    for lines in examples(records, options.start, options.num_examples, width):
+        print("\n".join([*lines, ""]))
+    if options.statistics:
+        total = sum(files.size(path) for path in records.paths)
+        with tqdm(
+            total=total, desc="Reading", unit="B", unit_scale=True, disable=None
+        ) as bar:
+            lines = [*survey(records, bar.update)]
+        print("\n".join(lines))

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.records.inspection import broken_rules, example_lines
+from bert_tf.addons.study.inspect_records import broken_rules, example_lines
 from bert_tf.text.vocabulary import Vocabulary
 
 LETTERS = Vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "d"])
