@@ -23,7 +23,7 @@ from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, option, with_default
 from bert_tf.base.shared_options import ModelOptions
-from bert_tf.records.vocabulary_options import (
+from bert_tf.records.learn_vocabulary import (
     WrittenVocabularyOptions,
     check_output_file,
     count_words,

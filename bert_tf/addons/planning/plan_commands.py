@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bert_tf.base import files, options
 from bert_tf.base.options import REQUIRED, declarations, option, with_default
 from bert_tf.base.shared_options import ModelOptions
+from bert_tf.records.learn_vocabulary import WrittenVocabularyOptions
 from bert_tf.records.tokenized_corpus import DEDUPLICATION
-from bert_tf.records.vocabulary_options import WrittenVocabularyOptions
 from bert_tf.records.writing import MANIFEST_SUFFIX
 from bert_tf.tasks.pretraining_options import PretrainingOptions
 from bert_tf.text.segmentation import NO_SEGMENTER
