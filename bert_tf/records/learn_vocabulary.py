@@ -1,4 +1,4 @@
-"""A vocabulary, learned from text; the words of a text, and the file to write."""
+"""A vocabulary, learned from text."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from bert_tf.text.vocabulary import Vocabulary
 
 
-class WrittenVocabularyOptions(
-    TextOptions, decides="nothing", hides=("split_sentences", "language")
+class VocabularyOptions(
+    TextOptions, decides="numbers", hides=("split_sentences", "language")
 ):
-    """The text to count the words of, and the file to write."""
+    """The vocabulary to learn, its text, and the file to write."""
 
     split_sentences: bool | None = False
     output_file: str = option(
-        REQUIRED, "The vocab.txt file to write.", path=Path.OUTPUT
+        REQUIRED, "The vocab.txt file to write.", path=Path.OUTPUT, decides="nothing"
     )
     max_words: int = option(
         5_000_000,
@@ -35,22 +35,17 @@ class WrittenVocabularyOptions(
         " and so on, until half as many are left. The number of dropped words is"
         " reported.",
         least=1000,
-        decides="numbers",
     )
     fewer_tokens: bool = option(
         False,
         "If the text supports fewer tokens than are asked for, write as many as it"
         " supports.",
-        decides="numbers",
     )
     overwrite: bool = option(
-        False, "Overwrite an --output_file with different content."
+        False,
+        "Overwrite an --output_file with different content.",
+        decides="nothing",
     )
-
-
-class VocabularyOptions(WrittenVocabularyOptions, decides="numbers"):
-    """The vocabulary to learn, and its text."""
-
     do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
     vocab_size: int = option(
         30522,
@@ -107,7 +102,7 @@ def run(options: VocabularyOptions) -> None:
 
 
 def count_words(
-    options: WrittenVocabularyOptions,
+    options: VocabularyOptions,
     do_lower_case: bool,
     segmenter: str,
     passed_over: Sequence[str] = (),
@@ -138,7 +133,7 @@ def count_words(
     return counts
 
 
-def write(vocabulary: "Vocabulary", options: WrittenVocabularyOptions) -> None:
+def write(vocabulary: "Vocabulary", options: VocabularyOptions) -> None:
     """Writes a vocabulary, unless it is there."""
     path = options.output_file
     # The file may have been written in the meantime.
@@ -153,7 +148,7 @@ def write(vocabulary: "Vocabulary", options: WrittenVocabularyOptions) -> None:
 
 
 def check_output_file(
-    options: WrittenVocabularyOptions, may_be_wanted: Callable[[bytes], bool]
+    options: VocabularyOptions, may_be_wanted: Callable[[bytes], bool]
 ) -> None:
     """Checks, before the work, that its result can be written; makes the folder."""
     path = options.output_file
