@@ -116,6 +116,7 @@ class UsageTest(tf.test.TestCase, parameterized.TestCase):
         ("--smart_momentum=0.5", "no effect without --smart_proximal_weight"),
         ("--mixout=0.5 --lora_rank=2", "--mixout changes weights that --lora_rank"),
         ("--mixout=1", "must be below 1"),
+        ("--max_unusable_rows=1.5", "=1.5 must be below 1, or a whole number"),
         ("--distill_hidden=1", "no effect without --teacher_checkpoint"),
         ("--teacher_checkpoint=t --distill_logits=0", "teaches nothing"),
         ("--teacher_checkpoint=t --distill_attention=1 --recompute", "needs scores"),
