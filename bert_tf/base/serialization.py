@@ -24,7 +24,7 @@ _CLASSES = {
     "ElectraPretrainer": "bert_tf.addons.methods.electra",
     "BertSpanPredictor": "bert_tf.modeling.heads",
     "BertTagger": "bert_tf.modeling.heads",
-    "BiLstmTagger": "bert_tf.modeling.bilstm",
+    "BiLstmTagger": "bert_tf.tasks.tagging.frozen_features",
     "Lamb": "bert_tf.optimization.optimizers",
     "LayerMixture": "bert_tf.modeling.pooling",
     "PackedPositions": "bert_tf.modeling.pooling",
