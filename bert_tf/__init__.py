@@ -132,7 +132,7 @@ _HOMES = {
 
 # No `__all__`: `help(bert_tf)` would also print everything inherited from Keras.
 
-keras_backend.register()
+keras_backend.register_classes()
 
 if not TYPE_CHECKING:  # a type checker would accept any name
 

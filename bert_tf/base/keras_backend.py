@@ -174,8 +174,8 @@ _CLASSES = {
 }
 
 
-def register() -> None:
-    """Registers all classes now, or as soon as Keras is imported."""
+def register_classes() -> None:
+    """Registers our classes with Keras now, or as soon as it is imported."""
     keras = sys.modules.get("keras")
     if keras is None:
         sys.meta_path.insert(0, _AfterKeras())
