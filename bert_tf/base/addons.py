@@ -27,6 +27,8 @@ ADDONS = {
     "electra": "bert_tf.addons.methods.electra:ElectraPretrainer",
     "standardization": "bert_tf.addons.methods.standardization",
     "regularization": "bert_tf.addons.methods.regularization",
+    # Options that are declared with those of training, before TensorFlow is imported.
+    "losses": "bert_tf.addons.methods.loss_options:LossOptions",
     # Formats of checkpoints.
     "kerashub": "bert_tf.conversion.kerashub",
     "model_garden": "bert_tf.addons.methods.model_garden",

@@ -33,7 +33,7 @@ from bert_tf.training.run_folder import RunData, Start
 from bert_tf.training.step import on_devices
 from bert_tf.training.strategy import Strategy, is_chief
 from bert_tf.training.task import Evaluate, Phase, Task
-from bert_tf.training.training_options import LossOptions, TrainingConfig
+from bert_tf.training.training_options import TrainingConfig
 
 # The model's options: LoRA, adapters, a mixture of layers.
 
@@ -136,7 +136,7 @@ def training_plan(
     start = Start(
         task=task.name,
         data=data,
-        settings=config.decisive | fixed | LossOptions.of(options).changed,
+        settings=config.decisive | fixed | addon("losses").of(options).changed,
         flags={
             **options.as_flags(),
             **setting._asdict(),
@@ -237,7 +237,7 @@ def _by_length(
 
 
 def refuse_losses(
-    losses: LossOptions, name: str, problem_type: str, *, has_classes: bool = True
+    losses: Any, name: str, problem_type: str, *, has_classes: bool = True
 ) -> None:
     """Raises InputError for losses that the task's predictions do not allow."""
     if losses.label_smoothing and problem_type == REGRESSION:
@@ -253,7 +253,7 @@ def with_losses(
     model_files: ModelFiles,
 ) -> Task:
     """Returns the task with the training losses that the options add."""
-    losses = LossOptions.of(options)
+    losses = addon("losses").of(options)
     if not losses.changed:
         return trained
     counts = task.class_counts()

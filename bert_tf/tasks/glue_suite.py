@@ -42,7 +42,6 @@ from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints
 from bert_tf.training.run_folder import held_for_training
 from bert_tf.training.strategy import create_strategy, is_chief
-from bert_tf.training.training_options import LossOptions
 
 # Not in the average: Devlin et al. 2018 leave out WNLI, and AX has no labels.
 NOT_AVERAGED = ("WNLI", "AX")
@@ -332,7 +331,7 @@ def check_examples(data_set: DataSet, options: GlueOptions) -> None:
     data_set = dataclasses.replace(
         data_set, max_unusable_rows=options.max_unusable_rows
     )
-    losses, target = LossOptions.of(options), data_set.target()
+    losses, target = addon("losses").of(options), data_set.target()
     if data_set.dev_splits:
         refuse_losses(losses, data_set.name, target.kind)
         if losses.class_weights:

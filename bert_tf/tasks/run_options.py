@@ -274,8 +274,6 @@ class FineTuningOptions(
         if self.init_adapter and not self.init_checkpoint:
             yield "`init_adapter` goes on top of a base: give `init_checkpoint`."
         for name in ("lora_rank", "adapter_size", "init_adapter"):
-            if self.mixout and getattr(self, name):
-                yield f"`mixout` changes weights that `{name}` freezes: leave one out."
             if self.cls_normalization and getattr(self, name):
                 yield f"`cls_normalization` and `{name}` exclude each other."
 

@@ -6,11 +6,11 @@ from absl import flags
 from absl.testing import parameterized
 
 from bert_tf import run_classifier, run_glue, run_squad
+from bert_tf.addons.methods.loss_options import LossOptions
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.run_options import RunSetting, warn_of_stride, with_recipe
-from bert_tf.training.training_options import LossOptions
 
 GIVEN = ("--output_dir=o", "--task_name=MRPC", "--data_dir=d", "--do_train")
 GLUE = ("--output_dir=o", "--glue_dir=d")

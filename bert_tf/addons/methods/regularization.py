@@ -24,6 +24,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from bert_tf.addons.methods.loss_options import BALANCED, LossOptions
 from bert_tf.base import keras_backend
 from bert_tf.base.errors import InputError
 from bert_tf.conversion.loading import load_model, refuse_other_teacher
@@ -51,7 +52,6 @@ from bert_tf.modeling.objectives import (
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.task import Task
-from bert_tf.training.training_options import BALANCED, LossOptions
 
 T = TypeVar("T", bound=Task)
 
