@@ -37,7 +37,7 @@ Names are looked up when first used: `import bert_tf` costs no TensorFlow import
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from bert_tf.base import keras_backend, serialization
+from bert_tf.base import keras_backend
 
 if TYPE_CHECKING:  # for editors and type checkers; the names below are the same
     from bert_tf.addons.serving.explanations import Explanation as Explanation
@@ -132,7 +132,7 @@ _HOMES = {
 
 # No `__all__`: `help(bert_tf)` would also print everything inherited from Keras.
 
-serialization.register()
+keras_backend.register_classes()
 
 if not TYPE_CHECKING:  # a type checker would accept any name
 

@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (33, 8_700),
-    "bert_tf.run_pretraining": (69, 21_650),
-    "bert_tf.run_classifier": (75, 23_070),
-    "bert_tf.export_model": (75, 24_050),
+    "tfrecords.create_pretraining_data": (32, 8_695),
+    "bert_tf.run_pretraining": (68, 21_500),
+    "bert_tf.run_classifier": (74, 22_890),
+    "bert_tf.export_model": (73, 23_870),
 }
-MOST_LINES_OF_THE_CORE = 41_082
-MOST_LINES = 54_112
+MOST_LINES_OF_THE_CORE = 40_885
+MOST_LINES = 54_105
 
 
 class ReachTest(tf.test.TestCase):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.parts import programs
+from bert_tf.addons.methods.loss_options import LossOptions
 from bert_tf.addons.methods.regularization import Regularized
 from bert_tf.base.config import BertConfig
 from bert_tf.modeling.heads import (
@@ -23,7 +24,6 @@ from bert_tf.modeling.objectives import CLASSIFICATION, SPAN, TAGGING
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training.jax_step import JaxStrategy
 from bert_tf.training.task import Task
-from bert_tf.training.training_options import LossOptions
 from tests.modeling import examples
 
 ELECTRA = {"generator_size": 0.5, "discriminator_weight": 50.0}

@@ -31,6 +31,8 @@ ADDONS = {
     "regularization": "bert_tf.addons.methods.regularization",
     # Pictures of reports.
     "report_pictures": "bert_tf.addons.study.report_pictures",
+    # Options that are declared with those of training, before TensorFlow is imported.
+    "losses": "bert_tf.addons.methods.loss_options:LossOptions",
     # Formats of checkpoints.
     "kerashub": "bert_tf.conversion.kerashub",
     "sentence_transformers": "bert_tf.addons.methods.sentence_transformers",

@@ -69,9 +69,44 @@ class SentenceOptions(FineTuningOptions, title=options.LENGTHS, decides="reading
             )
 
 
-class TableOptions(TfdsOptions, title=options.DATA, decides="numbers"):
-    """A table, or a TensorFlow dataset, of your own."""
+class ClassifierOptions(
+    SentenceOptions, TfdsOptions, title=options.DATA, decides="numbers"
+):
+    """Classification of sentences and pairs: a task's, or a table of your own."""
 
+    data_dir: str | None = option(
+        None,
+        "Folder of the task's files, such as train.tsv.",
+        path=Path.FOLDER,
+        decides="nothing",
+        in_summary=True,
+    )
+    task_name: str | None = option(
+        None,
+        "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX (the diagnostics) or"
+        " XNLI, in upper or lower case; or tsv, your own table, which is the default"
+        " with --train_file, --dev_file or --test_file.",
+        decides="nothing",
+        in_summary=True,
+    )
+    tfds_name: str | None = option(
+        None,
+        "Read a TensorFlow dataset instead of --data_dir: glue/sst2, or any other,"
+        " whose features are named by --text_a_column, --text_b_column and"
+        " --label_column.",
+    )
+    metrics: tuple[str, ...] | None = option(
+        None,
+        "Metrics on the development set, such as f1_macro,accuracy; the first one"
+        " chooses the best run. Default: GLUE's for the task; accuracy for tsv,"
+        " f1_micro with --several_labels, pearson with --regression.",
+    )
+    xnli_language: str = option(
+        "zh",
+        "For XNLI: the language to train on (machine-translated) and to predict"
+        " (Conneau et al. 2018), such as de. The original uses Chinese.",
+    )
+    # Of a table, or of any set of TensorFlow Datasets.
     tfds_splits: tuple[str, ...] = option(
         ("train", "validation", "test"),
         "For TensorFlow datasets other than GLUE's: the splits for training,"
@@ -140,45 +175,6 @@ class TableOptions(TfdsOptions, title=options.DATA, decides="numbers"):
         ",", "For tsv: the separator between several labels, or numbers, in a cell."
     )
 
-
-class ClassifierOptions(
-    SentenceOptions, TableOptions, title=options.DATA, decides="numbers"
-):
-    """Classification of sentences and sentence pairs."""
-
-    data_dir: str | None = option(
-        None,
-        "Folder of the task's files, such as train.tsv.",
-        path=Path.FOLDER,
-        decides="nothing",
-        in_summary=True,
-    )
-    task_name: str | None = option(
-        None,
-        "CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX (the diagnostics) or"
-        " XNLI, in upper or lower case; or tsv, your own table, which is the default"
-        " with --train_file, --dev_file or --test_file.",
-        decides="nothing",
-        in_summary=True,
-    )
-    tfds_name: str | None = option(
-        None,
-        "Read a TensorFlow dataset instead of --data_dir: glue/sst2, or any other,"
-        " whose features are named by --text_a_column, --text_b_column and"
-        " --label_column.",
-    )
-    metrics: tuple[str, ...] | None = option(
-        None,
-        "Metrics on the development set, such as f1_macro,accuracy; the first one"
-        " chooses the best run. Default: GLUE's for the task; accuracy for tsv,"
-        " f1_micro with --several_labels, pearson with --regression.",
-    )
-    xnli_language: str = option(
-        "zh",
-        "For XNLI: the language to train on (machine-translated) and to predict"
-        " (Conneau et al. 2018), such as de. The original uses Chinese.",
-    )
-
     def problems(self) -> Iterator[str]:
         """Yields the options that do not fit the data set."""
         yield from super().problems()
@@ -209,6 +205,11 @@ class ClassifierOptions(
             return False
         there = os.path.join(self.folder or "", self.dev_file)
         return self.dev_share > 0.0 and not files.exists(there)
+
+
+OF_TABLES = ClassifierOptions.__annotations__.keys() - {
+    *("data_dir", "task_name", "tfds_name", "metrics", "xnli_language")
+}
 
 
 def is_own_table(task_name: str | None) -> bool:
@@ -278,7 +279,7 @@ def _refuse_useless(given: ClassifierOptions, found: tables.DataSet) -> None:
     useless: dict[str, str] = {}
     if found.name in TASKS:
         where = f"it is for `task_name={OWN_TABLE}`, not for {found.name}"
-        useless |= dict.fromkeys(TableOptions.__annotations__, where)
+        useless |= dict.fromkeys(sorted(OF_TABLES), where)
     if given.tfds_name is not None:
         useless["has_header"] = "`tfds_name` has no files"
     if found.name != "XNLI":

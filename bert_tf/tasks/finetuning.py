@@ -14,7 +14,7 @@ from absl import logging
 
 from bert_tf.base import files, keras_backend
 from bert_tf.base.addons import addon
-from bert_tf.base.config import REGRESSION, SINGLE_LABEL, BertConfig
+from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, read_model_files
@@ -33,7 +33,7 @@ from bert_tf.training.run_folder import RunData, Start
 from bert_tf.training.step import on_devices
 from bert_tf.training.strategy import Strategy, is_chief
 from bert_tf.training.task import Evaluate, Phase, Task
-from bert_tf.training.training_options import LossOptions, TrainingConfig
+from bert_tf.training.training_options import TrainingConfig
 
 # The model's options: LoRA, adapters, a mixture of layers.
 
@@ -136,7 +136,7 @@ def training_plan(
     start = Start(
         task=task.name,
         data=data,
-        settings=config.decisive | fixed | LossOptions.of(options).changed,
+        settings=config.decisive | fixed | addon("losses").of(options).changed,
         flags={
             **options.as_flags(),
             **setting._asdict(),
@@ -236,16 +236,6 @@ def _by_length(
     )
 
 
-def refuse_losses(
-    losses: LossOptions, name: str, problem_type: str, *, has_classes: bool = True
-) -> None:
-    """Raises InputError for losses that the task's predictions do not allow."""
-    if losses.label_smoothing and problem_type == REGRESSION:
-        raise InputError(f"`label_smoothing` needs labels; {name} has numbers.")
-    if losses.class_weights and (not has_classes or problem_type != SINGLE_LABEL):
-        raise InputError(f"`class_weights`: {name} does not choose one class.")
-
-
 def with_losses(
     trained: Task,
     task: FineTuningTask,
@@ -253,17 +243,14 @@ def with_losses(
     model_files: ModelFiles,
 ) -> Task:
     """Returns the task with the training losses that the options add."""
-    losses = LossOptions.of(options)
+    losses = addon("losses").of(options)
     if not losses.changed:
         return trained
-    counts = task.class_counts()
-    refuse_losses(losses, task.name, task.problem_type, has_classes=counts is not None)
-    weights = None
-    if losses.class_weights and counts is not None:
-        weights = addon("regularization").class_weights(
-            losses.class_weights, task.labels or (), counts
-        )
-    return addon("regularization").regularized(
+    methods = addon("regularization")
+    weights = methods.checked_class_weights(
+        losses, task.name, task.problem_type, task.labels or (), task.class_counts()
+    )
+    return methods.regularized(
         trained,
         losses,
         heads=[task.head],

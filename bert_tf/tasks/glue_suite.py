@@ -20,7 +20,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.pictures import figure, table
 from bert_tf.tasks.classification import ClassificationTask
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
-from bert_tf.tasks.finetuning import FineTuning, files_of, refuse_losses
+from bert_tf.tasks.finetuning import FineTuning, files_of
 from bert_tf.tasks.glue import (
     COLUMNS,
     GLUE_TASKS,
@@ -42,7 +42,6 @@ from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints
 from bert_tf.training.run_folder import held_for_training
 from bert_tf.training.strategy import create_strategy, is_chief
-from bert_tf.training.training_options import LossOptions
 
 # Not in the average: Devlin et al. 2018 leave out WNLI, and AX has no labels.
 NOT_AVERAGED = ("WNLI", "AX")
@@ -332,14 +331,12 @@ def check_examples(data_set: DataSet, options: GlueOptions) -> None:
     data_set = dataclasses.replace(
         data_set, max_unusable_rows=options.max_unusable_rows
     )
-    losses, target = LossOptions.of(options), data_set.target()
-    if data_set.dev_splits:
-        refuse_losses(losses, data_set.name, target.kind)
-        if losses.class_weights:
-            counts = np.ones(len(target.labels))
-            addon("regularization").class_weights(
-                losses.class_weights, target.labels, counts
-            )
+    losses, target = addon("losses").of(options), data_set.target()
+    if data_set.dev_splits and losses.changed:
+        counts = np.ones(len(target.labels))
+        addon("regularization").checked_class_weights(
+            losses, data_set.name, target.kind, target.labels, counts
+        )
     for split in _splits(data_set, options):
         count = len(data_set.read(folder, split, warns=False))  # the run warns
         wanted = task_file(data_set.name, split)

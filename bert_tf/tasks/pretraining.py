@@ -55,7 +55,7 @@ from bert_tf.training.strategy import (
     is_chief,
 )
 from bert_tf.training.task import ENDLESS, Phase, Task
-from bert_tf.training.training_options import LossOptions, TrainingConfig
+from bert_tf.training.training_options import TrainingConfig
 
 # Pre-training as a task: the masked LM, with or without next sentence prediction.
 
@@ -171,7 +171,7 @@ class PretrainingRun(Run):
             num_pair_labels=first.num_pair_labels,
             electra=self.electra,
         )
-        self._losses = LossOptions.of(options)
+        self._losses = addon("losses").of(options)
         if self._losses.changed:
             heads = {
                 "masked_lm_loss": names.MASKED_LM,

@@ -69,8 +69,8 @@ class PretrainingOptions(
     ModelOptions,
     TrainingConfig,
     DeviceOptions,
-    LossOptions,
     MaskingOptions,
+    LossOptions,
     decides="numbers",
     hides=_OF_FINE_TUNING,
 ):

@@ -107,26 +107,6 @@ _SAME = {
 }
 
 
-class UnusableRowsOptions(Options, title=options.DATA):
-    """The number of unusable rows allowed in a file."""
-
-    max_unusable_rows: float = option(
-        MAX_UNUSABLE,
-        "How many rows of a file may be unusable (without text, with too few columns or"
-        " with an unknown label) and are left out, or have no prediction: a share below"
-        " 1, or a number of rows. If there are more, the command stops.",
-        least=0.0,
-        decides="numbers",
-    )
-
-    def problems(self) -> Iterator[str]:
-        """Yields an error unless the limit is a share or a whole number."""
-        yield from super().problems()
-        most = self.max_unusable_rows
-        if most >= 1 and not most.is_integer():
-            yield f"`max_unusable_rows={most}` must be below 1, or a whole number."
-
-
 class RunSetting(NamedTuple):
     """The settings in which runs on one task may differ."""
 
@@ -158,6 +138,15 @@ def _short(number: float) -> str:
     return repr(float(number)).removesuffix(".0")
 
 
+def problems_of_limit(max_unusable_rows: float) -> Iterator[str]:
+    """Yields a problem unless the limit is a share or a whole number."""
+    if max_unusable_rows >= 1 and not max_unusable_rows.is_integer():
+        yield (
+            f"`max_unusable_rows={max_unusable_rows}` must be below 1, or a whole"
+            " number."
+        )
+
+
 class FineTuningOptions(
     ModelOptions,
     TrainingConfig,
@@ -165,7 +154,6 @@ class FineTuningOptions(
     LengthOptions,
     SelectionOptions,
     LossOptions,
-    UnusableRowsOptions,
     title=options.TRAINING,
     decides="nothing",
     hides=(
@@ -257,12 +245,22 @@ class FineTuningOptions(
     best_metric: str | None = options.with_default(  # type: ignore[assignment]
         TrainingConfig, "best_metric", None
     )
+    max_unusable_rows: float = option(
+        MAX_UNUSABLE,
+        "How many rows of a file may be unusable (without text, with too few columns or"
+        " with an unknown label) and are left out, or have no prediction: a share below"
+        " 1, or a number of rows. If there are more, the command stops.",
+        least=0.0,
+        decides="numbers",
+        title=options.DATA,
+    )
     eval_batch_size: int = option(32, "Sequences per evaluation step.", least=1)
     predict_batch_size: int = option(32, "Sequences per prediction step.", least=1)
 
     def problems(self) -> Iterator[str]:
         """Yields options that exclude each other, or have no effect."""
         yield from super().problems()
+        yield from problems_of_limit(self.max_unusable_rows)
         frozen = self.lora_rank or self.adapter_size or self.init_adapter
         if self.lora_rank and self.adapter_size:
             yield "`lora_rank` and `adapter_size` do the same in two ways: give one."
@@ -276,8 +274,6 @@ class FineTuningOptions(
         if self.init_adapter and not self.init_checkpoint:
             yield "`init_adapter` goes on top of a base: give `init_checkpoint`."
         for name in ("lora_rank", "adapter_size", "init_adapter"):
-            if self.mixout and getattr(self, name):
-                yield f"`mixout` changes weights that `{name}` freezes: leave one out."
             if self.cls_normalization and getattr(self, name):
                 yield f"`cls_normalization` and `{name}` exclude each other."
 

@@ -16,11 +16,8 @@ from bert_tf.base import cli, options
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Path
 from bert_tf.records import create_pretraining_data
-from bert_tf.tasks.data_set_options import (
-    ClassifierOptions,
-    GlueOptions,
-    TableOptions,
-)
+from bert_tf.tasks import data_set_options
+from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.swag.multiple_choice_options import ChoiceOptions
 from bert_tf.tasks.tagging.tagging_options import TaggingOptions
@@ -316,7 +313,7 @@ class DecidesTest(tf.test.TestCase):
         self.assertEqual(self.deciding("setting", "nothing"), SAME_SELECTION)
         self.assertEqual(self.deciding("reading"), READING)
         self.assertEqual(self.deciding("model"), OF_MODEL)
-        self.assertEqual(set(TableOptions.__annotations__), OF_TABLES)
+        self.assertEqual(set(data_set_options.OF_TABLES), OF_TABLES)
         self.assertEqual(set(inspect_checkpoint.summary_names()), SUMMARY)
         self.assertEqual(
             answer.DEFAULTS,

@@ -1,5 +1,4 @@
 import functools
-import os
 from unittest import mock
 
 import keras
@@ -16,7 +15,6 @@ from bert_tf.base.config import (
     SINGLE_LABEL,
 )
 from bert_tf.base.errors import InputError
-from bert_tf.modeling.bilstm import BiLstmTagger
 from bert_tf.modeling.fused import without_fusion
 from bert_tf.modeling.heads import (
     BertClassifier,
@@ -594,58 +592,6 @@ class PretrainerTest(tf.test.TestCase, parameterized.TestCase):
             log_p, records["masked_lm_ids"][..., None], axis=-1
         ).mean()
         self.assertAllClose(logs, {"loss": expected}, rtol=1e-5)
-
-
-B, S, L, F, H, C = 2, 4, 3, 5, 6, 3
-
-
-def logits_of(weights, vectors):
-    """The scores of one sentence [S, L, F], in numpy."""
-    scores = np.exp(weights["layer_mixture/scores"])
-    mixed = np.tensordot(scores / scores.sum(), vectors, axes=(0, 1))
-    x = weights["layer_mixture/gamma"] * mixed
-    for number in range(2):
-        parts = []
-        for name, order in (("forward", 1), ("backward", -1)):
-            part = numpy_bert.lstm(weights, f"bilstm_{number}/{name}_lstm", x[::order])
-            parts.append(part[::order])
-        x = np.concatenate(parts, axis=1)
-    return x @ weights["tagging/output_weights"].T + weights["tagging/output_bias"]
-
-
-class BiLstmTaggerTest(tf.test.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.model = BiLstmTagger(L, F, C, hidden_size=H)
-        weights = randomize(self.model).items()
-        self.weights = {name.removeprefix("cls/"): x for name, x in weights}
-        rng = np.random.default_rng(2)
-        self.features = np.float32(rng.normal(size=[B, S, L, F]))
-        self.mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0]])
-
-    def batch(self, **others):
-        return {"features": self.features, "input_mask": self.mask, **others}
-
-    def test_as_its_equations_have_it_whatever_the_padding(self):
-        logits = self.model(self.batch())["logits"]
-        for row, length in enumerate((4, 2)):
-            expected = logits_of(self.weights, np.float64(self.features[row, :length]))
-            self.assertAllClose(logits[row, :length], expected, 1e-5, 1e-5)
-
-    def test_one_vector_a_word_is_not_mixed(self):
-        model = BiLstmTagger(1, F, C, hidden_size=H)
-        self.assertFalse([w for w in model.weights if "mixture" in w.path])
-        features = self.features[:, :, :1]
-        output = model({"features": features, "input_mask": self.mask})
-        self.assertEqual(output["logits"].shape, (B, S, C))
-
-    def test_saved(self):
-        path = os.path.join(self.get_temp_dir(), "model.keras")
-        self.model.save(path)
-        again = keras.models.load_model(path)
-        self.assertAllEqual(
-            self.model(self.batch())["logits"], again(self.batch())["logits"]
-        )
 
 
 class WindowAttentionTest(tf.test.TestCase):

@@ -6,11 +6,11 @@ from absl import flags
 from absl.testing import parameterized
 
 from bert_tf import run_classifier, run_glue, run_squad
+from bert_tf.addons.methods.loss_options import LossOptions
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
 from bert_tf.tasks.run_options import RunSetting, warn_of_stride, with_recipe
-from bert_tf.training.training_options import LossOptions
 
 GIVEN = ("--output_dir=o", "--task_name=MRPC", "--data_dir=d", "--do_train")
 GLUE = ("--output_dir=o", "--glue_dir=d")
@@ -116,6 +116,7 @@ class UsageTest(tf.test.TestCase, parameterized.TestCase):
         ("--smart_momentum=0.5", "no effect without --smart_proximal_weight"),
         ("--mixout=0.5 --lora_rank=2", "--mixout changes weights that --lora_rank"),
         ("--mixout=1", "must be below 1"),
+        ("--max_unusable_rows=1.5", "=1.5 must be below 1, or a whole number"),
         ("--distill_hidden=1", "no effect without --teacher_checkpoint"),
         ("--teacher_checkpoint=t --distill_logits=0", "teaches nothing"),
         ("--teacher_checkpoint=t --distill_attention=1 --recompute", "needs scores"),

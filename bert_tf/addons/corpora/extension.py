@@ -23,8 +23,8 @@ from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, option, with_default
 from bert_tf.base.shared_options import ModelOptions
-from bert_tf.records.vocabulary_options import (
-    WrittenVocabularyOptions,
+from bert_tf.records.learn_vocabulary import (
+    VocabularyOptions,
     check_output_file,
     count_words,
     write,
@@ -220,7 +220,11 @@ def is_extension(vocabulary: Vocabulary, content: bytes) -> bool:
 _SHOWN = 10
 
 
-class ExtensionOptions(WrittenVocabularyOptions, decides="numbers"):
+class ExtensionOptions(
+    VocabularyOptions,
+    decides="numbers",
+    hides=("vocab_size", "num_unused", "character_coverage"),
+):
     """The vocabulary to extend, how far, and the text."""
 
     init_checkpoint: str = with_default(
@@ -243,9 +247,8 @@ class ExtensionOptions(WrittenVocabularyOptions, decides="numbers"):
         least=1.0,
     )
     min_frequency: int = option(5, "How often a word must occur to be added.", least=1)
-    do_lower_case: bool = with_default(ModelOptions, "do_lower_case", True)
     segmenter: str = with_default(
-        WrittenVocabularyOptions,
+        VocabularyOptions,
         "segmenter",
         NO_SEGMENTER,
         help="What separates the words of scripts without spaces, as in"

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from bert_tf.addons.methods.loss_options import LossOptions
 from bert_tf.base import options
 from bert_tf.base.options import Path, option
 from bert_tf.tasks.run_options import FineTuningOptions
-from bert_tf.training.training_options import LossOptions
 
 # Options of other heads' scores, and of layers that `bert_tf.load` cannot embed with.
 _OF_SCORES = tuple(name for name in LossOptions.__annotations__ if name != "mixout")

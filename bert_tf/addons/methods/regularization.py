@@ -24,6 +24,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from bert_tf.addons.methods.loss_options import BALANCED, LossOptions
 from bert_tf.addons.methods.loss_terms import (
     divergence,
     of_tokens,
@@ -32,6 +33,7 @@ from bert_tf.addons.methods.loss_terms import (
     with_class_weights,
 )
 from bert_tf.base import keras_backend
+from bert_tf.base.config import REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import load_model
@@ -49,7 +51,6 @@ from bert_tf.modeling.objectives import Loss, Objective, Outputs, Records
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.text.vocabulary import Vocabulary
 from bert_tf.training.task import Task
-from bert_tf.training.training_options import BALANCED, LossOptions
 
 T = TypeVar("T", bound=Task)
 
@@ -452,6 +453,26 @@ def _difference_of_scores(ours: Any, theirs: Any) -> Any:
     square = ops.mean(square, axis=1) * is_visible
     count = ops.sum(is_visible * ops.ones_like(square), axis=-1)
     return ops.divide_no_nan(ops.sum(square, axis=-1), count)
+
+
+def checked_class_weights(
+    losses: LossOptions,
+    name: str,
+    problem_type: str,
+    labels: Sequence[str],
+    counts: np.ndarray | None,
+) -> list[float] | None:
+    """Returns the classes' weights, if any are given for a task.
+
+    Raises InputError for losses that the task's predictions do not allow.
+    """
+    if losses.label_smoothing and problem_type == REGRESSION:
+        raise InputError(f"`label_smoothing` needs labels; {name} has numbers.")
+    if not losses.class_weights:
+        return None
+    if counts is None or problem_type != SINGLE_LABEL:
+        raise InputError(f"`class_weights`: {name} does not choose one class.")
+    return class_weights(losses.class_weights, labels, counts)
 
 
 def class_weights(

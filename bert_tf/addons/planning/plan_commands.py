@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bert_tf.base import files, options
 from bert_tf.base.options import REQUIRED, declarations, option, with_default
 from bert_tf.base.shared_options import ModelOptions
+from bert_tf.records.learn_vocabulary import VocabularyOptions
 from bert_tf.records.tokenized_corpus import DEDUPLICATION
-from bert_tf.records.vocabulary_options import WrittenVocabularyOptions
 from bert_tf.records.writing import MANIFEST_SUFFIX
 from bert_tf.tasks.pretraining_options import PretrainingOptions
 from bert_tf.text.segmentation import NO_SEGMENTER
@@ -146,7 +146,7 @@ class Commands:
 
     def make_vocabulary(self, target: str, num_bytes: float, **reading: Any) -> Command:
         """Returns the command that learns a vocabulary, or extends the checkpoint's."""
-        known = declarations(WrittenVocabularyOptions)
+        known = declarations(VocabularyOptions)
         reading = {name: x for name, x in reading.items() if name in known}
         if self.options.init_checkpoint is not None:
             extension = {

@@ -18,15 +18,12 @@ from absl import logging
 from bert_tf.base import cli, files, options
 from bert_tf.base.config import REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
-from bert_tf.base.options import (
-    REQUIRED,
-    Path,
-    option,
-)
+from bert_tf.base.options import REQUIRED, Options, Path, option
 from bert_tf.base.parallel import grouped
 from bert_tf.base.rows import (
     CSV,
     JSONL,
+    MAX_UNUSABLE,
     PARQUET,
     STANDARD,
     TEXT,
@@ -42,7 +39,7 @@ from bert_tf.base.rows import (
 )
 from bert_tf.base.shared_options import SourceOptions
 from bert_tf.conversion import names
-from bert_tf.tasks.run_options import UnusableRowsOptions
+from bert_tf.tasks.run_options import FineTuningOptions, problems_of_limit
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.swag.multiple_choice_options import ChoiceOptions
 
@@ -53,7 +50,7 @@ _ROWS_AT_ONCE = 1024
 _ESCAPES = str.maketrans({"\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
-class PredictOptions(UnusableRowsOptions, title=options.DATA, decides="reading"):
+class PredictOptions(Options, title=options.DATA, decides="reading"):
     """The model, and the texts."""
 
     backend: str | None = options.with_default(SourceOptions, "backend", None)
@@ -103,6 +100,14 @@ class PredictOptions(UnusableRowsOptions, title=options.DATA, decides="reading")
         None, "Maximum length in WordPieces. Default: the run's.", least=5
     )
     batch_size: int = option(32, "Texts per batch.", least=1, decides="nothing")
+    max_unusable_rows: float = options.with_default(
+        FineTuningOptions, "max_unusable_rows", MAX_UNUSABLE
+    )
+
+    def problems(self) -> Iterator[str]:
+        """Yields an error unless `max_unusable_rows` is a share or a whole number."""
+        yield from super().problems()
+        yield from problems_of_limit(self.max_unusable_rows)
 
 
 class Reader(abc.ABC):

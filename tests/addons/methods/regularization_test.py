@@ -12,6 +12,7 @@ from absl.testing import parameterized
 from keras import ops
 
 from bert_tf.addons.methods import regularization
+from bert_tf.addons.methods.loss_options import LossOptions
 from bert_tf.addons.methods.regularization import Regularized, class_weights
 from bert_tf.base import keras_backend
 from bert_tf.base.config import MULTI_LABEL, SINGLE_LABEL
@@ -33,7 +34,6 @@ from bert_tf.tasks.finetuning import training_plan
 from bert_tf.tasks.tables import Target
 from bert_tf.training import loop
 from bert_tf.training.run_folder import RunData
-from bert_tf.training.training_options import LossOptions
 from tests.modeling.examples import (
     random_choices,
     random_label_sets,

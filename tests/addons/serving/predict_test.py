@@ -244,6 +244,8 @@ class PredictTest(FolderCase):
         # By the share of all rows, which are read before the first is predicted.
         with self.assertRaisesRegex(InputError, r"a.jsonl:1: .*\(5 of 7 .* most 4 may"):
             self.predict(input_file=path, **options, max_unusable_rows=0.6)
+        with self.assertRaisesRegex(InputError, "_rows=1.5` must be below 1, or a wh"):
+            predict.PredictOptions(checkpoint="c", max_unusable_rows=1.5)
         path = self.write("a.csv", "i,x\n0\n1,w1 w2,w3\n2,w1 w2\n\n")
         stdin = io.TextIOWrapper(io.BytesIO(self.read("a.csv").encode()))
         options["output_file"] = self.path("out.csv")

@@ -12,7 +12,12 @@ import numpy as np
 from absl import logging
 
 from bert_tf.addons.serving import onnx_graph
-from bert_tf.addons.serving.explanations import Explanation, words_of
+from bert_tf.addons.serving.explanations import (
+    COMPLETE,
+    Explanation,
+    integrated_gradients,
+    words_of,
+)
 from bert_tf.addons.serving.fill_mask import Guess
 from bert_tf.addons.serving.onnx_files import OnnxModel
 from bert_tf.base.errors import InputError
@@ -394,8 +399,6 @@ class TextModel:
                 f"{self.source.path} is an ONNX file, which has no gradients: explain"
                 " the checkpoint that it was exported from."
             )
-        from bert_tf.addons.serving.attribution import COMPLETE, integrated_gradients
-
         encodings, texts, inputs, targets, starts = part
         lengths = [len(one.ids) for one in encodings]
         if not sum(lengths):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.addons.serving.attribution import integrated_gradients
+from bert_tf.addons.serving.explanations import integrated_gradients
 from bert_tf.modeling.heads import BertSpanPredictor
 from bert_tf.modeling.weight_names import weights_by_name
 from tests.modeling import numpy_bert
