@@ -29,8 +29,7 @@ from keras import ops
 
 from bert_tf.base.addons import addon
 from bert_tf.modeling.objectives import Mean, Objective, Records, RowsOfReplica
-from bert_tf.optimization.optimizers import clip_scale, optimizer_of
-from bert_tf.optimization.schedules import WarmupSchedule
+from bert_tf.optimization.optimizers import WarmupSchedule, clip_scale, optimizer_of
 from bert_tf.training.training_options import TrainingConfig
 
 

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 from absl import logging
 
-from bert_tf.optimization.schedules import WarmupSchedule
+from bert_tf.optimization.optimizers import WarmupSchedule
 from bert_tf.training.events import Call, Callback
 
 # Assumed speed of writing a checkpoint, before one was written: bytes per second.

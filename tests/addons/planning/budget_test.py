@@ -3,7 +3,7 @@ import types
 import tensorflow as tf
 
 from bert_tf.addons.planning.budget import Budget
-from bert_tf.optimization.schedules import WarmupSchedule
+from bert_tf.optimization.optimizers import WarmupSchedule
 from bert_tf.training.events import Call
 
 SECONDS = 100.0
