@@ -517,9 +517,6 @@ _FACTORS: dict[str, Callable[[Any, float], Any]] = {
 }
 
 
-OPTIMIZERS = ("adamw", "lamb")
-
-
 def create_optimizer(
     learning_rate: float,
     num_train_steps: int,
@@ -572,27 +569,17 @@ def create_optimizer(
         decay_from=decay_from,
         decay_share=decay_share,
     )
-    return optimizer_of(
-        schedule,
-        optimizer,
-        bias_correction=bias_correction,
-        global_clipnorm=global_clipnorm,
-        **kwargs,
-    )
+    kwargs["global_clipnorm"] = global_clipnorm
+    if optimizer == "adamw":
+        return AdamWeightDecay(schedule, bias_correction=bias_correction, **kwargs)
+    if optimizer == "lamb":
+        return Lamb(schedule, **kwargs)
+    raise ValueError(f"`optimizer` must be one of adamw, lamb. Received: {optimizer}")
 
 
-def optimizer_of(
-    learning_rate: WarmupSchedule | float,
-    name: str,
-    *,
-    bias_correction: bool = False,
-    **kwargs: Any,
-) -> AdamWeightDecay:
-    """Returns the optimizer of this name; ValueError if there is none."""
-    if name not in OPTIMIZERS:
-        raise ValueError(
-            f"`optimizer` must be one of {', '.join(OPTIMIZERS)}. Received: {name}"
-        )
-    if name == "lamb":
-        return Lamb(learning_rate, **kwargs)
-    return AdamWeightDecay(learning_rate, bias_correction=bias_correction, **kwargs)
+def rate_of(optimizer: keras.Optimizer, step: int) -> float:
+    """Returns the learning rate of the last of `step` steps: schedules start from 0."""
+    schedule = optimizer._learning_rate
+    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+        return float(schedule(step - 1))
+    return float(schedule)

@@ -18,6 +18,11 @@ from bert_tf.base.options import declarations
 from bert_tf.base.progress import progress_bar
 from bert_tf.conversion.source import Source
 from bert_tf.optimization.layerwise import freeze, keeping_initial, log_untrained
+from bert_tf.optimization.optimizers import (
+    AdamWeightDecay,
+    create_optimizer,
+    rate_of,
+)
 from bert_tf.records.pipeline import READING_ERRORS, record_error
 from bert_tf.training import events, run_folder
 from bert_tf.training.checkpoints import (
@@ -32,9 +37,6 @@ from bert_tf.training.step import (
     LossScale,
     computing_in,
     on_devices,
-    optimizer_with,
-    rate_of,
-    schedule_of,
 )
 from bert_tf.training.strategy import (
     Strategy,
@@ -101,6 +103,36 @@ def _refuse_differing(
     require_same(strategy, {**settings, "records": records})
 
 
+def _optimizer(config: TrainingConfig) -> AdamWeightDecay:
+    """Returns the optimizer with its schedule; the step clips, after the reduction."""
+    if config.num_warmup_steps > config.num_train_steps:
+        logging.warning(
+            "The warmup of %s steps is longer than the run of %s: the learning rate"
+            " never reaches its peak.",
+            f"{config.num_warmup_steps:,}",
+            f"{config.num_train_steps:,}",
+        )
+    return create_optimizer(
+        learning_rate=config.learning_rate,
+        num_train_steps=config.num_schedule_steps or config.num_train_steps,
+        num_warmup_steps=config.num_warmup_steps,
+        optimizer=config.optimizer,
+        learning_rate_schedule=config.learning_rate_schedule,
+        end_learning_rate=config.end_learning_rate,
+        power=config.learning_rate_power,
+        decay_from=config.decay_from,
+        decay_share=config.decay_share,
+        bias_correction=config.bias_correction,
+        beta_1=config.beta_1,
+        beta_2=config.beta_2,
+        epsilon=config.epsilon,
+        weight_decay_rate=config.weight_decay_rate,
+        layerwise_decay=config.layerwise_learning_rate_decay,
+        skip_nonfinite=config.precision == "float16",
+        global_clipnorm=None,
+    )
+
+
 class _Run:
     """A run's state, and the steps that advance it."""
 
@@ -141,10 +173,9 @@ class _Run:
                     task = dataclasses.replace(task, objective=self._trained.objective)
             self.task = task
             log_untrained(self.model)
-            rate: Any = schedule_of(config)
+            self.optimizer = _optimizer(config)
             for one in callbacks:
-                rate = one.learning_rate(rate)
-            self.optimizer = optimizer_with(rate, config)
+                self.optimizer = one.optimizer(self.optimizer)
             # Built before the first trace: tf.function may not create variables later.
             self.optimizer.build(self._trained.trainable_variables)
             self.loss_scale = LossScale() if config.precision == "float16" else None
