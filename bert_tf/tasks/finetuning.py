@@ -23,7 +23,7 @@ from bert_tf.conversion.source import Source, with_new_labels
 from bert_tf.records import batching
 from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks import run_log
-from bert_tf.tasks.run_options import FineTuningOptions, RunSetting
+from bert_tf.tasks.run_options import FineTuningOptions
 from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
@@ -81,7 +81,6 @@ def training_plan(
     options: FineTuningOptions,
     *,
     data: RunData,
-    setting: RunSetting,
     best_metric: str,
     num_lengths: int | None = None,
     num_examples: int | None = None,
@@ -93,22 +92,23 @@ def training_plan(
     # With batches padded to max_seq_length there are int(examples / batch * epochs)
     # steps, as in the original, each epoch's last batch reaching into the next. With
     # batches of similar length an epoch has ceil(examples / batch), each example once.
-    batch_size = setting.train_batch_size
+    batch_size = options.train_batch_size
+    num_train_epochs = options.num_train_epochs[0]
     num_batches = (num_examples or len(records)) / batch_size
     if num_lengths is not None:
         num_batches = records.num_batches(batch_size)
     num_schedule_steps = steps_of(
         num_batches,
-        setting.num_train_epochs,
+        num_train_epochs,
         is_whole=num_lengths is not None,
         flag=epochs_flag,
     )
     num_train_steps = max(1, math.ceil(num_schedule_steps * until))
     config = options.to(
         TrainingConfig,
-        learning_rate=setting.learning_rate,
+        learning_rate=options.learning_rate,
         train_batch_size=batch_size,
-        random_seed=setting.random_seed,
+        random_seed=options.random_seed,
         best_metric=best_metric,
         num_train_steps=num_train_steps,
         num_schedule_steps=num_schedule_steps,
@@ -130,19 +130,14 @@ def training_plan(
     else:
         phase = _by_length(phase, records, config.random_seed, num_lengths)
     fixed = {
-        "num_train_epochs": setting.num_train_epochs,
+        "num_train_epochs": num_train_epochs,
         "max_seq_length": records.spec.max_seq_length,
     }
     start = Start(
         task=task.name,
         data=data,
         settings=config.decisive | fixed | LossOptions.of(options).changed,
-        flags={
-            **options.as_flags(),
-            **setting._asdict(),
-            "best_metric": best_metric,
-            **fixed,
-        },
+        flags={**options.as_flags(), "best_metric": best_metric, **fixed},
     )
     return {"task": task, "config": config, "phases": [phase], "start": start}
 
@@ -355,13 +350,13 @@ class FineTuning:
     def fine_tune(
         self,
         folder: str,
-        setting: RunSetting | None = None,
+        options: FineTuningOptions | None = None,
         *,
         until: float = 1.0,
         epochs_flag: str = "num_train_epochs",
     ) -> tuple[keras.Model, int]:
         """Trains or resumes a run in a folder, up to a share of its steps."""
-        task, options = self.task, self.options
+        task, options = self.task, options or self.options
         data = task.data()
         self.prepare(folder, data)
         records = task.records(TRAIN)
@@ -378,7 +373,6 @@ class FineTuning:
             records,
             options,
             data=data,
-            setting=setting or options.settings[0],
             num_lengths=options.num_lengths,
             num_examples=task.num_examples(),
             epochs_flag=epochs_flag,

@@ -143,6 +143,11 @@ class RunSetting(NamedTuple):
             f"_ep{_short(self.num_train_epochs)}_seed{self.random_seed}"
         )
 
+    def of(self, options: "FineTuningOptions") -> "FineTuningOptions":
+        """Returns the options of this run alone."""
+        values = {**self._asdict(), "num_train_epochs": (self.num_train_epochs,)}
+        return options.with_defaults(**values)
+
     @classmethod
     def of_name(cls, name: str) -> "RunSetting":
         """Returns the settings with this name."""

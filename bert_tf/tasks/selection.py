@@ -307,7 +307,9 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
 
     def run(settings: RunSetting, folder: str, until: float) -> tuple[Scores, int]:
         try:
-            model, last_step = tuning.fine_tune(folder, settings, until=until)
+            model, last_step = tuning.fine_tune(
+                folder, settings.of(options), until=until
+            )
             last_scores = tuning.scores(model, task.dev_splits[0])
             scores, step = _best_of_run(folder, last_step, last_scores, metric)
             # The best intermediate evaluation is kept already. A run stopped here for a
