@@ -20,7 +20,12 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.pictures import figure, table
 from bert_tf.tasks.classification import ClassificationTask
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
-from bert_tf.tasks.finetuning import FineTuning, files_of, refuse_losses
+from bert_tf.tasks.finetuning import (
+    FineTuning,
+    check_batches,
+    files_of,
+    refuse_losses,
+)
 from bert_tf.tasks.glue import (
     COLUMNS,
     GLUE_TASKS,
@@ -31,7 +36,6 @@ from bert_tf.tasks.glue import (
 )
 from bert_tf.tasks.metrics import MISMATCHED, glue_average, mean, standard_deviation
 from bert_tf.tasks.run_options import RunResult, RunSetting, with_recipe
-from bert_tf.tasks.running import check_batches
 from bert_tf.tasks.selection import (
     Selection,
     clock,

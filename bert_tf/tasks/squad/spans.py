@@ -22,6 +22,7 @@ from bert_tf.records.batching import (
 )
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning
+from bert_tf.tasks.epochs import steps_of
 from bert_tf.tasks.finetuning import FineTuning
 from bert_tf.tasks.squad import null_threshold, reading
 from bert_tf.tasks.squad.answerer import question_logits
@@ -256,7 +257,7 @@ def _read_splits(options: SquadOptions) -> dict[str, reading.CheckedQuestions]:
     if options.do_train and options.num_lengths is None:
         # Now rather than after a first stage.
         for settings in options.settings:
-            finetuning.steps_of(
+            steps_of(
                 train.num_questions / settings.train_batch_size,
                 settings.num_train_epochs,
                 is_whole=False,
