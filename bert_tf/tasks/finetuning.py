@@ -18,21 +18,11 @@ from bert_tf.base.options import deciding, flags_of_run
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, read_model_files
 from bert_tf.conversion.names import heads_of
-from bert_tf.conversion.source import (
-    Source,
-    folder_of,
-    open_reading,
-    with_new_labels,
-)
+from bert_tf.conversion.source import Source, folder_of, open_reading, with_new_labels
 from bert_tf.records import batching
 from bert_tf.tasks import run_log
 from bert_tf.tasks.epochs import by_length, of_one_length, steps_of
-from bert_tf.tasks.run_options import (
-    FineTuningOptions,
-    warn_of_stride,
-    with_flags_of,
-    with_recipe,
-)
+from bert_tf.tasks.run_options import RECIPES, FineTuningOptions, warn_of_stride
 from bert_tf.tasks.selection import search
 from bert_tf.tasks.task import TRAIN, FineTuningTask, Run
 from bert_tf.training import checkpoints, run_folder
@@ -48,7 +38,12 @@ from bert_tf.training.strategy import (
     is_chief,
 )
 from bert_tf.training.task import Evaluate, Phase, Task
-from bert_tf.training.training_options import LossOptions, TrainingConfig
+from bert_tf.training.training_options import (
+    LossOptions,
+    TrainingConfig,
+    with_flags_of,
+    with_recipe,
+)
 
 # The model's options: LoRA, adapters, a mixture of layers.
 
@@ -373,7 +368,7 @@ class FineTuningRun(Run):
     """A run on a task: one setting, or the best of several."""
 
     def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
-        options = as_trained(with_recipe(options))
+        options = as_trained(with_recipe(options, RECIPES))
         warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
         self.options = options
         self.strategy = create_strategy(options)

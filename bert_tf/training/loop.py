@@ -18,11 +18,7 @@ from bert_tf.base.options import declarations
 from bert_tf.base.progress import progress_bar
 from bert_tf.conversion.source import Source
 from bert_tf.optimization.layerwise import freeze, keeping_initial, log_untrained
-from bert_tf.optimization.optimizers import (
-    AdamWeightDecay,
-    create_optimizer,
-    rate_of,
-)
+from bert_tf.optimization.optimizers import AdamWeightDecay, create_optimizer, rate_of
 from bert_tf.records.pipeline import READING_ERRORS, record_error
 from bert_tf.training import events, run_folder
 from bert_tf.training.checkpoints import (
@@ -33,11 +29,7 @@ from bert_tf.training.checkpoints import (
 )
 from bert_tf.training.events import Call, Callback, Signals, exit_after
 from bert_tf.training.reporting import LogInterval, Reporter
-from bert_tf.training.step import (
-    LossScale,
-    computing_in,
-    on_devices,
-)
+from bert_tf.training.step import LossScale, computing_in, on_devices
 from bert_tf.training.strategy import (
     Strategy,
     check_batch_size,

@@ -9,8 +9,8 @@ from bert_tf import run_classifier, run_glue, run_squad
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
-from bert_tf.tasks.run_options import RunSetting, warn_of_stride, with_recipe
-from bert_tf.training.training_options import LossOptions
+from bert_tf.tasks.run_options import RECIPES, RunSetting, warn_of_stride
+from bert_tf.training.training_options import LossOptions, with_recipe
 
 GIVEN = ("--output_dir=o", "--task_name=MRPC", "--data_dir=d", "--do_train")
 GLUE = ("--output_dir=o", "--glue_dir=d")
@@ -143,7 +143,7 @@ NAMES = (
 
 
 def resolved(*arguments, parse=parse):
-    values = with_recipe(parse(*arguments))
+    values = with_recipe(parse(*arguments), RECIPES)
     return {name: getattr(values, name) for name in NAMES}
 
 
@@ -180,7 +180,7 @@ class RecipeTest(tf.test.TestCase):
         # Who gives one rate has chosen.
         given = parse_glue("--recipe=mosbach", "--learning_rate=1e-4")
         self.assertEqual(
-            {one.learning_rate for one in with_recipe(given).settings}, {1e-4}
+            {one.learning_rate for one in with_recipe(given, RECIPES).settings}, {1e-4}
         )
 
     def test_in_python(self):
@@ -192,7 +192,7 @@ class RecipeTest(tf.test.TestCase):
             recipe="mosbach",
             train_batch_size=8,
         )
-        values = with_recipe(given)
+        values = with_recipe(given, RECIPES)
         self.assertEqual(values.train_batch_size, 8)
         self.assertEqual(values.learning_rate, 2e-5)
         self.assertEqual(
@@ -209,13 +209,17 @@ class RecipeTest(tf.test.TestCase):
             num_train_epochs=(3.0,),
             train_batch_size=32,
         )
-        values = with_recipe(given)
+        values = with_recipe(given, RECIPES)
         found = values.learning_rate, values.num_train_epochs, values.train_batch_size
         self.assertEqual(found, (5e-5, (3.0,), 32))
-        one = with_recipe(GlueOptions(output_dir="o", glue_dir="d", learning_rate=5e-5))
+        one = with_recipe(
+            GlueOptions(output_dir="o", glue_dir="d", learning_rate=5e-5), RECIPES
+        )
         self.assertLen(one.settings, 1)
         # One that has a list of rates too.
-        glue = with_recipe(GlueOptions(output_dir="o", glue_dir="d", recipe="mosbach"))
+        glue = with_recipe(
+            GlueOptions(output_dir="o", glue_dir="d", recipe="mosbach"), RECIPES
+        )
         self.assertEqual(glue.learning_rates, (2e-5,))
 
 

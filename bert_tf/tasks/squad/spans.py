@@ -14,12 +14,7 @@ from bert_tf.base.parallel import available_cores
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.modeling.heads import BertSpanPredictor
-from bert_tf.records.batching import (
-    Batching,
-    ExampleTable,
-    Predict,
-    rows_digest,
-)
+from bert_tf.records.batching import Batching, ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning
 from bert_tf.tasks.epochs import steps_of
@@ -27,11 +22,7 @@ from bert_tf.tasks.finetuning import FineTuning
 from bert_tf.tasks.squad import null_threshold, reading
 from bert_tf.tasks.squad.answerer import question_logits
 from bert_tf.tasks.squad.decoding import Decoder
-from bert_tf.tasks.squad.scoring import (
-    Answers,
-    golds_of,
-    metric_names,
-)
+from bert_tf.tasks.squad.scoring import Answers, golds_of, metric_names
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.squad.windows import QuestionFeaturizer, parallel_blocks
 from bert_tf.tasks.task import TRAIN, FineTuningTask
