@@ -80,7 +80,7 @@ def line_number(path: str, offset: int, encoding: str = UTF_8) -> int:
     return newlines + 1
 
 
-def lines(
+def lines_of(
     block: Block,
     path: str,
     keep_mark: bool = True,

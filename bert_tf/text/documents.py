@@ -73,9 +73,9 @@ class FileSource(Source):
     def lines(
         self, block: blocks.Block, dropped: Counter[str], keep_mark: bool = False
     ) -> list[str]:
-        """Returns the lines of a block; see `blocks.lines`."""
+        """Returns the lines of a block; see `blocks.lines_of`."""
         remedy = "`encoding=auto` finds what it is. "
-        return blocks.lines(block, self.path, keep_mark, dropped, remedy)
+        return blocks.lines_of(block, self.path, keep_mark, dropped, remedy)
 
     def place(self, offset: int, index: int) -> str:
         """Returns the file and number of a line, counted from the one at `offset`."""

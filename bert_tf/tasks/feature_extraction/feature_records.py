@@ -75,7 +75,7 @@ def parse_line(text: str) -> Line:
 def read_lines(path: str) -> Iterator[Line]:
     """Yields the lines of a file, compressed (.gz, .bz2, .xz) or not."""
     for block in blocks.read_blocks(path):
-        for text in blocks.lines(block, path, keep_mark=False):
+        for text in blocks.lines_of(block, path, keep_mark=False):
             yield parse_line(text)
 
 
@@ -86,7 +86,7 @@ def count_lines(path: str) -> int:
             f"The input must be an existing file, no folder or pipe: {path}"
         )
     return sum(
-        len(blocks.lines(block, path, dropped=Counter()))
+        len(blocks.lines_of(block, path, dropped=Counter()))
         for block in blocks.read_blocks(path)
     )
 

@@ -275,7 +275,7 @@ def _lines(path: str) -> Iterator[Numbered]:
         raise InputError(f"No such {_WHAT}: {path}")
     number = 0
     for block in blocks.read_blocks(path):
-        for line in blocks.lines(block, path, keep_mark=False):
+        for line in blocks.lines_of(block, path, keep_mark=False):
             number += 1
             yield number, line.strip(" \t")
 
