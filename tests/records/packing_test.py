@@ -5,7 +5,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf.instances.creation import Buffers, Instances
-from bert_tf.instances.random_stream import random_stream
+from bert_tf.instances.masking import random_stream
 from bert_tf.instances.settings import STATIC_MASKING, InstanceSettings
 from bert_tf.records.packing import pack_rows, unpacked_columns
 
