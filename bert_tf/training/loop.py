@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -19,7 +19,7 @@ from bert_tf.base.progress import progress_bar
 from bert_tf.conversion.source import Source
 from bert_tf.optimization.layerwise import freeze, keeping_initial, log_untrained
 from bert_tf.optimization.optimizers import AdamWeightDecay, create_optimizer, rate_of
-from bert_tf.records.pipeline import READING_ERRORS, record_error
+from bert_tf.records.pipeline import ALL_ROWS, READING_ERRORS, record_error
 from bert_tf.training import events, run_folder
 from bert_tf.training.checkpoints import (
     RunCheckpoints,
@@ -35,6 +35,7 @@ from bert_tf.training.strategy import (
     check_batch_size,
     create_strategy,
     description,
+    distributed,
     is_chief,
     is_tpu,
     num_workers,
@@ -42,8 +43,8 @@ from bert_tf.training.strategy import (
     require_same_step,
     sum_over_workers,
 )
-from bert_tf.training.task import ENDLESS, Phase, Task
-from bert_tf.training.throughput import Stream, open_stream, peak_flops
+from bert_tf.training.task import ENDLESS, Phase, Task, TrainingData
+from bert_tf.training.throughput import peak_flops, training_flops
 from bert_tf.training.training_options import TrainingConfig
 
 # Target seconds per call of the compiled steps on the CPU: short enough to move the bar
@@ -122,6 +123,29 @@ def _optimizer(config: TrainingConfig) -> AdamWeightDecay:
         layerwise_decay=config.layerwise_learning_rate_decay,
         skip_nonfinite=config.precision == "float16",
         global_clipnorm=None,
+    )
+
+
+@dataclasses.dataclass
+class _Stream:
+    """A phase's stream of batches of one shape."""
+
+    iterator: Iterator
+    flops_per_step: float | None
+    calls: int = 0  # device calls that have read from it; the first one compiles
+
+
+def _open_stream(
+    data: TrainingData, start: int, strategy: Strategy, model: keras.Model
+) -> _Stream:
+    """Opens a stream at a position."""
+    spec = data(start, ALL_ROWS).element_spec
+    return _Stream(
+        iter(distributed(strategy, lambda shard: data(start, shard))),
+        training_flops(
+            getattr(model, "bert_config", None),
+            {name: tuple(one.shape) for name, one in spec.items()},
+        ),
     )
 
 
@@ -297,7 +321,7 @@ class _Run:
             loss_scale=self.loss_scale,
             clip_norm=config.clip_norm,
         )
-        streams: dict[int, Stream] = {}
+        streams: dict[int, _Stream] = {}
         start = self.records
         peak = None
         if hasattr(self.model, "bert_config"):
@@ -308,7 +332,7 @@ class _Run:
             number = phase.stream_of(self.records)
             if number not in streams:
                 data = phase.streams[number]
-                streams[number] = open_stream(data, start, self.strategy, self.model)
+                streams[number] = _open_stream(data, start, self.strategy, self.model)
             stream = streams[number]
             count = self._steps_of_next_call(phase, pace)
             began = time.monotonic()
