@@ -35,7 +35,6 @@ from bert_tf.training.strategy import (
     check_batch_size,
     create_strategy,
     description,
-    distributed,
     is_chief,
     is_tpu,
     num_workers,
@@ -141,7 +140,7 @@ def _open_stream(
     """Opens a stream at a position."""
     spec = data(start, ALL_ROWS).element_spec
     return _Stream(
-        iter(distributed(strategy, lambda shard: data(start, shard))),
+        iter(on_devices().global_batches(strategy, lambda rows: data(start, rows))),
         training_flops(
             getattr(model, "bert_config", None),
             {name: tuple(one.shape) for name, one in spec.items()},
