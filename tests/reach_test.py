@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (33, 8_700),
-    "bert_tf.run_pretraining": (69, 21_650),
-    "bert_tf.run_classifier": (75, 23_070),
-    "bert_tf.export_model": (75, 24_050),
+    "tfrecords.create_pretraining_data": (32, 8_690),
+    "bert_tf.run_pretraining": (68, 21_590),
+    "bert_tf.run_classifier": (74, 22_880),
+    "bert_tf.export_model": (74, 23_840),
 }
-MOST_LINES_OF_THE_CORE = 41_082
-MOST_LINES = 54_112
+MOST_LINES_OF_THE_CORE = 41_030
+MOST_LINES = 54_060
 
 
 class ReachTest(tf.test.TestCase):
