@@ -92,6 +92,17 @@ class SettingsTest(tf.test.TestCase):
         values = parse_glue("--learning_rate=1e-4")
         self.assertEqual(values.settings, [(1e-4, 32, 3.0, 12345)])
 
+    def test_a_runs_options_are_its_settings_and_the_others_as_they_were(self):
+        given = parse("--learning_rates=2e-5,5e-5", "--num_train_epochs=2,3")
+        one = RunSetting(5e-5, 16, 3.0, 7).of(given)
+        self.assertEqual(
+            one.as_flags(),
+            given.as_flags()
+            | {"learning_rate": 5e-5, "train_batch_size": 16, "random_seed": 7}
+            | {"num_train_epochs": [3.0]},
+        )
+        self.assertFalse(one.is_given("learning_rate"))
+
 
 class UsageTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(

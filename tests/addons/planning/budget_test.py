@@ -38,8 +38,10 @@ class BudgetTest(tf.test.TestCase):
             saving_seconds=None,
             summed=lambda *numbers: numbers,
         )
-        optimizer = budget.optimizer(create_optimizer(1.0, 1000, 100))
-        self.assertAllEqual(optimizer.learning_rate, 0.0)
+        planned = create_optimizer(1.0, 1000, 100, optimizer="lamb", epsilon=1e-5)
+        optimizer = budget.optimizer(planned)
+        expected = {**planned.get_config(), "learning_rate": 0.0}
+        self.assertEqual(optimizer.get_config(), expected)
         return budget
 
     def resumed(self, before, **kwargs):
