@@ -35,7 +35,7 @@ from parts.text_records import command, records, wikipedia, work_folder
 
 from bert_tf.base.options import declarations
 from bert_tf.tasks.pretraining_options import RECIPES, PretrainingOptions
-from bert_tf.tasks.run_options import with_recipe
+from bert_tf.training.training_options import with_recipe
 
 PAPER, BUDGET = "paper", "budget"
 NUM_STEPS = 1_000_000  # of which the warmup is a share

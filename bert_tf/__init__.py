@@ -76,8 +76,8 @@ if TYPE_CHECKING:  # for editors and type checkers; the names below are the same
     from bert_tf.modeling.heads import BertTagger as BertTagger
     from bert_tf.modeling.weight_names import weights_by_name as weights_by_name
     from bert_tf.optimization.optimizers import AdamWeightDecay as AdamWeightDecay
+    from bert_tf.optimization.optimizers import WarmupSchedule as WarmupSchedule
     from bert_tf.optimization.optimizers import create_optimizer as create_optimizer
-    from bert_tf.optimization.schedules import WarmupSchedule as WarmupSchedule
     from bert_tf.records.pretraining_input import (
         pretraining_dataset as pretraining_dataset,
     )
@@ -108,7 +108,7 @@ _HOMES = {
     "TextClassifier": "bert_tf.addons.serving.text_models.classifier",
     "TextModel": "bert_tf.addons.serving.text_models.model",
     "Vocabulary": "bert_tf.text.vocabulary",
-    "WarmupSchedule": "bert_tf.optimization.schedules",
+    "WarmupSchedule": "bert_tf.optimization.optimizers",
     "WordPieceTokenizer": "bert_tf.text.wordpiece",
     "WordTagger": "bert_tf.addons.serving.text_models.word_tagger",
     "add_task": "bert_tf.tasks.glue",

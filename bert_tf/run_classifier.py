@@ -23,9 +23,9 @@ def run(options: ClassifierOptions) -> RunResult:
     """Reads the examples, then trains, evaluates and predicts."""
     check_tables(options)
     cli.import_tensorflow(options)
-    from bert_tf.tasks import classification, running
+    from bert_tf.tasks import classification, finetuning
 
-    return running.FineTuningRun(classification.ClassificationTask, options).main()
+    return finetuning.FineTuningRun(classification.ClassificationTask, options).main()
 
 
 main = cli.command(run)

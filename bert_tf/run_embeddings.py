@@ -18,10 +18,10 @@ def run(options: EmbeddingOptions) -> RunResult:
     """Reads the texts, then trains and evaluates."""
     cli.import_tensorflow(options)
     from bert_tf.addons.methods import embeddings
-    from bert_tf.tasks import running
+    from bert_tf.tasks import finetuning
 
     options = embeddings.with_settings(options)
-    return running.FineTuningRun(embeddings.EmbeddingTask, options).main()
+    return finetuning.FineTuningRun(embeddings.EmbeddingTask, options).main()
 
 
 main = cli.command(run)

@@ -22,13 +22,13 @@ def run(options: TaggingOptions) -> RunResult:
     """Reads the sentences, then trains, evaluates and predicts."""
     check_files(options)
     cli.import_tensorflow(options)
-    from bert_tf.tasks import running
+    from bert_tf.tasks import finetuning
     from bert_tf.tasks.tagging import frozen_features, words
 
     if options.features:
         own = frozen_features.with_own_defaults(options)
-        return running.FineTuningRun(frozen_features.FeatureTask, own).main()
-    return running.FineTuningRun(words.TaggingTask, options).main()
+        return finetuning.FineTuningRun(frozen_features.FeatureTask, own).main()
+    return finetuning.FineTuningRun(words.TaggingTask, options).main()
 
 
 main = cli.command(run)

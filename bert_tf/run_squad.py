@@ -22,10 +22,10 @@ def run(options: SquadOptions) -> RunResult:
     """Reads the questions, then trains and answers."""
     reading.check_tables(options)
     cli.import_tensorflow(options)
-    from bert_tf.tasks import running
+    from bert_tf.tasks import finetuning
     from bert_tf.tasks.squad import spans
 
-    return running.FineTuningRun(spans.SquadTask, options).main()
+    return finetuning.FineTuningRun(spans.SquadTask, options).main()
 
 
 main = cli.command(run)

@@ -21,10 +21,10 @@ from bert_tf.tasks.swag.multiple_choice_options import ChoiceOptions
 def run(options: ChoiceOptions) -> RunResult:
     """Reads the examples, then trains, evaluates and predicts."""
     cli.import_tensorflow(options)
-    from bert_tf.tasks import running
+    from bert_tf.tasks import finetuning
     from bert_tf.tasks.swag import multiple_choice
 
-    return running.FineTuningRun(multiple_choice.ChoiceTask, options).main()
+    return finetuning.FineTuningRun(multiple_choice.ChoiceTask, options).main()
 
 
 main = cli.command(run)

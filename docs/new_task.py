@@ -30,7 +30,7 @@ from bert_tf.modeling.heads import HEAD_INITIALIZER_RANGE, OutputProjection
 from bert_tf.modeling.objectives import Loss, Objective
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import INT64, Feature, RecordSpec
-from bert_tf.tasks import finetuning, running
+from bert_tf.tasks import finetuning
 from bert_tf.tasks.run_options import FineTuningOptions, RunResult
 from bert_tf.tasks.task import TRAIN, FineTuningTask
 from bert_tf.text.wordpiece import pair_features
@@ -230,7 +230,7 @@ class PointingTask(FineTuningTask[np.ndarray]):
 def run(options: PointingOptions) -> RunResult:
     """Reads the sentences, then trains and evaluates."""
     cli.import_tensorflow(options)
-    return running.FineTuningRun(PointingTask, options).main()
+    return finetuning.FineTuningRun(PointingTask, options).main()
 
 
 if __name__ == "__main__":

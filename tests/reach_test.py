@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (32, 8_695),
-    "bert_tf.run_pretraining": (68, 21_500),
-    "bert_tf.run_classifier": (74, 22_890),
-    "bert_tf.export_model": (73, 23_870),
+    "tfrecords.create_pretraining_data": (31, 8_665),
+    "bert_tf.run_pretraining": (67, 21_110),
+    "bert_tf.run_classifier": (73, 22_390),
+    "bert_tf.export_model": (72, 23_430),
 }
-MOST_LINES_OF_THE_CORE = 40_885
-MOST_LINES = 54_105
+MOST_LINES_OF_THE_CORE = 38_100
+MOST_LINES = 54_135
 
 
 class ReachTest(tf.test.TestCase):

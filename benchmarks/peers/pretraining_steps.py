@@ -82,7 +82,7 @@ def bert_tf_steps(settings):
     from bert_tf.optimization.optimizers import create_optimizer
     from bert_tf.tasks.pretraining import pretraining_task
     from bert_tf.training.step import computing_in, on_devices
-    from bert_tf.training.strategy import create_strategy, distributed
+    from bert_tf.training.strategy import create_strategy
 
     strategy = create_strategy()
     config = BertConfig(
@@ -99,7 +99,7 @@ def bert_tf_steps(settings):
     optimizer.build(model.trainable_variables)
     function = on_devices().training_steps(task, model, optimizer, strategy)
     dataset = tf.data.Dataset.from_tensors(records(settings)).cache().repeat()
-    batches = iter(distributed(strategy, lambda shard: dataset))
+    batches = iter(on_devices().global_batches(strategy, lambda _: dataset))
 
     def steps(count):
         float(function(batches, count).losses[-1])

@@ -170,7 +170,7 @@ _CLASSES = {
     "TransformerLayer": "bert_tf.modeling.layers",
     "ReplacedTokens": "bert_tf.addons.methods.electra",
     "ReplacedTokenHead": "bert_tf.addons.methods.electra",
-    "WarmupSchedule": "bert_tf.optimization.schedules",
+    "WarmupSchedule": "bert_tf.optimization.optimizers",
 }
 
 

@@ -6,10 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.instances.masking import Masking, mask, masking_of
-from bert_tf.instances.random_stream import (
-    compiled,
-    log_compilation_of,
+from bert_tf.instances.compilation import compiled, log_compilation_of
+from bert_tf.instances.masking import (
+    Masking,
+    mask,
+    masking_of,
     random,
     random_below,
     random_between,

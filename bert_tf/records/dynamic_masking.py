@@ -116,8 +116,8 @@ class DynamicMasking:
 
     def compile(self) -> None:
         """Compiles the code of `__call__` in this thread, not in a reading thread."""
+        from bert_tf.instances.compilation import log_compilation_of
         from bert_tf.instances.masking import mask_rows
-        from bert_tf.instances.random_stream import log_compilation_of
 
         log_compilation_of(mask_rows)
         empty = np.zeros([0, 1], np.int32)

@@ -11,7 +11,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.options import REQUIRED, Path, option, with_default
 from bert_tf.base.shared_options import ModelOptions
 from bert_tf.records.manifest import written_files
-from bert_tf.text.blocks import dropped_lines
+from bert_tf.text.documents import dropped_lines
 from bert_tf.text.sources import TextOptions, text_chunks
 
 if TYPE_CHECKING:

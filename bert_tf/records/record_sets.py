@@ -60,8 +60,7 @@ from bert_tf.records.tokenized_corpus import (
     work_folder_path,
 )
 from bert_tf.records.writing import MANIFEST_SUFFIX, ShardWriter, remove_leftovers
-from bert_tf.text.blocks import drop, dropped_lines
-from bert_tf.text.documents import Chunk, Source
+from bert_tf.text.documents import Chunk, Source, drop, dropped_lines
 from bert_tf.text.segmentation import NO_SEGMENTER, require_segmenter
 from bert_tf.text.vocabulary import Vocabulary
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
-from bert_tf.instances.random_stream import compiled
+from bert_tf.instances.compilation import compiled
 
 # Names of files next to records.
 MANIFEST_SUFFIX = ".manifest.json"

@@ -1,7 +1,6 @@
 """Fine-tuning: the runs on a task, which train or restore, evaluate, predict."""
 
 import dataclasses
-import functools
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -9,31 +8,41 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
-from bert_tf.base import files, keras_backend
+from bert_tf.base import files
 from bert_tf.base.addons import addon
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
+from bert_tf.base.options import deciding, flags_of_run
 from bert_tf.conversion import adapter_files
 from bert_tf.conversion.loading import ModelFiles, read_model_files
 from bert_tf.conversion.names import heads_of
-from bert_tf.conversion.source import Source, with_new_labels
+from bert_tf.conversion.source import Source, folder_of, open_reading, with_new_labels
 from bert_tf.records import batching
-from bert_tf.records.pipeline import InputShard
 from bert_tf.tasks import run_log
-from bert_tf.tasks.run_options import FineTuningOptions, RunSetting
-from bert_tf.tasks.task import TRAIN, FineTuningTask
+from bert_tf.tasks.epochs import by_length, of_one_length, steps_of
+from bert_tf.tasks.run_options import RECIPES, FineTuningOptions, warn_of_stride
+from bert_tf.tasks.selection import search
+from bert_tf.tasks.task import TRAIN, FineTuningTask, Run
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
 from bert_tf.training.evaluation import Predictor
 from bert_tf.training.loop import train
 from bert_tf.training.run_folder import RunData, Start
 from bert_tf.training.step import on_devices
-from bert_tf.training.strategy import Strategy, is_chief
+from bert_tf.training.strategy import (
+    Strategy,
+    check_batch_size,
+    create_strategy,
+    is_chief,
+)
 from bert_tf.training.task import Evaluate, Phase, Task
-from bert_tf.training.training_options import TrainingConfig
+from bert_tf.training.training_options import (
+    TrainingConfig,
+    with_flags_of,
+    with_recipe,
+)
 
 # The model's options: LoRA, adapters, a mixture of layers.
 
@@ -81,7 +90,6 @@ def training_plan(
     options: FineTuningOptions,
     *,
     data: RunData,
-    setting: RunSetting,
     best_metric: str,
     num_lengths: int | None = None,
     num_examples: int | None = None,
@@ -93,22 +101,23 @@ def training_plan(
     # With batches padded to max_seq_length there are int(examples / batch * epochs)
     # steps, as in the original, each epoch's last batch reaching into the next. With
     # batches of similar length an epoch has ceil(examples / batch), each example once.
-    batch_size = setting.train_batch_size
+    batch_size = options.train_batch_size
+    num_train_epochs = options.num_train_epochs[0]
     num_batches = (num_examples or len(records)) / batch_size
     if num_lengths is not None:
         num_batches = records.num_batches(batch_size)
     num_schedule_steps = steps_of(
         num_batches,
-        setting.num_train_epochs,
+        num_train_epochs,
         is_whole=num_lengths is not None,
         flag=epochs_flag,
     )
     num_train_steps = max(1, math.ceil(num_schedule_steps * until))
     config = options.to(
         TrainingConfig,
-        learning_rate=setting.learning_rate,
+        learning_rate=options.learning_rate,
         train_batch_size=batch_size,
-        random_seed=setting.random_seed,
+        random_seed=options.random_seed,
         best_metric=best_metric,
         num_train_steps=num_train_steps,
         num_schedule_steps=num_schedule_steps,
@@ -126,114 +135,20 @@ def training_plan(
         streams=[],
     )
     if num_lengths is None:
-        phase = _of_one_length(phase, records, config.random_seed)
+        phase = of_one_length(phase, records, config.random_seed)
     else:
-        phase = _by_length(phase, records, config.random_seed, num_lengths)
+        phase = by_length(phase, records, config.random_seed, num_lengths)
     fixed = {
-        "num_train_epochs": setting.num_train_epochs,
+        "num_train_epochs": num_train_epochs,
         "max_seq_length": records.spec.max_seq_length,
     }
     start = Start(
         task=task.name,
         data=data,
         settings=config.decisive | fixed | addon("losses").of(options).changed,
-        flags={
-            **options.as_flags(),
-            **setting._asdict(),
-            "best_metric": best_metric,
-            **fixed,
-        },
+        flags={**options.as_flags(), "best_metric": best_metric, **fixed},
     )
     return {"task": task, "config": config, "phases": [phase], "start": start}
-
-
-def steps_of(
-    num_batches: float, num_train_epochs: float, *, is_whole: bool, flag: str
-) -> int:
-    """Returns the number of steps in some epochs."""
-    passed = num_batches * num_train_epochs
-    if passed > np.iinfo(np.int32).max:
-        raise InputError(
-            f"`{flag}={num_train_epochs}` makes {passed:g} steps. Lower it."
-        )
-    steps = math.ceil(passed) if is_whole else int(passed)
-    if steps < 1:
-        raise InputError(
-            f"`{flag}={num_train_epochs}`: {num_batches:g} batches per epoch make less"
-            " than one step. Raise it, or lower `train_batch_size`."
-        )
-    return steps
-
-
-def _of_one_length(phase: Phase, records: batching.ExampleTable, seed: int) -> Phase:
-    """Returns the phase with one stream of all records, padded to max_seq_length."""
-
-    def data(position: int, shard: InputShard) -> tf.data.Dataset:
-        rows = batching.endless_rows(
-            len(records), phase.batch_size, seed, position, phase.end_step
-        )
-        return _endless(records, rows, records.full_length, shard)
-
-    return dataclasses.replace(phase, streams=[data])
-
-
-def _endless(
-    records: batching.ExampleTable, rows: np.ndarray, length: int, shard: InputShard
-) -> tf.data.Dataset:
-    """Marks planned batches as endless: else tf.distribute loses their static size."""
-    batches = records.dataset(rows, length, shard=shard)
-    if keras_backend.is_jax():
-        return batches
-    return batches.apply(
-        tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
-    )
-
-
-def _by_length(
-    phase: Phase, records: batching.ExampleTable, seed: int, num_lengths: int
-) -> Phase:
-    """Returns the phase with a stream for each static length."""
-    batch_size = phase.batch_size
-    buckets = batching.batch_lengths(
-        records.lengths,
-        records.num_batches(batch_size),
-        num_lengths,
-        is_training=True,
-    )
-    plan = batching.LengthPlan(records.lengths, batch_size, buckets, seed)
-    tokens = records.mean_length * len(records) / plan.batches_per_epoch
-    logging.info(
-        "  Lengths of batches = %s; %.0f %% of it is tokens",
-        ", ".join(map(str, buckets)),
-        100 * tokens / batch_size / np.mean(np.array(buckets)[plan.epoch(0).buckets]),
-    )
-
-    # A run that began with other batches may be further in the records than its
-    # number of steps shows: this bounds the batches still to make.
-    @functools.lru_cache(maxsize=1)
-    def planned(start: int) -> batching.PlannedBatches:
-        return plan.batches(start, start + phase.end_step)
-
-    @functools.lru_cache(maxsize=2)
-    def epoch(number: int) -> list[int]:
-        return plan.epoch(number).buckets.tolist()
-
-    def stream_of(position: int) -> int:
-        number, batch = divmod(position // batch_size, plan.batches_per_epoch)
-        return epoch(number)[batch]
-
-    def stream(number: int) -> Callable[[int, InputShard], tf.data.Dataset]:
-        def data(position: int, shard: InputShard) -> tf.data.Dataset:
-            rows, of_rows = planned(position // batch_size)
-            return _endless(records, rows[of_rows == number], buckets[number], shard)
-
-        return data
-
-    return dataclasses.replace(
-        phase,
-        streams=[stream(number) for number in range(len(buckets))],
-        stream_of=stream_of,
-    )
 
 
 def with_losses(
@@ -342,13 +257,13 @@ class FineTuning:
     def fine_tune(
         self,
         folder: str,
-        setting: RunSetting | None = None,
+        options: FineTuningOptions | None = None,
         *,
         until: float = 1.0,
         epochs_flag: str = "num_train_epochs",
     ) -> tuple[keras.Model, int]:
         """Trains or resumes a run in a folder, up to a share of its steps."""
-        task, options = self.task, self.options
+        task, options = self.task, options or self.options
         data = task.data()
         self.prepare(folder, data)
         records = task.records(TRAIN)
@@ -365,7 +280,6 @@ class FineTuning:
             records,
             options,
             data=data,
-            setting=setting or options.settings[0],
             num_lengths=options.num_lengths,
             num_examples=task.num_examples(),
             epochs_flag=epochs_flag,
@@ -430,6 +344,153 @@ class FineTuning:
 
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
         return self.scores(model, self.task.dev_splits[0])
+
+
+# A task, or a function that makes one.
+MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
+
+
+class FineTuningRun(Run):
+    """A run on a task: one setting, or the best of several."""
+
+    def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
+        options = as_trained(with_recipe(options, RECIPES))
+        warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
+        self.options = options
+        self.strategy = create_strategy(options)
+        check_batches(options, self.strategy)
+        _refuse_useless(options)
+        model_files = files_of(options, folder_of_model(options))
+        task = make_task(options, model_files, self.strategy)
+        if options.do_train and options.selects and not task.dev_splits:
+            raise InputError(
+                "Several runs need a development set to choose the best by."
+            )
+        self.tuning = FineTuning(task, options, model_files, self.strategy)
+
+    def first_stages(self) -> None:
+        """Runs the task's first stage, if any."""
+        if folder := self.tuning.task.first_stage(
+            self.tuning.model_files, self.strategy
+        ):
+            self.tuning.init_checkpoint = folder
+
+    def train(self) -> tuple[keras.Model, int]:
+        """Trains the model; after a selection, returns the best run's."""
+        folder, tuning = self.options.output_dir, self.tuning
+        if not self.options.selects:
+            return tuning.fine_tune(folder)
+        search(tuning, folder)
+        model, step = tuning.restore(checkpoints.folder_of(folder))
+        tuning.save_adapter(model, folder)
+        return model, step
+
+    def restore(self) -> tuple[keras.Model, int]:
+        """Restores the model; after a selection, the best run's."""
+        return self.tuning.restore(folder_of_model(self.options))
+
+    def report(self, model: keras.Model, step: int) -> Mapping[str, float]:
+        """Evaluates and predicts, and returns the results."""
+        return evaluate_and_predict(self.tuning, model, step)
+
+
+def check_batches(options: FineTuningOptions, strategy: Strategy) -> None:
+    """Raises InputError for batch sizes that would otherwise fail after training."""
+    kinds = ("eval_batch_size", "predict_batch_size")
+    of_dev = next(filter(options.has, kinds))  # SQuAD has only the second
+    wanted = [of_dev] if options.looks_at_dev else []
+    if options.do_predict:
+        wanted.append("predict_batch_size")
+    for name in wanted:
+        check_batch_size(strategy, getattr(options, name), flag=name)
+
+
+def _refuse_useless(options: FineTuningOptions) -> None:
+    if not options.do_train or options.selects:
+        return
+    for name in ("stop_early", "keep_all_runs"):
+        if getattr(options, name):
+            raise InputError(
+                f"`{name}` is for several runs, and this is one: give `learning_rates`,"
+                " `train_batch_sizes` or `num_restarts` too, or leave it out."
+            )
+    if files.exists(run_log.path_in(options.output_dir)):
+        raise InputError(
+            f"`output_dir={options.output_dir}` holds several runs, of which the best"
+            " one is kept. Give another folder for a single run."
+        )
+
+
+def evaluate_and_predict(
+    run: FineTuning, model: keras.Model, step: int
+) -> dict[str, float]:
+    """Scores the development sets, predicts the test sets, and writes the results."""
+    # Metrics of a second development set, MNLI's mismatched one, are prefixed with its
+    # name; metrics of a labelled test set, with "test_".
+    task, options = run.task, run.options
+    results: dict[str, float] = {}
+    names: dict[str, str] = {}
+    wanted = {
+        "evaluation": task.dev_splits if options.do_eval else (),
+        "prediction": task.test_splits if options.do_predict else (),
+    }
+    for what, split in [(w, split) for w, splits in wanted.items() for split in splits]:
+        logging.info("***** Running %s: %s *****", what, split)
+        predictions = run.predict(model, split)
+        if run.is_chief:
+            task.write(options.output_dir, split, predictions, step)
+        prefix = split.removeprefix("dev").removeprefix("_")
+        prefix = f"{prefix}_" if prefix else ""
+        for name, value in task.score(split, predictions).items():
+            results[prefix + name] = value
+            if name in task.result_names:
+                names[prefix + name] = task.result_names[name].format(prefix)
+    if results:
+        run_folder.report_evaluation(
+            options.output_dir,
+            step,
+            results,
+            names=names,
+            keeps_others=task.keeps_results,
+            is_chief=run.is_chief,
+            task_name=task.name,
+        )
+    if options.do_train and run.is_chief:
+        for line in task.summary(options.output_dir, results):
+            logging.info("%s", line)
+    return results
+
+
+# What a run takes from the folder of its model.
+
+
+def as_trained(options: FineTuningOptions) -> FineTuningOptions:
+    """Takes options that are not given from the earlier training of the model.
+
+    A model that is trained further reads texts as before, if it keeps its head.
+    """
+    folder = folder_of_model(options)
+    names = deciding(type(options), "reading")
+    if options.do_train:
+        if not options.init_checkpoint or not options.init_head:
+            return options
+        folder = folder_of(options.init_checkpoint)
+        trained = flags_of_run(folder)
+        # Runs of another kind of task, or of pre-training, lack some of the options.
+        if not {"recipe", *names} <= trained.keys():
+            return options
+    elif files.exists(os.path.join(folder, STATE_NAME)):
+        names += deciding(type(options), "model")
+        trained = flags_of_run(folder)
+        if adapter_files.is_adapter(options.output_dir):
+            trained |= adapter_files.open_adapter(options.output_dir).model
+    elif options.init_checkpoint:
+        # The weights show or include added layers.
+        folder = folder_of(options.init_checkpoint)
+        trained = open_reading(options.init_checkpoint).known()
+    else:
+        return options
+    return with_flags_of(options, names, trained, folder)
 
 
 def files_of(options: FineTuningOptions, folder: str) -> ModelFiles:

@@ -20,7 +20,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.pictures import figure, table
 from bert_tf.tasks.classification import ClassificationTask
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
-from bert_tf.tasks.finetuning import FineTuning, files_of
+from bert_tf.tasks.finetuning import FineTuning, check_batches, files_of
 from bert_tf.tasks.glue import (
     COLUMNS,
     GLUE_TASKS,
@@ -30,18 +30,13 @@ from bert_tf.tasks.glue import (
     write_submission,
 )
 from bert_tf.tasks.metrics import MISMATCHED, glue_average, mean, standard_deviation
-from bert_tf.tasks.run_options import RunResult, RunSetting, with_recipe
-from bert_tf.tasks.running import check_batches
-from bert_tf.tasks.selection import (
-    Selection,
-    clock,
-    finished_scores,
-    search,
-)
+from bert_tf.tasks.run_options import RECIPES, RunResult, RunSetting
+from bert_tf.tasks.selection import Selection, clock, finished_scores, search
 from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints
 from bert_tf.training.run_folder import held_for_training
 from bert_tf.training.strategy import create_strategy, is_chief
+from bert_tf.training.training_options import with_recipe
 
 # Not in the average: Devlin et al. 2018 leave out WNLI, and AX has no labels.
 NOT_AVERAGED = ("WNLI", "AX")
@@ -353,7 +348,7 @@ def run(options: GlueOptions) -> RunResult:
 
     Returns the best runs' scores, such as `scores["MRPC/accuracy"]`.
     """
-    options = with_recipe(options)
+    options = with_recipe(options, RECIPES)
     tasks = chosen_tasks(options)
     strategy = create_strategy(options)
     check_batches(options, strategy)

@@ -40,7 +40,6 @@ from bert_tf.tasks.pretraining_options import (
     parse_phases,
     parse_stacking,
 )
-from bert_tf.tasks.run_options import with_flags_of, with_recipe
 from bert_tf.tasks.task import Run
 from bert_tf.training import run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
@@ -55,7 +54,11 @@ from bert_tf.training.strategy import (
     is_chief,
 )
 from bert_tf.training.task import ENDLESS, Phase, Task
-from bert_tf.training.training_options import TrainingConfig
+from bert_tf.training.training_options import (
+    TrainingConfig,
+    with_flags_of,
+    with_recipe,
+)
 
 # Pre-training as a task: the masked LM, with or without next sentence prediction.
 

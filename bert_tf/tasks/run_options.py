@@ -2,8 +2,8 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from absl import logging
 
@@ -98,13 +98,6 @@ RECIPES: Mapping[str, Mapping[str, Any]] = {
         "train_batch_size": 16,
     },
 }
-# Options for the same setting: those of a selection list the values to try (if they
-# have a default), and those of pre-training are given by phases.
-_SAME = {
-    "learning_rate": ("learning_rates",),
-    "train_batch_size": ("train_batch_sizes", "phases"),
-    "num_train_steps": ("phases",),
-}
 
 
 class RunSetting(NamedTuple):
@@ -122,6 +115,11 @@ class RunSetting(NamedTuple):
             f"lr{_short(self.learning_rate)}_bs{self.train_batch_size}"
             f"_ep{_short(self.num_train_epochs)}_seed{self.random_seed}"
         )
+
+    def of(self, options: "FineTuningOptions") -> "FineTuningOptions":
+        """Returns the options of this run alone."""
+        values = {**self._asdict(), "num_train_epochs": (self.num_train_epochs,)}
+        return options.with_defaults(**values)
 
     @classmethod
     def of_name(cls, name: str) -> "RunSetting":
@@ -369,66 +367,6 @@ def tfds_splits(uses: Mapping[str, str]) -> Any:
         only_with="tfds_name",
         decides="numbers",
     )
-
-
-T = TypeVar("T", bound=Options)
-
-
-def with_recipe(given: T, recipes: Mapping[str, Mapping[str, Any]] = RECIPES) -> T:
-    """Returns the options, with a recipe's values for those not given; logs them.
-
-    A function as value is called with the options and the values before it; None
-    leaves the default.
-    """
-    recipe: str | None = given.recipe  # type: ignore[attr-defined]
-    if recipe is None:
-        return given
-    changed: dict[str, Any] = {}
-    kept: dict[str, None] = {}  # flags, each once
-    defaults = type(given).__dataclass_fields__
-    for name, value in recipes[recipe].items():
-        if callable(value):
-            value = value(given.with_defaults(**changed))
-        if value is None:
-            continue
-        names = [each for each in (name, *_SAME.get(name, ())) if each in defaults]
-        if overrides := [each for each in names if given.is_given(each)]:
-            kept |= {_as_flag(each, getattr(given, each)): None for each in overrides}
-            continue
-        for each in names:
-            if each != name and defaults[each].default is None:
-                continue  # this option is not in use
-            is_list = isinstance(defaults[each].default, tuple)
-            changed[each] = (value,) if is_list else value
-    flags = " ".join(_as_flag(name, value) for name, value in changed.items())
-    if flags or kept:
-        logging.info("`recipe=%s`: %s.", recipe, flags or "all of it is given")
-    if kept:
-        logging.info("  Given, so not from the recipe: %s.", " ".join(kept))
-    return given.with_defaults(**changed)
-
-
-def with_flags_of(
-    given: T, names: Iterable[str], trained: Mapping[str, Any], folder: str
-) -> T:
-    """Takes options that are not given from a training's flags, and logs them."""
-    changed = {
-        name: trained[name]
-        for name in names
-        if name in trained
-        and not given.is_given(name)
-        and trained[name] != getattr(given, name)
-    }
-    if changed:
-        shown = ", ".join(f"{name}={value}" for name, value in changed.items())
-        logging.info("As in the training of %s: %s.", folder, shown)
-    return given.with_defaults(**changed)
-
-
-def _as_flag(name: str, value: Any) -> str:
-    if isinstance(value, tuple):
-        value = ",".join(map(str, value))
-    return f"`{name}={value}`"
 
 
 def sources(options: Any) -> Iterator[tuple[str, str | TfdsRows]]:

@@ -27,7 +27,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 from absl import logging
@@ -38,7 +38,6 @@ from bert_tf.base.options import BEST_FOLDER, deciding, declarations
 from bert_tf.base.pictures import figure, table
 from bert_tf.conversion.source import folder_of
 from bert_tf.tasks import run_log
-from bert_tf.tasks.finetuning import FineTuning
 from bert_tf.tasks.metrics import (
     LEVEL,
     expected_best,
@@ -57,6 +56,9 @@ from bert_tf.training.checkpoints import (
 )
 from bert_tf.training.reporting import Reporter
 from bert_tf.training.strategy import check_batch_size, is_chief, sum_over_workers
+
+if TYPE_CHECKING:
+    from bert_tf.tasks.finetuning import FineTuning
 
 RUNS_NAME = "runs"
 REPORT_NAME = "selection.md"
@@ -287,7 +289,7 @@ def _made(run: Run, before: RunRecord, folder: str, share: float) -> RunRecord:
     return dataclasses.replace(after, seconds=seconds)
 
 
-def search(tuning: FineTuning, output_dir: str) -> Selection:
+def search(tuning: "FineTuning", output_dir: str) -> Selection:
     """Makes the requested runs, and keeps the best one's weights in OUTPUT_DIR/best."""
     options, task, metric = tuning.options, tuning.task, tuning.metric
     if files.exists(os.path.join(output_dir, STATE_NAME)):
@@ -307,7 +309,9 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
 
     def run(settings: RunSetting, folder: str, until: float) -> tuple[Scores, int]:
         try:
-            model, last_step = tuning.fine_tune(folder, settings, until=until)
+            model, last_step = tuning.fine_tune(
+                folder, settings.of(options), until=until
+            )
             last_scores = tuning.scores(model, task.dev_splits[0])
             scores, step = _best_of_run(folder, last_step, last_scores, metric)
             # The best intermediate evaluation is kept already. A run stopped here for a
@@ -341,7 +345,7 @@ def search(tuning: FineTuning, output_dir: str) -> Selection:
     return selection
 
 
-def made_with(tuning: FineTuning) -> dict[str, Any]:
+def made_with(tuning: "FineTuning") -> dict[str, Any]:
     """Returns all values that decide a run's result, except its settings, by name."""
     task = tuning.task
     found: dict[str, Any] = {"the task": task.name}

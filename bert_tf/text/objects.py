@@ -15,19 +15,19 @@ from typing import Any
 from bert_tf.base import rows
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import grouped
-from bert_tf.text import blocks
-from bert_tf.text.blocks import drop
 from bert_tf.text.documents import (
+    BYTE_ORDER_MARK,
     PARQUET,
     TITLE_LINES,
     FileSource,
+    drop,
     paragraphs_of,
     whole_characters,
 )
 
 SURROGATES = "halves of surrogate pairs"
 
-_BLANK = blocks.BYTE_ORDER_MARK + b" \t\r\n"
+_BLANK = BYTE_ORDER_MARK + b" \t\r\n"
 
 
 def read_rows(

@@ -15,8 +15,8 @@ from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Options, Path, option
 from bert_tf.base.parallel import available_cores
-from bert_tf.text import blocks
 from bert_tf.text.documents import (
+    BYTE_ORDER_MARK,
     CLEANING,
     FORMATS,
     JSONL,
@@ -26,9 +26,12 @@ from bert_tf.text.documents import (
     OBJECTS,
     PARAGRAPH_FORMATS,
     PARQUET,
+    UTF_8,
     Chunk,
     FileSource,
+    can_be_cut,
     language_code,
+    read_blocks,
 )
 from bert_tf.text.segmentation import NO_SEGMENTER, SEGMENTERS
 
@@ -64,7 +67,7 @@ class TextOptions(Options, title=all_options.DATA, decides="reading"):
         only_with="input_file",
     )
     encoding: str = option(
-        blocks.UTF_8,
+        UTF_8,
         "Encoding of the files, by its Python name, such as cp1252 or utf-16; auto"
         " detects the encoding of each file that is not UTF-8. A file that is not UTF-8"
         " is read by a single process.",
@@ -229,7 +232,7 @@ def make_chunks(
     text_field: str = "text",
     split_sentences: bool | None = None,
     language: str = "en",
-    encoding: str = blocks.UTF_8,
+    encoding: str = UTF_8,
     clean: str = NO_CLEANING,
     chunk_bytes: int = _CHUNK_BYTES,
     num_workers: int = 1,
@@ -308,16 +311,16 @@ _Cuts = Iterator[tuple[int, int | None, int]]
 def _cut(source: FileSource, chunk_bytes: int) -> _Cuts:
     num_bytes = files.size(source.path)
     is_one = source.input_format == "text" and source.clean != NO_CLEANING
-    can_be_cut = not is_one and blocks.can_be_cut(source.path, source.encoding)
-    if can_be_cut and source.input_format == JSONL:
-        can_be_cut = not addon("objects").is_array(source)
-    step = chunk_bytes if can_be_cut else num_bytes
+    is_cut = not is_one and can_be_cut(source.path, source.encoding)
+    if is_cut and source.input_format == JSONL:
+        is_cut = not addon("objects").is_array(source)
+    step = chunk_bytes if is_cut else num_bytes
     for start in range(0, num_bytes, step) if num_bytes else [0]:
         stop = start + step if start + step < num_bytes else None
         yield start, stop, min(step, num_bytes - start)
 
 
-def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
+def find_format(path: str, encoding: str = UTF_8) -> tuple[str, bytes]:
     """Returns a file's format, by its name, then by its first line that is not blank.
 
     Also returns the beginning of the file, as far as it was read.
@@ -325,8 +328,8 @@ def find_format(path: str, encoding: str = blocks.UTF_8) -> tuple[str, bytes]:
     by_name = addon("objects").named_format(path)
     if by_name in OBJECTS:
         return by_name, b""
-    first = next(blocks.read_blocks(path, encoding=encoding), None)
-    begin = first.data.removeprefix(blocks.BYTE_ORDER_MARK).lstrip() if first else b""
+    first = next(read_blocks(path, encoding=encoding), None)
+    begin = first.data.removeprefix(BYTE_ORDER_MARK).lstrip() if first else b""
     if _PARQUET_BEGINNING.match(begin) and not unpacking.compression(path):
         return PARQUET, begin
     if addon("mediawiki").is_dump(begin):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     import tensorflow as tf
 
+    from bert_tf.optimization.optimizers import AdamWeightDecay
     from bert_tf.training.checkpoints import RunCheckpoints
     from bert_tf.training.step import LossScale, StepResults
     from bert_tf.training.strategy import Strategy
@@ -134,9 +135,9 @@ class Callback:
     state: Mapping[str, "keras.Variable"] = types.MappingProxyType({})
     is_over = False  # whether the training is complete, whatever its number of steps
 
-    def learning_rate(self, schedule: Any) -> Any:
-        """Returns the schedule, or a rate in its place; the model exists by then."""
-        return schedule
+    def optimizer(self, optimizer: "AdamWeightDecay") -> "AdamWeightDecay":
+        """Returns the optimizer, or one in its place; the model exists by then."""
+        return optimizer
 
     def restored(self) -> None:
         """Follows the restoring of the last checkpoint, if any."""

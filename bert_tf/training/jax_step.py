@@ -25,6 +25,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bert_tf.modeling.fused import per_example_dropout, products_by_head
 from bert_tf.modeling.objectives import Records
+from bert_tf.records.pipeline import InputShard
 from bert_tf.training.step import (
     GLOBAL_CLIP_NORM,
     SKIPPED,
@@ -223,6 +224,14 @@ class DeviceBatches:
                 break
             self._ahead.append(self._strategy.parts(batch, num_parts))
         return time.perf_counter() - began
+
+
+def global_batches(
+    strategy: JaxStrategy, dataset: Callable[[InputShard], Any]
+) -> DeviceBatches:
+    """Returns global batches, each split over the devices."""
+    shard = InputShard(strategy.worker, strategy.num_workers)
+    return DeviceBatches(strategy, dataset(shard).as_numpy_iterator())
 
 
 def _array(value: Any) -> np.ndarray:

@@ -5,7 +5,7 @@ import dataclasses
 import itertools
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -18,7 +18,8 @@ from bert_tf.base.options import declarations
 from bert_tf.base.progress import progress_bar
 from bert_tf.conversion.source import Source
 from bert_tf.optimization.layerwise import freeze, keeping_initial, log_untrained
-from bert_tf.records.pipeline import READING_ERRORS, record_error
+from bert_tf.optimization.optimizers import AdamWeightDecay, create_optimizer, rate_of
+from bert_tf.records.pipeline import ALL_ROWS, READING_ERRORS, record_error
 from bert_tf.training import events, run_folder
 from bert_tf.training.checkpoints import (
     RunCheckpoints,
@@ -28,14 +29,7 @@ from bert_tf.training.checkpoints import (
 )
 from bert_tf.training.events import Call, Callback, Signals, exit_after
 from bert_tf.training.reporting import LogInterval, Reporter
-from bert_tf.training.step import (
-    LossScale,
-    computing_in,
-    on_devices,
-    optimizer_with,
-    rate_of,
-    schedule_of,
-)
+from bert_tf.training.step import LossScale, computing_in, on_devices
 from bert_tf.training.strategy import (
     Strategy,
     check_batch_size,
@@ -48,8 +42,8 @@ from bert_tf.training.strategy import (
     require_same_step,
     sum_over_workers,
 )
-from bert_tf.training.task import ENDLESS, Phase, Task
-from bert_tf.training.throughput import Stream, open_stream, peak_flops
+from bert_tf.training.task import ENDLESS, Phase, Task, TrainingData
+from bert_tf.training.throughput import peak_flops, training_flops
 from bert_tf.training.training_options import TrainingConfig
 
 # Target seconds per call of the compiled steps on the CPU: short enough to move the bar
@@ -101,6 +95,59 @@ def _refuse_differing(
     require_same(strategy, {**settings, "records": records})
 
 
+def _optimizer(config: TrainingConfig) -> AdamWeightDecay:
+    """Returns the optimizer with its schedule; the step clips, after the reduction."""
+    if config.num_warmup_steps > config.num_train_steps:
+        logging.warning(
+            "The warmup of %s steps is longer than the run of %s: the learning rate"
+            " never reaches its peak.",
+            f"{config.num_warmup_steps:,}",
+            f"{config.num_train_steps:,}",
+        )
+    return create_optimizer(
+        learning_rate=config.learning_rate,
+        num_train_steps=config.num_schedule_steps or config.num_train_steps,
+        num_warmup_steps=config.num_warmup_steps,
+        optimizer=config.optimizer,
+        learning_rate_schedule=config.learning_rate_schedule,
+        end_learning_rate=config.end_learning_rate,
+        power=config.learning_rate_power,
+        decay_from=config.decay_from,
+        decay_share=config.decay_share,
+        bias_correction=config.bias_correction,
+        beta_1=config.beta_1,
+        beta_2=config.beta_2,
+        epsilon=config.epsilon,
+        weight_decay_rate=config.weight_decay_rate,
+        layerwise_decay=config.layerwise_learning_rate_decay,
+        skip_nonfinite=config.precision == "float16",
+        global_clipnorm=None,
+    )
+
+
+@dataclasses.dataclass
+class _Stream:
+    """A phase's stream of batches of one shape."""
+
+    iterator: Iterator
+    flops_per_step: float | None
+    calls: int = 0  # device calls that have read from it; the first one compiles
+
+
+def _open_stream(
+    data: TrainingData, start: int, strategy: Strategy, model: keras.Model
+) -> _Stream:
+    """Opens a stream at a position."""
+    spec = data(start, ALL_ROWS).element_spec
+    return _Stream(
+        iter(on_devices().global_batches(strategy, lambda rows: data(start, rows))),
+        training_flops(
+            getattr(model, "bert_config", None),
+            {name: tuple(one.shape) for name, one in spec.items()},
+        ),
+    )
+
+
 class _Run:
     """A run's state, and the steps that advance it."""
 
@@ -141,10 +188,9 @@ class _Run:
                     task = dataclasses.replace(task, objective=self._trained.objective)
             self.task = task
             log_untrained(self.model)
-            rate: Any = schedule_of(config)
+            self.optimizer = _optimizer(config)
             for one in callbacks:
-                rate = one.learning_rate(rate)
-            self.optimizer = optimizer_with(rate, config)
+                self.optimizer = one.optimizer(self.optimizer)
             # Built before the first trace: tf.function may not create variables later.
             self.optimizer.build(self._trained.trainable_variables)
             self.loss_scale = LossScale() if config.precision == "float16" else None
@@ -274,7 +320,7 @@ class _Run:
             loss_scale=self.loss_scale,
             clip_norm=config.clip_norm,
         )
-        streams: dict[int, Stream] = {}
+        streams: dict[int, _Stream] = {}
         start = self.records
         peak = None
         if hasattr(self.model, "bert_config"):
@@ -285,7 +331,7 @@ class _Run:
             number = phase.stream_of(self.records)
             if number not in streams:
                 data = phase.streams[number]
-                streams[number] = open_stream(data, start, self.strategy, self.model)
+                streams[number] = _open_stream(data, start, self.strategy, self.model)
             stream = streams[number]
             count = self._steps_of_next_call(phase, pace)
             began = time.monotonic()

@@ -24,14 +24,11 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
-from absl import logging
 from keras import ops
 
 from bert_tf.base.addons import addon
 from bert_tf.modeling.objectives import Mean, Objective, Records, RowsOfReplica
-from bert_tf.optimization.optimizers import clip_scale, optimizer_of
-from bert_tf.optimization.schedules import WarmupSchedule
-from bert_tf.training.training_options import TrainingConfig
+from bert_tf.optimization.optimizers import clip_scale
 
 
 def on_devices() -> Any:
@@ -104,53 +101,6 @@ class LossScale:
             ops.where(is_finite, ops.where(grows, larger, scale), smaller)
         )
         self.good_steps.assign(ops.where(stays, good_steps, 0))
-
-
-def schedule_of(config: TrainingConfig) -> WarmupSchedule:
-    """Returns the learning rate's schedule."""
-    if config.num_warmup_steps > config.num_train_steps:
-        logging.warning(
-            "The warmup of %s steps is longer than the run of %s: the learning rate"
-            " never reaches its peak.",
-            f"{config.num_warmup_steps:,}",
-            f"{config.num_train_steps:,}",
-        )
-    return WarmupSchedule(
-        config.learning_rate,
-        config.num_schedule_steps or config.num_train_steps,
-        config.num_warmup_steps,
-        shape=config.learning_rate_schedule,
-        end_learning_rate=config.end_learning_rate,
-        power=config.learning_rate_power,
-        decay_from=config.decay_from,
-        decay_share=config.decay_share,
-    )
-
-
-def optimizer_with(
-    learning_rate: WarmupSchedule | float, config: TrainingConfig
-) -> keras.Optimizer:
-    """Returns the optimizer; the step clips, once, after the reduction."""
-    return optimizer_of(
-        learning_rate,
-        config.optimizer,
-        bias_correction=config.bias_correction,
-        beta_1=config.beta_1,
-        beta_2=config.beta_2,
-        epsilon=config.epsilon,
-        weight_decay_rate=config.weight_decay_rate,
-        layerwise_decay=config.layerwise_learning_rate_decay,
-        skip_nonfinite=config.precision == "float16",
-        global_clipnorm=None,
-    )
-
-
-def rate_of(optimizer: keras.Optimizer, step: int) -> float:
-    """Returns the learning rate of the last of `step` steps: schedules start from 0."""
-    schedule = optimizer._learning_rate
-    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
-        return float(schedule(step - 1))
-    return float(schedule)
 
 
 # Devlin et al. 2018's code: "This is how the model was pre-trained."

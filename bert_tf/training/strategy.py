@@ -18,7 +18,7 @@ import functools
 import os
 import socket
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,6 @@ from bert_tf.base import keras_backend
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError, first_line
 from bert_tf.base.shared_options import DeviceOptions
-from bert_tf.records.pipeline import ALL_ROWS, InputShard
 from bert_tf.training import launch
 
 Strategy = Any  # a run's devices: a tf.distribute.Strategy, or a JaxStrategy
@@ -281,29 +280,6 @@ def check_batch_size(
             f" micro-batch{'es' if accumulation_steps > 1 else ''} each: give a"
             f" multiple of {replicas * accumulation_steps}."
         )
-
-
-def distributed(
-    strategy: Strategy, dataset: Callable[[InputShard], tf.data.Dataset]
-) -> Iterable:
-    """Returns a data set of global batches, each split over the replicas."""
-    if keras_backend.is_jax():
-        shard = InputShard(strategy.worker, strategy.num_workers)
-        return addon("jax").DeviceBatches(strategy, dataset(shard).as_numpy_iterator())
-    if strategy.num_replicas_in_sync == 1:
-        return dataset(ALL_ROWS)
-
-    def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        num_workers = context.num_input_pipelines
-        return dataset(
-            InputShard(
-                context.input_pipeline_id,
-                num_workers,
-                context.num_replicas_in_sync // num_workers,
-            )
-        )
-
-    return strategy.distribute_datasets_from_function(of_worker)
 
 
 def sum_over_workers(strategy: Strategy, numbers: list[float]) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The steps of `bert_tf.training.step` on TensorFlow, under tf.distribute."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -15,6 +15,7 @@ from bert_tf.modeling.fused import (
 )
 from bert_tf.modeling.objectives import Objective, Records, RowsOfReplica
 from bert_tf.optimization.optimizers import dense_gradient
+from bert_tf.records.pipeline import ALL_ROWS, InputShard
 from bert_tf.training.step import (
     GLOBAL_CLIP_NORM,
     SKIPPED,
@@ -30,6 +31,26 @@ from bert_tf.training.step import (
 )
 from bert_tf.training.strategy import is_tpu, num_workers
 from bert_tf.training.task import Task
+
+
+def global_batches(
+    strategy: tf.distribute.Strategy, dataset: Callable[[InputShard], tf.data.Dataset]
+) -> Iterable[Records]:
+    """Returns a data set of global batches, each split over the replicas."""
+    if strategy.num_replicas_in_sync == 1:
+        return dataset(ALL_ROWS)
+
+    def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
+        num_workers = context.num_input_pipelines
+        return dataset(
+            InputShard(
+                context.input_pipeline_id,
+                num_workers,
+                context.num_replicas_in_sync // num_workers,
+            )
+        )
+
+    return strategy.distribute_datasets_from_function(of_worker)
 
 
 class _RowsOfReplica:

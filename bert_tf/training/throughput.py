@@ -17,22 +17,18 @@ peak and no utilization.
 """
 
 import contextlib
-import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import keras
 import tensorflow as tf
 from absl import logging
 
 from bert_tf.base import keras_backend
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
-from bert_tf.records.pipeline import ALL_ROWS
 from bert_tf.training.events import Call, Callback
-from bert_tf.training.strategy import Strategy, device_name, distributed, is_chief
-from bert_tf.training.task import TrainingData
+from bert_tf.training.strategy import Strategy, device_name, is_chief
 
 # Part of a device's name, the more specific ones first -> FLOPs per second. Before v4,
 # each of a TPU chip's two cores is a device of its own.
@@ -91,29 +87,6 @@ def training_flops(
         predictions = shapes["masked_lm_positions"][1]
         flops += 2 * predictions * width * (hidden + config.vocab_size)
     return 3.0 * math.prod(batch) * flops
-
-
-@dataclasses.dataclass
-class Stream:
-    """A phase's stream of batches of one shape."""
-
-    iterator: Iterator
-    flops_per_step: float | None
-    calls: int = 0  # device calls that have read from it; the first one compiles
-
-
-def open_stream(
-    data: TrainingData, start: int, strategy: Strategy, model: keras.Model
-) -> Stream:
-    """Opens a stream at a position."""
-    spec = data(start, ALL_ROWS).element_spec
-    return Stream(
-        iter(distributed(strategy, lambda shard: data(start, shard))),
-        training_flops(
-            getattr(model, "bert_config", None),
-            {name: tuple(one.shape) for name, one in spec.items()},
-        ),
-    )
 
 
 def peak_flops(strategy: Strategy) -> float | None:

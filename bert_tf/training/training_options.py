@@ -1,8 +1,10 @@
 """Options of running and training, shared by commands."""
 
 import math
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from absl import logging
 
 from bert_tf.base import options
 from bert_tf.base.addons import addon
@@ -321,3 +323,73 @@ if TYPE_CHECKING:
     LossOptions = Options
 else:
     LossOptions = addon("losses")
+
+
+# Values for options that are not given: a recipe's, or those of an earlier training.
+
+T = TypeVar("T", bound=Options)
+
+# Options for the same setting: those of a selection list the values to try (if they
+# have a default), and those of pre-training are given by phases.
+_SAME = {
+    "learning_rate": ("learning_rates",),
+    "train_batch_size": ("train_batch_sizes", "phases"),
+    "num_train_steps": ("phases",),
+}
+
+
+def with_recipe(given: T, recipes: Mapping[str, Mapping[str, Any]]) -> T:
+    """Returns the options, with a recipe's values for those not given; logs them.
+
+    A function as value is called with the options and the values before it; None
+    leaves the default.
+    """
+    recipe: str | None = given.recipe  # type: ignore[attr-defined]
+    if recipe is None:
+        return given
+    changed: dict[str, Any] = {}
+    kept: dict[str, None] = {}  # flags, each once
+    defaults = type(given).__dataclass_fields__
+    for name, value in recipes[recipe].items():
+        if callable(value):
+            value = value(given.with_defaults(**changed))
+        if value is None:
+            continue
+        names = [each for each in (name, *_SAME.get(name, ())) if each in defaults]
+        if overrides := [each for each in names if given.is_given(each)]:
+            kept |= {_as_flag(each, getattr(given, each)): None for each in overrides}
+            continue
+        for each in names:
+            if each != name and defaults[each].default is None:
+                continue  # this option is not in use
+            is_list = isinstance(defaults[each].default, tuple)
+            changed[each] = (value,) if is_list else value
+    flags = " ".join(_as_flag(name, value) for name, value in changed.items())
+    if flags or kept:
+        logging.info("`recipe=%s`: %s.", recipe, flags or "all of it is given")
+    if kept:
+        logging.info("  Given, so not from the recipe: %s.", " ".join(kept))
+    return given.with_defaults(**changed)
+
+
+def with_flags_of(
+    given: T, names: Iterable[str], trained: Mapping[str, Any], folder: str
+) -> T:
+    """Takes options that are not given from a training's flags, and logs them."""
+    changed = {
+        name: trained[name]
+        for name in names
+        if name in trained
+        and not given.is_given(name)
+        and trained[name] != getattr(given, name)
+    }
+    if changed:
+        shown = ", ".join(f"{name}={value}" for name, value in changed.items())
+        logging.info("As in the training of %s: %s.", folder, shown)
+    return given.with_defaults(**changed)
+
+
+def _as_flag(name: str, value: Any) -> str:
+    if isinstance(value, tuple):
+        value = ",".join(map(str, value))
+    return f"`{name}={value}`"

@@ -228,7 +228,7 @@ _LOCAL = {
     "bert_tf.base.keras_backend": "Keras' own settings",
     "bert_tf.base.parallel": "the limits of a container, /sys",
     "bert_tf.__main__": "the package's own files",
-    "bert_tf.instances.random_stream": "the package's own files, and their cache",
+    "bert_tf.instances.compilation": "the package's own files, and their cache",
     "bert_tf.addons.teaching.notebook": "the machine that Colab lends",
     "bert_tf.addons.teaching.quickstart": "Python's library",
     "bert_tf.records.record_sets": "the work folder, which must be local",

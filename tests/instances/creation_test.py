@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.instances import creation
 from bert_tf.instances.creation import create_instances, token_dtype
-from bert_tf.instances.random_stream import random_stream
+from bert_tf.instances.masking import random_stream
 from bert_tf.instances.settings import InstanceSettings
 from bert_tf.text.vocabulary import Vocabulary
 from tests.instances.plain_pretraining import as_record, documents_of, plain_instances

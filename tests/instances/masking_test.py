@@ -7,8 +7,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from bert_tf.instances import masking
-from bert_tf.instances.masking import mask, mask_rows, masking_of
-from bert_tf.instances.random_stream import random_stream
+from bert_tf.instances.masking import mask, mask_rows, masking_of, random_stream
 from bert_tf.instances.settings import PIECE, SPAN, WORD
 from bert_tf.text.vocabulary import Vocabulary
 from tests.instances import plain_pretraining
@@ -144,3 +143,65 @@ class MaskRowsTest(tf.test.TestCase):
         self.assertGreater(len(np.unique(positions, axis=0)), 45)
         again, _, _ = self.rows([[1] * 12], numbers=[17], **settings)
         self.assertAllEqual(again[0], positions[17])
+
+
+SEEDS = (0, 1, 12345, -7, 2**31 - 1, 2**200 + 3)
+
+
+class RandomStreamTest(tf.test.TestCase):
+    def test_below(self):
+        for seed in SEEDS:
+            stream, expected = masking.random_stream(seed), random.Random(seed)
+            for limit in [*range(1, 300), 2**16, 2**31, 2**32 - 1]:
+                self.assertEqual(
+                    masking.random_below(stream, limit), expected.randrange(limit)
+                )
+
+    def test_shuffle(self):
+        for seed in SEEDS:
+            stream, expected = masking.random_stream(seed), random.Random(seed)
+            for length in (0, 1, 2, 3, 17, 1000):
+                values, wanted = np.arange(length), list(range(length))
+                masking.shuffle(stream, values)
+                expected.shuffle(wanted)
+                self.assertEqual(values.tolist(), wanted)
+
+
+ALL = (1 << 64) - 1
+
+
+def splitmix(state):
+    """The next state and number of the generator."""
+    state = (state + 0x9E3779B97F4A7C15) & ALL
+    z = state
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & ALL
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & ALL
+    return state, z ^ (z >> 31)
+
+
+def restarted(*key):
+    stream = np.zeros(masking.STREAM_WORDS, np.uint32)
+    masking.restart(stream, tuple(np.uint64(number) for number in key))
+    return stream
+
+
+class RestartTest(tf.test.TestCase):
+    def test_its_words_are_those_of_another_generator(self):
+        for key in ((0, 0, 0), (12345, 1, 77), (ALL, 3, (5 << 40) + 1)):
+            state = 0
+            for number in key:
+                _, state = splitmix(state ^ number)
+            words = []
+            for _ in range(312):
+                state, bits = splitmix(state)
+                words += [bits & 0xFFFFFFFF, bits >> 32]
+            self.assertEqual(restarted(*key).tolist(), [*words, 624])
+
+    def test_seeds_epochs_and_records_share_nothing(self):
+        seen = {
+            masking.random(restarted(seed, epoch, record))
+            for seed in range(3)
+            for epoch in range(20)
+            for record in range(50)
+        }
+        self.assertLen(seen, 3 * 20 * 50)

@@ -10,7 +10,7 @@ from bert_tf.base.config import REGRESSION
 from bert_tf.base.options import Path, option
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.records.batching import ExampleTable, Predict, rows_digest
-from bert_tf.tasks import finetuning, running
+from bert_tf.tasks import finetuning
 from bert_tf.tasks.run_options import FineTuningOptions, RunResult
 from bert_tf.tasks.tables import Example, TableSplit, Target
 from bert_tf.tasks.task import TRAIN, FineTuningTask
@@ -114,7 +114,7 @@ class NormalTask(FineTuningTask[np.ndarray]):
 def run(options: NormalOptions) -> RunResult:
     """Reads the table, then trains and evaluates."""
     cli.import_tensorflow(options)
-    return running.FineTuningRun(NormalTask, options).main()
+    return finetuning.FineTuningRun(NormalTask, options).main()
 
 
 if __name__ == "__main__":

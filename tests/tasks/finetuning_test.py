@@ -18,7 +18,8 @@ from bert_tf.conversion.adapter_files import write_adapter
 from bert_tf.modeling.encoder import DictInputModel
 from bert_tf.modeling.heads import BertClassifier, HeadDropout
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.tasks.finetuning import RunSetting, model_options, training_plan
+from bert_tf.tasks.finetuning import model_options, training_plan
+from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.tables import Target
 from bert_tf.training import loop, tensorflow_step
 from bert_tf.training.run_folder import RunData
@@ -151,13 +152,12 @@ class FinetuneTest(tf.test.TestCase):
 
     @classmethod
     def plan(cls, num_train_epochs, num_lengths=2, until=1.0, **options):
-        options = toy_examples.options(**options)
+        options = toy_examples.options(num_train_epochs=(num_train_epochs,), **options)
         return training_plan(
             TASK,
             cls.records,
             options,
             data=RunData("eleven examples", "0"),
-            setting=toy_examples.setting(options, num_train_epochs),
             best_metric="loss",
             num_lengths=num_lengths,
             until=until,

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from bert_tf.base.errors import InputError
 from bert_tf.tasks import glue, glue_suite
-from bert_tf.tasks.finetuning import RunSetting
 from bert_tf.tasks.glue_suite import (
     TaskResult,
     picture,
@@ -19,6 +18,7 @@ from bert_tf.tasks.glue_suite import (
     write_report,
 )
 from bert_tf.tasks.run_log import RunRecord
+from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.selection import Selection
 from tests.drawn import drawn
 

@@ -6,7 +6,7 @@ from absl import flags
 from bert_tf import run_pretraining
 from bert_tf.base import cli
 from bert_tf.tasks.pretraining_options import RECIPES
-from bert_tf.tasks.run_options import with_recipe
+from bert_tf.training.training_options import with_recipe
 
 Refused = flags.IllegalFlagValueError
 GIVEN = "--input_file=x --output_dir=o --do_train --bert_size=tiny"

@@ -10,7 +10,8 @@ from bert_tf.addons.methods.loss_options import LossOptions
 from bert_tf.base import cli
 from bert_tf.base.errors import InputError
 from bert_tf.tasks.data_set_options import ClassifierOptions, GlueOptions
-from bert_tf.tasks.run_options import RunSetting, warn_of_stride, with_recipe
+from bert_tf.tasks.run_options import RECIPES, RunSetting, warn_of_stride
+from bert_tf.training.training_options import with_recipe
 
 GIVEN = ("--output_dir=o", "--task_name=MRPC", "--data_dir=d", "--do_train")
 GLUE = ("--output_dir=o", "--glue_dir=d")
@@ -92,6 +93,17 @@ class SettingsTest(tf.test.TestCase):
         values = parse_glue("--learning_rate=1e-4")
         self.assertEqual(values.settings, [(1e-4, 32, 3.0, 12345)])
 
+    def test_a_runs_options_are_its_settings_and_the_others_as_they_were(self):
+        given = parse("--learning_rates=2e-5,5e-5", "--num_train_epochs=2,3")
+        one = RunSetting(5e-5, 16, 3.0, 7).of(given)
+        self.assertEqual(
+            one.as_flags(),
+            given.as_flags()
+            | {"learning_rate": 5e-5, "train_batch_size": 16, "random_seed": 7}
+            | {"num_train_epochs": [3.0]},
+        )
+        self.assertFalse(one.is_given("learning_rate"))
+
 
 class UsageTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
@@ -144,7 +156,7 @@ NAMES = (
 
 
 def resolved(*arguments, parse=parse):
-    values = with_recipe(parse(*arguments))
+    values = with_recipe(parse(*arguments), RECIPES)
     return {name: getattr(values, name) for name in NAMES}
 
 
@@ -181,7 +193,7 @@ class RecipeTest(tf.test.TestCase):
         # Who gives one rate has chosen.
         given = parse_glue("--recipe=mosbach", "--learning_rate=1e-4")
         self.assertEqual(
-            {one.learning_rate for one in with_recipe(given).settings}, {1e-4}
+            {one.learning_rate for one in with_recipe(given, RECIPES).settings}, {1e-4}
         )
 
     def test_in_python(self):
@@ -193,7 +205,7 @@ class RecipeTest(tf.test.TestCase):
             recipe="mosbach",
             train_batch_size=8,
         )
-        values = with_recipe(given)
+        values = with_recipe(given, RECIPES)
         self.assertEqual(values.train_batch_size, 8)
         self.assertEqual(values.learning_rate, 2e-5)
         self.assertEqual(
@@ -210,13 +222,17 @@ class RecipeTest(tf.test.TestCase):
             num_train_epochs=(3.0,),
             train_batch_size=32,
         )
-        values = with_recipe(given)
+        values = with_recipe(given, RECIPES)
         found = values.learning_rate, values.num_train_epochs, values.train_batch_size
         self.assertEqual(found, (5e-5, (3.0,), 32))
-        one = with_recipe(GlueOptions(output_dir="o", glue_dir="d", learning_rate=5e-5))
+        one = with_recipe(
+            GlueOptions(output_dir="o", glue_dir="d", learning_rate=5e-5), RECIPES
+        )
         self.assertLen(one.settings, 1)
         # One that has a list of rates too.
-        glue = with_recipe(GlueOptions(output_dir="o", glue_dir="d", recipe="mosbach"))
+        glue = with_recipe(
+            GlueOptions(output_dir="o", glue_dir="d", recipe="mosbach"), RECIPES
+        )
         self.assertEqual(glue.learning_rates, (2e-5,))
 
 

@@ -476,12 +476,12 @@ class FakeRuns:
         self.metric = self.options.best_metric or "accuracy"
         return self
 
-    def fine_tune(self, folder, settings=None, *, until=1.0):
+    def fine_tune(self, folder, options, *, until=1.0):
         """Leaves a checkpoint at step 8; on the way, evaluations at 4, if there are."""
-        self.ran.append(settings.learning_rate)
+        self.ran.append(options.learning_rate)
         os.makedirs(folder, exist_ok=True)
         toy.write_config(folder)
-        *before, self.last = self.table[settings.learning_rate]
+        *before, self.last = self.table[options.learning_rate]
         model = trained()
         if before:
             toy.save_checkpoint(folder, model, 4)
@@ -502,8 +502,8 @@ class FakeRuns:
 class StoppingRuns(FakeRuns):
     """Its runs stop after 0.3 of their steps, at step 4, and end at step 8."""
 
-    def fine_tune(self, folder, settings=None, *, until=1.0):
-        stopped, ended = self.table[settings.learning_rate]
+    def fine_tune(self, folder, options, *, until=1.0):
+        stopped, ended = self.table[options.learning_rate]
         self.last, step = (ended, 8) if until == 1.0 else (stopped, 4)
         toy.save_checkpoint(folder, trained(), step)
         return trained(), step

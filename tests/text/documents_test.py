@@ -15,8 +15,7 @@ import tensorflow as tf
 from pyarrow import parquet
 
 from bert_tf.base.errors import InputError
-from bert_tf.text import blocks
-from bert_tf.text.documents import read_chunk
+from bert_tf.text.documents import RETURNS, drop, dropped_lines, read_chunk
 from bert_tf.text.sources import find_sources, make_chunks
 from tests.script_case import FolderCase
 
@@ -245,7 +244,7 @@ class PlainTextTest(ReaderTestCase):
                     self.assertEqual([line.text for line in read], expected)
                     sentences = [[text] if text else [] for text in expected]
                     self.assertEqual([[*line.sentences] for line in read], sentences)
-                    joined = {blocks.RETURNS: 1} if "e\rf" in text else {}
+                    joined = {RETURNS: 1} if "e\rf" in text else {}
                     self.assertEqual(dropped, joined)
 
     def test_lines_that_end_at_carriage_returns_alone_are_refused(self):
@@ -500,3 +499,23 @@ class MakeChunksTest(ReaderTestCase):
         os.mkfifo(pipe)
         with self.assertRaisesRegex(InputError, "is a pipe or a device.*/pipe"):
             make_chunks([pipe])
+
+
+class DroppedTest(tf.test.TestCase):
+    def test_a_line_for_each_reason(self):
+        dropped = Counter()
+        drop(dropped, "title lines", characters=1200)
+        drop(dropped, "title lines", characters=34)
+        drop(dropped, "repeated documents", 2, tokens=7)
+        drop(dropped, "documents without text")
+        drop(dropped, "list items", 0)
+        merged = Counter()
+        merged.update(dict(dropped))
+        self.assertEqual(
+            dropped_lines(merged),
+            [
+                "Dropped 1: documents without text",
+                "Dropped 2 (7 tokens): repeated documents",
+                "Dropped 2 (1,234 characters): title lines",
+            ],
+        )

@@ -22,10 +22,10 @@ class Noting(Callback):
         self.told = []
         self.most, self.ends_at, self.over_at = most, ends_at, over_at
 
-    def learning_rate(self, schedule):
+    def optimizer(self, optimizer):
         self.calls = keras.Variable(0, trainable=False, dtype="int32", name="calls")
         self.state = {"calls": self.calls}
-        return schedule
+        return optimizer
 
     def restored(self):
         self.told.append(("restored", self.run.step, int(self.calls)))
@@ -142,9 +142,9 @@ class CallbackTest(tf.test.TestCase):
 
     def test_another_state_of_the_same_name_is_refused(self):
         class Twice(Noting):
-            def learning_rate(self, schedule):
+            def optimizer(self, optimizer):
                 self.state = {"scale": keras.Variable(0.0)}
-                return schedule
+                return optimizer
 
         with self.assertRaisesRegex(AssertionError, "two states of one name"):
             self.train("twice", Twice(), precision="float16")

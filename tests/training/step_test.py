@@ -18,7 +18,7 @@ from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.tasks.pretraining import pretraining_task
 from bert_tf.training import step
 from bert_tf.training.step import on_devices
-from bert_tf.training.strategy import create_strategy, distributed
+from bert_tf.training.strategy import create_strategy
 from bert_tf.training.task import Task
 from tests.modeling import examples
 from tests.processes import run_python
@@ -261,7 +261,7 @@ class MicroBatchesTest(tf.test.TestCase, parameterized.TestCase):
                 strategy,
                 accumulation_steps=micro_batches,
             )
-            stream = iter(distributed(strategy, lambda shard: dataset))
+            stream = iter(on_devices().global_batches(strategy, lambda _: dataset))
             found.append(steps(stream, len(data)))
         # The losses of later steps are of the weights that the earlier ones made.
         whole, in_parts = found

@@ -66,14 +66,13 @@ def fine_tuned(folder, config, strategy):
     """A model after six epochs of two batches, of which the second one is not full."""
     for name in ("num_train_steps", "num_warmup_steps"):  # fine-tuning has its own
         del config[name]
-    options = toy_examples.options(**config)
+    options = toy_examples.options(num_train_epochs=(6.0,), **config)
     with toy_examples.several_lengths():
         plan = training_plan(
             classifier(),
             toy_examples.prepare(TARGET),
             options,
             data=RunData("eleven examples", "0"),
-            setting=toy_examples.setting(options, 6.0),
             best_metric="loss",
             num_lengths=2,
         )

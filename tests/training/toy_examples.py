@@ -59,11 +59,6 @@ def options(**values):
     return FineTuningOptions(**{"output_dir": "o"} | values)
 
 
-def setting(options, num_train_epochs):
-    """The options' own, for so many epochs."""
-    return options.settings[0]._replace(num_train_epochs=num_train_epochs)
-
-
 def engine_task(config, target, name, **options):
     """The task of predicting a target, for the engine alone."""
     return Task(

@@ -111,13 +111,12 @@ def first_batches(batches, count):
 def examples(target):
     """As fine-tuning reads, with its last batch filled up."""
     records = toy_examples.prepare(target)
-    options = toy_examples.options(train_batch_size=BATCH)
+    options = toy_examples.options(train_batch_size=BATCH, num_train_epochs=(2.0,))
     plan = finetuning.training_plan(
         toy.task(),
         records,
         options,
         data=run_folder.RunData("examples", "0"),
-        setting=toy_examples.setting(options, 2.0),
         best_metric="loss",
         num_lengths=1,
     )

@@ -15,7 +15,7 @@ from absl import logging
 from bert_tf.base import files, unpacking
 from bert_tf.base.errors import InputError
 from bert_tf.base.parallel import ordered_map
-from bert_tf.text import blocks
+from bert_tf.text.documents import UTF_8, line_number, read_blocks
 
 _SAMPLE_BYTES = 1 << 17
 # In most Western European files each of these fits as well as `_WESTERN`, by far the
@@ -59,22 +59,22 @@ def find_encoding(path: str) -> str:
     num_valid = num_invalid = 0  # characters that are not ASCII
     sample = bytearray()
     first_error = ""
-    for block in blocks.read_blocks(path):
+    for block in read_blocks(path):
         data = block.data
         if block.offset == 0 and data.startswith(b"PAR1"):
-            return blocks.UTF_8  # the encoding of Parquet's own text
+            return UTF_8  # the encoding of Parquet's own text
         if block.offset == 0 and b"\0" in data:  # ASCII as UTF-16 is valid UTF-8, too
             # Not a line: a UTF-16 line ends in the middle of a character.
             return _guess(next(unpacking.read_pieces(path))[:_SAMPLE_BYTES], path)
         if data.isascii():
             continue
         try:
-            text = data.decode(blocks.UTF_8)
+            text = data.decode(UTF_8)
         except UnicodeDecodeError as error:
-            text = data.decode(blocks.UTF_8, "replace")
+            text = data.decode(UTF_8, "replace")
             num_invalid += text.count("\ufffd")
             if not first_error:
-                number = blocks.line_number(path, block.offset + error.start)
+                number = line_number(path, block.offset + error.start)
                 remedy = "Most of the file is: remove what is not. "
                 first_error = files.not_utf8(data, error.start, path, number, remedy)
         num_valid += len(text) - len(text.encode("ascii", "ignore"))
@@ -85,7 +85,7 @@ def find_encoding(path: str) -> str:
         elif len(sample) < _SAMPLE_BYTES:
             sample += data
     if not num_invalid:
-        return blocks.UTF_8
+        return UTF_8
     if num_valid > 2 * num_invalid:  # the invalid ones were counted as U+FFFD, too
         raise InputError(first_error)
     return _guess(bytes(sample[:_SAMPLE_BYTES]), path)

@@ -14,7 +14,7 @@ from bert_tf.records.tokenized_corpus import (
     NO_DEDUPLICATION,
     PARAGRAPHS,
 )
-from bert_tf.text.blocks import drop
+from bert_tf.text.documents import drop
 
 EMPTIED_DOCUMENTS = "documents of nothing but repeated paragraphs"
 NEAR_DUPLICATES = "documents nearly the same as earlier ones"

@@ -26,7 +26,7 @@ from xml.parsers import expat
 
 from bert_tf.base import files
 from bert_tf.base.errors import InputError
-from bert_tf.text.blocks import drop
+from bert_tf.text.documents import drop
 
 if TYPE_CHECKING:
     from bert_tf.text.documents import FileSource

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bert_tf.instances.compilation import compiled
 from bert_tf.instances.creation import Instances
-from bert_tf.instances.random_stream import compiled, random_stream, shuffle
+from bert_tf.instances.masking import random_stream, shuffle
 from bert_tf.instances.settings import STATIC_MASKING, InstanceSettings
 
 # Sequences are assigned to rows by best fit, the longest first (Johnson 1974, "best fit

@@ -22,7 +22,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
-from bert_tf.text.blocks import drop
+from bert_tf.text.documents import drop
 
 PAGE_NUMBERS = "page numbers"
 RUNNING_LINES = "running headers and footers"

@@ -18,9 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from bert_tf.base.errors import InputError
-from bert_tf.text import blocks
-from bert_tf.text.blocks import drop
-from bert_tf.text.documents import TITLE_LINES, FileSource
+from bert_tf.text.documents import BYTE_ORDER_MARK, TITLE_LINES, FileSource, drop
 
 # A title may contain quotation marks: wikiextractor does not escape them.
 _TITLE = re.compile(r'\btitle="(.*)">$')
@@ -30,7 +28,7 @@ _LEFT_OUT_PREFIXES = tuple(f"{kind}::::" for kind in _LEFT_OUT)
 
 def is_header(line: bytes) -> bool:
     """Whether a line begins a document of wikiextractor's."""
-    line = line.removeprefix(blocks.BYTE_ORDER_MARK)
+    line = line.removeprefix(BYTE_ORDER_MARK)
     return line.startswith(b"<doc ") and b"id=" in line
 
 

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 from absl import logging
 
-from bert_tf.optimization.schedules import WarmupSchedule
+from bert_tf.optimization.optimizers import AdamWeightDecay, WarmupSchedule
 from bert_tf.training.events import Call, Callback
 
 # Assumed speed of writing a checkpoint, before one was written: bytes per second.
@@ -53,10 +53,10 @@ class Budget(Callback):
         self._left = 0.0  # seconds, after the last call
         self._left_when_saved: float | None = None
 
-    def learning_rate(self, schedule: WarmupSchedule) -> float:
+    def optimizer(self, optimizer: AdamWeightDecay) -> AdamWeightDecay:
         """Keeps the schedule: the rate is set before each call. The time begins."""
         run = self.run
-        self._schedule = schedule
+        self._schedule = optimizer._learning_rate
         self._began = self._clock()
         self._num_evaluations = (
             bool(run.config.eval_steps) + run.phases[-1].evaluates_afterwards
@@ -70,7 +70,7 @@ class Budget(Callback):
             "seconds_used": self._used,
             "evaluation_seconds": self._evaluation,
         }
-        return 0.0
+        return optimizer.from_config({**optimizer.get_config(), "learning_rate": 0.0})
 
     def restored(self) -> None:
         """Begins where the restored checkpoint was written."""

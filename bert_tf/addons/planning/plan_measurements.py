@@ -25,8 +25,7 @@ from bert_tf.base.parallel import available_cores
 from bert_tf.conversion import names, source
 from bert_tf.records.manifest import SourceFile, written_files
 from bert_tf.records.writing import MANIFEST_SUFFIX
-from bert_tf.text.blocks import tokens_dropped
-from bert_tf.text.documents import Chunk, read_chunk
+from bert_tf.text.documents import Chunk, read_chunk, tokens_dropped
 from bert_tf.text.segmentation import NO_SEGMENTER, has_letters, segments
 from bert_tf.text.sources import file_chunks, text_chunks
 from bert_tf.training.launch import Ended, run_child

@@ -25,7 +25,7 @@ from bert_tf.conversion.loading import ModelFiles, load_weights
 from bert_tf.conversion.source import open_source
 from bert_tf.modeling.head_model import HeadModel
 from bert_tf.modeling.weight_names import weights_by_name
-from bert_tf.tasks import running
+from bert_tf.tasks import finetuning
 from bert_tf.tasks.run_options import RunResult
 from bert_tf.tasks.task import FineTuningTask
 from bert_tf.training.strategy import Strategy
@@ -51,7 +51,7 @@ def side_by_side(first: HeadModel, config: BertConfig) -> HeadModel:
     return model
 
 
-def with_second(make_task: running.MakeTask, checkpoint: str) -> running.MakeTask:
+def with_second(make_task: finetuning.MakeTask, checkpoint: str) -> finetuning.MakeTask:
     """Returns a maker of tasks whose model also has another checkpoint's encoder."""
     source = open_source(checkpoint)
 
@@ -81,4 +81,6 @@ def fine_tune(script: Any, *, second_checkpoint: str, **values: Any) -> RunResul
     given = {name: value for name, value in values.items() if value is not None}
     options = cli.options_of(script.run)(**given)
     task = names.HEADS[_HEADS[script.__name__.rpartition(".")[2]]].code("task")
-    return running.FineTuningRun(with_second(task, second_checkpoint), options).main()
+    return finetuning.FineTuningRun(
+        with_second(task, second_checkpoint), options
+    ).main()

@@ -23,7 +23,7 @@ from bert_tf.records.batching import (
     predict_groups,
 )
 from bert_tf.records.spec import INT64, Feature, RecordSpec
-from bert_tf.text import blocks
+from bert_tf.text.documents import lines_of, read_blocks
 from bert_tf.text.normalization import SPLITTING_CONTROLS
 from bert_tf.text.wordpiece import WordPieceTokenizer, truncate_pair
 
@@ -74,8 +74,8 @@ def parse_line(text: str) -> Line:
 
 def read_lines(path: str) -> Iterator[Line]:
     """Yields the lines of a file, compressed (.gz, .bz2, .xz) or not."""
-    for block in blocks.read_blocks(path):
-        for text in blocks.lines(block, path, keep_mark=False):
+    for block in read_blocks(path):
+        for text in lines_of(block, path, keep_mark=False):
             yield parse_line(text)
 
 
@@ -86,8 +86,7 @@ def count_lines(path: str) -> int:
             f"The input must be an existing file, no folder or pipe: {path}"
         )
     return sum(
-        len(blocks.lines(block, path, dropped=Counter()))
-        for block in blocks.read_blocks(path)
+        len(lines_of(block, path, dropped=Counter())) for block in read_blocks(path)
     )
 
 

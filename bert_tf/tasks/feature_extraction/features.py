@@ -59,7 +59,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import load_encoder, read_model_files
 from bert_tf.conversion.source import Source, folder_of
-from bert_tf.instances.random_stream import compiled
+from bert_tf.instances.compilation import compiled
 from bert_tf.modeling.encoder import BertEncoder, DictInputModel
 from bert_tf.modeling.pooling import pooled_tokens
 from bert_tf.records.writing import remove_leftovers

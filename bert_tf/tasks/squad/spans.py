@@ -14,22 +14,14 @@ from bert_tf.base.parallel import available_cores
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.modeling.heads import BertSpanPredictor
-from bert_tf.records.batching import (
-    Batching,
-    ExampleTable,
-    Predict,
-    rows_digest,
-)
+from bert_tf.records.batching import Batching, ExampleTable, Predict, rows_digest
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks import finetuning
+from bert_tf.tasks.epochs import steps_of
 from bert_tf.tasks.finetuning import FineTuning
 from bert_tf.tasks.squad import null_threshold, reading
 from bert_tf.tasks.squad.decoding import Decoder
-from bert_tf.tasks.squad.scoring import (
-    Answers,
-    golds_of,
-    metric_names,
-)
+from bert_tf.tasks.squad.scoring import Answers, golds_of, metric_names
 from bert_tf.tasks.squad.squad_options import SquadOptions
 from bert_tf.tasks.squad.window_logits import question_logits
 from bert_tf.tasks.squad.windows import QuestionFeaturizer, parallel_blocks
@@ -256,7 +248,7 @@ def _read_splits(options: SquadOptions) -> dict[str, reading.CheckedQuestions]:
     if options.do_train and options.num_lengths is None:
         # Now rather than after a first stage.
         for settings in options.settings:
-            finetuning.steps_of(
+            steps_of(
                 train.num_questions / settings.train_batch_size,
                 settings.num_train_epochs,
                 is_whole=False,

@@ -48,8 +48,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.base.tfds_rows import TfdsRows
 from bert_tf.tasks import other_formats
 from bert_tf.tasks.tagging.labels import is_nested
-from bert_tf.text import blocks
-from bert_tf.text.documents import whole_characters
+from bert_tf.text.documents import lines_of, read_blocks, whole_characters
 from bert_tf.text.normalization import Span, words_of_text
 from bert_tf.text.segmentation import NO_SEGMENTER
 
@@ -258,8 +257,8 @@ def numbered_lines(path: str) -> Iterator[Numbered]:
     if not files.exists(path) or files.is_folder(path):
         raise InputError(f"No such {_WHAT}: {path}")
     number = 0
-    for block in blocks.read_blocks(path):
-        for line in blocks.lines(block, path, keep_mark=False):
+    for block in read_blocks(path):
+        for line in lines_of(block, path, keep_mark=False):
             number += 1
             yield number, line.strip(" \t")
 

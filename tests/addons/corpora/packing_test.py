@@ -7,7 +7,7 @@ from absl.testing import parameterized
 from bert_tf.addons.corpora.packing import pack_rows
 from bert_tf.addons.study.inspect_records import unpacked_columns
 from bert_tf.instances.creation import Buffers, Instances
-from bert_tf.instances.random_stream import random_stream
+from bert_tf.instances.masking import random_stream
 from bert_tf.instances.settings import STATIC_MASKING, InstanceSettings
 
 

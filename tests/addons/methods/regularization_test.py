@@ -361,6 +361,7 @@ class RunTest(tf.test.TestCase):
         options = toy_examples.options(
             learning_rate=0.01,
             train_batch_size=4,
+            num_train_epochs=(2.0,),
             gradient_accumulation_steps=micro_batches,
             save_checkpoints_steps=3,
         )
@@ -369,7 +370,6 @@ class RunTest(tf.test.TestCase):
             toy_examples.prepare(TARGET),
             options,
             data=RunData("eleven examples", "0"),
-            setting=toy_examples.setting(options, 2.0),
             best_metric="loss",
             num_lengths=1,
         )

@@ -3,7 +3,7 @@ import types
 import tensorflow as tf
 
 from bert_tf.addons.planning.budget import Budget
-from bert_tf.optimization.schedules import WarmupSchedule
+from bert_tf.optimization.optimizers import create_optimizer
 from bert_tf.training.events import Call
 
 SECONDS = 100.0
@@ -38,7 +38,10 @@ class BudgetTest(tf.test.TestCase):
             saving_seconds=None,
             summed=lambda *numbers: numbers,
         )
-        budget.learning_rate(WarmupSchedule(1.0, 1000, 100))
+        planned = create_optimizer(1.0, 1000, 100, optimizer="lamb", epsilon=1e-5)
+        optimizer = budget.optimizer(planned)
+        expected = {**planned.get_config(), "learning_rate": 0.0}
+        self.assertEqual(optimizer.get_config(), expected)
         return budget
 
     def resumed(self, before, **kwargs):
