@@ -1,6 +1,7 @@
 """Fine-tuning: the runs on a task, which train or restore, evaluate, predict."""
 
 import dataclasses
+import gc
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,7 @@ from bert_tf.records import batching
 from bert_tf.tasks import run_log
 from bert_tf.tasks.epochs import by_length, of_one_length, steps_of
 from bert_tf.tasks.run_options import RECIPES, FineTuningOptions, warn_of_stride
-from bert_tf.tasks.selection import search
+from bert_tf.tasks.selection import Selection, search
 from bert_tf.tasks.task import TRAIN, FineTuningTask, Run
 from bert_tf.training import checkpoints, run_folder
 from bert_tf.training.checkpoints import STATE_NAME, restore_or_initialize
@@ -338,9 +339,29 @@ class FineTuning:
                 problem_type=self.task.problem_type,
             )
 
-    def forget_model(self) -> None:
-        """Releases the last model that predicted, so that its memory can be freed."""
-        self._predictor = None
+    def select(self, folder: str) -> Selection:
+        """Makes the requested runs, and keeps the best one's weights in FOLDER/best."""
+        return search(
+            self.task,
+            self.options,
+            self.strategy,
+            self._scored,
+            metric=self.metric,
+            output_dir=folder,
+        )
+
+    def _scored(
+        self, folder: str, options: FineTuningOptions, *, until: float
+    ) -> tuple[Mapping[str, float], int]:
+        """Trains a run as `fine_tune`; returns its last scores and step, no model."""
+        try:
+            model, step = self.fine_tune(folder, options, until=until)
+            return self._evaluate(model), step
+        finally:
+            model = self._predictor = None
+            # Graphs and variables form reference cycles.
+            keras.backend.clear_session()
+            gc.collect()
 
     def _evaluate(self, model: keras.Model) -> Mapping[str, float]:
         return self.scores(model, self.task.dev_splits[0])
@@ -380,7 +401,7 @@ class FineTuningRun(Run):
         folder, tuning = self.options.output_dir, self.tuning
         if not self.options.selects:
             return tuning.fine_tune(folder)
-        search(tuning, folder)
+        tuning.select(folder)
         model, step = tuning.restore(checkpoints.folder_of(folder))
         tuning.save_adapter(model, folder)
         return model, step

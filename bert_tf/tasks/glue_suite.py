@@ -31,7 +31,7 @@ from bert_tf.tasks.glue import (
 )
 from bert_tf.tasks.metrics import MISMATCHED, glue_average, mean, standard_deviation
 from bert_tf.tasks.run_options import RECIPES, RunResult, RunSetting
-from bert_tf.tasks.selection import Selection, clock, finished_scores, search
+from bert_tf.tasks.selection import Selection, clock, finished_scores
 from bert_tf.tasks.tables import DataSet
 from bert_tf.training import checkpoints
 from bert_tf.training.run_folder import held_for_training
@@ -415,7 +415,7 @@ def run_task(
         return None
     # run_classifier may be given the same folder.
     with held_for_training(folder, strategy):
-        selection = search(run, folder)
+        selection = run.select(folder)
     predicted = data_set.test_splits if options.do_predict else ()
     inputs: Mapping[str, str] = {
         split: task.identity(split) for split in (*data_set.dev_splits, *predicted)

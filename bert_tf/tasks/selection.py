@@ -20,16 +20,14 @@ files of two runs.
 """
 
 import dataclasses
-import gc
 import glob
 import json
 import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import keras
 from absl import logging
 
 from bert_tf.base import files
@@ -46,7 +44,8 @@ from bert_tf.tasks.metrics import (
     standard_deviation,
 )
 from bert_tf.tasks.run_log import FAILED, FINISHED, STOPPED, RunRecord, Scores
-from bert_tf.tasks.run_options import RunSetting
+from bert_tf.tasks.run_options import FineTuningOptions, RunSetting
+from bert_tf.tasks.task import FineTuningTask
 from bert_tf.training import checkpoints
 from bert_tf.training.checkpoints import (
     STATE_NAME,
@@ -55,10 +54,12 @@ from bert_tf.training.checkpoints import (
     remove_checkpoint,
 )
 from bert_tf.training.reporting import Reporter
-from bert_tf.training.strategy import check_batch_size, is_chief, sum_over_workers
-
-if TYPE_CHECKING:
-    from bert_tf.tasks.finetuning import FineTuning
+from bert_tf.training.strategy import (
+    Strategy,
+    check_batch_size,
+    is_chief,
+    sum_over_workers,
+)
 
 RUNS_NAME = "runs"
 REPORT_NAME = "selection.md"
@@ -289,9 +290,19 @@ def _made(run: Run, before: RunRecord, folder: str, share: float) -> RunRecord:
     return dataclasses.replace(after, seconds=seconds)
 
 
-def search(tuning: "FineTuning", output_dir: str) -> Selection:
-    """Makes the requested runs, and keeps the best one's weights in OUTPUT_DIR/best."""
-    options, task, metric = tuning.options, tuning.task, tuning.metric
+def search(
+    task: FineTuningTask,
+    options: FineTuningOptions,
+    strategy: Strategy,
+    fine_tune: Callable[..., tuple[Scores, int]],
+    *,
+    metric: str,
+    output_dir: str,
+) -> Selection:
+    """Makes the requested runs, and keeps the best one's weights in OUTPUT_DIR/best.
+
+    `fine_tune(folder, options, until=share)` returns a run's last scores and step.
+    """
     if files.exists(os.path.join(output_dir, STATE_NAME)):
         raise InputError(
             f"`output_dir={output_dir}` holds a single run, whose best/ would be"
@@ -300,34 +311,24 @@ def search(tuning: "FineTuning", output_dir: str) -> Selection:
     several = "train_batch_sizes" if options.train_batch_sizes else "train_batch_size"
     for one in options.settings:
         check_batch_size(
-            tuning.strategy,
+            strategy,
             one.train_batch_size,
             options.gradient_accumulation_steps,
             flag=several,
         )
-    chief = is_chief(tuning.strategy)
+    chief = is_chief(strategy)
 
     def run(settings: RunSetting, folder: str, until: float) -> tuple[Scores, int]:
-        try:
-            model, last_step = tuning.fine_tune(
-                folder, settings.of(options), until=until
-            )
-            last_scores = tuning.scores(model, task.dev_splits[0])
-            scores, step = _best_of_run(folder, last_step, last_scores, metric)
-            # The best intermediate evaluation is kept already. A run stopped here for a
-            # comparison is not kept: its weights would stay the best even if the whole
-            # run ended worse.
-            if chief and until == 1.0 and step == last_step and metric in scores:
-                checkpoints.keep_if_best(folder, step, scores[metric], metric)
-            return scores, step
-        finally:
-            model = None
-            tuning.forget_model()
-            # Graphs and variables form reference cycles.
-            keras.backend.clear_session()
-            gc.collect()
+        last_scores, last_step = fine_tune(folder, settings.of(options), until=until)
+        scores, step = _best_of_run(folder, last_step, last_scores, metric)
+        # The best intermediate evaluation is kept already. A run stopped here for a
+        # comparison is not kept: its weights would stay the best even if the whole run
+        # ended worse.
+        if chief and until == 1.0 and step == last_step and metric in scores:
+            checkpoints.keep_if_best(folder, step, scores[metric], metric)
+        return scores, step
 
-    records = RunLog(output_dir, metric, made_with(tuning), chief)
+    records = RunLog(output_dir, metric, made_with(task, options), chief)
     best = select(
         run,
         options.settings,
@@ -341,17 +342,16 @@ def search(tuning: "FineTuning", output_dir: str) -> Selection:
     if chief:
         write_report(selection, output_dir)
     # Wait until the chief has written the best run's files.
-    sum_over_workers(tuning.strategy, [0.0])
+    sum_over_workers(strategy, [0.0])
     return selection
 
 
-def made_with(tuning: "FineTuning") -> dict[str, Any]:
+def made_with(task: FineTuningTask, options: FineTuningOptions) -> dict[str, Any]:
     """Returns all values that decide a run's result, except its settings, by name."""
-    task = tuning.task
     found: dict[str, Any] = {"the task": task.name}
-    names = deciding(type(tuning.options), "numbers", "reading", "model", "result")
-    values = tuning.options.as_flags()
-    declared = declarations(type(tuning.options))
+    names = deciding(type(options), "numbers", "reading", "model", "result")
+    values = options.as_flags()
+    declared = declarations(type(options))
     for name in sorted(names):
         value = values[name]
         if declared[name].path and value and files.exists(value):

@@ -468,7 +468,6 @@ class FakeRuns:
         self.strategy = tf.distribute.get_strategy()
         self.table = dict(table)
         self.ran = []
-        self.num_forgotten = 0
 
     def given(self, *arguments):
         """The same runs, of a command line."""
@@ -476,12 +475,19 @@ class FakeRuns:
         self.metric = self.options.best_metric or "accuracy"
         return self
 
-    def fine_tune(self, folder, options, *, until=1.0):
+    def search(self, folder):
+        arguments = self.task, self.options, self.strategy, self.scored
+        return search(*arguments, metric=self.metric, output_dir=folder)
+
+    def made_with(self):
+        return made_with(self.task, self.options)
+
+    def scored(self, folder, options, *, until=1.0):
         """Leaves a checkpoint at step 8; on the way, evaluations at 4, if there are."""
         self.ran.append(options.learning_rate)
         os.makedirs(folder, exist_ok=True)
         toy.write_config(folder)
-        *before, self.last = self.table[options.learning_rate]
+        *before, last = self.table[options.learning_rate]
         model = trained()
         if before:
             toy.save_checkpoint(folder, model, 4)
@@ -490,23 +496,17 @@ class FakeRuns:
             reporter.close()
             checkpoints.keep_if_best(folder, 4, before[0], "accuracy")
         toy.save_checkpoint(folder, model, 8)
-        return model, 8
-
-    def scores(self, model, split):
-        return {"accuracy": self.last}
-
-    def forget_model(self):
-        self.num_forgotten += 1
+        return {"accuracy": last}, 8
 
 
 class StoppingRuns(FakeRuns):
     """Its runs stop after 0.3 of their steps, at step 4, and end at step 8."""
 
-    def fine_tune(self, folder, options, *, until=1.0):
+    def scored(self, folder, options, *, until=1.0):
         stopped, ended = self.table[options.learning_rate]
-        self.last, step = (ended, 8) if until == 1.0 else (stopped, 4)
+        last, step = (ended, 8) if until == 1.0 else (stopped, 4)
         toy.save_checkpoint(folder, trained(), step)
-        return trained(), step
+        return {"accuracy": last}, step
 
 
 CLASSES = Target(kind=SINGLE_LABEL, labels=("no", "yes"))
@@ -526,7 +526,7 @@ class SearchTest(FolderCase):
     def test_the_best_of_the_runs_best_evaluations(self):
         # The first run was best on its way, the second one at its end.
         runs = FakeRuns(table={5e-5: [0.9, 0.6], 2e-5: [0.5, 0.8], 1e-5: [0.7]})
-        selection = search(runs.given("--learning_rates=5e-5,2e-5,1e-5"), self.path())
+        selection = runs.given("--learning_rates=5e-5,2e-5,1e-5").search(self.path())
         found = [(one.score("accuracy"), one.step) for one in selection.records]
         self.assertEqual(found, [(0.9, 4), (0.8, 8), (0.7, 8)])
         self.assertEqual(self.best()["step"], 4)
@@ -540,7 +540,7 @@ class SearchTest(FolderCase):
     def test_what_is_kept_is_what_was_scored(self):
         # Better when it was compared than in the end.
         runs = StoppingRuns(table={5e-5: [0.9, 0.6]})
-        selection = search(runs.given("--stop_early"), self.path())
+        selection = runs.given("--stop_early").search(self.path())
         self.assertEqual(selection.best.step, 8)
         self.assertEqual(selection.best.score("accuracy"), 0.6)
         self.assertEqual((self.best()["step"], self.best()["value"]), (8, 0.6))
@@ -548,25 +548,24 @@ class SearchTest(FolderCase):
 
     def test_a_score_that_is_no_number_is_a_failed_run(self):
         runs = FakeRuns(table={5e-5: [float("nan")], 2e-5: [0.5]})
-        selection = search(runs.given("--learning_rates=5e-5,2e-5"), self.path())
+        selection = runs.given("--learning_rates=5e-5,2e-5").search(self.path())
         statuses = [one.status for one in selection.records]
         self.assertEqual(statuses, ["failed", "finished"])
-        self.assertEqual(runs.num_forgotten, 2)
 
     def test_other_flags_are_other_runs(self):
         runs = FakeRuns(table={5e-5: [0.5], 2e-5: [0.6]})
-        search(runs.given(), self.path())
+        runs.given().search(self.path())
         for argument in ("--output_dir=/x", "--num_restarts=1", "--keep_all_runs"):
-            search(runs.given(argument), self.path())
+            runs.given(argument).search(self.path())
         self.assertEqual(runs.ran, [5e-5])
-        search(runs.given("--learning_rate=2e-5"), self.path())
+        runs.given("--learning_rate=2e-5").search(self.path())
         self.assertEqual(runs.ran, [5e-5, 2e-5])
         with self.assertRaisesRegex(InputError, "max_seq_length is 128 there, 64 here"):
-            search(runs.given("--max_seq_length=64"), self.path())
+            runs.given("--max_seq_length=64").search(self.path())
         Made.made_from = "abd"
         self.addCleanup(setattr, Made, "made_from", "abc")
         with self.assertRaisesRegex(InputError, "the train examples is abc there"):
-            search(runs.given(), self.path())
+            runs.given().search(self.path())
 
 
 class MadeWithTest(FolderCase):
@@ -574,7 +573,7 @@ class MadeWithTest(FolderCase):
         self.folder("bert")
         self.enterContext(contextlib.chdir(self.path()))
         runs = FakeRuns()
-        found = made_with(runs.given("--init_checkpoint=bert"))
+        found = runs.given("--init_checkpoint=bert").made_with()
         expected = {"init_checkpoint": os.path.join(os.getcwd(), "bert")}
         expected |= {"max_seq_length": 128, "the task": "toy"}
         expected |= {f"the {split} examples": "abc" for split in ("train", "dev")}
@@ -583,9 +582,9 @@ class MadeWithTest(FolderCase):
         self.assertEmpty(left_out & set(found))
         best = {"metric": "accuracy", "step": 3, "value": 0.5, "run": "lr5e-05_seed1"}
         self.write("bert/best.json", best)
-        found = made_with(runs.given("--init_checkpoint=bert"))
+        found = runs.given("--init_checkpoint=bert").made_with()
         self.assertEndsWith(found["init_checkpoint"], "/bert (lr5e-05_seed1)")
-        handle = made_with(runs.given("--init_checkpoint=bert_base_en"))
+        handle = runs.given("--init_checkpoint=bert_base_en").made_with()
         self.assertEqual(handle["init_checkpoint"], "bert_base_en")
 
 
