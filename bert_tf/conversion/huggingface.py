@@ -191,10 +191,9 @@ def is_same(one: Tensor, other: Tensor) -> bool:
 
 
 def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
-    """Writes a safetensors file as float32, under a temporary name until complete.
+    """Writes a safetensors file as float32, under a temporary name until complete."""
+    # Tensors are read one at a time; the package's writer needs all of them, twice.
 
-    Tensors are read one at a time; the package's writer needs all of them, twice.
-    """
     # transformers checks which framework wrote the file.
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -275,10 +274,8 @@ def named_architecture(values: Mapping[str, Any]) -> str | None:
 
 
 def problem_type_in(values: Mapping[str, Any]) -> str | None:
-    """Returns a config's problem type, or None if it gives none.
-
-    As in transformers, a single output is a regression unless declared multi-label.
-    """
+    """Returns a config's problem type, or None if it gives none."""
+    # As in transformers, a single output is a regression unless declared multi-label.
     architecture = named_architecture(values) or ""
     if names.CLASSIFIER not in _heads_of(architecture):
         return None
