@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (31, 8_665),
-    "bert_tf.run_pretraining": (67, 21_110),
-    "bert_tf.run_classifier": (73, 22_390),
-    "bert_tf.export_model": (72, 23_430),
+    "tfrecords.create_pretraining_data": (31, 8_645),
+    "bert_tf.run_pretraining": (67, 20_975),
+    "bert_tf.run_classifier": (73, 22_250),
+    "bert_tf.export_model": (72, 23_270),
 }
-MOST_LINES_OF_THE_CORE = 38_100
-MOST_LINES = 54_135
+MOST_LINES_OF_THE_CORE = 37_920
+MOST_LINES = 54_030
 
 
 class ReachTest(tf.test.TestCase):

@@ -35,6 +35,8 @@ ADDONS = {
     "losses": "bert_tf.addons.methods.loss_options:LossOptions",
     # Formats of checkpoints.
     "kerashub": "bert_tf.conversion.kerashub",
+    "distilbert": "bert_tf.addons.methods.distilbert",
+    "tf_model": "bert_tf.addons.methods.tf_model",
     "sentence_transformers": "bert_tf.addons.methods.sentence_transformers",
     "model_garden": "bert_tf.addons.methods.model_garden",
     "onnx": "bert_tf.addons.serving.onnx_files",

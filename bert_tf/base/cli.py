@@ -266,10 +266,8 @@ def _leave_other_processes() -> None:
 
 
 def import_tensorflow(given: options.Options | None = None) -> None:
-    """Imports TensorFlow, without the messages that its C++ code prints at import.
-
-    Also chooses Keras' back end as given, and shows the log.
-    """
+    """Imports TensorFlow, without the messages that its C++ code prints at import."""
+    # Also chooses Keras' back end as given, and shows the log.
     show_log()
     keras_backend.choose(getattr(given, "backend", None))
     level = os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

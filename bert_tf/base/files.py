@@ -399,10 +399,8 @@ def glob(pattern: str) -> list[str]:
 
 
 def matching(pattern: str) -> list[str]:
-    """Returns the file of that name, or the files that match a pattern, sorted.
-
-    Brackets and stars may be part of a file's name, or of its folder's.
-    """
+    """Returns the file of that name, or the files that match a pattern, sorted."""
+    # Brackets and stars may be part of a file's name, or of its folder's.
     if exists(pattern):
         return [pattern]
     folder, name = os.path.split(pattern)

@@ -71,12 +71,10 @@ _YNN_FLAG, _YNN_VERSIONS = "--xla_cpu_experimental_ynn_fusion_type", ("2.21.",)
 
 
 def avoid_ynnpack() -> None:
-    """Makes XLA compile for CPUs without YNNPACK, unless XLA_FLAGS says how.
-
-    In TensorFlow 2.21, if threads first run such a fusion at the same time, they write
-    to one list (`EmitYnnSubgraph` of XLA), and the process ends with SIGSEGV. XLA reads
-    its flags when it first compiles; an unknown flag ends the process.
-    """
+    """Makes XLA compile for CPUs without YNNPACK, unless XLA_FLAGS says how."""
+    # In TensorFlow 2.21, if threads first run such a fusion at the same time, they
+    # write to one list (`EmitYnnSubgraph` of XLA), and the process ends with SIGSEGV.
+    # XLA reads its flags when it first compiles; an unknown flag ends the process.
     tensorflow = sys.modules.get("tensorflow")
     given = os.environ.get("XLA_FLAGS", "")
     if is_jax() or tensorflow is None or _YNN_FLAG in given:
@@ -120,10 +118,8 @@ _computed_in: int | None = None  # the process that has run a model
 
 
 def refuse_fork() -> None:
-    """Notes that a model runs here. Raises InputError in a fork after a model ran.
-
-    A fork does not have the threads that compute, and would wait for them forever.
-    """
+    """Notes that a model runs here. Raises InputError in a fork after a model ran."""
+    # A fork does not have the threads that compute, and would wait for them forever.
     global _computed_in
     if _computed_in not in (None, os.getpid()):
         raise InputError(

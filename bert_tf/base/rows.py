@@ -370,11 +370,9 @@ def as_text(value: Any, separator: str = ",") -> str:
 def parquet_rows(
     path: str, column: str | None = None, start: int = 0, stop: int | None = None
 ) -> Numbered:
-    """Yields the number and cells of a Parquet file's rows, with one batch in memory.
-
-    If a column is named, only its values are read; only groups from `start` on and
-    before `stop` are read.
-    """
+    """Yields the number and cells of a Parquet file's rows, one batch in memory."""
+    # If a column is named, only its values are read; only groups from `start` on and
+    # before `stop` are read.
     with parquet_file(path) as file:
         groups = range(file.num_row_groups)
         number = sum(file.metadata.row_group(n).num_rows for n in groups[:start])
@@ -472,10 +470,8 @@ class LeftOutRows:
         self._unusable: dict[int, str] = {}
 
     def count(self, found: Iterable[Row], *, keeps_blank: bool) -> Iterator[Row]:
-        """Yields the rows except blank ones, which are noted.
-
-        With `keeps_blank`, blank rows before the last row become rows of empty texts.
-        """
+        """Yields the rows except blank ones, which are noted."""
+        # With `keeps_blank`, blank rows before the last row become rows of empty texts.
         for row in found:
             if not (row.cells or row.problem):
                 self.blank.append(row.number)

@@ -116,34 +116,8 @@ _RENAMED: Mapping[str, Mapping[str, str]] = {
     },
     "electra": {"encoder.embedding_hidden_mapping_in.": "embeddings_project."},
 }
-# DistilBERT (Sanh et al. 2019) is a BERT without segments and pooler. Its settings
-# with other names, and their defaults; its tensor names and BERT's.
+# Its names are in `bert_tf.addons.methods.distilbert`.
 _DISTILBERT = "distilbert"
-_DISTILBERT_FIELDS = {
-    "hidden_size": ("dim", 768),
-    "num_hidden_layers": ("n_layers", 6),
-    "num_attention_heads": ("n_heads", 12),
-    "intermediate_size": ("hidden_dim", 3072),
-    "hidden_dropout_prob": ("dropout", 0.1),
-    "attention_probs_dropout_prob": ("attention_dropout", 0.1),
-    "hidden_act": ("activation", "gelu"),
-}
-_DISTILBERT_NAMES = (
-    ("distilbert.", "bert."),
-    ("transformer.layer.", "encoder.layer."),
-    (".attention.q_lin.", ".attention.self.query."),
-    (".attention.k_lin.", ".attention.self.key."),
-    (".attention.v_lin.", ".attention.self.value."),
-    (".attention.out_lin.", ".attention.output.dense."),
-    (".sa_layer_norm.", ".attention.output.LayerNorm."),
-    (".ffn.lin1.", ".intermediate.dense."),
-    (".ffn.lin2.", ".output.dense."),
-    (".output_layer_norm.", ".output.LayerNorm."),
-    ("vocab_transform.", "cls.predictions.transform.dense."),
-    ("vocab_layer_norm.", "cls.predictions.transform.LayerNorm."),
-    ("vocab_projector.weight", "cls.predictions.decoder.weight"),
-    ("vocab_projector.bias", "cls.predictions.bias"),
-)
 # Settings that change the computation, and their only values in BERT.
 _POSITIONS = "position_embedding_type"
 _FIXED = {_POSITIONS: "absolute", "add_cross_attention": False}
@@ -211,53 +185,15 @@ def read_tensors(path: str) -> dict[str, Tensor]:
     return tensors
 
 
-def read_tf_tensors(path: str) -> dict[str, Tensor]:
-    """Returns the tensors of a tf_model.h5, named and laid out as in safetensors.
-
-    A dataset is called LAYER/tf_bert_model/bert/encoder/layer_._0/.../kernel:0, after
-    the top layer, the model, and the weight's place in it. A weight that two layers
-    share is stored for both.
-    """
-    found: dict[str, Tensor] = {}
-    for place, tensor in addon("kerashub").stored_in(path).items():
-        name = _from_tf(place, path)
-        if place.endswith("/kernel:0"):
-            tensor = _turned(tensor)
-        other = found.setdefault(name, tensor)
-        if other is not tensor and not _is_same(other, tensor):
-            raise InputError(f"{path}: two different weights are {name}.")
-    return found
-
-
-_FROM_TF = {
-    "kernel": "weight",
-    "embeddings": "weight",
-    "gamma": "weight",
-    "beta": "bias",
-}
-
-
-def _from_tf(place: str, path: str) -> str:
-    """Returns a weight's name in safetensors from its place in a tf_model.h5."""
-    parts = place.removesuffix(":0").split("/")[2:]
-    if len(parts) < 2:
-        raise InputError(f"{path}: {place} is not a weight of a transformers model.")
-    # "layer_._0" is item 0 of the list `layer`; "mlm___cls" is `cls`.
-    parts = [part.rpartition("___")[2].replace("_._", ".") for part in parts]
-    parts[-1] = _FROM_TF.get(parts[-1], parts[-1])
-    return ".".join(parts)
-
-
-def _is_same(one: Tensor, other: Tensor) -> bool:
+def is_same(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors are bitwise equal: NaN equals itself."""
     return one.shape == other.shape and one.read().tobytes() == other.read().tobytes()
 
 
 def write_tensors(path: str, tensors: Mapping[str, Tensor]) -> None:
-    """Writes a safetensors file as float32, under a temporary name until complete.
+    """Writes a safetensors file as float32, under a temporary name until complete."""
+    # Tensors are read one at a time; the package's writer needs all of them, twice.
 
-    Tensors are read one at a time; the package's writer needs all of them, twice.
-    """
     # transformers checks which framework wrote the file.
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -301,7 +237,7 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
             f"{path}: `model_type` must be {types}. Received: {model_type!r}."
         )
     if model_type == _DISTILBERT:
-        values, model_type = _distilbert_as_bert(values, path), "bert"
+        values, model_type = addon(_DISTILBERT).as_bert(values, path), "bert"
     for key, wanted in _FIXED.items():
         if values.get(key, wanted) != wanted:
             raise InputError(
@@ -329,25 +265,7 @@ def read_config(folder: str) -> tuple[BertConfig, dict[str, Any]]:
     return BertConfig.from_dict(fields, source=path), values
 
 
-def _distilbert_as_bert(values: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Renames DistilBERT's settings to BERT's."""
-    fields = {
-        name: values.get(theirs, default)
-        for name, (theirs, default) in _DISTILBERT_FIELDS.items()
-    }
-    architecture = _named_architecture(values) or ""
-    architecture = architecture.removeprefix("Distil")
-    if architecture in ("BertForSequenceClassification", "BertForMultipleChoice"):
-        raise InputError(
-            f"{path}: a Distil{architecture} has a layer with ReLU in its head, which"
-            " BERT's head lacks. With transformers,"
-            " DistilBertModel.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER)"
-            " writes its encoder, which is read."
-        )
-    return {**values, **fields, "architectures": [architecture]}
-
-
-def _named_architecture(values: Mapping[str, Any]) -> str | None:
+def named_architecture(values: Mapping[str, Any]) -> str | None:
     """Returns the class of transformers that a config names."""
     classes = values.get("architectures")
     if isinstance(classes, list) and classes and isinstance(classes[0], str):
@@ -356,11 +274,9 @@ def _named_architecture(values: Mapping[str, Any]) -> str | None:
 
 
 def problem_type_in(values: Mapping[str, Any]) -> str | None:
-    """Returns a config's problem type, or None if it gives none.
-
-    As in transformers, a single output is a regression unless declared multi-label.
-    """
-    architecture = _named_architecture(values) or ""
+    """Returns a config's problem type, or None if it gives none."""
+    # As in transformers, a single output is a regression unless declared multi-label.
+    architecture = named_architecture(values) or ""
     if names.CLASSIFIER not in _heads_of(architecture):
         return None
     problem_type = values.get("problem_type")
@@ -501,7 +417,7 @@ def _is_named_classifier(head: str) -> bool:
 
 def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> Weights:
     """Reads the weights of a folder, by the original's names."""
-    heads = _heads_of(_named_architecture(values) or "")
+    heads = _heads_of(named_architecture(values) or "")
     classifier = next(filter(_is_named_classifier, heads), None)
     heads_rows = (
         row
@@ -511,7 +427,8 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
     )
     model_type, stored = values.get("model_type", "bert"), _stored(folder)
     if model_type == _DISTILBERT:
-        model_type, stored = "bert", _from_distilbert(stored, config)
+        model_type = "bert"
+        stored = addon(_DISTILBERT).by_berts_names(stored, config)
     encoder = (*names.encoder_names(config), *names.POOLER)
     rows = {
         _renamed(row.hugging_face, model_type): row for row in (*encoder, *heads_rows)
@@ -548,28 +465,12 @@ def read_weights(folder: str, config: BertConfig, values: Mapping[str, Any]) -> 
     check_against_config(weights, config)
     for copy, tensor in copies.items():
         other = found[copied[copy]]
-        if tensor is not other and not _is_same(tensor, other):
+        if tensor is not other and not is_same(tensor, other):
             raise InputError(
                 f"{folder}: {copy} is not {copied[copy]}: a BERT whose weights are not"
                 " tied, which cannot be represented."
             )
     return weights
-
-
-def _from_distilbert(
-    stored: Mapping[str, Tensor], config: BertConfig
-) -> dict[str, Tensor]:
-    """Returns DistilBERT's tensors by BERT's names, with zero segment embeddings."""
-
-    def named(name: str) -> str:
-        for theirs, ours in _DISTILBERT_NAMES:
-            name = name.replace(theirs, ours)
-        return name
-
-    shape = (config.type_vocab_size, config.hidden_size)
-    segments = Tensor(shape, lambda: np.zeros(shape, np.float32))
-    found = {named(name): tensor for name, tensor in stored.items()}
-    return {**found, "bert.embeddings.token_type_embeddings.weight": segments}
 
 
 def _current_name(name: str) -> str:
@@ -582,10 +483,11 @@ def _current_name(name: str) -> str:
 
 def _transposed(tensor: Tensor, row: names.Name) -> Tensor:
     """Converts a tensor to the other layout: see `names`."""
-    return _turned(tensor) if row.original.endswith("/kernel") else tensor
+    return turned(tensor) if row.original.endswith("/kernel") else tensor
 
 
-def _turned(tensor: Tensor) -> Tensor:
+def turned(tensor: Tensor) -> Tensor:
+    """Returns a tensor with its dimensions in reverse."""
     return Tensor(tensor.shape[::-1], lambda: tensor.read().T)
 
 
@@ -598,7 +500,7 @@ def _stored(folder: str) -> dict[str, Tensor]:
     if not files.exists(index):
         of_tf = os.path.join(folder, TF_WEIGHTS_NAME)
         if files.exists(of_tf):
-            return read_tf_tensors(of_tf)
+            return addon("tf_model").read_tensors(of_tf)
         refuse_pickles(folder)
         raise InputError(f"{folder}: no {WEIGHTS_NAME} in this folder.")
     content = files.read_json(index)

@@ -299,11 +299,9 @@ def write(
     vocabulary: Vocabulary | None = None,
     do_lower_case: bool | None = None,
 ) -> None:
-    """Writes the encoder and the pooler as a preset of BertBackbone.
-
-    KerasHub writes a model of the same depth with all sizes 1; then the weights are put
-    into its file one by one, so that the model is never whole in memory.
-    """
+    """Writes the encoder and the pooler as a preset of BertBackbone."""
+    # KerasHub writes a model of the same depth with all sizes 1; then the weights are
+    # put into its file one by one, so that the model is never whole in memory.
     _check_can_be_written(weights, config, vocabulary)
     import h5py
     import keras

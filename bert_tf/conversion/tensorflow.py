@@ -106,11 +106,9 @@ def is_glob(path: str) -> bool:
 
 
 def _without_glob(prefix: str) -> tuple[str, Any]:
-    """Returns a prefix that TensorFlow can read, and an object to keep while reading.
-
-    TensorFlow reads a name as a glob, which `run [1]` does not match; a link to the
-    folder avoids this.
-    """
+    """Returns a prefix that TensorFlow can read, and an object to keep meanwhile."""
+    # TensorFlow reads a name as a glob, which `run [1]` does not match; a link to the
+    # folder avoids this.
     folder, name = os.path.split(prefix)
     if not is_glob(prefix):
         return prefix, None
@@ -250,10 +248,8 @@ def _is_of_electra(keys: Iterable[str]) -> bool:
 
 
 def config_of_electra(path: str, weights: Weights) -> BertConfig | None:
-    """Returns the config of an ELECTRA release, which has no config file; else None.
-
-    As in ELECTRA's code, the head size is 64, and GELU is exact.
-    """
+    """Returns the config of an ELECTRA release, which has no config file; else None."""
+    # As in ELECTRA's code, the head size is 64, and GELU is exact.
     if not _is_of_electra(CheckpointReader(find_checkpoint(path)).shapes):
         return None
     layer = "bert/encoder/layer_{}/intermediate/dense/kernel"

@@ -247,10 +247,8 @@ def write_tokenizer(
 def write_tokenizer_json(
     folder: str, vocabulary: Vocabulary, do_lower_case: bool
 ) -> None:
-    """Writes tokenizer.json, with which the `tokenizers` library returns our ids.
-
-    As with `recognize_special_tokens`, a [MASK] in the text is the special token.
-    """
+    """Writes tokenizer.json, with which the `tokenizers` library returns our ids."""
+    # As with `recognize_special_tokens`, a [MASK] in the text is the special token.
     special = [
         {"id": vocabulary.ids[token], "content": token, "single_word": False}
         | {"lstrip": False, "rstrip": False, "normalized": False, "special": True}

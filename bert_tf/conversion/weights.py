@@ -57,10 +57,8 @@ class Weights(Mapping[str, np.ndarray]):
         return name in self.tensors
 
     def stacked(self, num_layers: int) -> "Weights":
-        """Repeats layers: new layer i is layer i mod L of the L existing ones.
-
-        Gong et al. 2019, "Efficient Training of BERT by Progressively Stacking".
-        """
+        """Repeats layers: new layer i is layer i mod L of the L existing ones."""
+        # Gong et al. 2019, "Efficient Training of BERT by Progressively Stacking".
         found = {match["number"] for match in map(_LAYER.match, self.tensors) if match}
         if not found or num_layers % len(found):
             raise InputError(
@@ -132,10 +130,8 @@ class Weights(Mapping[str, np.ndarray]):
         return Weights(self.path, tensors)
 
     def without_standardization(self) -> "Weights":
-        """Folds `cls_normalization` into the heads on the pooled output.
-
-        W (x - m) / d + b = (W / d) x + (b - (W / d) m)
-        """
+        """Folds `cls_normalization` into the heads on the pooled output."""
+        # W (x - m) / d + b = (W / d) x + (b - (W / d) m)
         tensors = dict(self.tensors)
         mean, deviation = (tensors.pop(name, None) for name in STANDARDIZATION)
         for head in HEADS.values():

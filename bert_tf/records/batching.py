@@ -322,10 +322,8 @@ class ExampleTable:
         )
 
     def padded(self, rows: np.ndarray, length: int) -> dict[str, np.ndarray]:
-        """Returns one batch, with the feature `rows` [B] int32: the records' numbers.
-
-        It must not be written to: its arrays may be the caller's own.
-        """
+        """Returns one batch, with the records' numbers as `rows`, [B] int32."""
+        # It must not be written to: its arrays may be the caller's own.
         batch = self._lone_batch(rows, length) or self.gathered(rows, length)
         # Not int64: some devices cannot copy such integers.
         return {**batch, ROWS: rows.astype(np.int32)}
@@ -352,10 +350,8 @@ class ExampleTable:
             return tf.nest.map_structure(tf.constant, self._arrays)
 
     def gathered(self, rows: Any, length: int, xp: Any = np) -> dict[str, Any]:
-        """Returns the features of records `rows` [B] int64, with zeros for padding.
-
-        Computed by numpy or, in a graph, by TensorFlow's functions of the same names.
-        """
+        """Returns the features of records `rows` [B] int64, with zeros for padding."""
+        # Computed by numpy or, in a graph, by TensorFlow's functions of the same names.
         starts, lengths, columns = self._arrays if xp is np else self._tensors
         is_real, numbers = rows != PADDING, xp.maximum(rows, 0)
         place, there = (xp.take(of, numbers, axis=0) for of in (starts, lengths))

@@ -172,11 +172,9 @@ def neighbour_targets(
     *,
     of_left_to_right: bool,
 ) -> "dict[str, tf.Tensor]":
-    """Returns a one-way model's targets: at every token, the next one it reads.
-
-    The ablation "LTR" of Devlin et al. 2018, section 5.1: nothing is masked. The
-    targets are stored as the masked LM's features, for its head and its loss.
-    """
+    """Returns a one-way model's targets: at every token, the next one it reads."""
+    # The ablation "LTR" of Devlin et al. 2018, section 5.1: nothing is masked. The
+    # targets are stored as the masked LM's features, for its head and its loss.
     import tensorflow as tf
 
     first, targets = (0, slice(1, None)) if of_left_to_right else (1, slice(None, -1))

@@ -382,11 +382,9 @@ def find_finished(wanted: Manifest, output_files: Sequence[str]) -> Manifest | N
 def first_difference(
     existing: Manifest, wanted: Manifest
 ) -> tuple[str, Any, Any] | None:
-    """Returns the first setting in which two sets differ, if any.
-
-    Input files are compared by content and order, not by path. Numbers of records are
-    not compared: they follow from the rest.
-    """
+    """Returns the first setting in which two sets differ, if any."""
+    # Input files are compared by content and order, not by path. Numbers of records are
+    # not compared: they follow from the rest.
     for each in itertools.zip_longest(
         existing.record_files + existing.source_files,
         wanted.record_files + wanted.source_files,
@@ -413,10 +411,8 @@ def fingerprint(
     max_seq_length: int,
     identities: Sequence[str] = (),
 ) -> int:
-    """Returns a number that identifies sets by their files' names, counts and lengths.
-
-    It also depends on the manifests' sources and settings: `Manifest.identity`.
-    """
+    """Returns a number that identifies sets by files' names, counts and lengths."""
+    # It also depends on the manifests' sources and settings: `Manifest.identity`.
     lines = f"{max_seq_length}\n" + "".join(
         f"{os.path.basename(path)} {count}\n"
         for path, count in zip(paths, counts, strict=True)
@@ -429,10 +425,8 @@ def fingerprint(
 def shared_text(
     held_out: Iterable[Manifest], manifests: Iterable[Manifest]
 ) -> list[str]:
-    """Returns names of held-out files whose content is in the training's records too.
-
-    Shards of one set of records do not count: their documents differ.
-    """
+    """Returns names of held-out files whose content is in the training's records."""
+    # Shards of one set of records do not count: their documents differ.
     manifests = list(manifests)
     sets = {one.identity for one in manifests}
     held_out = [one for one in held_out if one.identity not in sets]

@@ -427,11 +427,10 @@ def shuffled_numbers(count: int, seed: int, epoch: int) -> np.ndarray:
 def _shuffle(
     dataset: tf.data.Dataset, buffer_size: int, seed_pair: tf.Tensor
 ) -> tf.data.Dataset:
-    """Returns elements shuffled in a buffer, in an order of the two seeds alone.
+    """Returns elements shuffled in a buffer, in an order of the two seeds alone."""
+    # `Dataset.shuffle` also uses the process's global seed, so the order would depend
+    # on where that was set; and it fails on a seed tensor if the global seed is 0.
 
-    `Dataset.shuffle` also uses the process's global seed, so the order would depend on
-    where that was set; and it fails on a seed tensor if the global seed is 0.
-    """
     # Two zeros would mean: seed from the clock.
     seeds = tf.random.stateless_uniform(
         [2], seed_pair, minval=1, maxval=2**62, dtype=tf.int64

@@ -83,8 +83,7 @@ class RecordKind(NamedTuple):
 
 
 def common_kind(
-    paths: Sequence[str],
-    listed: Mapping[str, tuple[Manifest, Shard]],
+    paths: Sequence[str], listed: Mapping[str, tuple[Manifest, Shard]]
 ) -> RecordKind:
     """Returns the kind of all record files: without a manifest, the original's."""
     found: dict[RecordKind, str] = {}

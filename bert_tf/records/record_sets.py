@@ -273,10 +273,8 @@ class RecordSet:
             )
 
     def announce(self, results: Sequence[ShardResult] = ()) -> None:
-        """Writes the manifest: from here on the record files are this set's.
-
-        Files of an overwritten set that the new set does not replace are removed.
-        """
+        """Writes the manifest: from here on the record files are this set's."""
+        # Files of an overwritten set that the new set does not replace are removed.
         manifest = _with_counts(self.manifest, results) if results else self.manifest
         stale: set[str] = set()
         if files.exists(manifest.path):

@@ -70,11 +70,9 @@ class TokenizedChunk:
 
 
 def _cut(continues: np.ndarray, longest: int) -> list[int]:
-    """Returns the lengths of a sentence's pieces, given which tokens continue a word.
-
-    A sentence that fits a sequence is one piece. Others are cut before words, into
-    pieces of half a sequence, because two pieces make a pair.
-    """
+    """Returns the lengths of a sentence's pieces; `continues` marks inner tokens."""
+    # A sentence that fits a sequence is one piece. Others are cut before words, into
+    # pieces of half a sequence, because two pieces make a pair.
     length = len(continues)
     if length <= longest:
         return [length]
@@ -105,10 +103,8 @@ def tokenized_parts(
     counts: TokenizedChunk,
     max_bytes: int = 16 << 20,
 ) -> Iterator[TokenizedPart]:
-    """Yields a chunk's documents, in parts limited in memory, and counts them.
-
-    Where lines are split into sentences, long sentences are cut into several.
-    """
+    """Yields a chunk's documents, in parts limited in memory, and counts them."""
+    # Where lines are split into sentences, long sentences are cut into several.
     dtype = np.dtype(token_dtype(len(vocabulary)))
     encode = _packed_tokenizer(vocabulary, *of_text[:2]).encode
     deduplicate = of_text.deduplicate

@@ -109,11 +109,9 @@ def _put_header(data, position, stop, tag):
 
 @compiled
 def _serialize(rows, ends, is_float, key_bytes, key_ends):
-    """Returns the records in sequence, at the end of an array, and where each starts.
-
-    They are written from the last byte to the first: a header contains the size of what
-    follows it.
-    """
+    """Returns the records in sequence, at the end of an array, and their starts."""
+    # They are written from the last byte to the first: a header contains the size of
+    # what follows it.
     num_records, num_values = rows.shape
     num_features = len(ends) - 1
     most = num_values * _MOST_BYTES + len(key_bytes) + _HEADERS * (num_features + 1)

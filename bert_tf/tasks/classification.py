@@ -377,10 +377,8 @@ def _target(
 def _refuse_other_head(
     trained: Source | AdapterFiles, target: Target, *, may_add: bool
 ) -> None:
-    """Raises InputError if a trained head predicts something else.
-
-    Training may add labels, unless the head is an adapter's.
-    """
+    """Raises InputError if a trained head predicts something else."""
+    # Training may add labels, unless the head is an adapter's.
     if isinstance(trained, AdapterFiles):
         kind: str | None = trained.problem_type
     else:

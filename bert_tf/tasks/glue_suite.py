@@ -344,10 +344,8 @@ def check_examples(data_set: DataSet, options: GlueOptions) -> None:
 
 
 def run(options: GlueOptions) -> RunResult:
-    """Runs the tasks, then writes the table and the submission.
-
-    Returns the best runs' scores, such as `scores["MRPC/accuracy"]`.
-    """
+    """Runs the tasks, then writes the table and the submission."""
+    # Returns the best runs' scores, such as `scores["MRPC/accuracy"]`.
     options = with_recipe(options, RECIPES)
     tasks = chosen_tasks(options)
     strategy = create_strategy(options)

@@ -39,12 +39,10 @@ def windows(num_tokens: int, room: int, stride: int | None = None) -> list[Windo
 
 
 def best_windows(found: Sequence[Window], num_tokens: int) -> np.ndarray:
-    """Returns every token's window with the most context, the first of equal ones.
-
-    A token's context is the smaller number of tokens on either side. As in the
-    original's SQuAD, each token of a window's length counts as another hundredth of a
-    token of context.
-    """
+    """Returns every token's window with the most context, the first of equal ones."""
+    # A token's context is the smaller number of tokens on either side. As in the
+    # original's SQuAD, each token of a window's length counts as another hundredth of a
+    # token of context.
     best = np.zeros(num_tokens, np.int64)
     if len(found) == 1:
         return best
@@ -63,11 +61,9 @@ def best_windows(found: Sequence[Window], num_tokens: int) -> np.ndarray:
 def windows_of_pair(
     tokens_a: Tokens, tokens_b: Tokens, room: int, stride: int | None = None
 ) -> tuple[list[tuple[Tokens, Tokens]], bool]:
-    """Splits a text or pair into windows; returns them, and whether tokens are lost.
-
-    The longer text (the second, if they are equally long) is split, and each window
-    also has the other text, cut to half of the room.
-    """
+    """Splits a text or pair into windows; returns them, and whether tokens are lost."""
+    # The longer text (the second, if they are equally long) is split, and each window
+    # also has the other text, cut to half of the room.
     if len(tokens_a) + len(tokens_b) <= room:
         return [(tokens_a, tokens_b)], False
     is_first = len(tokens_a) > len(tokens_b)
@@ -84,11 +80,9 @@ def windows_of_pair(
 def pooled_windows(
     logits: np.ndarray, counts: Sequence[int], pooling: str = "mean"
 ) -> np.ndarray:
-    """Returns the outputs of examples [N, C], the means of windows' logits [R, C].
-
-    For classes, this is the geometric mean of probabilities. `pooling` may be "max".
-    With attention to windows, or without counts, the logits are returned unchanged.
-    """
+    """Returns the outputs of examples [N, C], the means of windows' logits [R, C]."""
+    # For classes, this is the geometric mean of probabilities. `pooling` may be "max".
+    # With attention to windows, or without counts, the logits are returned unchanged.
     if pooling == ATTENTION or not counts:
         return logits
     numbers = np.array(counts, np.int64)

@@ -147,11 +147,9 @@ LEVEL = 0.95  # confidence level
 
 
 def expected_best(scores: Sequence[float]) -> list[float]:
-    """Returns the expected best of 1, 2, ... trials, if higher scores are better.
-
-    Dodge et al. 2019, "Show Your Work", section 3: the expected maximum of n draws from
-    the scores.
-    """
+    """Returns the expected best of 1, 2, ... trials, if higher scores are better."""
+    # Dodge et al. 2019, "Show Your Work", section 3: the expected maximum of n draws
+    # from the scores.
     ordered = np.sort(np.asarray(scores, np.float64))
     shares = np.arange(len(ordered) + 1) / len(ordered)
     numbers = range(1, len(ordered) + 1)

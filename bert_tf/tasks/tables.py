@@ -433,10 +433,9 @@ def in_order(labels: Iterable[str]) -> list[str]:
 def held_out(
     examples: Sequence[Example], share: float, seed: int, *, by_label: bool
 ) -> tuple[list[Example], list[Example]]:
-    """Returns the remaining examples and a held-out share, both in original order.
-
-    `by_label` takes the share of every label: at least one example of any with several.
-    """
+    """Returns the remaining examples and a held-out share, both in original order."""
+    # `by_label` takes the share of every label: at least one example of any with
+    # several.
     rows: dict[str | None, list[int]] = {}
     for number, example in enumerate(examples):
         rows.setdefault(example.label if by_label else None, []).append(number)

@@ -78,11 +78,9 @@ class ReplacedTokens(Stored, keras.layers.Layer):
         weights: Any,
         training: bool | None = None,
     ) -> tuple[Any, Any]:
-        """Returns new ids [B, S], and 1.0 where they differ from the originals.
-
-        The arguments are logits [B, P, V], masked ids [B, S], and positions, ids and
-        weights [B, P].
-        """
+        """Returns new ids [B, S], and 1.0 where they differ from the originals."""
+        # The arguments are logits [B, P, V], masked ids [B, S], and positions, ids and
+        # weights [B, P].
         seed = ops.zeros([2], "uint32")
         if training:
             seed = ops.cast(step_seed(self.seed_generator), "uint32")

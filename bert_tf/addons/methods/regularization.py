@@ -392,10 +392,8 @@ class Regularized(keras.layers.Layer):
     def _copied(
         self, kind: str, weights: Sequence[keras.Variable]
     ) -> Callable[[], Values]:
-        """Makes copies of weights: variables of the same shape, as part of the state.
-
-        Returns a function, as Keras would treat a list of weights as this layer's own.
-        """
+        """Makes copies of weights: variables of the same shape, part of the state."""
+        # Returns a function: Keras would treat a list of weights as this layer's own.
         if not weights:
             return lambda: ()
         names = {id(one): name for name, one in weights_by_name(self.model).items()}
@@ -443,10 +441,9 @@ def _paired(ours: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[Any, Any]]
 
 
 def _difference_of_scores(ours: Any, theirs: Any) -> Any:
-    """Returns the mean of (a - b)^2 over heads and attended tokens: [B, S].
-
-    The scores are those before the softmax, which the paper found to be better targets.
-    """
+    """Returns the mean of (a - b)^2 over heads and attended tokens: [B, S]."""
+    # The scores are those before the softmax, which the paper found to be better
+    # targets.
     (scores, bias), (scores_there, _) = ours, theirs
     is_visible = ops.cast(bias[:, 0] >= 0.0, "float32")
     square = ops.square(_float32(scores) - _float32(scores_there))
@@ -478,11 +475,9 @@ def checked_class_weights(
 def class_weights(
     wanted: Sequence[str], labels: Sequence[str], counts: np.ndarray
 ) -> list[float]:
-    """Returns the weight of each class, as --class_weights asks.
-
-    Balanced, as in scikit-learn: N / (C n) for a class with n of the N examples, with C
-    classes that occur.
-    """
+    """Returns the weight of each class, as --class_weights asks."""
+    # Balanced, as in scikit-learn: N / (C n) for a class with n of the N examples, with
+    # C classes that occur.
     if tuple(wanted) == (BALANCED,):
         share = counts.sum() / np.count_nonzero(counts)
         return [float(share / count) if count else 0.0 for count in counts]

@@ -40,11 +40,9 @@ class Standardization(Stored, keras.layers.Layer):
 
 
 def standardize(model: Any, batches: Iterable[Mapping[str, Any]]) -> None:
-    """Sets the mean and deviation of a model's pooled output to those of batches.
-
-    1e-3 is added to the variance, as in Keras' batch normalization, so that
-    near-constant features stay small.
-    """
+    """Sets the mean and deviation of a model's pooled output to those of batches."""
+    # 1e-3 is added to the variance, as in Keras' batch normalization, so that
+    # near-constant features stay small.
     pooled: list[np.ndarray] = []
 
     def note(point: str, x: Any) -> Any:

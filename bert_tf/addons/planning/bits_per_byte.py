@@ -250,11 +250,9 @@ class Majority:
             self._counts[name] = more
 
     def scores(self) -> dict[str, float]:
-        """Returns the share of the most frequent label, and the unigrams' loss.
-
-        The loss is -sum over labels of log q(label) / their number, in nats, where q is
-        each token's frequency in the training records.
-        """
+        """Returns the share of the most frequent label, and the unigrams' loss."""
+        # The loss is -sum over labels of log q(label) / their number, in nats, where q
+        # is each token's frequency in the training records.
         scores = {
             name: float(counts.max() / counts.sum()) if counts.any() else 0.0
             for name, counts in self._counts.items()
@@ -265,10 +263,8 @@ class Majority:
 
 
 def warn_of_unigrams(results: Mapping[str, float]) -> None:
-    """Warns if a masked LM has learned only the frequencies of the tokens.
-
-    Most runs have such a loss for some time at their beginning.
-    """
+    """Warns if a masked LM has learned only the frequencies of the tokens."""
+    # Most runs have such a loss for some time at their beginning.
     loss, unigrams = results["masked_lm_loss"], results[UNIGRAM_LOSS]
     if abs(loss - unigrams) >= _AT_THE_UNIGRAMS * unigrams:
         return

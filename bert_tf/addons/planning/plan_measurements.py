@@ -370,11 +370,9 @@ class Measurements:
         )
 
     def paces(self, text: Text) -> tuple[list[Pace], str]:
-        """Trains each size for some seconds, until one is too slow or fails.
-
-        Returns the paces and the error, if any. Once a training has begun, only its
-        size is tried.
-        """
+        """Trains each size for some seconds, until one is too slow or fails."""
+        # Returns the paces and the error, if any. Once a training has begun, only its
+        # size is tried.
         found: list[Pace] = []
         sizes = [*LEARNING_RATES]
         if self.options.init_checkpoint is not None:
@@ -434,10 +432,8 @@ class Measurements:
         return pace
 
     def scores_of_checkpoint(self) -> Mapping[str, float] | None:
-        """Returns its scores on a sample of --eval_file, or else of the text.
-
-        None without a masked LM.
-        """
+        """Returns its scores on a sample of --eval_file, or else of the text."""
+        # None without a masked LM.
         checkpoint = source.open_source(self.options.init_checkpoint or "")
         if names.MASKED_LM not in names.heads_of(checkpoint.weights):
             return None

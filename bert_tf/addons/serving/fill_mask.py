@@ -40,10 +40,8 @@ def fill_masks(
     batch_size: int = 32,
     predict: Callable[[dict[str, "np.ndarray"]], Mapping[str, Any]] | None = None,
 ) -> list[list[list[Guess]]]:
-    """Returns the likeliest tokens for each [MASK] of some texts.
-
-    `predict` is the model's prediction step, if there is one.
-    """
+    """Returns the likeliest tokens for each [MASK] of some texts."""
+    # `predict` is the model's prediction step, if there is one.
     import numpy as np
 
     if not model.bert_config.is_bidirectional:

@@ -139,10 +139,8 @@ def _flags(char: str) -> int:
 
 
 def _case(char: str) -> int:
-    """Probes `str.lower`: Python exposes its case data nowhere else.
-
-    A sigma is final after a cased letter, with ignored characters between them.
-    """
+    """Probes `str.lower`: Python exposes its case data nowhere else."""
+    # A sigma is final after a cased letter, with ignored characters between them.
     if not f"A{char}Σ".lower().endswith("ς"):
         return 0
     return CASED if f"{char}Σ".lower().endswith("ς") else CASE_IGNORABLE
@@ -165,10 +163,8 @@ def _previous(mask: tf.Tensor, first: bool) -> tf.Tensor:
 
 
 def _repeat_range(lengths: tf.Tensor) -> tf.Tensor:
-    """Returns 0 `lengths[0]` times, then 1 `lengths[1]` times, and so on.
-
-    `tf.repeat` would need memory for all at the greatest length.
-    """
+    """Returns 0 `lengths[0]` times, then 1 `lengths[1]` times, and so on."""
+    # `tf.repeat` would need memory for all at the greatest length.
     ends = tf.cumsum(lengths)[:-1, None]
     steps = tf.scatter_nd(ends, tf.ones_like(ends[:, 0]), [tf.reduce_sum(lengths)])
     return tf.cumsum(steps)

@@ -25,10 +25,8 @@ def write_int8(
     model: "onnx.ModelProto",
     batches: Iterator[dict[str, np.ndarray]] | None = None,
 ) -> None:
-    """Writes a model with weights of 7 bits, scaled per output.
-
-    Activations are scaled per call, or once for all `batches`.
-    """
+    """Writes a model with weights of 7 bits, scaled per output."""
+    # Activations are scaled per call, or once for all `batches`.
     from onnxruntime import quantization
 
     options = {

@@ -133,10 +133,8 @@ class _BestPlaces(NamedTuple):
 def _best_places(
     windows: _Windows, counts: tf.Tensor, offsets: tf.Tensor, length: tf.Tensor
 ) -> _BestPlaces:
-    """Returns each token's window, as `long_texts.best_windows` does.
-
-    In a window of `length` tokens, `offsets` [W] others precede the part of the text.
-    """
+    """Returns each token's window, as `long_texts.best_windows` does."""
+    # In a window of `length` tokens, `offsets` [W] others precede the part of the text.
     place = tf.range(length)[None, :] - offsets[:, None]
     sizes = windows.sizes[:, None]
     inside = (place >= 0) & (place < sizes)

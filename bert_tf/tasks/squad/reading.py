@@ -364,11 +364,9 @@ def read_file(
     columns: Columns = _COLUMNS,
     **kind: Any,
 ) -> CheckedQuestions:
-    """Reads the questions of a file in SQuAD's format, or of a table.
-
-    It may be compressed. For training it may also be TriviaQA's own file, with the
-    folder of its documents.
-    """
+    """Reads the questions of a file in SQuAD's format, or of a table."""
+    # It may be compressed. For training it may also be TriviaQA's own file, with the
+    # folder of its documents.
     with other_formats.naming(path, "run_squad"):
         if _is_table(path):
             return TableQuestions(path, columns, for_training=for_training, **kind)
@@ -388,11 +386,9 @@ def read_file(
 
 
 def read_tfds(source: TfdsRows, split: str, **kinds: Any) -> CheckedQuestions:
-    """Reads the questions of a TensorFlow dataset with SQuAD's features.
-
-    The library shuffles a set's questions when it prepares it. They are yielded by
-    paragraph, in the order in which the paragraphs first occur.
-    """
+    """Reads the questions of a TensorFlow dataset with SQuAD's features."""
+    # The library shuffles a set's questions when it prepares it. They are yielded by
+    # paragraph, in the order in which the paragraphs first occur.
     optional = [each for each in ("title", "is_impossible") if each in source.features]
     wanted: dict[str, Any] = dict.fromkeys(
         ("id", "context", "question", *optional), True
@@ -492,11 +488,9 @@ def read_answer(entry: Any, context: str) -> GoldAnswer:
 
 
 def _words_at(context: str, start: int, stop: int) -> str:
-    """Returns the words from number `start` to `stop` - 1, with single blanks.
-
-    A blank belongs to the word before it. Blanks before the first word have the number
-    -1, which in a slice is the last word's, as in the original.
-    """
+    """Returns the words from number `start` to `stop` - 1, with single blanks."""
+    # A blank belongs to the word before it. Blanks before the first word have the
+    # number -1, which in a slice is the last word's, as in the original.
     words = list(WORD.finditer(context))
     starts = [word.start() for word in words]
     first = bisect_right(starts, start) - 1

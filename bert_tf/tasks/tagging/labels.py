@@ -203,11 +203,9 @@ def is_nested(label: str) -> bool:
 def usual_spelling(
     labels: Collection[str], known: Container[str] = ()
 ) -> dict[str, str]:
-    """Returns the usual spelling of labels such as b-per, PER_B, 0.
-
-    A letter at the end counts as a prefix if its type occurs with several letters, such
-    as PER-B and PER-I, or if the result is a known label.
-    """
+    """Returns the usual spelling of labels such as b-per, PER_B, 0."""
+    # A letter at the end counts as a prefix if its type occurs with several letters,
+    # such as PER-B and PER-I, or if the result is a known label.
     outside = {label: OUTSIDE for label in labels if label in ("o", "0", OUTSIDE)}
     rest = set(labels) - outside.keys()
     at_front = {label: label for label in rest if is_part_of_entity(label)}

@@ -224,10 +224,8 @@ F1_MACRO = "f1_macro"  # computed on request, as --best_metric
 def f1_macro(
     golds: Sequence[Labels], predictions: Sequence[Labels], scheme: str
 ) -> float:
-    """Returns the mean F1 over types, by the default reading, or else over labels.
-
-    As in seqeval and scikit-learn, over all types or labels on either side.
-    """
+    """Returns the mean F1 over types, by the default reading, or else over labels."""
+    # As in seqeval and scikit-learn, over all types or labels on either side.
     if scheme == NO_SCHEME:
         predicted, gold = (
             np.array([*itertools.chain.from_iterable(x)]) for x in (predictions, golds)
