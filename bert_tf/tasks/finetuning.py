@@ -39,11 +39,7 @@ from bert_tf.training.strategy import (
     is_chief,
 )
 from bert_tf.training.task import Evaluate, Phase, Task
-from bert_tf.training.training_options import (
-    TrainingConfig,
-    with_flags_of,
-    with_recipe,
-)
+from bert_tf.training.training_options import TrainingConfig, with_flags_of, with_recipe
 
 # The model's options: LoRA, adapters, a mixture of layers.
 
