@@ -18,11 +18,7 @@ from bert_tf.base.addons import addon
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import huggingface, names, tensorflow
-from bert_tf.conversion.loading import (
-    checked_casing,
-    extended,
-    refuse_other_function,
-)
+from bert_tf.conversion.loading import checked_casing, extended, refuse_other_function
 from bert_tf.conversion.reading import Reading
 from bert_tf.conversion.source import (
     CONFIG_NAME,

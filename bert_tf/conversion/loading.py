@@ -16,11 +16,7 @@ from bert_tf.base import files
 from bert_tf.base.config import BertConfig
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
-from bert_tf.conversion.source import (
-    CONFIG_NAME,
-    Source,
-    open_source,
-)
+from bert_tf.conversion.source import CONFIG_NAME, Source, open_source
 from bert_tf.conversion.tokenizer_files import VOCAB_NAME, casing_of, segmenter_of
 from bert_tf.conversion.weights import (
     Weights,

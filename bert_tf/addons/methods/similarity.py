@@ -31,13 +31,7 @@ from bert_tf.base.config import BertConfig
 from bert_tf.modeling.encoder import BertEncoder
 from bert_tf.modeling.head_model import HeadModel
 from bert_tf.modeling.heads import in_parallel
-from bert_tf.modeling.objectives import (
-    Loss,
-    Objective,
-    Outputs,
-    Records,
-    real_examples,
-)
+from bert_tf.modeling.objectives import Loss, Objective, Outputs, Records, real_examples
 from bert_tf.modeling.pooling import POOLINGS, SentencePooling
 
 # The score of entries that are left out, whose exponential is 0.

@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_tf.base import cli, files
 from bert_tf.base.errors import InputError
-from bert_tf.base.options import (
-    REQUIRED,
-    Path,
-    deciding,
-    default_of,
-    option,
-)
+from bert_tf.base.options import REQUIRED, Path, deciding, default_of, option
 from bert_tf.base.shared_options import SourceOptions
 from bert_tf.tasks.squad.decoding import NBestEntry
 from bert_tf.tasks.squad.squad_options import SquadOptions

@@ -13,13 +13,7 @@ from absl import logging
 from bert_tf.base import cli, files, keras_backend
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
-from bert_tf.base.options import (
-    REQUIRED,
-    TASK,
-    Path,
-    option,
-    with_default,
-)
+from bert_tf.base.options import REQUIRED, TASK, Path, option, with_default
 from bert_tf.base.shared_options import DeviceOptions, ModelOptions
 from bert_tf.conversion import names
 from bert_tf.tasks.run_options import FineTuningOptions

@@ -11,11 +11,7 @@ from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import Options, Path, option
 from bert_tf.tasks.squad.reading import read_json
-from bert_tf.tasks.squad.scoring import (
-    Gold,
-    evaluate_v1,
-    evaluate_v2,
-)
+from bert_tf.tasks.squad.scoring import Gold, evaluate_v1, evaluate_v2
 
 
 class GoldFile(NamedTuple):

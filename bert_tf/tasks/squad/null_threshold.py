@@ -22,11 +22,7 @@ from bert_tf.base import files
 from bert_tf.base.addons import addon
 from bert_tf.base.errors import InputError
 from bert_tf.base.options import BEST_FOLDER
-from bert_tf.tasks.squad.scoring import (
-    Golds,
-    best_thresholds,
-    evaluate_v2,
-)
+from bert_tf.tasks.squad.scoring import Golds, best_thresholds, evaluate_v2
 
 FILE_NAME = "null_threshold.json"
 _KEY = "null_score_diff_threshold"
