@@ -39,152 +39,81 @@ from bert_tf.training.strategy import (
     is_chief,
 )
 from bert_tf.training.task import Evaluate, Phase, Task
-from bert_tf.training.training_options import (
-    TrainingConfig,
-    with_flags_of,
-    with_recipe,
-)
+from bert_tf.training.training_options import TrainingConfig, with_flags_of, with_recipe
 
-# The model's options: LoRA, adapters, a mixture of layers.
+# A task, or a function that makes one.
+MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
 
 
-def opened_adapter(
-    options: FineTuningOptions, config: BertConfig
-) -> adapter_files.AdapterFiles | None:
-    """Opens the adapter at `init_adapter`; returns None if it is not given."""
-    if not options.init_adapter:
-        return None
-    adapter = adapter_files.open_adapter(options.init_adapter)
-    adapter_files.refuse_other_base(adapter, config)
-    return adapter
+class FineTuningRun(Run):
+    """A run on a task: one setting, or the best of several."""
 
-
-def model_options(
-    options: FineTuningOptions, config: BertConfig, *, has_pooler: bool = True
-) -> dict[str, Any]:
-    """Returns a head's arguments: LoRA, adapters, a mixture of layers, recomputing."""
-    for name in ("train_pooler", "cls_normalization"):
-        if getattr(options, name) and not has_pooler:
+    def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
+        options = as_trained(with_recipe(options, RECIPES))
+        warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
+        self.options = options
+        self.strategy = create_strategy(options)
+        check_batches(options, self.strategy)
+        _refuse_useless(options)
+        model_files = files_of(options, folder_of_model(options))
+        task = make_task(options, model_files, self.strategy)
+        if options.do_train and options.selects and not task.dev_splits:
             raise InputError(
-                f"`{name}`: this task's model has no pooler. Leave it out."
+                "Several runs need a development set to choose the best by."
             )
-    adapter = opened_adapter(options, config)
-    if adapter is None:
-        names = (*adapter_files.MODEL_OPTIONS, "recompute")
-        return {name: getattr(options, name) for name in names}
-    for name in adapter_files.MODEL_OPTIONS:
-        given = options.value_if_given(name)
-        if given is not None and given != adapter.model[name]:
+        self.tuning = FineTuning(task, options, model_files, self.strategy)
+
+    def first_stages(self) -> None:
+        """Runs the task's first stage, if any."""
+        if folder := self.tuning.task.first_stage(
+            self.tuning.model_files, self.strategy
+        ):
+            self.tuning.init_checkpoint = folder
+
+    def train(self) -> tuple[keras.Model, int]:
+        """Trains the model; after a selection, returns the best run's."""
+        folder, tuning = self.options.output_dir, self.tuning
+        if not self.options.selects:
+            return tuning.fine_tune(folder)
+        tuning.select(folder)
+        model, step = tuning.restore(checkpoints.folder_of(folder))
+        tuning.save_adapter(model, folder)
+        return model, step
+
+    def restore(self) -> tuple[keras.Model, int]:
+        """Restores the model; after a selection, the best run's."""
+        return self.tuning.restore(folder_of_model(self.options))
+
+    def report(self, model: keras.Model, step: int) -> Mapping[str, float]:
+        """Evaluates and predicts, and returns the results."""
+        return evaluate_and_predict(self.tuning, model, step)
+
+
+def check_batches(options: FineTuningOptions, strategy: Strategy) -> None:
+    """Raises InputError for batch sizes that would otherwise fail after training."""
+    kinds = ("eval_batch_size", "predict_batch_size")
+    of_dev = next(filter(options.has, kinds))  # SQuAD has only the second
+    wanted = [of_dev] if options.looks_at_dev else []
+    if options.do_predict:
+        wanted.append("predict_batch_size")
+    for name in wanted:
+        check_batch_size(strategy, getattr(options, name), flag=name)
+
+
+def _refuse_useless(options: FineTuningOptions) -> None:
+    if not options.do_train or options.selects:
+        return
+    for name in ("stop_early", "keep_all_runs"):
+        if getattr(options, name):
             raise InputError(
-                f"`{name}={given}`, but `init_adapter={options.init_adapter}` was"
-                f" trained with {adapter.model[name]}. Leave `{name}` out."
+                f"`{name}` is for several runs, and this is one: give `learning_rates`,"
+                " `train_batch_sizes` or `num_restarts` too, or leave it out."
             )
-    return {**adapter.model, "recompute": options.recompute}
-
-
-# Fine-tuning on a split's records: the same phases for all tasks.
-
-
-def training_plan(
-    task: Task,
-    records: batching.ExampleTable,
-    options: FineTuningOptions,
-    *,
-    data: RunData,
-    best_metric: str,
-    num_lengths: int | None = None,
-    num_examples: int | None = None,
-    epochs_flag: str = "num_train_epochs",
-    until: float = 1.0,
-    evaluate: Evaluate | None = None,
-) -> dict[str, Any]:
-    """Returns the arguments of `train`: configuration, phase, the run's description."""
-    # With batches padded to max_seq_length there are int(examples / batch * epochs)
-    # steps, as in the original, each epoch's last batch reaching into the next. With
-    # batches of similar length an epoch has ceil(examples / batch), each example once.
-    batch_size = options.train_batch_size
-    num_train_epochs = options.num_train_epochs[0]
-    num_batches = (num_examples or len(records)) / batch_size
-    if num_lengths is not None:
-        num_batches = records.num_batches(batch_size)
-    num_schedule_steps = steps_of(
-        num_batches,
-        num_train_epochs,
-        is_whole=num_lengths is not None,
-        flag=epochs_flag,
-    )
-    num_train_steps = max(1, math.ceil(num_schedule_steps * until))
-    config = options.to(
-        TrainingConfig,
-        learning_rate=options.learning_rate,
-        train_batch_size=batch_size,
-        random_seed=options.random_seed,
-        best_metric=best_metric,
-        num_train_steps=num_train_steps,
-        num_schedule_steps=num_schedule_steps,
-        num_warmup_steps=int(num_schedule_steps * options.warmup_proportion),
-    )
-    logging.info("***** Running training *****")
-    logging.info("  Num examples = %d", len(records))
-    logging.info("  Batch size = %d", batch_size)
-    logging.info("  Num steps = %d", num_train_steps)
-    phase = Phase(
-        end_step=num_train_steps,
-        batch_size=batch_size,
-        data_id=int(records.made_from[:15], 16),
-        evaluate=evaluate,
-        streams=[],
-    )
-    if num_lengths is None:
-        phase = of_one_length(phase, records, config.random_seed)
-    else:
-        phase = by_length(phase, records, config.random_seed, num_lengths)
-    fixed = {
-        "num_train_epochs": num_train_epochs,
-        "max_seq_length": records.spec.max_seq_length,
-    }
-    start = Start(
-        task=task.name,
-        data=data,
-        settings=config.decisive | fixed | addon("losses").of(options).changed,
-        flags={**options.as_flags(), "best_metric": best_metric, **fixed},
-    )
-    return {"task": task, "config": config, "phases": [phase], "start": start}
-
-
-def with_losses(
-    trained: Task,
-    task: FineTuningTask,
-    options: FineTuningOptions,
-    model_files: ModelFiles,
-) -> Task:
-    """Returns the task with the training losses that the options add."""
-    losses = addon("losses").of(options)
-    if not losses.changed:
-        return trained
-    methods = addon("regularization")
-    weights = methods.checked_class_weights(
-        losses, task.name, task.problem_type, task.labels or (), task.class_counts()
-    )
-    return methods.regularized(
-        trained,
-        losses,
-        heads=[task.head],
-        vocabulary=model_files.vocabulary,
-        labels=task.labels,
-        class_weights=weights,
-    )
-
-
-def _some_batches(
-    records: batching.ExampleTable, batch_size: int, most: int = 1024
-) -> Iterator[batching.Arrays]:
-    """Yields batches of at most this many examples, evenly spaced."""
-    count = min(len(records), most)
-    rows = np.linspace(0, len(records) - 1, count).astype(int)
-    for start in range(0, count, batch_size):
-        some = rows[start : start + batch_size]
-        yield records.padded(some, records.spec.max_seq_length)
+    if files.exists(run_log.path_in(options.output_dir)):
+        raise InputError(
+            f"`output_dir={options.output_dir}` holds several runs, of which the best"
+            " one is kept. Give another folder for a single run."
+        )
 
 
 @dataclasses.dataclass(eq=False)
@@ -367,81 +296,6 @@ class FineTuning:
         return self.scores(model, self.task.dev_splits[0])
 
 
-# A task, or a function that makes one.
-MakeTask = Callable[[Any, ModelFiles, Strategy], FineTuningTask]
-
-
-class FineTuningRun(Run):
-    """A run on a task: one setting, or the best of several."""
-
-    def __init__(self, make_task: MakeTask, options: FineTuningOptions) -> None:
-        options = as_trained(with_recipe(options, RECIPES))
-        warn_of_stride(getattr(options, "doc_stride", None), options.max_seq_length)
-        self.options = options
-        self.strategy = create_strategy(options)
-        check_batches(options, self.strategy)
-        _refuse_useless(options)
-        model_files = files_of(options, folder_of_model(options))
-        task = make_task(options, model_files, self.strategy)
-        if options.do_train and options.selects and not task.dev_splits:
-            raise InputError(
-                "Several runs need a development set to choose the best by."
-            )
-        self.tuning = FineTuning(task, options, model_files, self.strategy)
-
-    def first_stages(self) -> None:
-        """Runs the task's first stage, if any."""
-        if folder := self.tuning.task.first_stage(
-            self.tuning.model_files, self.strategy
-        ):
-            self.tuning.init_checkpoint = folder
-
-    def train(self) -> tuple[keras.Model, int]:
-        """Trains the model; after a selection, returns the best run's."""
-        folder, tuning = self.options.output_dir, self.tuning
-        if not self.options.selects:
-            return tuning.fine_tune(folder)
-        tuning.select(folder)
-        model, step = tuning.restore(checkpoints.folder_of(folder))
-        tuning.save_adapter(model, folder)
-        return model, step
-
-    def restore(self) -> tuple[keras.Model, int]:
-        """Restores the model; after a selection, the best run's."""
-        return self.tuning.restore(folder_of_model(self.options))
-
-    def report(self, model: keras.Model, step: int) -> Mapping[str, float]:
-        """Evaluates and predicts, and returns the results."""
-        return evaluate_and_predict(self.tuning, model, step)
-
-
-def check_batches(options: FineTuningOptions, strategy: Strategy) -> None:
-    """Raises InputError for batch sizes that would otherwise fail after training."""
-    kinds = ("eval_batch_size", "predict_batch_size")
-    of_dev = next(filter(options.has, kinds))  # SQuAD has only the second
-    wanted = [of_dev] if options.looks_at_dev else []
-    if options.do_predict:
-        wanted.append("predict_batch_size")
-    for name in wanted:
-        check_batch_size(strategy, getattr(options, name), flag=name)
-
-
-def _refuse_useless(options: FineTuningOptions) -> None:
-    if not options.do_train or options.selects:
-        return
-    for name in ("stop_early", "keep_all_runs"):
-        if getattr(options, name):
-            raise InputError(
-                f"`{name}` is for several runs, and this is one: give `learning_rates`,"
-                " `train_batch_sizes` or `num_restarts` too, or leave it out."
-            )
-    if files.exists(run_log.path_in(options.output_dir)):
-        raise InputError(
-            f"`output_dir={options.output_dir}` holds several runs, of which the best"
-            " one is kept. Give another folder for a single run."
-        )
-
-
 def evaluate_and_predict(
     run: FineTuning, model: keras.Model, step: int
 ) -> dict[str, float]:
@@ -480,6 +334,111 @@ def evaluate_and_predict(
         for line in task.summary(options.output_dir, results):
             logging.info("%s", line)
     return results
+
+
+# Fine-tuning on a split's records: the same phases for all tasks.
+
+
+def training_plan(
+    task: Task,
+    records: batching.ExampleTable,
+    options: FineTuningOptions,
+    *,
+    data: RunData,
+    best_metric: str,
+    num_lengths: int | None = None,
+    num_examples: int | None = None,
+    epochs_flag: str = "num_train_epochs",
+    until: float = 1.0,
+    evaluate: Evaluate | None = None,
+) -> dict[str, Any]:
+    """Returns the arguments of `train`: configuration, phase, the run's description."""
+    # With batches padded to max_seq_length there are int(examples / batch * epochs)
+    # steps, as in the original, each epoch's last batch reaching into the next. With
+    # batches of similar length an epoch has ceil(examples / batch), each example once.
+    batch_size = options.train_batch_size
+    num_train_epochs = options.num_train_epochs[0]
+    num_batches = (num_examples or len(records)) / batch_size
+    if num_lengths is not None:
+        num_batches = records.num_batches(batch_size)
+    num_schedule_steps = steps_of(
+        num_batches,
+        num_train_epochs,
+        is_whole=num_lengths is not None,
+        flag=epochs_flag,
+    )
+    num_train_steps = max(1, math.ceil(num_schedule_steps * until))
+    config = options.to(
+        TrainingConfig,
+        learning_rate=options.learning_rate,
+        train_batch_size=batch_size,
+        random_seed=options.random_seed,
+        best_metric=best_metric,
+        num_train_steps=num_train_steps,
+        num_schedule_steps=num_schedule_steps,
+        num_warmup_steps=int(num_schedule_steps * options.warmup_proportion),
+    )
+    logging.info("***** Running training *****")
+    logging.info("  Num examples = %d", len(records))
+    logging.info("  Batch size = %d", batch_size)
+    logging.info("  Num steps = %d", num_train_steps)
+    phase = Phase(
+        end_step=num_train_steps,
+        batch_size=batch_size,
+        data_id=int(records.made_from[:15], 16),
+        evaluate=evaluate,
+        streams=[],
+    )
+    if num_lengths is None:
+        phase = of_one_length(phase, records, config.random_seed)
+    else:
+        phase = by_length(phase, records, config.random_seed, num_lengths)
+    fixed = {
+        "num_train_epochs": num_train_epochs,
+        "max_seq_length": records.spec.max_seq_length,
+    }
+    start = Start(
+        task=task.name,
+        data=data,
+        settings=config.decisive | fixed | addon("losses").of(options).changed,
+        flags={**options.as_flags(), "best_metric": best_metric, **fixed},
+    )
+    return {"task": task, "config": config, "phases": [phase], "start": start}
+
+
+def with_losses(
+    trained: Task,
+    task: FineTuningTask,
+    options: FineTuningOptions,
+    model_files: ModelFiles,
+) -> Task:
+    """Returns the task with the training losses that the options add."""
+    losses = addon("losses").of(options)
+    if not losses.changed:
+        return trained
+    methods = addon("regularization")
+    weights = methods.checked_class_weights(
+        losses, task.name, task.problem_type, task.labels or (), task.class_counts()
+    )
+    return methods.regularized(
+        trained,
+        losses,
+        heads=[task.head],
+        vocabulary=model_files.vocabulary,
+        labels=task.labels,
+        class_weights=weights,
+    )
+
+
+def _some_batches(
+    records: batching.ExampleTable, batch_size: int, most: int = 1024
+) -> Iterator[batching.Arrays]:
+    """Yields batches of at most this many examples, evenly spaced."""
+    count = min(len(records), most)
+    rows = np.linspace(0, len(records) - 1, count).astype(int)
+    for start in range(0, count, batch_size):
+        some = rows[start : start + batch_size]
+        yield records.padded(some, records.spec.max_seq_length)
 
 
 # What a run takes from the folder of its model.
@@ -536,3 +495,40 @@ def folder_of_model(options: FineTuningOptions) -> str:
         and not files.exists(os.path.join(output_dir, STATE_NAME))
     )
     return best if is_selection and not options.do_train else output_dir
+
+
+# The model's options: LoRA, adapters, a mixture of layers.
+
+
+def opened_adapter(
+    options: FineTuningOptions, config: BertConfig
+) -> adapter_files.AdapterFiles | None:
+    """Opens the adapter at `init_adapter`; returns None if it is not given."""
+    if not options.init_adapter:
+        return None
+    adapter = adapter_files.open_adapter(options.init_adapter)
+    adapter_files.refuse_other_base(adapter, config)
+    return adapter
+
+
+def model_options(
+    options: FineTuningOptions, config: BertConfig, *, has_pooler: bool = True
+) -> dict[str, Any]:
+    """Returns a head's arguments: LoRA, adapters, a mixture of layers, recomputing."""
+    for name in ("train_pooler", "cls_normalization"):
+        if getattr(options, name) and not has_pooler:
+            raise InputError(
+                f"`{name}`: this task's model has no pooler. Leave it out."
+            )
+    adapter = opened_adapter(options, config)
+    if adapter is None:
+        names = (*adapter_files.MODEL_OPTIONS, "recompute")
+        return {name: getattr(options, name) for name in names}
+    for name in adapter_files.MODEL_OPTIONS:
+        given = options.value_if_given(name)
+        if given is not None and given != adapter.model[name]:
+            raise InputError(
+                f"`{name}={given}`, but `init_adapter={options.init_adapter}` was"
+                f" trained with {adapter.model[name]}. Leave `{name}` out."
+            )
+    return {**adapter.model, "recompute": options.recompute}

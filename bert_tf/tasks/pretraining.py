@@ -54,11 +54,7 @@ from bert_tf.training.strategy import (
     is_chief,
 )
 from bert_tf.training.task import ENDLESS, Phase, Task
-from bert_tf.training.training_options import (
-    TrainingConfig,
-    with_flags_of,
-    with_recipe,
-)
+from bert_tf.training.training_options import TrainingConfig, with_flags_of, with_recipe
 
 # Pre-training as a task: the masked LM, with or without next sentence prediction.
 

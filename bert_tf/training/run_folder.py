@@ -54,11 +54,7 @@ from bert_tf.conversion.tokenizer_files import (
 )
 from bert_tf.text.segmentation import NO_SEGMENTER
 from bert_tf.text.vocabulary import Vocabulary
-from bert_tf.training.checkpoints import (
-    STARTS_NAME,
-    STATE_NAME,
-    candidates,
-)
+from bert_tf.training.checkpoints import STARTS_NAME, STATE_NAME, candidates
 from bert_tf.training.reporting import Reporter, write_curves
 from bert_tf.training.strategy import Strategy, is_chief, sum_over_workers
 

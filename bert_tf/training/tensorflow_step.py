@@ -8,11 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.base import keras_backend
-from bert_tf.modeling.fused import (
-    fused_inference,
-    per_example_dropout,
-    without_fusion,
-)
+from bert_tf.modeling.fused import fused_inference, per_example_dropout, without_fusion
 from bert_tf.modeling.objectives import Objective, Records, RowsOfReplica
 from bert_tf.optimization.optimizers import dense_gradient
 from bert_tf.records.pipeline import ALL_ROWS, InputShard

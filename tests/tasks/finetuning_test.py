@@ -19,7 +19,6 @@ from bert_tf.modeling.encoder import DictInputModel
 from bert_tf.modeling.heads import BertClassifier, HeadDropout
 from bert_tf.modeling.weight_names import weights_by_name
 from bert_tf.tasks.finetuning import model_options, training_plan
-from bert_tf.tasks.run_options import RunSetting
 from bert_tf.tasks.tables import Target
 from bert_tf.training import loop, tensorflow_step
 from bert_tf.training.run_folder import RunData
@@ -59,16 +58,6 @@ class ModelOptionsTest(tf.test.TestCase):
             options_of(*given, "--adapter_size=4")
         with self.assertRaisesRegex(InputError, "num_hidden_layers=1; this one has 2"):
             options_of(*given, config=small_config())
-
-
-class NameTest(tf.test.TestCase):
-    def test_tells_settings(self):
-        self.assertEqual(
-            RunSetting(5e-5, 16, 3.0, 12345).name, "lr5e-05_bs16_ep3_seed12345"
-        )
-        self.assertEqual(
-            RunSetting(0.00012345678, 8, 2.5, 0).name, "lr0.00012345678_bs8_ep2.5_seed0"
-        )
 
 
 class PaddingRowsTest(tf.test.TestCase, parameterized.TestCase):

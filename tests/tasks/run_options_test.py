@@ -55,9 +55,13 @@ class StrideTest(tf.test.TestCase):
 
 class SettingsTest(tf.test.TestCase):
     def test_the_name_of_a_run(self):
-        settings = RunSetting(5e-05, 16, 2.5, 7)
-        self.assertEqual(settings.name, "lr5e-05_bs16_ep2.5_seed7")
-        self.assertEqual(RunSetting.of_name(settings.name), settings)
+        for settings, name in (
+            (RunSetting(5e-05, 16, 2.5, 7), "lr5e-05_bs16_ep2.5_seed7"),
+            (RunSetting(5e-5, 16, 3.0, 12345), "lr5e-05_bs16_ep3_seed12345"),
+            (RunSetting(0.00012345678, 8, 2.5, 0), "lr0.00012345678_bs8_ep2.5_seed0"),
+        ):
+            self.assertEqual(settings.name, name)
+            self.assertEqual(RunSetting.of_name(name), settings)
         with self.assertRaisesRegex(InputError, "'run_7' is no name of a run's set"):
             RunSetting.of_name("run_7")
 
