@@ -1,4 +1,4 @@
-"""A classifier's texts as records, and a trained classifier's target."""
+"""A classifier's texts as records."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,11 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.base.config import REGRESSION
 from bert_tf.base.parallel import grouped
-from bert_tf.conversion import names
-from bert_tf.conversion.source import Source
-from bert_tf.conversion.weights import num_outputs
 from bert_tf.records.batching import ExampleTable, Predict
 from bert_tf.records.spec import RecordSpec
 from bert_tf.tasks.long_texts import ATTENTION, pooled_windows, windows_of_pair
@@ -121,13 +117,3 @@ class TextFeaturizer:
         shape = (self.target.num_outputs,)
         logits = records.predicted("logits", shape, outputs, batch_size, num_lengths)
         return pooled_windows(logits, self.window_counts, self.window_pooling)
-
-
-def target_of(source: Source) -> Target:
-    """Returns a checkpoint classifier's target; unnamed labels are 0, 1, ..."""
-    kind = source.classifier_problem_type()
-    assert kind is not None
-    number = num_outputs(source.weights, names.CLASSIFIER)
-    is_number = kind == REGRESSION and number == 1
-    labels = source.labels or tuple(map(str, range(number)))
-    return Target(kind=kind, labels=() if is_number else tuple(labels))

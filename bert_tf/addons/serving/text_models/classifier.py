@@ -18,10 +18,11 @@ from bert_tf.addons.serving.text_models.model import (
 from bert_tf.base.config import MULTI_LABEL, REGRESSION, SINGLE_LABEL
 from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
+from bert_tf.conversion.weights import num_outputs
 from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks.swag.choices import ChoiceExample, ChoiceFeaturizer
 from bert_tf.tasks.tables import Example, Target
-from bert_tf.tasks.text_records import TextFeaturizer, target_of
+from bert_tf.tasks.text_records import TextFeaturizer
 from bert_tf.text.wordpiece import pair_features, text_pairs, truncate_pair
 
 
@@ -61,7 +62,14 @@ class TextClassifier(TextModel):
     head_name = names.CLASSIFIER
 
     def _prepare(self) -> None:
-        self.target = target_of(self.source)
+        source = self.source
+        kind = source.classifier_problem_type()
+        assert kind is not None
+        number = num_outputs(source.weights, names.CLASSIFIER)
+        labels = source.labels or tuple(map(str, range(number)))
+        if kind == REGRESSION and number == 1:
+            labels = ()
+        self.target = Target(kind=kind, labels=tuple(labels))
         self.labels = self.target.labels
 
     def predict(
