@@ -121,6 +121,10 @@ class MaskedLMHead(Stored, keras.layers.Layer):
         logits = _project(rows, table, self.output_bias)
         return ops.reshape(logits, (*ops.shape(x)[:-1], self.bert_config.vocab_size))
 
+    def compute_output_spec(self, x: Any, training: bool | None = None) -> Any:
+        """Returns the outputs of `call` on symbolic inputs."""
+        return keras.KerasTensor((*x.shape[:-1], self.output_bias.shape[0]), "float32")
+
 
 @keras.saving.register_keras_serializable(package="bert_tf")
 class HeadDropout(keras.layers.Dropout):
@@ -227,6 +231,10 @@ class OutputProjection(Stored, keras.layers.Layer):
     def call(self, x: Any) -> Any:
         """Maps [..., H] to [..., units] in float32."""
         return _project(x, self.output_weights, self.output_bias)
+
+    def compute_output_spec(self, x: Any) -> Any:
+        """Returns the outputs of `call` on symbolic inputs."""
+        return keras.KerasTensor((*x.shape[:-1], self.units), "float32")
 
 
 def _project(x: Any, table: Any, bias: Any) -> Any:

@@ -387,6 +387,10 @@ class Pooler(Stored, keras.layers.Layer):
         """Maps [..., H] to [..., H]."""
         return self.dense(x)
 
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        """Returns the shape of `call`'s result, without a trace of the layer."""
+        return input_shape
+
 
 # The transformer block: attention, then the feed-forward layers.
 #

@@ -105,10 +105,10 @@ RECORDS = {
     },
 }
 
-# They differ from other models in their head's size, or in what the encoder hands over.
-FITTED_AS_OTHERS = ("pretrainer_masked_lm_only", "regression", "mixture")
 # Classifiers that differ in their objective alone.
 SAME_GRAPH = ("regression", "multi_label")
+# They differ from other models in their head's size, or in what the encoder hands over.
+FITTED_AS_OTHERS = ("pretrainer_masked_lm_only", *SAME_GRAPH, "mixture")
 # Whose encoder keeps and computes again other things than recompute_test's.
 OTHER_ENCODERS = ("albert", "electra", "mixture", "windows", "lora", "adapters")
 CONFIG = small_config(num_hidden_layers=1)

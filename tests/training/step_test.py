@@ -272,6 +272,7 @@ class MicroBatchesTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class RepeatableTest(tf.test.TestCase):
+    @pytest.mark.slow
     def test_the_same_steps_give_the_same_bits(self):
         # A large vocabulary, as in reality: whatever adds numbers up in an order that
         # hangs on timing shows here within a few runs.
