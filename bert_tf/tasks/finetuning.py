@@ -372,7 +372,6 @@ def training_plan(
         TrainingConfig,
         learning_rate=options.learning_rate,
         train_batch_size=batch_size,
-        random_seed=options.random_seed,
         best_metric=best_metric,
         num_train_steps=num_train_steps,
         num_schedule_steps=num_schedule_steps,
