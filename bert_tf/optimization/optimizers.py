@@ -580,6 +580,4 @@ def create_optimizer(
 def rate_of(optimizer: keras.Optimizer, step: int) -> float:
     """Returns the learning rate of the last of `step` steps: schedules start from 0."""
     schedule = optimizer._learning_rate
-    if isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
-        return float(schedule(step - 1))
-    return float(schedule)
+    return float(schedule(step - 1) if callable(schedule) else schedule)

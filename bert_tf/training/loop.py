@@ -139,13 +139,10 @@ def _open_stream(
 ) -> _Stream:
     """Opens a stream at a position."""
     spec = data(start, ALL_ROWS).element_spec
-    return _Stream(
-        iter(on_devices().global_batches(strategy, lambda rows: data(start, rows))),
-        training_flops(
-            getattr(model, "bert_config", None),
-            {name: tuple(one.shape) for name, one in spec.items()},
-        ),
-    )
+    shapes = {name: tuple(one.shape) for name, one in spec.items()}
+    config = getattr(model, "bert_config", None)
+    batches = on_devices().global_batches(strategy, lambda rows: data(start, rows))
+    return _Stream(iter(batches), training_flops(config, shapes))
 
 
 class _Run:

@@ -38,13 +38,8 @@ def global_batches(
 
     def of_worker(context: tf.distribute.InputContext) -> tf.data.Dataset:
         num_workers = context.num_input_pipelines
-        return dataset(
-            InputShard(
-                context.input_pipeline_id,
-                num_workers,
-                context.num_replicas_in_sync // num_workers,
-            )
-        )
+        num_replicas = context.num_replicas_in_sync // num_workers
+        return dataset(InputShard(context.input_pipeline_id, num_workers, num_replicas))
 
     return strategy.distribute_datasets_from_function(of_worker)
 
