@@ -14,13 +14,13 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (31, 8_645),
-    "bert_tf.run_pretraining": (67, 20_975),
-    "bert_tf.run_classifier": (73, 22_260),
-    "bert_tf.export_model": (72, 23_280),
+    "tfrecords.create_pretraining_data": (31, 8_660),
+    "bert_tf.run_pretraining": (67, 20_990),
+    "bert_tf.run_classifier": (73, 22_270),
+    "bert_tf.export_model": (72, 23_290),
 }
-MOST_LINES_OF_THE_CORE = 37_925
-MOST_LINES = 54_040
+MOST_LINES_OF_THE_CORE = 37_940
+MOST_LINES = 54_060
 
 
 class ReachTest(tf.test.TestCase):

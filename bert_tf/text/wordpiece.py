@@ -3,7 +3,7 @@
 import functools
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
@@ -79,14 +79,26 @@ def truncate_pair(
     return tokens_a[:length_a], tokens_b[:length_b]
 
 
+def list_of(texts: Any) -> list[Any]:
+    """Returns texts as a list, also a single one. Raises InputError for no texts."""
+    if isinstance(texts, str):
+        return [texts]
+    # The keys of a dict and the bytes of a text are no texts; a set has no order.
+    if not isinstance(texts, Iterable) or isinstance(texts, bytes | Mapping | Set):
+        raise InputError(
+            f"Texts must be a string, or a list of strings. Received: {texts!r}"
+        )
+    return list(texts)
+
+
 def text_pairs(
     texts: str | Iterable[str], pairs: str | Iterable[str | None] | None
 ) -> list[tuple[str, str]]:
     """Returns texts with their second ones, "" for none."""
-    firsts = [texts] if isinstance(texts, str) else list(texts)
-    if pairs is None:
-        pairs = [""] * len(firsts)
-    seconds = [pairs] if isinstance(pairs, str) else [each or "" for each in pairs]
+    firsts = list_of(texts)
+    seconds = [""] * len(firsts)
+    if pairs is not None:
+        seconds = [each or "" for each in list_of(pairs)]
     if not firsts or len(firsts) != len(seconds):
         raise InputError(
             "There must be at least one text, and as many second texts if there are"

@@ -78,6 +78,9 @@ class CallTest(tf.test.TestCase):
             ((["a", float("nan")],), "must be strings. Received: nan"),
             ((["a", None],), "must be strings. Received: None"),
             (([],), "at least one text.* 0 and 0"),
+            (({"text": "a"},), "a list of strings. Received: {'text': 'a'}"),
+            ((None,), "a list of strings. Received: None"),
+            (("a", 3), "a list of strings. Received: 3"),
             ((["a", "b"], ["a"]), "as many second texts.* 2 and 1"),
         ):
             with self.assertRaisesRegex(InputError, message):

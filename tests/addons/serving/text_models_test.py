@@ -689,6 +689,43 @@ predict.main()
         for text in ("w1", "w1 " * 50):
             self.assertEqual(model.embed(text).shape, (1, toy.CONFIG.hidden_size))
 
+    def test_what_is_no_text_is_refused_by_every_method(self):
+        lengths = {"max_query_length": 4, "doc_stride": 4}
+        for head, options, calls in (
+            (BertClassifier(toy.CONFIG, 3), {}, [lambda one, x: one.predict(x)]),
+            (BertPretrainer(toy.CONFIG), {}, [lambda one, x: one.fill(x)]),
+            (BertTagger(toy.CONFIG, 3), {}, [lambda one, x: one.tag(x)]),
+            (
+                BertMultipleChoice(toy.CONFIG),
+                {},
+                [
+                    lambda one, x: one.choose(x, ["w1", "w2"]),
+                    lambda one, x: one.choose("w1", x),
+                    lambda one, x: one.choose(["w1"], [x]),
+                ],
+            ),
+            (
+                BertSpanPredictor(toy.CONFIG),
+                lengths,
+                [
+                    lambda one, x: one.answer(x, "w1"),
+                    lambda one, x: one.answer("w1", [x]),
+                ],
+            ),
+        ):
+            folder = self.random_checkpoint(head, **options)
+            model = bert_tf.load(folder)
+            shutil.rmtree(folder)
+            for call in (
+                *calls,
+                lambda one, x: one.embed(x),
+                lambda one, x: one.embed(["w1"], [x] if x else 3),
+            ):
+                # A JSON body, no value, a column's missing value, bytes, a set.
+                for given in ({"text": "w1"}, None, float("nan"), 3, b"w1", {"w1"}):
+                    with self.assertRaises(InputError, msg=given):
+                        call(model, given)
+
     def test_a_method_that_the_head_cannot_serve(self):
         choices = self.random_checkpoint(BertMultipleChoice(toy.CONFIG))
         with self.assertRaisesRegex(

@@ -23,7 +23,12 @@ from bert_tf.records.batching import ExampleTable
 from bert_tf.tasks.swag.choices import ChoiceExample, ChoiceFeaturizer
 from bert_tf.tasks.tables import Example, Target
 from bert_tf.tasks.text_records import TextFeaturizer
-from bert_tf.text.wordpiece import pair_features, text_pairs, truncate_pair
+from bert_tf.text.wordpiece import (
+    list_of,
+    pair_features,
+    text_pairs,
+    truncate_pair,
+)
 
 
 def predictions_of(target: Target, logits: np.ndarray) -> list[Prediction]:
@@ -175,10 +180,9 @@ class ChoiceModel(TextModel):
         if is_empty(texts):
             return []
         one = isinstance(texts, str)
-        lists: Sequence[Any] = [choices] if one else choices
-        if len(lists) != len([texts] if one else texts) or any(
-            isinstance(each, str) or len(each) != max(2, len(lists[0]))
-            for each in lists
+        lists = [list_of(each) for each in ([choices] if one else list_of(choices))]
+        if len(lists) != len(list_of(texts)) or any(
+            len(each) != max(2, len(lists[0])) for each in lists
         ):
             raise InputError(
                 "`choices` must have one list per text, all of the same length, with"

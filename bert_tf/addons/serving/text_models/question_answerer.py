@@ -17,7 +17,7 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion import names
 from bert_tf.tasks.squad import windows as squad_windows
 from bert_tf.tasks.squad.decoding import NBestEntry
-from bert_tf.text.wordpiece import text_pairs
+from bert_tf.text.wordpiece import list_of, text_pairs
 
 
 def _answers(entries: Sequence[NBestEntry]) -> list[Answer]:
@@ -59,9 +59,7 @@ class QuestionAnswerer(TextModel):
         if is_empty(questions):
             return []
         if isinstance(contexts, str):
-            contexts = [contexts] * (
-                1 if isinstance(questions, str) else len(questions)
-            )
+            contexts = [contexts] * len(list_of(questions))
         pairs = text_pairs(questions, contexts)
         for number, (question, _) in enumerate(pairs):
             if not question.strip():

@@ -31,7 +31,7 @@ from bert_tf.tasks.tagging.sentences import Sentence
 from bert_tf.tasks.tagging.word_predictions import likeliest_labels
 from bert_tf.text.normalization import Span, words_of_text
 from bert_tf.text.vocabulary import UNK
-from bert_tf.text.wordpiece import Encoding, pair_features
+from bert_tf.text.wordpiece import Encoding, list_of, pair_features
 
 
 class _Words(NamedTuple):
@@ -78,7 +78,7 @@ class WordTagger(TextModel):
         data had several; each punctuation character is one if the training data were
         texts with spans.
         """
-        given = [texts] if isinstance(texts, str) else list(texts)
+        given = list_of(texts)
         if not given:
             return []
         found = [self._words_of(text, number) for number, text in enumerate(given)]
@@ -171,7 +171,7 @@ class WordTagger(TextModel):
             )
             words = tuple(text[start:end] for start, end in spans)
         else:
-            words = tuple(text)
+            words = tuple(list_of(text))
         if not words or not all(isinstance(word, str) for word in words):
             raise InputError(
                 f"Text {number} (from 0) must have a word, and words must be strings."
