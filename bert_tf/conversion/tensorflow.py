@@ -91,6 +91,10 @@ class CheckpointReader:
         except self._errors as error:
             raise self._damage(shown_key(key), error) from error
 
+    def weight(self, key: str) -> np.ndarray:
+        """Reads a weight as float32, of whatever type it is in the file."""
+        return self.read(key).astype(np.float32, copy=False)
+
     def _damage(self, part: str, error: Exception) -> DamagedCheckpointError:
         reason = first_line(error).rstrip(".: ")
         if "hecksum" in str(error):
@@ -202,7 +206,7 @@ def read_weights(path: str) -> Weights:
                 *(prefix, len(foreign), listed(sorted(foreign))),
             )
     tensors = {
-        name: Tensor(shapes[key], functools.partial(reader.read, key))
+        name: Tensor(shapes[key], functools.partial(reader.weight, key))
         for name, key in keys.items()
     }
     return Weights(prefix, tensors)
@@ -231,7 +235,7 @@ def _weights_of_model_garden(
 
     def tensor(name: str, key: str) -> Tensor:
         shape, arrange = addon("model_garden").arranged(name, reader.shapes[key])
-        return Tensor(shape, lambda: arrange(reader.read(key)))
+        return Tensor(shape, lambda: arrange(reader.weight(key)))
 
     return Weights(prefix, {name: tensor(name, key) for name, key in keys.items()})
 

@@ -123,6 +123,33 @@ class RoundTripTest(ExportTestCase):
         names += ["bert_config.json", "export.json", "tokenizer_config.json"]
         self.assertCountEqual(os.listdir(folder), [*names, "vocab.txt"])
 
+    def test_weights_of_half_precision_are_float32_outside(self):
+        model = BertEncoder(toy.CONFIG)
+        written = self.written(export.write_tf1, self.source(model))
+        prefix = os.path.join(written, "bert_model.ckpt")
+        for number, dtype in enumerate((tf.float16, tf.bfloat16)):
+            halves = {
+                name: tf.cast(weight.value, dtype)
+                for name, weight in weights_by_name(model).items()
+            }
+            tf.raw_ops.SaveV2(
+                prefix=prefix,
+                tensor_names=[*halves],
+                shape_and_slices=[""] * len(halves),
+                tensors=[*halves.values()],
+            )
+            opened = export.completed(open_source(written))
+            for write in (export.write_tf1, export.write_huggingface):
+                folder = self.written(write, opened, f"{write.__name__}{number}")
+                for name, weight in open_source(folder).weights.items():
+                    self.assertEqual(weight.dtype, np.float32)
+                    self.assertAllEqual(weight, tf.cast(halves[name], tf.float32))
+            reader = tf.train.load_checkpoint(
+                os.path.join(self.get_temp_dir(), f"write_tf1{number}/bert_model.ckpt")
+            )
+            types = reader.get_variable_to_dtype_map().values()
+            self.assertEqual({*types}, {tf.float32})
+
 
 class ChecksTest(ExportTestCase):
     def test_what_the_original_cannot_compute_is_refused(self):
