@@ -286,12 +286,23 @@ def temporary_name(path: str) -> str:
 
 
 @contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Names the file in errors of the disk, such as a full one, that name none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and error.filename is None:
+            error.filename = path
+        raise
+
+
+@contextlib.contextmanager
 def replacing(path: str) -> Iterator[IO[bytes]]:
     """Yields a file under a temporary name, which is renamed when it is complete."""
     path = expanded(path)
     temporary = temporary_name(path)
     try:
-        with open_binary(temporary, "wb") as file:
+        with _naming(path), open_binary(temporary, "wb") as file:
             yield file
             flush(file, path)
         replace(temporary, path)
@@ -339,7 +350,7 @@ def write_atomically(path: str, content: bytes | str) -> None:
 def append(path: str, text: str) -> None:
     """Adds text to the end of a file, which is created if it does not exist."""
     if not is_remote(path):
-        with open(path, "a", encoding="utf-8") as file:
+        with _naming(path), open(path, "a", encoding="utf-8") as file:
             file.write(text)
         return
     # Object stores cannot append.

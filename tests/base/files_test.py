@@ -72,6 +72,21 @@ class EncodingTest(FolderCase):
             files.decoded(b"\x7fELF\0\xff", "x")
 
 
+class FullDiskTest(FolderCase):
+    def test_the_file_is_named(self):
+        # Linux' own full disk, to which a write fails without a name.
+        with self.assertRaisesRegex(OSError, "No space left on device: '/dev/full'"):
+            files.append("/dev/full", "x")
+        link = self.path("v.txt.tmp-1")
+        os.symlink("/dev/full", link)
+        with (
+            mock.patch.object(files, "temporary_name", lambda path: link),
+            self.assertRaisesRegex(OSError, "No space left on device: '.*v.txt'"),
+        ):
+            files.write_atomically(self.path("v.txt"), "x")
+        self.assertEqual(os.listdir(self.path()), [])
+
+
 class PathTest(tf.test.TestCase):
     def test_a_tilde_is_the_users_folder(self):
         home = self.get_temp_dir()
