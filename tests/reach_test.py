@@ -14,10 +14,10 @@ pytestmark = pytest.mark.checkout
 
 # Command -> the most files and lines.
 LIMITS = {
-    "tfrecords.create_pretraining_data": (31, 8_660),
-    "bert_tf.run_pretraining": (67, 20_990),
-    "bert_tf.run_classifier": (73, 22_270),
-    "bert_tf.export_model": (72, 23_290),
+    "tfrecords.create_pretraining_data": (31, 8_670),
+    "bert_tf.run_pretraining": (67, 21_000),
+    "bert_tf.run_classifier": (73, 22_280),
+    "bert_tf.export_model": (72, 23_300),
 }
 MOST_LINES_OF_THE_CORE = 37_940
 MOST_LINES = 54_060
