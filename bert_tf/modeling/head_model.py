@@ -31,6 +31,7 @@ class HeadModel(DictInputModel):
     ):
         """Takes the head's own arguments, for `get_config`, without the encoder's."""
         super().__init__(inputs=inputs, outputs=outputs, name=name)
+        self.dtype_policy = encoder.dtype_policy  # Keras' compile scales float16's loss
         self.encoder = encoder
         self.bert_config = encoder.bert_config
         self.objective = objective

@@ -289,6 +289,18 @@ class ConformanceTest(tf.test.TestCase, parameterized.TestCase):
             restored.get_layer(index=-1).dtype_policy.name, "mixed_bfloat16"
         )
 
+    @parameterized.parameters(*MODELS)
+    def test_keras_scales_the_loss_of_float16_alone(self, name):
+        optimizers = {
+            "mixed_float16": keras.optimizers.LossScaleOptimizer,
+            "mixed_bfloat16": keras.optimizers.Adam,
+        }
+        for policy, kind in optimizers.items():
+            model = MODELS[name](CONFIG, dtype=policy)
+            model.compile("adam")
+            self.assertEqual(type(model.optimizer), kind)
+            self.assertEqual({w.dtype for w in model.trainable_variables}, {"float32"})
+
     @parameterized.parameters(name for name in MODELS if name not in SAME_GRAPH)
     def test_any_batch_and_length_in_one_trace(self, name):
         _, tensors = records_of(name, CONFIG)
