@@ -21,6 +21,7 @@ A checkpoint is a `tf.train.Checkpoint`:
     progress/step    the number of training steps done
     progress/records the number of training records read: the input's position
     progress/data    the fingerprint of those records; 0: unknown
+    progress/seconds the time of all starts up to the step
 
 It has everything that decides the next step, so a resumed run is the same run.
 
@@ -147,7 +148,7 @@ def _names_in(folder: str) -> list[str]:
 
 Parts = Mapping[str, Mapping[str, keras.Variable]]  # part -> name -> variable
 
-_PROGRESS = ("step", "records", "data")
+_PROGRESS = ("step", "records", "data", "seconds")
 
 
 def tensor_key(part: str, name: str) -> str:
@@ -404,6 +405,7 @@ class RunCheckpoints:
         self.step = 0  # training steps done
         self.records = 0  # training records read
         self.data = 0  # fingerprint of these records; 0 if unknown
+        self.seconds = 0  # of all starts; 0 if unknown
         self._parts: dict[str, Mapping[str, keras.Variable]] = {
             "weights": weights_by_name(model)
         }
@@ -460,7 +462,9 @@ class RunCheckpoints:
         self._tidy()
         return False
 
-    def save(self, step: int, records: int, data: int = 0) -> None:
+    def save(
+        self, step: int, records: int, data: int = 0, seconds: float = 0.0
+    ) -> None:
         """Copies the current values, and writes them while training continues.
 
         Waits for a write in progress first. The newest checkpoint is not written again
@@ -469,6 +473,7 @@ class RunCheckpoints:
         self.wait()
         prefix = prefix_of(self._folder, step)
         self.step, self.records, self.data = step, records, data
+        self.seconds = round(seconds)
         if prefix == self._own:
             return
         if not self._writes:

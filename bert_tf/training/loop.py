@@ -260,6 +260,7 @@ class _Run:
         self._reporter = Reporter(
             self.folder,
             self.step,
+            seconds=self.checkpoints.seconds,
             is_chief=is_chief(self.strategy),
             observers=[one.logged for one in self._callbacks],
         )
@@ -416,7 +417,8 @@ class _Run:
         began = time.monotonic()
         for one in self._callbacks:
             one.saving()
-        self.checkpoints.save(self.step, self.records, self.data_id)
+        seconds = self._reporter.seconds()
+        self.checkpoints.save(self.step, self.records, self.data_id, seconds)
         self.saving_seconds = time.monotonic() - began
 
     def _evaluates(self, phase: Phase) -> bool:

@@ -175,6 +175,7 @@ class Reporter:
         folder: str,
         step: int = 0,
         *,
+        seconds: float = 0.0,  # of the checkpoint at that step
         after_training: bool = False,
         is_chief: bool = True,
         observers: Sequence[Callable[[_Entry], object]] = (),  # called with every line
@@ -191,7 +192,7 @@ class Reporter:
             for entry in entries
             if self._is_of_our_kind(entry)
         }
-        self._seconds_before = max((e.get("seconds", 0.0) for e in entries), default=0)
+        self._before = max(seconds, *(e.get("seconds", 0.0) for e in entries), 0.0)
         # The lines of the training so far.
         self.lines = [
             {"seconds": 0.0, **entry}
@@ -214,6 +215,10 @@ class Reporter:
         """Returns the evaluation of our kind recorded at a step, on any worker."""
         return self._evaluations.get(step)
 
+    def seconds(self) -> float:
+        """Returns the time of all starts of the run."""
+        return self._before + time.monotonic() - self._began
+
     def close(self) -> None:
         """Closes the TensorBoard file."""
         if self._summaries is not None:
@@ -224,8 +229,7 @@ class Reporter:
         if self._summaries is None:
             return
         named = {prefix + name: float(value) for name, value in metrics.items()}
-        seconds = self._seconds_before + time.monotonic() - self._began
-        entry = {"step": step, "seconds": round(seconds, 3), **named}
+        entry = {"step": step, "seconds": round(self.seconds(), 3), **named}
         if self._after_training:
             entry[AFTER_TRAINING] = True
         files.append(self._path, json.dumps(entry) + "\n")

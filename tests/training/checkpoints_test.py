@@ -118,14 +118,15 @@ class RunCheckpointsTest(CheckpointsTestCase):
         model.compile(optimizer, run_eagerly=True)
         with without_fusion():
             model.train_on_batch(batch)
-        checkpoints.save(5, 20, 2**63 - 1)
+        checkpoints.save(5, 20, 2**63 - 1, 12.4)
         checkpoints.wait()
 
         other, other_optimizer, restored = make_run(self.folder)
         self.assertNotEqual(random_states(model), random_states(other))
         self.assertTrue(restored.restore())
         self.assertEqual(
-            (restored.step, restored.records, restored.data), (5, 20, 2**63 - 1)
+            (restored.step, restored.records, restored.data, restored.seconds),
+            (5, 20, 2**63 - 1, 12),
         )
         self.assertEqual(random_states(model), random_states(other))
         theirs = weights_by_name(other)
@@ -148,6 +149,7 @@ class RunCheckpointsTest(CheckpointsTestCase):
         for key in (
             "progress/step",
             "progress/data",
+            "progress/seconds",
             "random/0000",
             "extra/loss_scale",
         ):

@@ -41,7 +41,7 @@ def tensors(folder):
     return {
         key: reader.get_tensor(key)
         for key in reader.get_variable_to_shape_map()
-        if not key.startswith("_")
+        if not key.startswith(("_", "progress/seconds"))
     }
 
 

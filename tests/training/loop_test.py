@@ -137,7 +137,11 @@ class ResumeTest(LoopTestCase):
             ("stopped", {"phases": phases, "eval_steps": 1}),
             ("last", {"num_train_steps": 1, "num_schedule_steps": 9}),
         ):
-            with self.stop_at_first_call(), self.assertRaises(SystemExit) as caught:
+            with (
+                mock.patch.object(reporting.Reporter, "seconds", lambda self: 1000.0),
+                self.stop_at_first_call(),
+                self.assertRaises(SystemExit) as caught,
+            ):
                 self.train(name, **options)
             self.assertEqual(caught.exception.code, 143)
         self.assertTrue(os.path.exists(self.folder("stopped") + "/model.ckpt-1.index"))
@@ -145,6 +149,8 @@ class ResumeTest(LoopTestCase):
         model, _ = self.train("stopped", phases=phases, eval_steps=1)
         self.assert_same_weights(model, whole)
         lines = self.metrics("stopped")
+        # The stopped start has no line, and its time counts.
+        self.assertGreaterEqual(min(line["seconds"] for line in lines), 1000.0)
         lines = [line["step"] for line in lines if "eval/loss" in line]
         self.assertEqual(lines, [1, 2, 3, 4, 5, 6, 7, 8, 9])
 

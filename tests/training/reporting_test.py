@@ -158,6 +158,14 @@ class ReporterTest(FolderCase):
             "step 7: loss 0.5, accuracy 0.875",
         )
 
+    def test_the_time_of_all_starts_is_that_of_the_checkpoint_and_the_lines(self):
+        for step, seconds in enumerate((100.0, 50.0)):
+            reporter = Reporter(self.folder, step, seconds=seconds)
+            reporter.report(step + 1, {"loss": 1.0})
+            reporter.close()
+        for line in self.lines():
+            self.assertBetween(line["seconds"], 100.0, 110.0)
+
     def test_an_evaluation_after_training_leaves_that_within_the_run(self):
         """It may be of other data: a run that goes on must not choose by it."""
         for loss, after_training in ((2.0, False), (3.0, True), (4.0, True)):
