@@ -157,9 +157,8 @@ class PointingTask(FineTuningTask[np.ndarray]):
     ) -> None:
         del strategy
         self._options, self._model_files = options, model_files
-        self._built = finetuning.model_options(
-            options, model_files.config, has_pooler=False
-        )
+        self.config = model_files.config
+        self._built = finetuning.model_options(options, self.config, has_pooler=False)
         paths = {"train": options.train_file, "dev": options.dev_file}
         wanted = {"train": options.do_train, "dev": options.looks_at_dev}
         self.examples = {
@@ -168,7 +167,7 @@ class PointingTask(FineTuningTask[np.ndarray]):
 
     def build_model(self) -> BertPointer:
         """A score for each token."""
-        return BertPointer(self._model_files.config, **self._built)
+        return BertPointer(self.config, **self._built)
 
     def data(self) -> RunData:
         """The training set."""

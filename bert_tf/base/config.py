@@ -300,12 +300,18 @@ class BertConfig:
         """
         return cls.from_dict(files.read_object(path, "BERT config file"), source=path)
 
-    def check_sequence_length(self, max_seq_length: int) -> None:
-        """Raises InputError if the model has too few positions for `max_seq_length`."""
+    def check_sequences(self, max_seq_length: int, num_segments: int = 1) -> None:
+        """Raises InputError if the model has too few positions or segments."""
         if max_seq_length > self.max_position_embeddings:
             raise InputError(
                 f"`max_seq_length={max_seq_length}` must not exceed the model's"
                 f" max_position_embeddings ({self.max_position_embeddings})."
+            )
+        if num_segments > self.type_vocab_size:
+            raise InputError(
+                f"The model has {self.type_vocab_size} segment (`type_vocab_size`), and"
+                f" pairs of texts need {num_segments}. Give single texts, or another"
+                " model."
             )
 
     def check_vocabulary(self, num_tokens: int, source: str) -> None:

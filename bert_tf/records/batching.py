@@ -269,6 +269,12 @@ class ExampleTable:
         own = self._own_lengths
         return np.cumsum(own).reshape(own.shape) - own, own, self._columns
 
+    @property
+    def num_segments(self) -> int:
+        """One more than the highest segment id."""
+        segments = (self._lone_block or self._columns).get("segment_ids", np.zeros(1))
+        return int(segments.max()) + 1
+
     @functools.cached_property
     def made_from(self) -> str:
         """A digest of all that the records were made from."""

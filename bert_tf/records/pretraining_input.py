@@ -342,7 +342,7 @@ class PretrainingRecords:
         """Raises InputError for a model that is too small; notes its vocab_size."""
         self._vocab_size = config.vocab_size
         # Positions restart with each of a packed row's sequences.
-        config.check_sequence_length(self.max_sequence_length)
+        config.check_sequences(self.max_sequence_length, 1 + self.has_pairs)
         for manifest in self.manifests[:1]:
             config.check_vocabulary(
                 manifest.vocab_size, f"The vocabulary of {manifest.path}"

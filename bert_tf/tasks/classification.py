@@ -203,7 +203,7 @@ class ClassificationTask(LabelledTask):
             examples[split] = read = data_set.read(options.folder, split)
             self._num_left_out += read.num_left_out
         self.options, self.examples, self._data_set = options, examples, data_set
-        self._config, self._target = model_files.config, target
+        self.config, self._target = model_files.config, target
         self._submission_dir = submission_dir
         self.featurizers = {
             split: TextFeaturizer(
@@ -246,7 +246,7 @@ class ClassificationTask(LabelledTask):
     def build_model(self) -> BertClassifier:
         """Returns a classifier, or a model that predicts numbers."""
         return BertClassifier(
-            self._config,
+            self.config,
             self._target.num_outputs,
             problem_type=self._target.kind,
             **self._built,

@@ -475,7 +475,7 @@ def as_trained(options: FineTuningOptions) -> FineTuningOptions:
 def files_of(options: FineTuningOptions, folder: str) -> ModelFiles:
     """Returns the model's files: from a run's folder, a checkpoint, or the flags."""
     model_files = read_model_files(options, folder)
-    model_files.config.check_sequence_length(options.max_seq_length)
+    model_files.config.check_sequences(options.max_seq_length)
     changed: dict[str, Any] = {
         name: True for name in ("bilstm", "cls_normalization") if getattr(options, name)
     }

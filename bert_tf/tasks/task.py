@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import keras
 import numpy as np
 
-from bert_tf.base.config import SINGLE_LABEL
+from bert_tf.base.config import SINGLE_LABEL, BertConfig
 from bert_tf.conversion import names
 from bert_tf.conversion.loading import ModelFiles
 from bert_tf.modeling.objectives import Objective
@@ -70,6 +70,7 @@ class FineTuningTask(abc.ABC, Generic[P]):
 
     name: str
     head: str  # in `bert_tf.conversion.names.HEADS`
+    config: BertConfig  # the model's
     dev_splits: Sequence[str] = ("dev",)  # a run is evaluated on the first
     test_splits: Sequence[str] = ("test",)
     metrics: Sequence[str]  # the names in the result of `score`
@@ -112,7 +113,10 @@ class FineTuningTask(abc.ABC, Generic[P]):
     def records(self, split: str) -> ExampleTable:
         """Returns the result of `make_records`, which is called once per split."""
         if split not in self._records:
-            self._records[split] = self.make_records(split)
+            self._records[split] = records = self.make_records(split)
+            self.config.check_sequences(
+                records.spec.max_seq_length, records.num_segments
+            )
         return self._records[split]
 
     @functools.cached_property

@@ -276,7 +276,7 @@ from absl import flags
 from bert_tf.base import cli, config, errors
 flags.DEFINE_integer("max_seq_length", 640, "")
 try:
-    config.BertConfig(vocab_size=9).check_sequence_length(640)
+    config.BertConfig(vocab_size=9).check_sequences(640)
 except errors.InputError as error:
     print(error)
     print(cli.one_line(error))

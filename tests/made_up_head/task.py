@@ -53,7 +53,7 @@ class NormalTask(FineTuningTask[np.ndarray]):
         strategy: tf.distribute.Strategy,
     ) -> None:
         del strategy
-        self._options, self._config = options, model_files.config
+        self._options, self.config = options, model_files.config
         self._built = finetuning.model_options(options, model_files.config)
         self._featurizer = TextFeaturizer(
             model_files.tokenizer,
@@ -71,7 +71,7 @@ class NormalTask(FineTuningTask[np.ndarray]):
 
     def build_model(self) -> BertNormal:
         """The model."""
-        return BertNormal(self._config, **self._built)
+        return BertNormal(self.config, **self._built)
 
     def data(self) -> RunData:
         """The training set."""

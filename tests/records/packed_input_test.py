@@ -84,6 +84,8 @@ class PackedInputTest(FolderCase):
         records.check_model(BertConfig(vocab_size=30, max_position_embeddings=12))
         with self.assertRaisesRegex(InputError, "=12` must not exceed"):
             records.check_model(BertConfig(vocab_size=30, max_position_embeddings=11))
+        with self.assertRaisesRegex(InputError, "1 segment .*pairs of texts need 2"):
+            records.check_model(BertConfig(vocab_size=30, type_vocab_size=1))
 
     def test_rows_are_masked_as_they_are_read(self):
         records = PretrainingRecords(self.rows(masking="dynamic"))

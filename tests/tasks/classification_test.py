@@ -1,3 +1,5 @@
+import dataclasses
+import json
 import os
 import tempfile
 from collections import Counter
@@ -103,6 +105,22 @@ class SessionTest(tf.test.TestCase):
         strategy = tf.distribute.get_strategy()
         task = classification.ClassificationTask(values, found, strategy)
         return finetuning.FineTuning(task, values, found, strategy)
+
+    def test_a_pair_needs_two_segments(self):
+        config = dataclasses.replace(toy.CONFIG, type_vocab_size=1).to_dict()
+        with open(self.path("one_segment.json"), "w") as file:
+            json.dump(config, file)
+        with open(self.path("data", "pairs.tsv"), "w") as file:
+            file.write(f"text_a\ttext_b\tlabel\n{WORDS[0]}\t{WORDS[1]}\tno\n")
+        options = {
+            "bert_config_file": self.path("one_segment.json"),
+            "init_checkpoint": None,
+            "output_dir": self.path("one_segment"),
+        }
+        self.session(**options).task.records("dev")
+        pairs = self.session(**options, dev_file="pairs.tsv", text_b_column="text_b")
+        with self.assertRaisesRegex(InputError, "1 segment .*pairs of texts need 2"):
+            pairs.task.records("dev")
 
     def logits_of(self, numbers):
         """The model's outputs for one text by itself, without padding."""

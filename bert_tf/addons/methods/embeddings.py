@@ -214,6 +214,7 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
     ) -> None:
         del strategy
         self.options, self._model_files = options, model_files
+        self.config = model_files.config
         self._sets = _read_sets(options)
         kind = self._sets[TRAIN if TRAIN in self._sets else DEV].kind
         self._loss = _loss_of(options, kind)
@@ -235,7 +236,7 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
     def build_model(self) -> BertEmbedder:
         """Returns the encoder with the pooling of its outputs."""
         return BertEmbedder(
-            self._model_files.config,
+            self.config,
             pooling=self.options.pooling or "mean",
             loss=self._loss,
             scale=self.options.scale,
@@ -307,7 +308,7 @@ class EmbeddingTask(FineTuningTask[np.ndarray]):
         """Returns the vectors of the examples' texts, [M, N, H] float32, in order."""
         records, size = self.records(split), self.options.eval_batch_size
         number = len(self._sets[split].examples[0].texts)
-        width = self._model_files.config.hidden_size
+        width = self.config.hidden_size
         shape, lengths = (number, width), self.options.num_lengths
         return records.predicted("embeddings", shape, outputs, size, lengths)
 

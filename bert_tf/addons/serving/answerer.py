@@ -30,7 +30,7 @@ class Answerer:
         batch_size: int = 8,
         **decoding: Any,  # see `Decoder`
     ) -> None:
-        model.bert_config.check_sequence_length(max_seq_length)
+        model.bert_config.check_sequences(max_seq_length, num_segments=2)
         if predict is None:
             from bert_tf.training.evaluation import Predictor
             from bert_tf.training.step import on_devices

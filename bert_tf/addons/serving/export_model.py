@@ -374,7 +374,9 @@ def _reading(model: "Source", options: ExportOptions) -> "Reading":
         logging.info("As in the run: %s.", " ".join(inherited))
     found = dataclasses.replace(found, **{n: getattr(options, n) for n in given})
     length = found.max_seq_length or config.max_position_embeddings
-    config.check_sequence_length(length)
+    config.check_sequences(
+        length, 2 if head in (names.SPAN, names.MULTIPLE_CHOICE) else 1
+    )
     if length < _LEAST_SEQ_LENGTH:
         raise InputError(
             f"A pair takes {_LEAST_SEQ_LENGTH} tokens; the model has {length}"

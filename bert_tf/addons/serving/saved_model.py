@@ -327,7 +327,8 @@ class ServedClassifier(ServedModel):
     def _text_signatures(self) -> dict[str, _Signature]:
         """Leaves out `text_b` if the task has one text."""
         found = super()._text_signatures()
-        if not _takes_pairs(self._reading):
+        has_segments = self._model.bert_config.type_vocab_size > 1
+        if not has_segments or not _takes_pairs(self._reading):
             found[SERVING_DEFAULT] = found["one_text"]
         return found
 

@@ -231,7 +231,7 @@ class FeatureExtractor:
                 " `sentence_vectors`."
             )
         config = source.require_config()
-        config.check_sequence_length(options.max_seq_length)
+        config.check_sequences(options.max_seq_length)
         with strategy.scope(), computing_in(options.precision):
             encoder = load_encoder(
                 source, output_hidden_states=True, use_pooler=use_pooler
@@ -274,6 +274,7 @@ class FeatureExtractor:
         batch_size: int | None = None,
     ) -> Iterator[Features]:
         """Yields the features of inputs, in their order."""
+        inputs = map(self._checked, inputs)
         size = batch_size or self._options.batch_size
         return extract(
             inputs,
@@ -282,6 +283,10 @@ class FeatureExtractor:
             values_per_token=math.prod(self._shape) * self._options.token_vectors,
             num_inputs=num_inputs,
         )
+
+    def _checked(self, given: FeatureInput) -> FeatureInput:
+        self._config.check_sequences(len(given.ids), 1 + max(given.segment_ids))
+        return given
 
     def write(
         self,

@@ -53,6 +53,7 @@ class SquadTask(FineTuningTask[Answers]):
     ) -> None:
         del strategy
         self._options, self._model_files = options, model_files
+        self.config = model_files.config
         self._first = None
         if options.first_train_file:
             self._first = reading.read_file(
@@ -72,7 +73,7 @@ class SquadTask(FineTuningTask[Answers]):
 
     def build_model(self) -> BertSpanPredictor:
         """Returns a model that predicts where an answer starts and ends."""
-        return BertSpanPredictor(self._model_files.config, **self._built)
+        return BertSpanPredictor(self.config, **self._built)
 
     def num_examples(self) -> int:
         """Returns the number of questions, which an epoch counts in the original."""

@@ -91,7 +91,7 @@ class ChoiceTask(LabelledTask):
             split: read_choices(source, layout, has_labels=split != "test")
             for split, source in sources(options)
         }
-        self.options, self._config = options, model_files.config
+        self.options, self.config = options, model_files.config
         self.examples = {split: each.examples for split, each in sets.items()}
         self.featurizers = {
             split: ChoiceFeaturizer(
@@ -106,7 +106,7 @@ class ChoiceTask(LabelledTask):
 
     def build_model(self) -> BertMultipleChoice:
         """Returns a model that gives one number per choice."""
-        return BertMultipleChoice(self._config, **self._built)
+        return BertMultipleChoice(self.config, **self._built)
 
     def write(self, folder: str, split: str, logits: np.ndarray, step: int) -> None:
         """Writes the predictions' table; for a test set the original's file too."""

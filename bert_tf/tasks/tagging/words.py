@@ -103,6 +103,7 @@ class TaggingTask(FineTuningTask[WordPredictions]):
             options, self.trained, model_files.segmenter
         )
         self._options, self._model_files = options, model_files
+        self.config = model_files.config
         recorded = read_labels(finetuning.folder_of_model(options))[0]
         there = model_files.source.labels if model_files.source is not None else None
         if options.tag_scheme != NO_SCHEME:
@@ -156,7 +157,7 @@ class TaggingTask(FineTuningTask[WordPredictions]):
 
     def build_model(self) -> keras.Model:
         """Returns a tagger on BERT."""
-        return BertTagger(self._model_files.config, len(self.labels), **self._built)
+        return BertTagger(self.config, len(self.labels), **self._built)
 
     def prepare(self, folder: str) -> None:
         """Writes words.json, and the features that the run uses."""

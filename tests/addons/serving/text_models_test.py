@@ -67,6 +67,29 @@ def texts(count, seed, most=9):
 
 
 class TextModelsTest(FolderCase):
+    def test_a_pair_needs_two_segments(self):
+        config = dataclasses.replace(toy.CONFIG, type_vocab_size=1)
+        classifier, choices, span = (
+            runs.save(self.path(name), model, config=config)
+            for name, model in {
+                "classifier": BertClassifier(config, 2),
+                "choices": BertMultipleChoice(config),
+                "span": BertSpanPredictor(config),
+            }.items()
+        )
+        model, choices = bert_tf.load(classifier), bert_tf.load(choices)
+        self.assertLen(model.predict(["a film"]), 1)
+        self.assertEqual(model.embed(["a film"]).shape, (1, 8))
+        for call in (
+            lambda: model.predict(["a film"], ["a city"]),
+            lambda: model.explain("a film", "a city"),
+            lambda: model.embed(["a film"], ["a city"]),
+            lambda: choices.choose("a film", ["a city", "a lake"]),
+            lambda: bert_tf.load(span),
+        ):
+            with self.assertRaisesRegex(InputError, "1 segment .*of texts need 2"):
+                call()
+
     @pytest.mark.slow
     def test_a_folder_of_sentence_transformers(self):
         run = self.random_checkpoint(BertEncoder(toy.CONFIG))

@@ -95,7 +95,7 @@ class TextClassifier(TextModel):
         """Returns the outputs for texts, or pairs, float32 [N, C], N at least 1."""
         examples = [
             Example(text, pair, None, f"text {number}")
-            for number, (text, pair) in enumerate(text_pairs(texts, pairs))
+            for number, (text, pair) in enumerate(self._pairs(texts, pairs))
         ]
         featurizer = TextFeaturizer(
             self.tokenizer,
@@ -117,7 +117,7 @@ class TextClassifier(TextModel):
         """Yields the text, and the labels' logits, or the numbers, to explain."""
         if isinstance(text, list | tuple):
             raise InputError("`explain` takes one text: call it for each of a list.")
-        ((first, second),) = text_pairs([text], [pair])  # type: ignore[list-item]
+        ((first, second),) = self._pairs([text], [pair])
         encodings = [self.tokenizer.encode_with_offsets(one) for one in (first, second)]
         all_ids = [one.ids for one in encodings]
         room = self.max_length - (3 if all_ids[1] else 2)
@@ -188,6 +188,7 @@ class ChoiceModel(TextModel):
                 "`choices` must have one list per text, all of the same length, with"
                 " at least two choices."
             )
+        self._check_segments(2)
         examples = []
         for number, ((text, _), each) in enumerate(
             zip(text_pairs(texts, None), lists, strict=True)

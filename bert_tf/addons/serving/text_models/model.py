@@ -474,7 +474,7 @@ class TextModel:
             width = self.source.require_config().hidden_size
             return np.zeros([0, width], np.float32)
         reader = FeatureReader(self.tokenizer, max_seq_length=self.max_length)
-        inputs = list(reader(Line(*pair) for pair in text_pairs(texts, pairs)))
+        inputs = list(reader(Line(*pair) for pair in self._pairs(texts, pairs)))
         self._warn_of_cut(sum(one.is_cut for one in inputs), len(inputs))
         size = min(self._batch_size, len(inputs))
         found = self._extract(inputs, len(inputs), size)
@@ -525,6 +525,15 @@ class TextModel:
             values_per_token=0,
             num_inputs=number,
         )
+
+    def _pairs(self, texts: Any, pairs: Any) -> list[tuple[str, str]]:
+        """Returns texts with their second ones, as far as the model can read them."""
+        found = text_pairs(texts, pairs)
+        self._check_segments(1 + any(second for _, second in found))
+        return found
+
+    def _check_segments(self, num_segments: int) -> None:
+        self.source.require_config().check_sequences(self.max_length, num_segments)
 
     def _cannot(self, method: str) -> InputError:
         methods = [f"`{name}`" for name in (*self.methods, "embed")]
