@@ -15,12 +15,12 @@ pytestmark = pytest.mark.checkout
 # Command -> the most files and lines.
 LIMITS = {
     "tfrecords.create_pretraining_data": (31, 8_670),
-    "bert_tf.run_pretraining": (67, 21_000),
-    "bert_tf.run_classifier": (73, 22_280),
-    "bert_tf.export_model": (72, 23_300),
+    "bert_tf.run_pretraining": (67, 21_010),
+    "bert_tf.run_classifier": (73, 22_290),
+    "bert_tf.export_model": (72, 23_320),
 }
-MOST_LINES_OF_THE_CORE = 37_940
-MOST_LINES = 54_060
+MOST_LINES_OF_THE_CORE = 37_960
+MOST_LINES = 54_150
 
 
 class ReachTest(tf.test.TestCase):
