@@ -15,12 +15,12 @@ pytestmark = pytest.mark.checkout
 # Command -> the most files and lines.
 LIMITS = {
     "tfrecords.create_pretraining_data": (31, 8_670),
-    "bert_tf.run_pretraining": (67, 21_010),
-    "bert_tf.run_classifier": (73, 22_290),
-    "bert_tf.export_model": (72, 23_320),
+    "bert_tf.run_pretraining": (67, 21_060),
+    "bert_tf.run_classifier": (73, 22_330),
+    "bert_tf.export_model": (72, 23_360),
 }
-MOST_LINES_OF_THE_CORE = 37_960
-MOST_LINES = 54_150
+MOST_LINES_OF_THE_CORE = 38_010
+MOST_LINES = 54_210
 
 
 class ReachTest(tf.test.TestCase):
