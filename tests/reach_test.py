@@ -15,12 +15,12 @@ pytestmark = pytest.mark.checkout
 # Command -> the most files and lines.
 LIMITS = {
     "tfrecords.create_pretraining_data": (31, 8_670),
-    "bert_tf.run_pretraining": (67, 21_030),
-    "bert_tf.run_classifier": (73, 22_310),
-    "bert_tf.export_model": (72, 23_330),
+    "bert_tf.run_pretraining": (67, 21_080),
+    "bert_tf.run_classifier": (73, 22_360),
+    "bert_tf.export_model": (72, 23_390),
 }
-MOST_LINES_OF_THE_CORE = 37_980
-MOST_LINES = 54_110
+MOST_LINES_OF_THE_CORE = 38_050
+MOST_LINES = 54_260
 
 
 class ReachTest(tf.test.TestCase):

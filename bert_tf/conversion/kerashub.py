@@ -86,6 +86,7 @@ _TOKENIZER_FIXED = {
     "split_on_cjk": True,
     "suffix_indicator": "##",
     "oov_token": "[UNK]",
+    "sequence_length": None,
 }
 
 # Stored next to weights: optimizer state, dropout seeds.
@@ -188,6 +189,15 @@ def read_tokenizer(folder: str) -> TokenizerFiles:
         for key, fixed in _TOKENIZER_FIXED.items()
         if settings.get(key, fixed) != fixed
     ]
+    if settings.get("strip_accents") and not casing:
+        differences.append("`strip_accents` without `lowercase`")
+    if settings.get("special_tokens") and settings.get("special_tokens_in_strings"):
+        differences.append("`special_tokens` are never split")
+    preprocessor = os.path.join(folder, "preprocessor.json")
+    if files.exists(preprocessor):
+        cut = _read_object(preprocessor)[1].get("truncate", "round_robin")
+        if cut != "round_robin":
+            differences.append(f"preprocessor.json has `truncate` {cut!r}")
     if not name.endswith("BertTokenizer"):
         differences.insert(0, f"it is a {name}, no BertTokenizer")
     vocabulary_path = os.path.join(folder, VOCABULARY_NAME)

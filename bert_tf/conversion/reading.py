@@ -56,6 +56,10 @@ class Reading:
     pooling: str | None = None  # of text vectors: cls, mean or max
     normalize: bool | None = None  # to length 1
 
+    # What of a folder of sentence-transformers is not computed here, so that it has an
+    # encoder, but no vectors. Never stored.
+    unknown_vectors: str | None = dataclasses.field(default=None, compare=False)
+
     # Stored separately, in words.json.
     words: TrainedWords = dataclasses.field(default=TrainedWords(), compare=False)
 
@@ -84,10 +88,19 @@ class Reading:
         is_known = self.pooling is not None or self.normalize is not None
         return self if is_known else Reading()
 
+    def require_vectors(self) -> None:
+        """Raises InputError if the folder's vectors of texts are not computed here."""
+        if self.unknown_vectors:
+            raise InputError(
+                f"{self.unknown_vectors}: this is not computed here, so vectors would"
+                f" not be the model's. Without {huggingface.MODULES_NAME} the folder is"
+                " that of its encoder alone."
+            )
+
     def known(self) -> dict[str, Any]:
         """Returns the known values by name, for JSON."""
         found = dataclasses.asdict(self)
-        del found["words"]
+        del found["words"], found["unknown_vectors"]
         return {name: x for name, x in found.items() if x is not None and x != {}}
 
     def write(self, folder: str) -> None:
@@ -136,6 +149,7 @@ def read_reading(folder: str, whole: str | None = None) -> Reading:
             max_seq_length=found.max_seq_length or modules.max_seq_length,
             pooling=modules.pooling,
             normalize=modules.normalize,
+            unknown_vectors=modules.unknown_vectors,
         )
     if found.pooling:
         names = "max_seq_length", "pooling", "normalize"

@@ -74,7 +74,8 @@ _ADDED_WORDS = (
     "extra_special_tokens",
     "never_split",
 )
-# Settings of tokenizer.json that must equal the original's.
+# Settings of tokenizer.json that must equal the original's. Others cannot matter: the
+# decoder, flags of the special tokens, and lengths and strategies that a call gives.
 _JSON_FIXED = {
     ("model", "type"): "WordPiece",
     ("model", "unk_token"): UNK,
@@ -346,13 +347,13 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
                 " written, but text needs a WordPiece vocabulary of your own."
             )
     # (file, setting, value, values equal to the original's)
-    found: list[tuple[str, str, Any, tuple]] = []
+    found: list[tuple[str, str, Any, Sequence[Any]]] = []
     for key, wanted in _CONFIG_FIXED.items():
         for path, settings in ((config_path, config), (special_path, special)):
             found.append((path, key, _content(settings.get(key, wanted)), (wanted,)))
     allowed = {"tokenizer_class": (None, *_CLASSES), "strip_accents": (None, casing)}
-    for key, values in allowed.items():
-        found.append((config_path, key, config.get(key), values))
+    for key, known in allowed.items():
+        found.append((config_path, key, config.get(key), known))
     if tokenizer is not None:
         normalizer = _part(tokenizer, "normalizer")
         for (part, key), wanted in _JSON_FIXED.items():
@@ -361,12 +362,25 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
         for key in ("lowercase", "strip_accents"):
             value = normalizer.get(key)
             found.append((json_path, f"normalizer.{key}", value, (None, casing)))
+        key, most = "max_input_chars_per_word", range(100, MAX_CHARACTERS_PER_WORD + 1)
+        value = _part(tokenizer, "model").get(key, 100)
+        found.append((json_path, f"model.{key}", value, most))
+    for key, part in (("padding_side", "padding"), ("truncation_side", "truncation")):
+        side = _part(tokenizer or {}, part).get("direction", "right")
+        path = config_path if key in config else json_path
+        side = str(config.get(key, side)).lower()
+        found.append((path, key, side, ("right",)))
     for path, key, value, values in found:
         if value not in values:
             yield (
                 f"{path} sets {key}={json.dumps(value)}; BERT's tokenizer has"
                 f" {json.dumps(values[-1])}."
             )
+    if tokenizer is not None and not _adds_cls_and_sep(tokenizer):
+        yield (
+            f"{json_path}: its `post_processor` does not make {CLS} A {SEP} of a text,"
+            f" and {CLS} A {SEP} B {SEP} of a pair, as BERT's tokenizer does."
+        )
     added_words = [
         (json_path, (tokenizer or {}).get("added_tokens")),
         (added_path, [*added]),
@@ -379,6 +393,33 @@ def _differences(folder: str, tokenizer: dict[str, Any] | None) -> Iterator[str]
         for word in map(_content, words if isinstance(words, list) else ()):
             if isinstance(word, str) and word not in _SPECIAL_TOKENS.values():
                 yield f"{path} adds words that are never split: {word!r}."
+
+
+def _adds_cls_and_sep(tokenizer: dict[str, Any]) -> bool:
+    """Whether a tokenizer.json adds the special tokens, and numbers texts, as BERT."""
+    ids, post = (
+        _part(tokenizer, "model").get("vocab"),
+        _part(tokenizer, "post_processor"),
+    )
+    ids = ids if isinstance(ids, dict) else {}
+    if post.get("type") == "BertProcessing":
+        return all(
+            post.get(key) == [token, ids.get(token)]
+            for key, token in (("cls", CLS), ("sep", SEP))
+        )
+    parts: list[Any] = [
+        {kind: {"id": name, "type_id": number}}
+        for kind, name, number in (
+            *(("SpecialToken", CLS, 0), ("Sequence", "A", 0), ("SpecialToken", SEP, 0)),
+            *(("Sequence", "B", 1), ("SpecialToken", SEP, 1)),
+        )
+    ]
+    special = _part(post, "special_tokens")
+    return (
+        (post.get("type"), post.get("single")) == ("TemplateProcessing", parts[:3])
+        and post.get("pair") == parts
+        and all(_part(special, t).get("ids") == [ids.get(t)] for t in (CLS, SEP))
+    )
 
 
 def _content(token: Any) -> Any:

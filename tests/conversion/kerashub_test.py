@@ -162,6 +162,28 @@ class InTest(KerasHubTestCase):
         actual = outputs_of(ours, records)["logits"]
         self.assertLess(relative_error(actual, expected), 1e-5)
 
+    def test_tokenizers_and_preprocessors_that_are_not_berts(self):
+        for settings, truncate, message in (
+            ({}, "round_robin", None),
+            ({"strip_accents": True}, "round_robin", None),
+            ({"lowercase": False, "strip_accents": True}, "round_robin", "`lowercase`"),
+            ({"sequence_length": 9}, "round_robin", "`sequence_length` is 9"),
+            (
+                {"special_tokens": ["film"], "special_tokens_in_strings": True},
+                *("round_robin", "`special_tokens` are never split"),
+            ),
+            ({}, "waterfall", "`truncate` 'waterfall'"),
+        ):
+            its = {"vocabulary": [*TOKENS, "film"], "lowercase": True, **settings}
+            maker = keras_hub.models.BertTextClassifierPreprocessor(
+                keras_hub.models.BertTokenizer(**its), truncate=truncate
+            )
+            difference = kerashub.read_tokenizer(self.saved(maker)).difference
+            if message is None:
+                self.assertIsNone(difference)
+            else:
+                self.assertIn(message, difference)
+
     def test_numbers_of_16_bits(self):
         for dtype in ("float16", "bfloat16"):
             theirs = randomize_theirs(their_backbone(dtype))

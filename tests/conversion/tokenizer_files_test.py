@@ -63,6 +63,24 @@ class LabelFilesTest(FolderCase):
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "##s"]
 
 
+BERT_PROCESSING = {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
+CLS, SEP = (("SpecialToken", name, 0) for name in ("[CLS]", "[SEP]"))
+A, B, LAST = ("Sequence", "A", 0), ("Sequence", "B", 1), ("SpecialToken", "[SEP]", 1)
+
+
+def template(single, pair, cls_id=2):
+    both = [
+        [{kind: {"id": name, "type_id": number}} for kind, name, number in parts]
+        for parts in (single, pair)
+    ]
+    special = {
+        token: {"id": token, "ids": [number], "tokens": [token]}
+        for token, number in (("[CLS]", cls_id), ("[SEP]", 3))
+    }
+    kind = {"type": "TemplateProcessing", "single": both[0], "pair": both[1]}
+    return kind | {"special_tokens": special}
+
+
 def tokenizer_json(**changes):
     """The parts of a tokenizer.json that matter, as transformers writes them."""
     parts = {
@@ -75,6 +93,7 @@ def tokenizer_json(**changes):
             "lowercase": True,
         },
         "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": BERT_PROCESSING,
         "model": {
             "type": "WordPiece",
             "unk_token": "[UNK]",
@@ -84,8 +103,9 @@ def tokenizer_json(**changes):
         },
     }
     for key, value in changes.items():
-        part = parts[key]
-        parts[key] = part | value if isinstance(part, dict) else value
+        part = parts.get(key)
+        is_changed = isinstance(part, dict) and key != "post_processor"
+        parts[key] = part | value if is_changed else value
     return parts
 
 
@@ -192,6 +212,8 @@ class TokenizerFilesTest(FolderCase):
             ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
             ({"tokenizer_class": "\ud800"}, '"\\ud800"'),
             ({"mask_token": "<mask>"}, "mask_token"),
+            ({"padding_side": "left"}, 'padding_side="left"'),
+            ({"truncation_side": "left"}, 'truncation_side="left"'),
         ):
             difference = self.difference(vocab=TOKENS, config=config)
             self.assertIn("tokenizer_config.json", difference)
@@ -203,11 +225,49 @@ class TokenizerFilesTest(FolderCase):
             ({"model": {"continuing_subword_prefix": "@"}}, "subword_prefix"),
             ({"model": {"type": "Unigram"}}, "model.type"),
             ({"pre_tokenizer": {"type": "Whitespace"}}, "BertPreTokenizer"),
+            ({"model": {"max_input_chars_per_word": 20}}, "chars_per_word=20"),
+            ({"padding": {"direction": "Left"}}, 'padding_side="left"'),
+            ({"truncation": {"direction": "Left"}}, 'truncation_side="left"'),
             ({"added_tokens": [{"id": 7, "content": "<x>"}]}, "'<x>'"),
         ):
             difference = self.difference(tokenizer=tokenizer_json(**changes))
             self.assertIn("tokenizer.json", difference)
             self.assertIn(named, difference)
+
+    def test_post_processors_that_are_berts(self):
+        """Their ids and types are the library's, or the folder is refused."""
+        single, pair = (CLS, A, SEP), (CLS, A, SEP, B, LAST)
+        roberta = {**BERT_PROCESSING, "type": "RobertaProcessing"}
+        roberta |= {"trim_offsets": True, "add_prefix_space": False}
+        for post, is_berts in (
+            (BERT_PROCESSING, True),
+            (template(single, pair), True),
+            (None, False),
+            (roberta, False),
+            (BERT_PROCESSING | {"cls": ["[CLS]", 4]}, False),
+            (template((A, SEP), pair), False),
+            (template(single, (CLS, A, SEP, SEP, B, LAST)), False),
+            (template(single, (CLS, A, SEP, ("Sequence", "B", 0), SEP)), False),
+            (template(single, pair, cls_id=4), False),
+        ):
+            content = {**tokenizer_json(post_processor=post), "version": "1.0"}
+            content |= dict.fromkeys(("truncation", "padding", "decoder"))
+            content["added_tokens"] = []
+            folder = self.folder_of(tokenizer=content)
+            theirs = tokenizers.Tokenizer.from_file(f"{folder}/tokenizer.json")
+            found = [theirs.encode("thes"), theirs.encode("the", "thes")]
+            ours = [[[2, 5, 6, 3], [0] * 4], [[2, 5, 3, 5, 6, 3], [0] * 3 + [1] * 3]]
+            self.assertEqual([[x.ids, x.type_ids] for x in found] == ours, is_berts)
+            tokenizer = read_tokenizer(folder)
+            if is_berts:
+                tokenizer.require_same()
+            else:
+                self.assertIn("`post_processor` does not make", tokenizer.difference)
+
+    def test_the_sides_of_the_config_count(self):
+        content = tokenizer_json(padding={"direction": "Left", "strategy": "Fixed"})
+        config = {"padding_side": "right", "truncation_side": "right"}
+        read_tokenizer(self.folder_of(tokenizer=content, config=config)).require_same()
 
     def test_words_that_were_added_are_named(self):
         of_config = (

@@ -4,14 +4,22 @@ They are next to the encoder's, or around its folder:
 
     modules.json               the modules in order: [{"idx": 0, "name": "0",
                                "path": "", "type": "....Transformer"}, ...]
+    config_sentence_transformers.json
+                               {"prompts": {...}, "default_prompt_name": null, ...}
     sentence_bert_config.json  {"max_seq_length": 128}
     1_Pooling/config.json      {"word_embedding_dimension": 384,
                                "pooling_mode_mean_tokens": true, ...}
+
+Without "max_seq_length" the tokenizer's model_max_length counts. A folder with another
+module, such as Dense, or another setting that changes vectors has an encoder that can
+be used, and no vectors: `Reading.require_vectors`.
 """
 
 import dataclasses
 import json
 import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from absl import logging
 
@@ -20,44 +28,109 @@ from bert_tf.base.errors import InputError
 from bert_tf.conversion.huggingface import CONFIG_NAME, MODULES_NAME, model_folder
 from bert_tf.conversion.reading import Reading
 from bert_tf.conversion.source import Source
+from bert_tf.conversion.tokenizer_files import TOKENIZER_CONFIG_NAME, read_tokenizer
 
 _LENGTH_NAME = "sentence_bert_config.json"
+_WHOLE_NAME = "config_sentence_transformers.json"
 _POOLING_MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max"}
+
+# The first module, by its names in all versions.
+_ENCODERS = ("Transformer", "BERT", "DistilBERT")
+# Settings that change vectors -> the values that do not. Others cannot matter: they are
+# for training, for the similarity of vectors, for images, for `encode_query` and
+# `encode_document` alone, or, as include_prompt, for prompts.
+_NONE: Sequence[Any] = (None, "", {})
+_LAST_STATE = {"method": "forward", "method_output_name": "last_hidden_state"}
+_OF_ENCODER: Mapping[str, Sequence[Any]] = {
+    "transformer_task": (None, "feature-extraction"),
+    "module_output_name": (None, "token_embeddings"),
+    "modality_config": (None, {"text": _LAST_STATE}),
+    **dict.fromkeys(("tokenizer_name_or_path", "processing_kwargs"), _NONE),
+    **dict.fromkeys(("tokenizer_args", "processor_kwargs"), _NONE),
+    **dict.fromkeys(("config_args", "config_kwargs"), _NONE),
+}
+_OF_NORMALIZE: Mapping[str, Sequence[Any]] = dict.fromkeys(
+    ("module_input_name", "module_output_name"), (None, "sentence_embedding")
+)
 
 
 def read_modules(folder: str) -> Reading:
-    """Reads a folder's settings; logs a warning for modules not computed here."""
-    path = os.path.join(folder, MODULES_NAME)
-    lengths = os.path.join(model_folder(folder), _LENGTH_NAME)
-    values = files.read_object(lengths) if files.exists(lengths) else {}
-    length, pooling, normalizes = values.get("max_seq_length"), None, False
+    """Reads a folder's settings; logs a warning if its vectors are not computed."""
+    path, encoder = os.path.join(folder, MODULES_NAME), model_folder(folder)
+    lengths = os.path.join(encoder, _LENGTH_NAME)
+    values, config, tokenizer = (
+        _object_in(os.path.join(encoder, name))
+        for name in (_LENGTH_NAME, CONFIG_NAME, TOKENIZER_CONFIG_NAME)
+    )
+    length = values.get("max_seq_length")
     if not isinstance(length, int | None):
         raise InputError(f"{lengths}: `max_seq_length` must be a number.")
-    config = os.path.join(model_folder(folder), CONFIG_NAME)
-    if length and files.exists(config):
-        positions = files.read_object(config).get("max_position_embeddings")
-        length = min(length, positions) if isinstance(positions, int) else length
-    for module in files.read_json(path)[1:]:
-        kind = str(module.get("type") if isinstance(module, dict) else module)
-        if kind.endswith(".Normalize"):
-            normalizes = True
-        elif kind.endswith(".Pooling"):
-            place = files.inside(folder, str(module.get("path")), path)
-            pooling = _pooling_in(os.path.join(place, CONFIG_NAME))
-        else:
-            logging.warning("%s: %s is not computed here.", path, kind)
+    length = length or tokenizer.get("model_max_length", tokenizer.get("max_len"))
+    positions = config.get("max_position_embeddings", 512)
+    length = min((n for n in (length, positions) if isinstance(n, int)), default=None)
+    kinds, pooling, others = [], None, [*_others(lengths, values, _OF_ENCODER)]
+    for module in files.read_json(path):
+        module = module if isinstance(module, dict) else {}
+        kind = str(module.get("type"))
+        if kind.startswith("sentence_transformers."):
+            kind = kind.rpartition(".")[2]
+        if kind != "Dropout":  # which does nothing after training
+            kinds.append(kind)
+        place = files.inside(folder, str(module.get("path")), path)
+        place = os.path.join(place, CONFIG_NAME)
+        if kind == "Normalize":
+            others += _others(place, _object_in(place), _OF_NORMALIZE)
+        elif kind == "Pooling":
+            pooling = _pooling_in(_object_in(place))
+            if pooling not in _POOLING_MODES.values():
+                others.append(f"{place}: pooling of {pooling}")
+    first = next((kind for kind in kinds[:1] if kind in _ENCODERS), "")
+    if kinds == [first]:
+        return Reading(max_seq_length=length)  # a model of another kind
+    if kinds[:2] != [first, "Pooling"] or {*kinds[2:]} - {"Normalize"}:
+        others.insert(0, f"{path} has {', '.join(kinds)}")
+    own = read_tokenizer(encoder)
+    vocabulary_lowers = own.vocabulary is None or not own.vocabulary.has_upper_case
+    lowers = vocabulary_lowers if own.do_lower_case is None else own.do_lower_case
+    if values.get("do_lower_case") and not lowers:
+        others.append(f"{lengths} sets do_lower_case=true for a cased tokenizer")
+    whole = os.path.join(folder, _WHOLE_NAME)
+    values, width = _object_in(whole), config.get("hidden_size", config.get("dim", 768))
+    name, prompts = values.get("default_prompt_name"), values.get("prompts")
+    if name is not None and isinstance(prompts, dict) and prompts.get(str(name)):
+        others.append(f"{whole}: default_prompt_name={name!r}, before each text")
+    size = values.get("truncate_dim")
+    if size is not None and not (isinstance(size, int) and size >= width):
+        others.append(f"{whole} sets truncate_dim={size!r}")
+    if others:
+        logging.warning("Not computed here: %s.", others[0])
+        return Reading(max_seq_length=length, unknown_vectors=others[0])
+    normalizes = "Normalize" in kinds
     return Reading(max_seq_length=length, pooling=pooling, normalize=normalizes)
 
 
-def _pooling_in(path: str) -> str | None:
-    values = files.read_object(path) if files.exists(path) else {}
-    old = [name for name, value in values.items() if value is True]
-    modes = [n.removeprefix("pooling_mode_") for n in old if "_mode_" in n]
-    mode = values.get("pooling_mode") or "+".join(modes)
-    known = _POOLING_MODES | {ours: ours for ours in _POOLING_MODES.values()}
-    if mode and mode not in known:
-        logging.warning("%s: pooling of %s is not computed here.", path, mode)
-    return known.get(mode)
+def _object_in(path: str) -> dict[str, Any]:
+    return files.read_object(path) if files.exists(path) else {}
+
+
+def _others(
+    path: str, values: Mapping[str, Any], allowed: Mapping[str, Sequence[Any]]
+) -> Iterator[str]:
+    """Yields the settings with other values than those allowed."""
+    for key, known in allowed.items():
+        if values.get(key) not in known:
+            yield f"{path} sets {key}={json.dumps(values[key])}"
+
+
+def _pooling_in(values: Mapping[str, Any]) -> Any:
+    """Returns a pooling by its name here, or else by its own."""
+    mode = values.get("pooling_mode")
+    if mode is None:
+        modes = [n for n, is_on in values.items() if "_mode_" in n and is_on]
+        mode = "+".join(n.removeprefix("pooling_mode_") for n in modes) or "mean"
+    if isinstance(mode, list) and len(mode) == 1:
+        mode = mode[0]
+    return _POOLING_MODES.get(str(mode), mode)
 
 
 def write(folder: str, model: Source) -> None:
@@ -72,6 +145,7 @@ def write(folder: str, model: Source) -> None:
 def write_modules(folder: str, model: Source) -> None:
     """Writes the files that sentence-transformers needs next to a model."""
     config, reading = model.require_config(), model.reading
+    reading.require_vectors()
     kinds = ["Transformer", "Pooling", *["Normalize"] * bool(reading.normalize)]
     modules = [
         {

@@ -414,6 +414,12 @@ class ServedFeatures(ServedModel):
     to length 1.
     """
 
+    @classmethod
+    def reading_of(cls, source: Source) -> Reading:
+        """Returns how vectors are made, if they are computed here."""
+        source.reading.require_vectors()
+        return source.reading
+
     def _answer(self, inputs: _Tensors) -> _Tensors:
         outputs = self._call(inputs)
         mask = tf.cast(inputs["input_mask"], tf.float32)[:, :, None]

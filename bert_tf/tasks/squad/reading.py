@@ -327,10 +327,12 @@ class TableQuestions(CheckedQuestions):
             if isinstance(start, str) and start.strip().isdecimal():
                 start = int(start)
             if start in (None, ""):
-                start = context.find(text)
-                if start < 0:
+                words = r"\s+".join(map(re.escape, text.split()))
+                there = re.search(re.escape(text), context) or re.search(words, context)
+                if there is None:
                     raise EntryError(f"its context does not have {shown(text)}")
-                if context.find(text, start + 1) >= 0:
+                text, start = there.group(), there.start()
+                if re.search(words, context[start + 1 :]):
                     self._several.append(line)
             entries.append({"text": text, "answer_start": start})
         return entries
@@ -464,7 +466,7 @@ def check_tables(options: SquadOptions) -> None:
 
 
 def read_answer(entry: Any, context: str) -> GoldAnswer:
-    """Returns an answer that the original finds again in the context."""
+    """Returns an answer whose words are in the context, with blanks of any kind."""
     _checked(entry, dict, "an answer must be an object")
     text = _checked(entry.get("text"), str, "an answer must have a `text`")
     start = entry.get("answer_start")
@@ -479,7 +481,8 @@ def read_answer(entry: Any, context: str) -> GoldAnswer:
     # The usual case does not need the words.
     if not (context.startswith(text, start) and " ".join(text.split()) == text):
         there = _words_at(context, start, start + len(text))
-        if " ".join(text.split()) not in there:
+        # The original splits only the answer at U+00A0, and so never finds it.
+        if " ".join(text.split()) not in " ".join(there.split()):
             raise EntryError(
                 f"the answer {shown(text)} is not in the words at answer_start {start}:"
                 f" {shown(there)}"

@@ -40,6 +40,12 @@ class AnswersTest(tf.test.TestCase):
             # U+202F is between words for the original, and Python's split agrees.
             ("10\u202fkm wide", "10\u202fkm", 0),
             ("10\u202fkm wide", "10 km", 0),
+            # U+00A0, U+3000 and so on are in a word for the original, and in no answer.
+            ("10\u00a0km wide", "10\u00a0km", 0),
+            ("10\u00a0km wide", "10 km", 0),
+            ("(7\u2009000\u00a0km)", "7\u2009000 km", 1),
+            ("10 km wide", "10\u00a0km", 0),
+            ("東京\u3000大阪", "東京\u3000大阪", 0),
             # The blank before all words has the last one's number, -1.
             (" One", " One", 0),
             ("日本の首都", "首都", 3),
@@ -51,9 +57,7 @@ class AnswersTest(tf.test.TestCase):
         for context, text, start, words in (
             (CAFE, "closed", 0, "'The cafe'"),
             (CAFE, "Cafe", 4, "'cafe'"),
-            # One word for the original, two for the answer.
-            ("10\u00a0km wide", "10\u00a0km", 0, r"'10\\xa0km'"),
-            ("東京\u3000大阪", "東京\u3000大阪", 0, r"'東京\\u3000大阪'"),
+            ("10\u00a0km wide", "10km", 0, r"'10\\xa0km'"),
             # From the last word to the first one: none.
             (" One two", " One", 0, "''"),
         ):
@@ -431,6 +435,17 @@ class TableTest(FolderCase):
                 "x.jsonl", json.dumps(row), for_training=for_training
             )
             self.assertEqual(one.answers[0], ("cafe", 4))
+
+    def test_answers_with_other_blanks(self):
+        context = "It is 7\u00a0000\u202fkm long,\u3000or 7\u00a0000\u202fm."
+        for answer in ("7 000 km", "7\u00a0000\u202fkm", " 7  000 km"):
+            row = {"question": "?", "context": context, "answer": answer}
+            (one,) = self.questions("x.jsonl", json.dumps(row), for_training=True)
+            self.assertEqual(one.answers, (("7\u00a0000\u202fkm", 6),))
+        row["answer"] = "7 000"
+        with self.assertLogs(level="WARNING") as logs:
+            self.questions("x.jsonl", json.dumps(row))
+        self.assertIn("1 answers occur several times", logs.output[0])
 
     def test_without_an_answer(self):
         table = f"question,context,answer\nWhat?,{CAFE},cafe\nWho?,{CAFE},\n"

@@ -461,6 +461,7 @@ class TextModel:
         defaults are those of a run of run_embeddings or a folder of
         sentence-transformers; for other checkpoints "mean", not normalized.
         """
+        self.reading.require_vectors()
         pooling = pooling or self.reading.pooling or "mean"
         if pooling not in SENTENCE_VECTORS:
             raise ValueError(
